@@ -57,7 +57,7 @@ def producing_and_consuming() -> list[bool]:
     for _ in range(10):
         source.produce(keyless[:500])
     source.consume("g", "i", ["t"], 0, EARLIEST)
-    instance = source.table.groups["g"].instances["i"]
+    instance = source.state.groups["g"].instances["i"]
 
     def bare_loop() -> list[tuple[object, ...]]:
         log: list[tuple[object, ...]] = []

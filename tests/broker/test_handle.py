@@ -1089,10 +1089,10 @@ def test_who_waits_for_a_record_wakes_for_one_in_a_partition_of_later(
     """The call returns immediately, not only at its timeout."""
     before = broker.snapshot()
     wait = Parked(lambda: broker.wait_for_record("orders", lambda r: r.value == "late", timeout=60))
-    eventually(lambda: any(log.watchers for log in broker._engine.table.topics["orders"].logs))
+    eventually(lambda: any(log.watchers for log in broker._engine.state.topics["orders"].logs))
     if meanwhile == "restore":
         broker.restore(before)
-        eventually(lambda: any(log.watchers for log in broker._engine.table.topics["orders"].logs))
+        eventually(lambda: any(log.watchers for log in broker._engine.state.topics["orders"].logs))
         rest.produce("orders", "late", partition=0)
     else:
         assert broker.add_partitions("orders") == 4

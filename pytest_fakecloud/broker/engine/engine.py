@@ -14,22 +14,22 @@ for partitioning, range assignment, resets and commits. All other behaviour is d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
-from ...core.timers import Signal, Timer
+from ...core.timers import Signal
 from ..errors import BrokerError
 from ..model import ProducerRecord
 from ..settings import BrokerConfig
 from .fetching import MemoryFetching
-from .groups.groups import MemoryGroups
-from .groups.table import GroupTable
-from .guard import GroupListener, Guard, Waits
+from .groups import MemoryGroups
 from .log import Topic
+from .members import GroupCopy
 from .producing import MemoryProducing
+from .state import BrokerState, GroupListener, Waits
 from .topics import MemoryTopics
 
 
@@ -37,15 +37,12 @@ class BrokerSnapshot(NamedTuple):
     """All topics and groups at a point in time."""
 
     topics: list[Topic]
-    groups: Any
+    groups: list[GroupCopy]
     partial: list[int]
 
 
 class MemoryEngine:
-    """A broker in memory. It is thread-safe, and its waiting calls wait on the fake clock.
-
-    ``tell`` is called with each event of a group while no lock is held.
-    """
+    """A broker in memory. It is thread-safe, and its waiting calls wait on the fake clock."""
 
     def __init__(
         self,
@@ -54,23 +51,16 @@ class MemoryEngine:
         settings: BrokerConfig | None = None,
         *,
         name: str = "broker",
-        tell: GroupListener | None = None,
     ) -> None:
         self.settings = settings or BrokerConfig()
-        self._clock = clock
-        self.table = GroupTable({}, self.settings, clock, self._call_at)
-        self._guard = Guard(self.table, clock, tell)
-        self._waits = Waits(self.table, self._guard, clock)
+        self.state = state = BrokerState(self.settings, clock)
+        self._waits = Waits(state)
         self.interrupt = self._waits.interrupt
         self.close = self._waits.close
-        self.groups = MemoryGroups(
-            self.table, self._guard, self._waits, ids.stream(name, "interleaving")
-        )
-        self.topics = MemoryTopics(self.table, self._guard, self.groups.rebalancer)
-        self.producing = MemoryProducing(
-            self.table, self._guard, ids.stream(name, "keyless partitions")
-        )
-        self.fetching = MemoryFetching(self.table, self._guard, clock, self._waits)
+        self.groups = MemoryGroups(state, self._waits, ids.stream(name, "interleaving"))
+        self.topics = MemoryTopics(state, self.groups.rebalancer)
+        self.producing = MemoryProducing(state, ids.stream(name, "keyless partitions"))
+        self.fetching = MemoryFetching(state, self._waits)
 
     def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
         """Create missing topics and append the test's messages. If an error is raised, nothing has
@@ -79,19 +69,19 @@ class MemoryEngine:
         ``topics`` maps names to numbers of partitions; an existing topic keeps its partitions.
         Raises errors like ``topics.create()`` and ``producing.produce()``.
         """
-        with self._guard as now_us:
+        with self.state as now_us:
             made = {
                 name: self.topics.new(name, count)
                 for name, count in topics.items()
-                if name not in self.table.topics
+                if name not in self.state.topics
             }
             self.topics.check_limit(sum(len(topic.logs) for topic in made.values()))
-            self.table.topics.update(made)
+            self.state.topics.update(made)
             try:
                 self.producing.append(messages, now_us, by_client=False)
             except BrokerError:
                 for name in made:
-                    del self.table.topics[name]
+                    del self.state.topics[name]
                 raise
             for name in made:
                 self.groups.rebalancer.created(name, now_us)
@@ -103,9 +93,9 @@ class MemoryEngine:
 
     def snapshot(self) -> BrokerSnapshot:
         """Return a copy of all topics and groups."""
-        with self._guard as now:
+        with self.state as now:
             return BrokerSnapshot(
-                [topic.copy() for topic in self.table.topics.values()],
+                [topic.copy() for topic in self.state.topics.values()],
                 self.groups.coordinator.copy_groups(now),
                 list(self.producing.partial),
             )
@@ -120,20 +110,14 @@ class MemoryEngine:
             raise ContractError(
                 "the snapshot is from a real cluster: pass its records to load() instead"
             )
-        with self._guard as now:
+        with self.state as now:
             self._waits.end_all()
-            self.table.topics.clear()
-            self.table.topics.update({topic.name: topic.copy() for topic in snapshot.topics})
+            self.state.topics.clear()
+            self.state.topics.update({topic.name: topic.copy() for topic in snapshot.topics})
             self.producing.partial[:] = snapshot.partial
             self.producing.quota.reset()
             self.groups.coordinator.restore_groups(snapshot.groups, now)
 
-    def tell_to(self, tell: GroupListener) -> None:
-        self._guard.tell = tell
-
-    def _call_at(self, due_us: int, callback: Callable[[int], None], label: str) -> Timer:
-        def fire(at_us: int) -> None:
-            with self._guard:
-                callback(at_us)
-
-        return self._clock.call_at(due_us, fire, lane="state", label=label)
+    def tell_to(self, listener: GroupListener) -> None:
+        """Call ``listener`` with each event of a group from now on, while no lock is held."""
+        self.state.listener = listener

@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
 from ...core.found import found_of
-from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from .. import errors
 from ..model import Record, TopicPartition, TopicPartitionOffset, TopicView, record_fields
-from .groups.table import GroupTable
-from .guard import Guard, Waits
 from .log import PartitionLog
+from .state import BrokerState, Waits
 
 T = TypeVar("T")
 _LONGEST_SLEEP = 3600.0
@@ -22,12 +20,11 @@ _LONGEST_SLEEP = 3600.0
 class MemoryFetching:
     """Reads records and offsets."""
 
-    def __init__(self, table: GroupTable, guard: Guard, clock: Timekeeper, waits: Waits) -> None:
-        self._table = table
-        self._guard = guard
-        self._clock = clock
+    def __init__(self, state: BrokerState, waits: Waits) -> None:
+        self._state = state
+        self._clock = state.clock
         self._waits = waits
-        self._settings = table.settings
+        self._settings = state.settings
 
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
         """Return the records from each position on; wait until there is at least one record.
@@ -38,17 +35,17 @@ class MemoryFetching:
         """
         wanted = distinct_positions(positions)
         signal = self._clock.signal()
-        with self._guard as now:
+        with self._state as now:
             epoch = self._waits.epoch
             found = self._read(wanted, now)
             if found or not timeout_ms or not wanted:
                 return found
-            logs = [self._table.partition(topic, partition, now) for topic, partition, _ in wanted]
+            logs = [self._state.partition(topic, partition, now) for topic, partition, _ in wanted]
             for log in logs:
                 log.watchers.add(signal)
 
         def poll() -> list[Record] | None:
-            with self._guard as now:
+            with self._state as now:
                 if self._waits.epoch != epoch:
                     return []
                 return self._read(wanted, now) or None
@@ -56,14 +53,14 @@ class MemoryFetching:
         try:
             return self._waits.wait(signal, poll, timeout_ms) or []
         finally:
-            with self._guard:
+            with self._state:
                 for log in logs:
                     log.watchers.discard(signal)
 
     def _read(self, wanted: Sequence[TopicPartitionOffset], now: int) -> list[Record]:
         parts: list[list[Record]] = []
         for topic, partition, offset in wanted:
-            log = self._table.partition(topic, partition, now)
+            log = self._state.partition(topic, partition, now)
             beyond = offset > log.end
             if offset < log.start or (beyond and self._settings.fetch_beyond_end == "error"):
                 raise errors.out_of_range(topic, partition, offset, log.start, log.end)
@@ -83,9 +80,9 @@ class MemoryFetching:
         for the first record at or after it.
         """
         found = []
-        with self._guard as now:
+        with self._state as now:
             for tp in partitions:
-                log = self._table.partition(*tp, now)
+                log = self._state.partition(*tp, now)
                 if at == "earliest":
                     offset: int | None = log.start
                 elif at == "latest":
@@ -100,8 +97,8 @@ class MemoryFetching:
         return found
 
     def topic_view(self, name: str) -> TopicView:
-        with self._guard as now:
-            topic = self._table.topic(name, now)
+        with self._state as now:
+            topic = self._state.topic(name, now)
             records = [record for log in topic.logs for record in log.records()]
             return TopicView(
                 name,
@@ -113,8 +110,8 @@ class MemoryFetching:
 
     def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
         """Return a topic's records in two lists: those produced by clients and those of the test."""
-        with self._guard as now:
-            logs = self._table.topic(topic, now).logs
+        with self._state as now:
+            logs = self._state.topic(topic, now).logs
             return (
                 [record for log in logs for record in log.records(by_client=True)],
                 [record for log in logs for record in log.records(by_client=False)],
@@ -132,10 +129,10 @@ class MemoryFetching:
         try:
             while True:
                 version = signal.version
-                with self._guard as now:
+                with self._state as now:
                     # Watch the logs again after each change, because partitions may have been
                     # added, and a restore replaces all logs.
-                    watched = list(self._table.topic(topic, now).logs)
+                    watched = list(self._state.topic(topic, now).logs)
                     for log in watched:
                         log.watchers.add(signal)
                 found = look()
@@ -145,7 +142,7 @@ class MemoryFetching:
                 signal.sleep(version, min(left, _LONGEST_SLEEP))
         finally:
             self._waits.waiting.remove(signal)
-            with self._guard:
+            with self._state:
                 for log in watched:
                     log.watchers.discard(signal)
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from ...core.timers import Signal
 from ..model import Header, Record
-from .partitioning import partition_for_key
 
 # The columns are compacted when at least this many entries at their front are deleted. Compacting
 # moves all later entries, so it should happen rarely.
@@ -264,10 +263,6 @@ class Topic:
         """Number of requests so far with messages without a key. It determines the partition of
         such messages in the next request.
         """
-
-    def partition_for(self, key: str) -> int:
-        """Return the partition of a key, by Kafka's Java hash of its UTF-8 bytes."""
-        return partition_for_key(key.encode(), len(self.logs))
 
     def retain(self, now_ms: int) -> None:
         """Delete the records that exceed the topic's retention in age or size."""

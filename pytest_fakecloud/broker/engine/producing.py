@@ -1,21 +1,188 @@
-"""Production of records to a broker in memory, within the limits of its plan."""
+"""Production of records to a broker in memory: their positions, the plan's limits, and appending."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from struct import unpack_from
+from typing import NamedTuple
 
 from ...core.ids import RandomStream
 from ...core.wording import counted
 from .. import errors
 from ..errors import BrokerError
-from ..model import Metadata, ProducerRecord
-from ..settings import BrokerLimits
-from .groups.table import GroupTable
-from .guard import Guard
-from .placement import Placement
+from ..model import Header, Metadata, ProducerRecord
+from ..settings import BrokerConfig, BrokerLimits
+from .log import PartitionLog, Topic
+from .state import BrokerState
 
 _SECOND_US = 1_000_000
 _DAY_US = 86_400 * _SECOND_US
+# Looked up only once, because a batch can have thousands of messages.
+_make_position = Metadata._make
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+
+
+# -- positions -----------------------------------------------------------------------------------
+
+
+class Columns(NamedTuple):
+    """The records to append to one partition, as columns of equal length."""
+
+    timestamps: list[int]
+    keys: list[str | None]
+    values: list[str]
+    headers: list[tuple[Header, ...]]
+    sizes: list[int]
+
+
+class Plan:
+    """The messages of one request that can be appended: those before the first invalid one.
+
+    ``positions`` are their positions in request order, ``columns`` the records to append.
+    ``error`` is the error of the first invalid message. ``keyless`` maps topics to the partition of
+    the request's messages without a key.
+    """
+
+    __slots__ = ("columns", "error", "keyless", "positions")
+
+    def __init__(self) -> None:
+        self.positions: list[Metadata] = []
+        self.columns: dict[PartitionLog, Columns] = {}
+        self.error: BrokerError | None = None
+        self.keyless: dict[str, int] = {}
+
+
+class Placement:
+    """Checks each message of a request, and chooses its partition, offset and timestamp."""
+
+    def __init__(
+        self, topics: Mapping[str, Topic], settings: BrokerConfig, stream: RandomStream
+    ) -> None:
+        self._topics = topics
+        self._settings = settings
+        self._stream = stream
+
+    def plan(self, messages: Iterable[ProducerRecord], now_ms: int) -> Plan:
+        """Return a plan for appending messages, which changes nothing yet."""
+        plan = Plan()
+        add = self._add
+        try:
+            for message in messages:
+                add(plan, message, now_ms)
+        except BrokerError as error:
+            plan.error = error
+        return plan
+
+    def take_turns(self, plan: Plan) -> None:
+        """Let the next request's messages without a key go to the next partition of each topic."""
+        for name in plan.keyless:
+            self._topics[name].turn += 1
+
+    def _add(self, plan: Plan, message: ProducerRecord, now_ms: int) -> None:
+        name, value, key, partition, timestamp, headers = message
+        topic = self._topics.get(name)
+        if topic is None:
+            raise errors.missing_topic(name, sorted(self._topics))
+        # Fast path: ASCII strings are by far the most common, and have as many bytes as characters.
+        if value.isascii():
+            size = len(value)
+        else:
+            value, size = _storable(value)
+        if key is not None:
+            if key.isascii():
+                size += len(key)
+            else:
+                key, key_size = _storable(key)
+                size += key_size
+            if not key and self._settings.empty_key == "absent":
+                key = None
+        if headers:
+            headers, headers_size = _storable_headers(headers)
+            size += headers_size
+        if size > topic.max_message_bytes:
+            raise errors.record_too_large(size, topic.max_message_bytes)
+        if partition is None:
+            if key is not None:
+                partition = partition_for_key(key.encode(), len(topic.logs))
+            else:
+                partition = plan.keyless.get(name)
+                if partition is None:
+                    partition = plan.keyless[name] = self._keyless_partition(topic)
+        elif not 0 <= partition < len(topic.logs):
+            raise errors.unknown_partition(name, partition, len(topic.logs))
+        if timestamp is None:
+            timestamp = now_ms
+        elif timestamp < 0:
+            raise errors.illegal_argument(
+                f"Invalid timestamp: {timestamp}. Timestamp should be a non-negative number of "
+                "milliseconds or left out"
+            )
+        log = topic.logs[partition]
+        column = plan.columns.get(log)
+        if column is None:
+            column = plan.columns[log] = Columns([], [], [], [], [])
+        timestamps, keys, values, header_lists, sizes = column
+        plan.positions.append(_make_position((name, partition, log.end + len(values), timestamp)))
+        timestamps.append(timestamp)
+        keys.append(key)
+        values.append(value)
+        header_lists.append(headers)
+        sizes.append(size)
+
+    def _keyless_partition(self, topic: Topic) -> int:
+        # All messages of a request without a key go to the same partition, as with Kafka's sticky
+        # partitioner.
+        if self._settings.keyless == "random":
+            return self._stream.randrange(len(topic.logs))
+        return topic.turn % len(topic.logs)
+
+
+def _storable(text: str) -> tuple[str, int]:
+    try:
+        return text, len(text.encode())
+    except UnicodeEncodeError:
+        data = text.encode("utf-8", "replace")
+        return data.decode(), len(data)
+
+
+def _storable_headers(headers: Sequence[Header]) -> tuple[tuple[Header, ...], int]:
+    size = 0
+    stored = []
+    for name, value in headers:
+        name, name_size = _storable(name)
+        value, value_size = _storable(value)
+        size += name_size + value_size
+        stored.append(Header(name, value))
+    return tuple(stored), size
+
+
+def murmur2(data: bytes) -> int:
+    """Return the unsigned 32-bit murmur2 hash, with the seed of Kafka's Java client.
+
+    Source: the Java producer's documented default partitioner; librdkafka calls it ``murmur2``.
+    Hashing a key of 11 bytes takes 2.2 us, and a key of 100 bytes 11 us. The package murmurhash2
+    needs 0.4 us, but a request takes hundreds of microseconds. That gain does not justify a
+    dependency with 4 MB of machine code, last released in 2022.
+    """
+    length = len(data)
+    h = _SEED ^ length
+    for k in unpack_from(f"<{length >> 2}I", data):
+        k = k * _M & _MASK
+        h = (h * _M ^ (k ^ (k >> 24)) * _M) & _MASK
+    if length & 3:
+        h = (h ^ int.from_bytes(data[length & ~3 :], "little")) * _M & _MASK
+    h = (h ^ (h >> 13)) * _M & _MASK
+    return h ^ (h >> 15)
+
+
+def partition_for_key(key: bytes, partitions: int) -> int:
+    """Return the partition for a key: its hash without the sign bit, modulo the partition count."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+# -- appending -----------------------------------------------------------------------------------
 
 
 class BrokerQuota:
@@ -69,12 +236,11 @@ class MemoryProducing:
     fail.
     """
 
-    def __init__(self, table: GroupTable, guard: Guard, stream: RandomStream) -> None:
-        self._table = table
-        self._guard = guard
-        self._settings = table.settings
-        self._placement = Placement(table.topics, table.settings, stream)
-        self.quota = BrokerQuota(table.settings.limits)
+    def __init__(self, state: BrokerState, stream: RandomStream) -> None:
+        self._state = state
+        self._settings = state.settings
+        self._placement = Placement(state.topics, state.settings, stream)
+        self.quota = BrokerQuota(state.settings.limits)
         self.partial: list[int] = []
 
     def produce(
@@ -87,12 +253,12 @@ class MemoryProducing:
         topics and partitions, messages that are too large, negative timestamps, and a plan that is
         used up.
         """
-        with self._guard as now_us:
-            error: errors.BrokerError | None = None
+        with self._state as now_us:
+            error: BrokerError | None = None
             failing = self._failing(len(messages)) if by_client and self.partial else None
             if failing is not None:
                 messages = messages[:failing]
-                error = errors.BrokerError(
+                error = BrokerError(
                     "not_enough_replicas",
                     "Not enough in-sync replicas after appending "
                     f"{counted(failing, 'message')} of the batch",
@@ -111,7 +277,7 @@ class MemoryProducing:
 
     def append(
         self, messages: Sequence[ProducerRecord], now_us: int, *, by_client: bool
-    ) -> tuple[list[Metadata], errors.BrokerError | None]:
+    ) -> tuple[list[Metadata], BrokerError | None]:
         """Append messages; return their positions, and the first error if not all were appended.
 
         Raises the error if no message was appended. With the ``"in order"`` setting, a part of a
@@ -125,21 +291,21 @@ class MemoryProducing:
             size = sum(sum(columns.sizes) for columns in plan.columns.values())
             self.quota.take(len(plan.positions), size, self._stored, now_us)
         self._placement.take_turns(plan)
-        woken = self._table.woken
+        woken = self._state.woken
         for log, columns in plan.columns.items():
             log.append(*columns, by_client=by_client)
             woken |= log.watchers
         for name in {log.topic for log in plan.columns}:
-            self._table.topics[name].retain(now_us // 1000)
+            self._state.topics[name].retain(now_us // 1000)
         return plan.positions, plan.error
 
     def _stored(self) -> int:
-        return sum(log.size for topic in self._table.topics.values() for log in topic.logs)
+        return sum(log.size for topic in self._state.topics.values() for log in topic.logs)
 
     def fail_batches(self, keep: int, times: int) -> None:
         """Make the next ``times`` client batches of more than ``keep`` messages fail.
 
         The first ``keep`` messages of each such batch are appended.
         """
-        with self._guard:
+        with self._state:
             self.partial += [keep] * times

@@ -9,10 +9,9 @@ from ...core.settings import optional, whole
 from .. import errors
 from ..errors import string
 from ..model import INT64_MAX, TopicOptions
-from .groups.rebalancing import Rebalancer
-from .groups.table import GroupTable
-from .guard import Guard
 from .log import PartitionLog, Topic
+from .rebalancing import Rebalancer
+from .state import BrokerState
 
 MOST_PARTITIONS = 100_000
 """Maximum number of partitions in a topic. A larger number can only be a mistake and would exhaust
@@ -23,11 +22,10 @@ the memory.
 class MemoryTopics:
     """Creates, changes and deletes topics."""
 
-    def __init__(self, table: GroupTable, guard: Guard, rebalancer: Rebalancer) -> None:
-        self._table = table
-        self._guard = guard
+    def __init__(self, state: BrokerState, rebalancer: Rebalancer) -> None:
+        self._state = state
         self._rebalancer = rebalancer
-        self._settings = table.settings
+        self._settings = state.settings
 
     def create(self, name: str, partitions: int = 1, **options: Unpack[TopicOptions]) -> None:
         """Create a topic. Its retention and message size limit default to those of the plan.
@@ -35,13 +33,13 @@ class MemoryTopics:
         Raises ``ContractError`` for an invalid name, an existing topic, and numbers out of range.
         """
         topic = self.new(name, partitions, **options)
-        with self._guard as now:
-            if name in self._table.topics:
+        with self._state as now:
+            if name in self._state.topics:
                 raise ContractError(
                     f"topic {name!r} already exists; add_partitions() adds partitions to it"
                 )
             self.check_limit(partitions)
-            self._table.topics[name] = topic
+            self._state.topics[name] = topic
             self._rebalancer.created(name, now)
 
     def new(
@@ -80,10 +78,10 @@ class MemoryTopics:
 
         Raises ``BrokerError`` for an unknown topic.
         """
-        with self._guard as now:
-            topic = self._table.topic(name, now)
-            self._table.woken.update(*(log.watchers for log in topic.logs))
-            del self._table.topics[name]
+        with self._state as now:
+            topic = self._state.topic(name, now)
+            self._state.woken.update(*(log.watchers for log in topic.logs))
+            del self._state.topics[name]
             self._rebalancer.deleted(name, now)
 
     def add_partitions(self, name: str, count: int) -> int:
@@ -93,11 +91,11 @@ class MemoryTopics:
         afterwards.
         """
         whole(1, MOST_PARTITIONS).read("count", count, "add_partitions()")
-        with self._guard as now:
-            topic = self._table.topic(name, now)
+        with self._state as now:
+            topic = self._state.topic(name, now)
             self.check_limit(count)
             have = len(topic.logs)
-            self._table.woken.update(*(log.watchers for log in topic.logs))
+            self._state.woken.update(*(log.watchers for log in topic.logs))
             topic.logs += [PartitionLog(name, have + number) for number in range(count)]
             self._rebalancer.grew(name, now)
             return len(topic.logs)
@@ -107,8 +105,8 @@ class MemoryTopics:
     ) -> None:
         """Set a topic's retention; None means no limit."""
         optional(whole(0)).read("retention_bytes", retention_bytes)
-        with self._guard as now:
-            topic = self._table.topic(name, now)
+        with self._state as now:
+            topic = self._state.topic(name, now)
             topic.retention_ms = retention_ms
             topic.retention_bytes = retention_bytes
             topic.retain(now // 1000)
@@ -117,22 +115,22 @@ class MemoryTopics:
         """Delete the records below an offset in one partition or in all of them; return their
         number.
         """
-        with self._guard as now:
+        with self._state as now:
             logs = (
-                self._table.topic(name, now).logs
+                self._state.topic(name, now).logs
                 if partition is None
-                else [self._table.partition(name, partition, now)]
+                else [self._state.partition(name, partition, now)]
             )
             return sum(log.trim(before) for log in logs)
 
     def check_limit(self, more: int) -> None:
         limit = self._settings.limits.max_partitions
-        have = sum(len(topic.logs) for topic in self._table.topics.values())
+        have = sum(len(topic.logs) for topic in self._state.topics.values())
         if limit is not None and have + more > limit:
             raise ContractError(
                 f"the plan allows {limit} partitions: {have} exist, and {more} more were requested"
             )
 
     def counts(self) -> dict[str, int]:
-        with self._guard:
-            return {name: len(topic.logs) for name, topic in self._table.topics.items()}
+        with self._state:
+            return {name: len(topic.logs) for name, topic in self._state.topics.items()}

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, Producer
 from ...core.ids import RandomStream
 from ...core.timekeeper import Timekeeper
 from ...core.wording import counted
-from ..engine.placement import Placement
+from ..engine.producing import Placement
 from ..model import Metadata, ProducerRecord
 from ..settings import BrokerConfig
 from .address import Address

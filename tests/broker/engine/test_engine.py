@@ -111,9 +111,9 @@ def test_watchers_are_taken_off_again() -> None:
     broker.groups.consume("g", "i", ["t"], 0, {})
     broker.groups.delete("g", "i")
     clock_cap = 0.001
-    broker._clock.wait_cap = clock_cap
+    broker.state.clock.wait_cap = clock_cap
     broker.fetching.fetch([TopicPartitionOffset("t", 0, 0)], 1000)
-    assert broker.table.partition("t", 0, 0).watchers == set()
+    assert broker.state.partition("t", 0, 0).watchers == set()
     assert broker.waiting == []
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import zlib
 
-from pytest_fakecloud.broker.engine.partitioning import murmur2, partition_for_key
+from pytest_fakecloud.broker.engine.producing import murmur2, partition_for_key
 from tests.harness import check_each
 
 VECTORS = [

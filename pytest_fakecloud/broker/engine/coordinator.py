@@ -1,6 +1,6 @@
 """Membership of consumer groups.
 
-The engine calls these functions with its lock held, as ``table`` describes.
+The state's lock is held during all calls.
 """
 
 from __future__ import annotations
@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ... import errors
-from ...model import EventKind, consumer_config, distinct
-from .commits import Commits
+from .. import errors
+from ..model import EventKind, consumer_config, distinct
 from .members import (
     ConsumerGroup,
     GroupCopy,
@@ -21,17 +20,18 @@ from .members import (
     copied,
     names,
 )
+from .offsets import GroupOffsets
 from .rebalancing import Rebalancer
-from .table import GroupTable
+from .state import BrokerState
 
 
 class Coordinator:
     """Adds and removes the members of groups."""
 
-    def __init__(self, table: GroupTable, commits: Commits, rebalancer: Rebalancer) -> None:
-        self._table = table
-        self._settings = table.settings
-        self._commits = commits
+    def __init__(self, state: BrokerState, offsets: GroupOffsets, rebalancer: Rebalancer) -> None:
+        self._state = state
+        self._settings = state.settings
+        self._offsets = offsets
         self._rebalancer = rebalancer
 
     # -- consuming -------------------------------------------------------------------------------
@@ -52,8 +52,8 @@ class Coordinator:
         """
         wanted = distinct(topics)
         for topic in wanted:
-            self._table.topic(topic, now)
-        group = self._table.groups.get(group_name)
+            self._state.topic(topic, now)
+        group = self._state.groups.get(group_name)
         instance = group.instances.get(name) if group is not None else None
         if group is None or instance is None or not instance.live:
             return self._create(group_name, name, wanted, headers, now)
@@ -78,11 +78,11 @@ class Coordinator:
     ) -> tuple[ConsumerGroup, Instance]:
         config = consumer_config(headers, session_timeout_ms=self._settings.session_timeout_ms)
         self._check_instance_limit(group_name)
-        group = self._table.groups.get(group_name)
+        group = self._state.groups.get(group_name)
         if group is None:
-            group = self._table.groups[group_name] = ConsumerGroup(group_name)
+            group = self._state.groups[group_name] = ConsumerGroup(group_name)
         before = group.instances.get(name)
-        instance = Instance(name, config, topics, self._table.clock.signal(), now)
+        instance = Instance(name, config, topics, self._state.clock.signal(), now)
         if before is not None:
             cancel_timers(before)
             instance.state = "active"
@@ -108,11 +108,11 @@ class Coordinator:
             return
         active = sum(
             instance.live
-            for group in self._table.groups.values()
+            for group in self._state.groups.values()
             if scope == "cluster" or group.name == group_name
             for instance in group.instances.values()
         )
-        partitions = sum(len(topic.logs) for topic in self._table.topics.values())
+        partitions = sum(len(topic.logs) for topic in self._state.topics.values())
         if active + 1 > partitions:
             raise errors.too_many_instances(active, partitions)
 
@@ -124,7 +124,7 @@ class Coordinator:
         if instance.holder is turn:
             instance.holder = None
             if instance.consuming:
-                self._table.woken.add(instance.signal)
+                self._state.woken.add(instance.signal)
         if instance.consuming or not instance.live:
             return
         for kind, left in self._idle_timers(instance).items():
@@ -144,8 +144,8 @@ class Coordinator:
     # -- leaving ---------------------------------------------------------------------------------
 
     def delete(self, group_name: str, name: str, now: int) -> None:
-        group, instance = self._table.instance(group_name, name)
-        self._commits.before_losing(group, instance, now)
+        group, instance = self._state.instance(group_name, name)
+        self._offsets.before_losing(group, instance, now)
         if not self._settings.delete_leaves and instance.member:
             self._vanish(group, instance, "closed", f"{name} of {group.name} was deleted", now)
             return
@@ -153,11 +153,11 @@ class Coordinator:
         self._remove(group, instance, f"{name} left", now, "leave")
 
     def crash(self, group_name: str, name: str, now: int) -> None:
-        group, instance = self._table.instance(group_name, name)
+        group, instance = self._state.instance(group_name, name)
         self._vanish(group, instance, "crashed", f"{name} of {group.name} crashed", now)
 
     def expire(self, group_name: str, name: str, now: int) -> None:
-        group = self._table.groups.get(group_name)
+        group = self._state.groups.get(group_name)
         instance = group.instances.get(name) if group is not None else None
         if group is None or instance is None or not instance.member:
             raise errors.unknown_instance(group_name, name)
@@ -166,7 +166,7 @@ class Coordinator:
     def _close_idle(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
         if instance.consuming or not instance.live:
             return
-        self._commits.before_losing(group, instance, at)
+        self._offsets.before_losing(group, instance, at)
         self._vanish(
             group,
             instance,
@@ -190,7 +190,7 @@ class Coordinator:
         cancel_timers(instance)
         self._rebalancer.release(instance)
         instance.epoch += 1
-        self._table.woken.add(instance.signal)
+        self._state.woken.add(instance.signal)
         kind: EventKind = "crash" if state == "crashed" else "close"
         if not was_member:
             instance.state = "removed"
@@ -232,7 +232,7 @@ class Coordinator:
 
     def _arm(self, group: ConsumerGroup, instance: Instance, kind: str, due: int) -> None:
         ended = self._close_idle if kind == "idle close" else self._session_ran_out
-        self._table.arm(group, instance, kind, due, lambda at: ended(group, instance, at))
+        self._state.arm(group, instance, kind, due, lambda at: ended(group, instance, at))
 
     def _tell(
         self,
@@ -243,7 +243,7 @@ class Coordinator:
         instance: Instance,
         **data: Any,
     ) -> None:
-        self._table.tell(kind, text, at, group=group.name, instance=instance.name, **data)
+        self._state.tell(kind, text, at, group=group.name, instance=instance.name, **data)
 
     def _session_ran_out(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
         if not instance.consuming:
@@ -254,7 +254,7 @@ class Coordinator:
     def copy_groups(self, now: int) -> list[GroupCopy]:
         """Return independent copies of the groups, with the remaining time of each timer."""
         copies = []
-        for group in self._table.groups.values():
+        for group in self._state.groups.values():
             left = {
                 name: {kind: timer.due_us - now for kind, timer in instance.timers.items()}
                 for name, instance in group.instances.items()
@@ -265,7 +265,7 @@ class Coordinator:
                 if instance.consuming and instance.live:
                     left[name] |= self._idle_timers(instance)
             remaining = None if group.timer is None else group.timer.due_us - now
-            copies.append(GroupCopy(copied(group, self._table.clock), left, remaining))
+            copies.append(GroupCopy(copied(group, self._state.clock), left, remaining))
         return copies
 
     def restore_groups(
@@ -274,29 +274,29 @@ class Coordinator:
         now: int,
     ) -> None:
         """Replace the groups with copies, and start their timers with the remaining times."""
-        for group in self._table.groups.values():
-            self._table.set_timer(group, None)
+        for group in self._state.groups.values():
+            self._state.set_timer(group, None)
             for instance in group.instances.values():
                 # Mark the old instances as removed, so that calls still waiting on them start no
                 # timers.
                 instance.state = "removed"
                 cancel_timers(instance)
-                self._table.woken.add(instance.signal)
-        self._table.groups.clear()
+                self._state.woken.add(instance.signal)
+        self._state.groups.clear()
         for copy in copies:
-            group = self._table.groups[copy.group.name] = copied(copy.group, self._table.clock)
+            group = self._state.groups[copy.group.name] = copied(copy.group, self._state.clock)
             for name, timers in copy.timers.items():
                 for kind, left in timers.items():
                     instance = group.instances[name]
                     if kind == "auto commit":
-                        self._commits.plan_tick(group, instance, now + left)
+                        self._offsets.plan_tick(group, instance, now + left)
                     else:
                         self._arm(group, instance, kind, now + left)
             for instance in group.instances.values():
                 for tp in instance.positions:
-                    self._table.log(tp).watchers.add(instance.signal)
+                    self._state.log(tp).watchers.add(instance.signal)
             if copy.remaining is not None:
                 if group.state == "PreparingRebalance":
                     self._rebalancer.plan_completion(group, now + copy.remaining)
                 else:
-                    self._commits.plan_forgetting(group, now + copy.remaining)
+                    self._offsets.plan_forgetting(group, now + copy.remaining)

@@ -18,7 +18,7 @@ from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 
-from ...conftest import START, Parked, eventually
+from ..conftest import START, Parked, eventually
 
 MANUAL = {"auto-offset-reset": "earliest", "enable-auto-commit": "false"}
 

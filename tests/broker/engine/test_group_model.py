@@ -296,7 +296,7 @@ class Groups(RuleBasedStateMachine):
 
     @rule(group=st.sampled_from(sorted(GROUPS)))
     def rebalance(self, group: str) -> None:
-        found = self.engine.table.groups.get(group)
+        found = self.engine.state.groups.get(group)
         if found is not None:
             self.engine.groups.rebalance(group)
             self.references[group].rebalance()
@@ -309,7 +309,7 @@ class Groups(RuleBasedStateMachine):
     @invariant()
     def agrees_with_the_reference(self) -> None:
         for group, reference in self.references.items():
-            found = self.engine.table.groups.get(group)
+            found = self.engine.state.groups.get(group)
             if found is None:
                 assert not reference.members
                 continue
@@ -323,7 +323,7 @@ class Groups(RuleBasedStateMachine):
     @invariant()
     def nothing_is_committed_that_was_not_delivered(self) -> None:
         for group, reference in self.references.items():
-            found = self.engine.table.groups.get(group)
+            found = self.engine.state.groups.get(group)
             for tp, offset in found.committed.items() if found else ():
                 assert offset <= reference.farthest.get(tp.partition, 0)
 

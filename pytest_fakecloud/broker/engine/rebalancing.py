@@ -1,27 +1,25 @@
 """Rebalances of consumer groups, which assign partitions to members.
 
-The engine calls these functions with its lock held, as ``table`` describes.
+The state's lock is held during all calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...model import TopicPartition
-from .commits import Commits
-from .delivery import GroupDelivery
+from ..model import TopicPartition
 from .members import ConsumerGroup, Instance, cancel, names
-from .table import GroupTable
+from .offsets import GroupOffsets
+from .state import BrokerState
 
 
 class Rebalancer:
     """Revokes the partitions of groups, and assigns them to the current members."""
 
-    def __init__(self, table: GroupTable, commits: Commits, delivery: GroupDelivery) -> None:
-        self._table = table
-        self._settings = table.settings
-        self._commits = commits
-        self._delivery = delivery
+    def __init__(self, state: BrokerState, offsets: GroupOffsets) -> None:
+        self._state = state
+        self._settings = state.settings
+        self._offsets = offsets
 
     def grew(self, topic: str, now: int) -> None:
         """Rebalance the groups that subscribe to a topic whose partition count has increased."""
@@ -38,12 +36,12 @@ class Rebalancer:
         """Remove a deleted topic's offsets and deliveries, and rebalance the groups that subscribe
         to it.
         """
-        for group in self._table.groups.values():
+        for group in self._state.groups.values():
             group.forget(topic)
         self._rebalance_readers(topic, f"{topic} was deleted", now)
 
     def _rebalance_readers(self, topic: str, reason: str, now: int) -> None:
-        for group in list(self._table.groups.values()):
+        for group in list(self._state.groups.values()):
             if any(topic in member.topics for member in group.members()):
                 self.rebalance(group, reason, now)
 
@@ -57,7 +55,7 @@ class Rebalancer:
         """
         members = group.members()
         for instance in group.instances.values():
-            self._commits.before_losing(group, instance, now)
+            self._offsets.before_losing(group, instance, now)
             self.revoke(instance)
         group.reason, group.cause = reason, cause
         if not members:
@@ -66,7 +64,7 @@ class Rebalancer:
             if group.state != "PreparingRebalance" or group.timer is None:
                 self.plan_completion(group, now + self._settings.join_delay_ms * 1000)
             group.state = "PreparingRebalance"
-            self._table.tell(
+            self._state.tell(
                 "rebalance started",
                 f"{group.name} rebalances: {reason}; all partitions are revoked",
                 now,
@@ -78,13 +76,13 @@ class Rebalancer:
             self._complete(group, now)
 
     def _complete(self, group: ConsumerGroup, at: int) -> None:
-        self._table.set_timer(group, None)
+        self._state.set_timer(group, None)
         members = group.members()
         group.generation += 1
         group.state = "Stable"
         shares = range_assignment(
             {member.name: member.topics for member in members},
-            {name: len(topic.logs) for name, topic in self._table.topics.items()},
+            {name: len(topic.logs) for name, topic in self._state.topics.items()},
         )
         for member in members:
             member.assignment = shares[member.name]
@@ -96,7 +94,7 @@ class Rebalancer:
         self, group: ConsumerGroup, shares: Mapping[str, Sequence[TopicPartition]], at: int
     ) -> None:
         text = "; ".join(f"{name}: {names(share)}" for name, share in shares.items())
-        self._table.tell(
+        self._state.tell(
             "rebalance",
             f"{group.name} generation {group.generation} ({group.reason}): {text or 'no members'}",
             at,
@@ -110,25 +108,25 @@ class Rebalancer:
     def activate(self, group: ConsumerGroup, instance: Instance, now: int) -> None:
         instance.state = "active"
         for tp in instance.assignment:
-            self._table.topic(tp.topic, now)
-            position = self._delivery.start_position(group, instance, tp)
+            self._state.topic(tp.topic, now)
+            position = self._offsets.start_position(group, instance, tp)
             instance.positions[tp] = position
             if position is not None:
                 instance.starts[tp] = position
-            self._table.log(tp).watchers.add(instance.signal)
-        self._table.woken.add(instance.signal)
+            self._state.log(tp).watchers.add(instance.signal)
+        self._state.woken.add(instance.signal)
 
     def revoke(self, instance: Instance) -> None:
         self.release(instance)
         if instance.state != "joining":
             instance.epoch += 1
         instance.assignment = []
-        self._table.woken.add(instance.signal)
+        self._state.woken.add(instance.signal)
 
     def release(self, instance: Instance) -> None:
         for tp in instance.assignment:
-            if tp.topic in self._table.topics:
-                self._table.log(tp).watchers.discard(instance.signal)
+            if tp.topic in self._state.topics:
+                self._state.log(tp).watchers.discard(instance.signal)
         instance.positions.clear()
         instance.starts.clear()
         instance.delivered.clear()
@@ -138,10 +136,10 @@ class Rebalancer:
         group.generation += 1
         group.state = "Empty"
         self._tell_rebalance(group, {}, now)
-        self._commits.retain(group, now)
+        self._offsets.retain(group, now)
 
     def plan_completion(self, group: ConsumerGroup, due: int) -> None:
-        self._table.set_timer(group, due, lambda at: self._complete(group, at), "rebalance")
+        self._state.set_timer(group, due, lambda at: self._complete(group, at), "rebalance")
 
 
 def range_assignment(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ....core.errors import ContractError
-from ....core.ids import RandomStream
-from ....core.wording import unknown_name
-from ... import errors
-from ...model import (
+from ...core.errors import ContractError
+from ...core.ids import RandomStream
+from ...core.wording import unknown_name
+from .. import errors
+from ..model import (
     GroupAssignments,
     GroupView,
     MemberView,
@@ -18,29 +18,25 @@ from ...model import (
     TopicPartitionOffset,
     found_members,
 )
-from ..fetching import distinct_positions
-from ..guard import Guard, Waits
-from ..log import Topic
-from .commits import Commits
 from .coordinator import Coordinator
-from .delivery import GroupDelivery
+from .fetching import distinct_positions
+from .log import Topic
 from .members import ConsumerGroup, Instance, by_topic
+from .offsets import GroupOffsets
 from .rebalancing import Rebalancer
-from .table import GroupTable
+from .state import BrokerState, Waits
 
 
 class MemoryGroups:
     """Reads and commits with a group, and changes its members. Every call is atomic."""
 
-    def __init__(self, table: GroupTable, guard: Guard, waits: Waits, stream: RandomStream) -> None:
-        self._table = table
-        self._guard = guard
+    def __init__(self, state: BrokerState, waits: Waits, stream: RandomStream) -> None:
+        self._state = state
         self._waits = waits
-        self._settings = table.settings
-        self.commits = Commits(table)
-        self.delivery = GroupDelivery(table, self.commits, stream)
-        self.rebalancer = Rebalancer(table, self.commits, self.delivery)
-        self.coordinator = Coordinator(table, self.commits, self.rebalancer)
+        self._settings = state.settings
+        self._offsets = GroupOffsets(state, stream)
+        self.rebalancer = Rebalancer(state, self._offsets)
+        self.coordinator = Coordinator(state, self._offsets, self.rebalancer)
 
     def consume(
         self,
@@ -59,7 +55,7 @@ class MemoryGroups:
         """
         coordinator = self.coordinator
         turn = object()
-        with self._guard as now:
+        with self._state as now:
             at, member = coordinator.enter(group, instance, topics, headers, now)
             if member.consuming and self._settings.concurrent_consume == "error":
                 raise errors.concurrent_consume(group, instance)
@@ -75,13 +71,13 @@ class MemoryGroups:
                 return found or []
 
         def poll() -> list[Record] | None:
-            with self._guard as now:
+            with self._state as now:
                 return self._poll_member(at, member, turn, seen, now)
 
         try:
             return self._waits.wait(member.signal, poll, timeout_ms) or []
         finally:
-            with self._guard as now:
+            with self._state as now:
                 coordinator.finish(at, member, turn, now)
 
     def _poll_member(
@@ -92,27 +88,27 @@ class MemoryGroups:
         if member.holder is not None and member.holder is not turn:
             return None
         member.holder = turn
-        return self.delivery.take(group, member, now)
+        return self._offsets.take(group, member, now)
 
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
         """Commit the given offsets or, if there are none, those of the records last delivered to
         the instance.
         """
         wanted = distinct_positions(offsets)
-        with self._guard as now:
-            self.commits.commit(group, instance, wanted, now)
+        with self._state as now:
+            self._offsets.commit(group, instance, wanted, now)
 
     def delete(self, group: str, instance: str) -> None:
         """Stop an instance cleanly and remove it from its group."""
-        with self._guard as now:
+        with self._state as now:
             self.coordinator.delete(group, instance, now)
 
     def consumers(self) -> list[GroupAssignments]:
         """Return the groups that have live instances, sorted by name."""
-        with self._guard:
+        with self._state:
             found = []
-            for name in sorted(self._table.groups):
-                instances = self._table.groups[name].instances
+            for name in sorted(self._state.groups):
+                instances = self._state.groups[name].instances
                 live = {
                     i: by_topic(instances[i].assignment)
                     for i in sorted(instances)
@@ -126,17 +122,17 @@ class MemoryGroups:
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
         """Return a group's committed offsets in request order."""
-        with self._guard as now:
-            return self.commits.committed(group, partitions, now)
+        with self._state as now:
+            return self._offsets.committed(group, partitions, now)
 
     def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
         """Set a group's committed offset, even if an instance owns the partition.
 
         Creates the group if necessary.
         """
-        with self._guard as now:
-            self._table.partition(offset.topic, offset.partition, now)
-            self.commits.set_by_test(group, offset, now)
+        with self._state as now:
+            self._state.partition(offset.topic, offset.partition, now)
+            self._offsets.set_by_test(group, offset, now)
 
     def join(
         self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
@@ -144,7 +140,7 @@ class MemoryGroups:
         """Add an instance to a group without a client's request. It is closed when idle, like any
         other.
         """
-        with self._guard as now:
+        with self._state as now:
             headers = {"auto-offset-reset": auto_offset_reset}
             at, member = self.coordinator.enter(group, instance, topics, headers, now)
             member.consuming += 1
@@ -152,17 +148,17 @@ class MemoryGroups:
 
     def crash(self, group: str, instance: str) -> None:
         """Simulate the crash of an instance, which neither commits nor leaves its group."""
-        with self._guard as now:
+        with self._state as now:
             self.coordinator.crash(group, instance, now)
 
     def expire(self, group: str, instance: str) -> None:
         """End an instance's session immediately."""
-        with self._guard as now:
+        with self._state as now:
             self.coordinator.expire(group, instance, now)
 
     def rebalance(self, group: str) -> None:
         """Make a group rebalance; raise ``ContractError`` for an unknown group."""
-        with self._guard as now:
+        with self._state as now:
             self.rebalancer.rebalance(self._known_group(group), "the test asked for it", now)
 
     def redeliver(
@@ -172,12 +168,12 @@ class MemoryGroups:
 
         Raises ``ContractError`` for an unknown group.
         """
-        with self._guard as now:
+        with self._state as now:
             found = self._known_group(group)
             if topic is not None:
-                self._table.partition(topic, partition or 0, now)
+                self._state.partition(topic, partition or 0, now)
             before = {tp: after for tp, _, after in found.deliveries}
-            moved = self.commits.redeliver(
+            moved = self._offsets.redeliver(
                 found,
                 last,
                 lambda tp: topic in (None, tp.topic) and partition in (None, tp.partition),
@@ -185,38 +181,38 @@ class MemoryGroups:
             )
             records: list[Record] = []
             for name, number, offset in moved:
-                log = self._table.partition(name, number, now)
+                log = self._state.partition(name, number, now)
                 end = before[TopicPartition(name, number)]
                 records += [record for record in log.read(offset) if record.offset < end]
         return records
 
     def _known_group(self, name: str) -> ConsumerGroup:
-        found = self._table.groups.get(name)
+        found = self._state.groups.get(name)
         if found is None:
-            raise ContractError(unknown_name("group", name, sorted(self._table.groups)))
+            raise ContractError(unknown_name("group", name, sorted(self._state.groups)))
         return found
 
     @contextmanager
     def reorder(self) -> Iterator[None]:
         """Mix the records of different partitions in seeded random order during a ``with`` block."""
-        delivery = self.delivery
-        before, delivery.random_interleave = delivery.random_interleave, True
+        offsets = self._offsets
+        before, offsets.random_interleave = offsets.random_interleave, True
         try:
             yield
         finally:
-            delivery.random_interleave = before
+            offsets.random_interleave = before
 
     def view(self, name: str) -> GroupView:
         """Return the current state of a group, which is ``Dead`` if the group does not exist."""
-        with self._guard as now:
-            for topic in self._table.topics:
-                self._table.topic(topic, now)  # deletes the records that exceed its retention
-            return _view(name, self._table.groups.get(name), self._table.topics)
+        with self._state as now:
+            for topic in self._state.topics:
+                self._state.topic(topic, now)  # deletes the records that exceed its retention
+            return _view(name, self._state.groups.get(name), self._state.topics)
 
     def names(self) -> list[str]:
         """Return the groups that have members or committed offsets, sorted."""
-        with self._guard:
-            return sorted(self._table.groups)
+        with self._state:
+            return sorted(self._state.groups)
 
 
 def _view(name: str, group: ConsumerGroup | None, topics: Mapping[str, Topic]) -> GroupView:

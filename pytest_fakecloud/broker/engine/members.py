@@ -1,4 +1,4 @@
-"""Consumer groups and their instances, as data. ``coordinator`` and ``commits`` contain the rules.
+"""Consumer groups and their instances, as data. Other modules contain the rules.
 
 An *instance* is a consumer of the REST server, identified by its group and its name. It is a
 *member* as long as its group includes it. Instances are static members, because the vendor maps
@@ -19,9 +19,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from ....core.timekeeper import Timekeeper
-from ....core.timers import Signal, Timer
-from ...model import ConsumerConfig, EventKind, TopicPartition
+from ...core.timekeeper import Timekeeper
+from ...core.timers import Signal, Timer
+from ..model import ConsumerConfig, TopicPartition
 
 InstanceState = Literal["joining", "active", "closed", "crashed", "expired", "removed"]
 GroupState = Literal["Empty", "PreparingRebalance", "Stable", "Dead"]
@@ -106,15 +106,6 @@ class ConsumerGroup:
         for known in offsets:
             for tp in [tp for tp in known if tp.topic == topic]:
                 del known[tp]
-
-
-class Happening(NamedTuple):
-    """An event of a group, to be recorded in the journal."""
-
-    kind: EventKind
-    text: str
-    at_us: int
-    data: dict[str, Any]
 
 
 class GroupCopy(NamedTuple):

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_fakecloud.broker.handle import Broker
 
-from ...conftest import (
+from ..conftest import (
     Parked,
     Rest,
     eventually,

@@ -1,1 +1,0 @@
-"""Consumer groups of the broker in memory."""

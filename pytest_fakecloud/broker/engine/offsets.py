@@ -1,0 +1,362 @@
+"""Offsets of consumer groups: commits by clients, automatic commits, delivery and redelivery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ...core.ids import RandomStream
+from ...core.wording import counted
+from .. import errors
+from ..model import EventKind, Record, TopicPartition, TopicPartitionOffset
+from .log import PartitionLog
+from .members import ConsumerGroup, Instance, cancel, cancel_timers, remember
+from .state import BrokerState
+
+
+class GroupOffsets:
+    """The committed offsets of all groups, and the positions of their instances."""
+
+    def __init__(self, state: BrokerState, stream: RandomStream) -> None:
+        self._state = state
+        self._settings = state.settings
+        self._stream = stream
+        self.random_interleave = state.settings.interleave == "random"
+
+    # -- committing ------------------------------------------------------------------------------
+
+    def commit(
+        self, group_name: str, name: str, offsets: Sequence[TopicPartitionOffset], now: int
+    ) -> None:
+        """Commit the given offsets or, if there are none, those of the records last delivered.
+
+        Raises ``BrokerError`` for an unknown partition, a partition of another instance, an unknown
+        instance, and during a rebalance. Nothing is committed then.
+        """
+        for topic, partition, _ in offsets:
+            self._state.partition(topic, partition, now)
+        try:
+            group, instance = self._state.instance(group_name, name)
+        except errors.BrokerError:
+            if self._settings.commit_by_unknown == "error":
+                raise
+            if offsets:
+                self.store(group_name, offsets, f"{name} (unknown)", now)
+            return
+        if instance.state == "expired":
+            raise errors.unknown_member(group.name, name)
+        if instance.state != "joining":
+            if group.state != "Stable":
+                raise errors.rebalance_in_progress(group.name)
+            own = set(instance.assignment)
+            for topic, partition, _ in offsets:
+                if (topic, partition) not in own:
+                    raise errors.not_assigned(group.name, name, topic, partition)
+        self._store(
+            group,
+            offsets or [TopicPartitionOffset(*tp, at) for tp, at in instance.delivered.items()],
+            "commit",
+            name,
+            now,
+        )
+        if any(instance.delivered.get(TopicPartition(t, p), at) != at for t, p, at in offsets):
+            self.plan_auto_commit(group, instance, now)
+
+    def store(
+        self,
+        group_name: str,
+        offsets: Sequence[TopicPartitionOffset],
+        by: str,
+        now: int,
+        kind: EventKind = "commit",
+    ) -> None:
+        """Commit offsets for a group, even if instances own the partitions.
+
+        Creates the group if necessary.
+        """
+        group = self._state.groups.get(group_name)
+        if group is None:
+            group = self._state.groups[group_name] = ConsumerGroup(group_name)
+        if group.state == "Empty":
+            self.retain(group, now)
+        self._store(group, offsets, kind, by, now)
+
+    def set_by_test(self, group_name: str, offset: TopicPartitionOffset, now: int) -> None:
+        """Set a committed offset for the test, and forget earlier deliveries in the partition.
+
+        Otherwise an automatic commit of these deliveries would replace the offset.
+        """
+        self.store(group_name, [offset], "the test", now, "offsets set")
+        tp = TopicPartition(offset.topic, offset.partition)
+        for instance in self._state.groups[group_name].members():
+            instance.delivered.pop(tp, None)
+
+    def committed(
+        self, group_name: str, partitions: Sequence[TopicPartition], now: int
+    ) -> list[TopicPartitionOffset]:
+        """Return committed offsets in request order.
+
+        A partition without a committed offset has the value of the ``never_committed`` setting.
+        """
+        for topic, partition in partitions:
+            self._state.partition(topic, partition, now)
+        group = self._state.groups.get(group_name)
+        if group is None and self._settings.unknown_group == "error":
+            raise errors.unknown_group(group_name)
+        stored = group.committed if group is not None else {}
+        never = self._settings.never_committed
+        return [TopicPartitionOffset(*tp, stored.get(tp, never)) for tp in partitions]
+
+    def plan_auto_commit(self, group: ConsumerGroup, instance: Instance, now: int) -> None:
+        """Schedule an automatic commit at the end of the instance's current commit interval.
+
+        Called after a delivery, and after a commit of offsets other than the delivered ones.
+        """
+        config = instance.config
+        if not config.auto_commit or "auto commit" in instance.timers:
+            return
+        # Schedule the end of the current interval only, because nothing changes at the end of an
+        # interval without deliveries. Intervals start when the instance is created. An interval of
+        # 0 means as often as possible, which is once per millisecond here.
+        interval = max(1, config.auto_commit_interval_ms) * 1000
+        due = instance.since_us + ((now - instance.since_us) // interval + 1) * interval
+        self.plan_tick(group, instance, due)
+
+    def plan_tick(self, group: ConsumerGroup, instance: Instance, due: int) -> None:
+        """Schedule an automatic commit at the given time."""
+
+        def commit(at: int) -> None:
+            cancel(instance, "auto commit")
+            self._auto_commit(group, instance, at)
+
+        self._state.arm(group, instance, "auto commit", due, commit)
+
+    def _auto_commit(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
+        offsets = [
+            TopicPartitionOffset(*tp, offset)
+            for tp, offset in instance.delivered.items()
+            if group.committed.get(tp) != offset
+        ]
+        self._store(group, offsets, "auto commit", instance.name, at)
+
+    def before_losing(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
+        """Commit the records delivered to an instance before it loses its partitions.
+
+        This happens only with auto-commit, and only if the consumer is alive and still a member. It
+        follows the code paths of Kafka's Java client (``ConsumerCoordinator``):
+
+        - A rebalance caused by another member, new partitions or its own subscription:
+          ``onJoinPrepare`` commits before it revokes. librdkafka also commits when it unassigns.
+        - A clean close, after idling or by delete-consumer: ``close`` commits.
+        - A crash: there is no client left to commit.
+        - An expired session: the commit would be rejected as an unknown member's, so the records are
+          delivered again. The other members, which rebalance because of it, do commit.
+
+        Decided here: only offsets of delivered records are committed, as in periodic commits. The
+        Java client also commits its position in partitions without deliveries; librdkafka does not.
+        """
+        if instance.config.auto_commit and instance.state == "active":
+            self._auto_commit(group, instance, at)
+
+    def _store(
+        self,
+        group: ConsumerGroup,
+        offsets: Iterable[TopicPartitionOffset],
+        kind: EventKind,
+        by: str,
+        at: int,
+    ) -> None:
+        stored = [(topic, partition, offset) for topic, partition, offset in offsets]
+        for topic, partition, offset in stored:
+            group.committed[TopicPartition(topic, partition)] = offset
+        if stored:
+            changed = ", ".join(
+                f"{topic}-{partition}={offset}" for topic, partition, offset in stored
+            )
+            self._state.tell(
+                kind,
+                f"{by} of {group.name} committed {changed}"
+                + (" automatically" if kind == "auto commit" else ""),
+                at,
+                group=group.name,
+                instance=by,
+                offsets=stored,
+            )
+
+    # -- delivery --------------------------------------------------------------------------------
+
+    def take(self, group: ConsumerGroup, instance: Instance, now: int) -> list[Record] | None:
+        """Return the next records for an instance, or None if there are no records yet.
+
+        Raises ``BrokerError`` if the reset policy is ``none`` and a partition has no position.
+        """
+        if instance.state != "active" or group.state != "Stable":
+            return None
+        assignment = instance.assignment
+        for tp in assignment:
+            self._check_position(group, instance, tp, now)
+        first = instance.turn % len(assignment) if assignment else 0
+        left = self._settings.max_poll_records
+        parts: list[list[Record]] = []
+        for tp in assignment[first:] + assignment[:first]:
+            position = instance.positions[tp]
+            log = self._state.log(tp)
+            if position is None or position >= log.end:
+                continue
+            records = log.read(position, left, self._settings.max_partition_bytes)
+            after = position + len(records)
+            instance.positions[tp] = instance.delivered[tp] = after
+            remember(group, tp, position, after)
+            parts.append(records)
+            left -= len(records)
+            if left <= 0:
+                break
+        if not parts:
+            return None
+        instance.turn += 1
+        self.plan_auto_commit(group, instance, now)
+        return self._merged(parts)
+
+    def _merged(self, parts: list[list[Record]]) -> list[Record]:
+        if len(parts) == 1:
+            return parts[0]
+        if not self.random_interleave:
+            return [record for part in parts for record in part]
+        # Shuffle the numbers of the parts instead of the records, to keep the order within each
+        # part.
+        numbers = [number for number, part in enumerate(parts) for _ in part]
+        self._stream.shuffle(numbers)
+        sources = [iter(part) for part in parts]
+        return [next(sources[number]) for number in numbers]
+
+    # -- positions -------------------------------------------------------------------------------
+
+    def _check_position(
+        self, group: ConsumerGroup, instance: Instance, tp: TopicPartition, now: int
+    ) -> None:
+        log = self._state.topic(tp.topic, now).logs[tp.partition]
+        position = instance.positions.get(tp)
+        if position is None:
+            position = self.start_position(group, instance, tp)
+            if position is None:
+                committed = group.committed.get(tp)
+                if committed is None:
+                    raise errors.no_offset(*tp)
+                raise errors.out_of_range(*tp, committed, log.start, log.end)
+            instance.positions[tp] = position
+        elif not log.start <= position <= log.end:
+            reset = self._reset_position(instance, log)
+            if reset is None:
+                raise errors.out_of_range(*tp, position, log.start, log.end)
+            instance.positions[tp] = reset
+            self._state.tell(
+                "reset",
+                f"{instance.name} of {group.name} was at {position} of {tp.topic}-{tp.partition}, "
+                f"outside {log.start}..{log.end}, and was reset to {reset}",
+                now,
+                group=group.name,
+                instance=instance.name,
+            )
+
+    def start_position(
+        self, group: ConsumerGroup, instance: Instance, tp: TopicPartition
+    ) -> int | None:
+        """Return the offset at which an instance starts to read a partition.
+
+        This is the committed offset or, if it is missing or outside the log, the one that the reset
+        policy determines. None if the policy is ``none``.
+        """
+        log = self._state.log(tp)
+        committed = group.committed.get(tp)
+        if committed is not None and log.start <= committed <= log.end:
+            return committed
+        return self._reset_position(instance, log)
+
+    @staticmethod
+    def _reset_position(instance: Instance, log: PartitionLog) -> int | None:
+        reset = instance.config.auto_offset_reset
+        return {"earliest": log.start, "latest": log.end}.get(reset)
+
+    # -- redelivery ------------------------------------------------------------------------------
+
+    def redeliver(
+        self, group: ConsumerGroup, last: int, only: Callable[[TopicPartition], bool], now: int
+    ) -> list[TopicPartitionOffset]:
+        """Rewind a group's positions and committed offsets to before its last deliveries.
+
+        ``last`` is the number of records to deliver again. Returns the new offset of each affected
+        partition. Records that were deleted from the log are not delivered again.
+        """
+        rewound = _before_last(group, last, only)
+        moved = [
+            TopicPartitionOffset(*tp, self._rewind(group, tp, offset))
+            for tp, offset in sorted(rewound.items())
+        ]
+        self._state.tell(
+            "redeliver",
+            f"{group.name} gets {counted(last, 'record')} again, from "
+            + (", ".join(f"{t}-{p}={o}" for t, p, o in moved) or "nowhere: none was delivered"),
+            now,
+            group=group.name,
+        )
+        return moved
+
+    def _rewind(self, group: ConsumerGroup, tp: TopicPartition, offset: int) -> int:
+        owner = next((i for i in group.members() if tp in i.positions), None)
+        committed = group.committed.get(tp)
+        if owner is None:
+            # Use the committed offset if it is smaller, because the next owner starts there.
+            first_delivered = min(first for at, first, _ in group.deliveries if at == tp)
+            offset = min(offset, first_delivered if committed is None else committed)
+        offset = max(offset, self._state.log(tp).start)
+        if owner is not None:
+            owner.positions[tp] = offset
+            owner.starts[tp] = min(offset, owner.starts.get(tp, offset))
+            owner.delivered.pop(tp, None)
+            self._state.woken.add(owner.signal)
+        # Without an owner, set a missing committed offset, too. Otherwise the next owner's reset
+        # policy would determine where delivery starts.
+        must_set = owner is None if committed is None else committed > offset
+        if must_set:
+            group.committed[tp] = offset
+        return offset
+
+    # -- expiry of groups ------------------------------------------------------------------------
+
+    def retain(self, group: ConsumerGroup, now: int) -> None:
+        """Start the retention period of the offsets of a group that has just become empty."""
+        retention = self._settings.offset_retention_ms
+        if retention is None:
+            self._state.set_timer(group, None)
+        else:
+            self.plan_forgetting(group, now + retention * 1000)
+
+    def plan_forgetting(self, group: ConsumerGroup, due: int) -> None:
+        """Schedule the deletion of a group. The deletion is cancelled if a member joins before."""
+        self._state.set_timer(group, due, lambda at: self._forget(group, at), "offset retention")
+
+    def _forget(self, group: ConsumerGroup, at: int) -> None:
+        group.state = "Dead"
+        for instance in group.instances.values():
+            cancel_timers(instance)
+        self._state.groups.pop(group.name, None)
+        self._state.tell(
+            "dead", f"{group.name} and its committed offsets are forgotten", at, group=group.name
+        )
+
+
+def _before_last(
+    group: ConsumerGroup, last: int, only: Callable[[TopicPartition], bool]
+) -> dict[TopicPartition, int]:
+    """Return the offset of the first of the last delivered records, by partition."""
+    found: dict[TopicPartition, int] = {}
+    left = last
+    for tp, first, after in reversed(group.deliveries):
+        if left <= 0:
+            break
+        if only(tp):
+            # A partition that was rewound between deliveries occurs several times: use its smallest
+            # offset.
+            offset = max(first, after - left)
+            left -= after - offset
+            found[tp] = min(offset, found.get(tp, offset))
+    return found

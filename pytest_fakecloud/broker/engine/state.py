@@ -1,0 +1,202 @@
+"""The topics and consumer groups of a broker in memory, behind one lock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ...core.timekeeper import Timekeeper
+from ...core.timers import Lane, Signal, Timer
+from .. import errors
+from ..model import EventKind, TopicPartition
+from ..settings import BrokerConfig
+from .log import PartitionLog, Topic
+from .members import ConsumerGroup, Instance
+
+T = TypeVar("T")
+GroupListener = Callable[..., object]
+"""Callback for events of consumer groups.
+
+Its arguments are the kind of the event, a readable description, the time in microseconds, and
+details.
+"""
+_STATE: tuple[Lane, ...] = ("state",)
+_AGAIN: Any = object()
+
+
+class BrokerState:
+    """The topics and groups by name. ``with state as now_us`` locks them; all methods expect this.
+
+    When the lock is released, the signals in ``woken`` are notified, and ``listener`` is called with
+    the events that have been told.
+    """
+
+    def __init__(self, settings: BrokerConfig, clock: Timekeeper) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.listener: GroupListener | None = None
+        self.topics: dict[str, Topic] = {}
+        self.groups: dict[str, ConsumerGroup] = {}
+        self.woken: set[Signal] = set()
+        self._events: list[tuple[EventKind, str, int, dict[str, Any]]] = []
+        self._lock = threading.Lock()
+
+    # These methods make it a context manager, because a generator would slow down every call.
+
+    def __enter__(self) -> int:
+        self._lock.acquire()
+        return self.clock.now_us()
+
+    def __exit__(self, *error: object) -> None:
+        woken, self.woken = self.woken, set()
+        events, self._events = self._events, []
+        self._lock.release()
+        if self.listener is not None:
+            for kind, text, at_us, data in events:
+                self.listener(kind, text, at_us=at_us, **data)
+        for signal in woken:
+            signal.notify()
+
+    # -- lookups ---------------------------------------------------------------------------------
+
+    def topic(self, name: str, now: int) -> Topic:
+        """Return a topic after deleting the records that exceed its retention.
+
+        Raises ``BrokerError`` for an unknown topic.
+        """
+        topic = self.topics.get(name)
+        if topic is None:
+            raise errors.missing_topic(name, sorted(self.topics))
+        topic.retain(now // 1000)
+        return topic
+
+    def partition(self, name: str, partition: int, now: int) -> PartitionLog:
+        """Return a partition's log; raise ``BrokerError`` for an unknown topic or partition."""
+        topic = self.topic(name, now)
+        if not 0 <= partition < len(topic.logs):
+            raise errors.unknown_partition(name, partition, len(topic.logs))
+        return topic.logs[partition]
+
+    def log(self, tp: TopicPartition) -> PartitionLog:
+        return self.topics[tp.topic].logs[tp.partition]
+
+    def instance(self, group_name: str, name: str) -> tuple[ConsumerGroup, Instance]:
+        """Return a group and one of its live instances; raise ``BrokerError`` if either is unknown."""
+        group = self.groups.get(group_name)
+        instance = group.instances.get(name) if group is not None else None
+        if group is None or instance is None or not instance.live:
+            raise errors.unknown_instance(group_name, name)
+        return group, instance
+
+    # -- timers and events -----------------------------------------------------------------------
+
+    def arm(
+        self,
+        group: ConsumerGroup,
+        instance: Instance,
+        kind: str,
+        due: int,
+        callback: Callable[[int], None],
+    ) -> None:
+        """Start an instance's timer of the given kind, replacing the previous timer of that kind."""
+        planned = instance.timers.get(kind)
+        if planned is not None:
+            if planned.due_us == due and not planned.cancelled:
+                return
+            planned.cancel()
+        label = f"{kind} of {group.name}/{instance.name}"
+        instance.timers[kind] = self._call_at(group, due, callback, label)
+
+    def set_timer(
+        self,
+        group: ConsumerGroup,
+        due: int | None,
+        callback: Callable[[int], None] | None = None,
+        kind: str = "",
+    ) -> None:
+        """Replace the group's own timer. If ``due`` is None, only cancel the current timer."""
+        if group.timer is not None:
+            group.timer.cancel()
+            group.timer = None
+        if due is not None and callback is not None:
+            group.timer = self._call_at(group, due, callback, f"{kind} of {group.name}")
+
+    def _call_at(
+        self, group: ConsumerGroup, due: int, callback: Callable[[int], None], label: str
+    ) -> Timer:
+        def fire(at_us: int) -> None:
+            with self:
+                callback(at_us)
+
+        # Wake the calls that wait in this group, so that they wait for the new timer if it is due
+        # first.
+        self.woken.update(i.signal for i in group.instances.values() if i.consuming)
+        return self.clock.call_at(due, fire, lane="state", label=label)
+
+    def tell(self, kind: EventKind, text: str, at: int, **data: Any) -> None:
+        """Report an event of a group, after the lock is released."""
+        self._events.append((kind, text, at, data))
+
+
+class Waits:
+    """Calls that wait on the fake clock. A call that began in an earlier ``epoch`` returns an empty
+    result.
+
+    ``waiting`` contains the signals of the calls. Concurrent calls for one instance share a signal.
+    """
+
+    def __init__(self, state: BrokerState) -> None:
+        self.waiting: list[Signal] = []
+        self.epoch = 0
+        self._state = state
+        self._clock = state.clock
+        self._closed = False
+
+    def wait(self, signal: Signal, poll: Callable[[], T | None], timeout_ms: int) -> T | None:
+        """Call ``poll`` whenever the signal is notified, and return its first result that is not
+        None; None after the timeout.
+        """
+        clock = self._clock
+        deadline = clock.now_us() + timeout_ms * 1000
+        self.waiting.append(signal)
+        try:
+            while not self._closed:
+                # Wake up when the next timer is due, too. With a running clock, there may be no
+                # other thread that fires a timer which changes a group.
+                until = self._next_change(deadline)
+
+                def look(until: int = until) -> T | None:
+                    found = poll()
+                    return (
+                        _AGAIN if found is None and self._next_change(deadline) < until else found
+                    )
+
+                found = clock.wait(signal, look, until)
+                if found is _AGAIN:
+                    continue
+                if found is not None or until == deadline or clock.now_us() < until:
+                    return found
+                clock.settle()
+            return None
+        finally:
+            self.waiting.remove(signal)
+
+    def _next_change(self, deadline: int) -> int:
+        due = None if self._clock.driving else self._clock.next_due_us(_STATE)
+        return deadline if due is None else min(due, deadline)
+
+    def end_all(self) -> None:
+        """End every waiting call when the lock, which the caller holds, is released."""
+        self.epoch += 1
+        self._state.woken.update(self.waiting)
+
+    def interrupt(self) -> None:
+        """Make every waiting call return an empty result immediately."""
+        with self._state:
+            self.end_all()
+
+    def close(self) -> None:
+        """Make current and future waiting calls return immediately."""
+        self._closed = True
+        self.interrupt()
