@@ -17,8 +17,7 @@ from confluent_kafka import admin as _admin
 
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic
-from .address import Address
-from .errors import Unavailable, translated
+from .client import Address, Unavailable, translated
 
 # The type stubs bundled with the library cover only half of this module.
 _api: Any = _admin

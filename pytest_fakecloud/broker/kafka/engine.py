@@ -7,7 +7,7 @@ records, ``fetching`` and ``groups`` read them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -23,9 +23,8 @@ from ..model import (
     TopicPartitionOffset,
 )
 from ..settings import BrokerConfig
-from .address import Address
+from .client import Address, real_only
 from .cluster import Cluster
-from .errors import real_only
 from .fetching import KafkaFetching, Waits
 from .groups import KafkaGroups
 from .producing import KafkaProducing
@@ -137,8 +136,7 @@ class KafkaEngine:
     def waiting(self) -> list[Signal]:
         return self._waits.waiting
 
-    def tell_to(self, tell: Any) -> None:
-        """Set the callback for events of groups."""
+    def tell_to(self, tell: Callable[..., object]) -> None:
         self.groups.commits.tell = tell
 
     # -- snapshots -------------------------------------------------------------------------------

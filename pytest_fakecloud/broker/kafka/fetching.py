@@ -25,8 +25,7 @@ from ..model import (
     record_fields,
 )
 from ..settings import BrokerConfig
-from .address import Address, when_away
-from .errors import translated
+from .client import Address, translated, when_away
 from .topics import KafkaTopics, public_names
 
 T = TypeVar("T")
@@ -35,9 +34,7 @@ _STEP = 0.05
 
 
 class Waits:
-    """The waiting calls. ``waiting`` contains their signals. Incrementing ``epoch`` ends all of
-    them.
-    """
+    """The waiting calls, with their signals. Incrementing ``epoch`` ends all of them."""
 
     def __init__(self) -> None:
         self.waiting: list[Signal] = []
@@ -53,7 +50,7 @@ class KafkaFetching:
     """Reads records and offsets, with the methods of ``MemoryFetching``.
 
     It creates a client for each call, because that is faster than moving an existing client to
-    other offsets. ``by_tester`` contains the positions of the records that the test produced.
+    other offsets. ``by_tester`` contains the positions of records that the test produced.
     """
 
     def __init__(
@@ -96,9 +93,7 @@ class KafkaFetching:
     def _reachable(
         self, wanted: Sequence[TopicPartitionOffset], until: float
     ) -> list[TopicPartitionOffset]:
-        """Return the positions that are inside the logs. If all are beyond the end, wait for the
-        first.
-        """
+        """Return the positions inside the logs. If all are beyond the end, wait for the first."""
         pause, epoch = threading.Event(), self._waits.epoch
         while True:
             found = []
@@ -145,9 +140,7 @@ class KafkaFetching:
         sizes = dict.fromkeys(parts, 0)
         open_ends = set(parts)
         # Allow one round trip even with a timeout of 0, to return the records that are available.
-        until = monotonic() + max(
-            timeout_ms / 1000, self._address.timeout if timeout_ms == 0 else 0
-        )
+        until = monotonic() + (timeout_ms / 1000 or self._address.timeout)
         epoch = self._waits.epoch
         while epoch == self._waits.epoch and (left := until - monotonic()) > 0:
             message = reader.poll(min(left, _STEP))

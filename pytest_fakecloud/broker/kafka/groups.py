@@ -17,33 +17,32 @@ from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from .. import errors
 from ..engine.fetching import distinct_positions
+from ..engine.members import by_topic
 from ..errors import BrokerError
 from ..model import (
     ConsumerConfig,
     EventKind,
     GroupAssignments,
     GroupView,
+    MemberView,
     Record,
     TopicPartition,
     TopicPartitionOffset,
     consumer_config,
+    found_members,
 )
 from ..settings import BrokerConfig
-from .address import Address
-from .buffer import Partition
-from .commits import KafkaCommits
-from .errors import real_only
+from .client import Address, real_only
 from .fetching import KafkaFetching, Waits
-from .group_view import group_view
-from .instance import KafkaInstance
+from .instance import KafkaInstance, Partition
 from .topics import KafkaTopics, public_names
 
 
 class KafkaGroups:
     """The consumer instances in this process, and requests to their groups.
 
-    The methods are those of ``MemoryGroups``; the actions that a cluster cannot perform raise
-    ``ContractError``.
+    The methods are those of ``MemoryGroups``; actions that a cluster cannot perform raise
+    ``ContractError``. A call for an instance also waits for earlier calls for the instance.
     """
 
     def __init__(
@@ -78,11 +77,6 @@ class KafkaGroups:
         timeout_ms: int,
         headers: Mapping[str, str],
     ) -> list[Record]:
-        """Return the next records for an instance. The first call creates it, configured by
-        ``headers``.
-
-        Waits for the first record, and for other requests for the same instance.
-        """
         until = self._clock.now_us() + timeout_ms * 1000
         with self._subscribed(group, instance, topics, timeout_ms, headers) as member:
             if member is None:
@@ -93,7 +87,6 @@ class KafkaGroups:
     def join(
         self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
     ) -> None:
-        """Add an instance to a group without consuming."""
         headers = {"auto-offset-reset": auto_offset_reset}
         with self._subscribed(group, instance, topics, 0, headers):
             pass
@@ -168,7 +161,6 @@ class KafkaGroups:
             ) from None
 
     def _client_settings(self, group: str, instance: str, config: ConsumerConfig) -> dict[str, Any]:
-        """Return the settings of an instance's Kafka consumer."""
         reset = "error" if config.auto_offset_reset == "none" else config.auto_offset_reset
         settings: dict[str, Any] = {
             "group.id": self._topics.real(group),
@@ -190,9 +182,8 @@ class KafkaGroups:
     def _report(
         self, group: str, instance: str, kind: EventKind, text: str, data: dict[str, Any]
     ) -> None:
-        if self.commits.tell is not None:
-            message = f"group {group!r}: {instance!r} {kind}: {self._topics.public(text)}"
-            self.commits.tell(kind, message, group=group, instance=instance, **data)
+        text = f"group {group!r}: {instance!r} {kind}: {self._topics.public(text)}"
+        self.commits.tell(kind, text, group=group, instance=instance, **data)
 
     def _remove(self, key: tuple[str, str], member: KafkaInstance) -> None:
         with self._lock:
@@ -200,7 +191,6 @@ class KafkaGroups:
                 del self._instances[key]
 
     def _next(self, member: KafkaInstance, until: int) -> list[Any]:
-        """Wait for records of an instance; return an empty list if the wait ends first."""
         epoch = (self._waits.epoch, member.epoch)
 
         def poll() -> list[Any] | None:
@@ -231,7 +221,6 @@ class KafkaGroups:
             raise
 
     def delete(self, group: str, instance: str) -> None:
-        """Stop an instance and let it leave its group."""
         with self._lock:
             member = self._instances.pop((group, instance), None)
         if member is None:
@@ -243,9 +232,6 @@ class KafkaGroups:
 
     @public_names
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
-        """Commit the given offsets or, if there are none, those of the records last delivered to
-        the instance.
-        """
         wanted = distinct_positions(offsets)
         for topic, partition, _ in wanted:
             self._topics.check_partition(topic, partition)
@@ -295,7 +281,6 @@ class KafkaGroups:
     def committed(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
-        """Return a group's committed offsets in request order."""
         for tp in partitions:
             self._topics.check_partition(*tp)
         found = self.commits.of_group(group)
@@ -307,29 +292,23 @@ class KafkaGroups:
     # -- lookups ---------------------------------------------------------------------------------
 
     def consumers(self) -> list[GroupAssignments]:
-        """Return the groups that have instances, sorted by name."""
         with self._lock:
             instances = dict(self._instances)
         found: dict[str, dict[str, dict[str, list[int]]]] = {}
         for (group, name), member in sorted(instances.items()):
-            topics: dict[str, list[int]] = {}
-            for topic, partition in sorted(member.buffer.assigned):
-                topics.setdefault(self._topics.shown(topic), []).append(partition)
-            found.setdefault(group, {})[name] = topics
+            assigned = map(self._topics.shown_partition, sorted(member.buffer.assigned))
+            found.setdefault(group, {})[name] = by_topic(assigned)
         return [GroupAssignments(group, members) for group, members in found.items()]
 
     @public_names
     def view(self, name: str) -> GroupView:
-        """Return the current state of a group."""
-        return group_view(self._topics, name, self.members(name), self.commits.of_group(name))
+        return _group_view(self._topics, name, self.members(name), self.commits.of_group(name))
 
     def members(self, group: str) -> dict[str, KafkaInstance]:
-        """Return the instances of a group by name."""
         with self._lock:
             return {name: member for (g, name), member in self._instances.items() if g == group}
 
     def names(self) -> list[str]:
-        """Return the groups that have been used, sorted."""
         return self.commits.groups()
 
     # -- actions of tests ------------------------------------------------------------------------
@@ -352,9 +331,8 @@ class KafkaGroups:
     # -- ending ----------------------------------------------------------------------------------
 
     def stop_all(self) -> Callable[[float], None]:
-        """Start to stop all instances, and return a function that waits until they have stopped.
-
-        The function takes the maximum number of seconds to wait.
+        """Start to stop all instances. Return a function that waits until they have stopped, for a
+        maximum number of seconds.
         """
         with self._lock:
             members, self._instances = list(self._instances.values()), {}
@@ -367,3 +345,141 @@ class KafkaGroups:
                 member.join(max(0.0, until - monotonic()))
 
         return join
+
+
+class KafkaCommits:
+    """Stores and returns the committed offsets of a fake's groups.
+
+    Groups are given by the names that clients use, partitions by the names on the cluster.
+    ``tell`` is called with an event for each commit that is reported.
+    """
+
+    def __init__(self, topics: KafkaTopics, cluster: Any) -> None:
+        self.tell: Callable[..., object] = lambda *event, **details: None
+        self._topics = topics
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._groups: set[str] = set()
+
+    def add_group(self, group: str) -> None:
+        """Remember a group, so that it is deleted when the fake is closed."""
+        with self._lock:
+            self._groups.add(group)
+
+    def groups(self) -> list[str]:
+        """Return the groups that have been used, sorted."""
+        with self._lock:
+            return sorted(self._groups)
+
+    def forget_groups(self) -> list[str]:
+        """Forget all groups; return their names on the cluster."""
+        with self._lock:
+            groups, self._groups = [self._topics.real(name) for name in self._groups], set()
+        return groups
+
+    def store(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        """Commit offsets without being a member, which a group without members accepts."""
+        if offsets:
+            self.add_group(group)
+            self._cluster.commit(self._topics.real(group), offsets)
+
+    def report(
+        self,
+        group: str,
+        instance: str,
+        offsets: Mapping[Partition, int],
+        kind: EventKind = "commit",
+    ) -> None:
+        if not offsets:
+            return
+        stored = [(*self._topics.shown_partition(tp), at) for tp, at in offsets.items()]
+        shown = ", ".join(f"{topic}-{number}={at}" for topic, number, at in stored)
+        self.tell(
+            kind,
+            f"group {group!r}: {instance!r} committed {shown}"
+            + (" automatically" if kind == "auto commit" else ""),
+            group=group,
+            instance=instance,
+            offsets=stored,
+        )
+
+    def of_partition(self, group: str, partition: Partition) -> int | None:
+        found: dict[Partition, int] = self._cluster.group_offsets(
+            self._topics.real(group), [partition]
+        )
+        return found.get(partition)
+
+    def of_group(self, group: str) -> dict[TopicPartition, int]:
+        """Return all offsets that a group has committed in the fake's topics."""
+        own = [
+            (self._topics.real(name), number)
+            for name, count in self._topics.counts().items()
+            for number in range(count)
+        ]
+        found = self._cluster.group_offsets(self._topics.real(group), own) if own else {}
+        return {self._topics.shown_partition(tp): at for tp, at in found.items()}
+
+
+# -- views ---------------------------------------------------------------------------------------
+
+
+def _group_view(
+    topics: KafkaTopics,
+    name: str,
+    members: Mapping[str, KafkaInstance],
+    committed: Mapping[TopicPartition, int],
+) -> GroupView:
+    """Return the state of a group.
+
+    Its state and generation are approximated: the cluster's generation is not known, so the number
+    of revocations in this process stands for it.
+    """
+    views = found_members(_member_view(topics, each, members[each]) for each in sorted(members))
+    return GroupView(
+        name,
+        _state(members, committed),
+        sum(member.epoch for member in members.values()),
+        views,
+        {view.name: view.assignment for view in views},
+        dict(sorted(committed.items())),
+        {tp: at for view in views for tp, at in view.position.items()},
+        _lag(topics, members, committed),
+    )
+
+
+def _state(members: Mapping[str, KafkaInstance], committed: Mapping[TopicPartition, int]) -> str:
+    if any(member.state in ("joining", "rebalancing") for member in members.values()):
+        return "PreparingRebalance"
+    if members:
+        return "Stable"
+    return "Empty" if committed else "Dead"
+
+
+def _member_view(topics: KafkaTopics, name: str, member: KafkaInstance) -> MemberView:
+    delivered = {topics.shown_partition(tp): at for tp, at in member.buffer.delivered.items()}
+    return MemberView(
+        name,
+        member.state if member.state in ("active", "expired") else "joining",
+        tuple(topics.shown(topic) for topic in member.topics),
+        [topics.shown_partition(tp) for tp in sorted(member.buffer.assigned)],
+        dict(delivered),
+        delivered,
+        member.config,
+    )
+
+
+def _lag(
+    topics: KafkaTopics,
+    members: Mapping[str, KafkaInstance],
+    committed: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    read = {tp.topic for tp in committed}
+    for member in members.values():
+        read |= {topics.shown(topic) for topic in member.topics}
+    lag = {}
+    for topic in sorted(read):
+        starts, ends = topics.bounds(topic)
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            tp = TopicPartition(topic, number)
+            lag[tp] = max(0, end - max(committed.get(tp, start), start))
+    return lag

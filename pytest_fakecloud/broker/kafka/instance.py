@@ -8,8 +8,10 @@ request returns them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException
@@ -20,10 +22,7 @@ from ...core.timeparse import monotonic
 from .. import errors
 from ..errors import BrokerError
 from ..model import ConsumerConfig, EventKind
-from .address import when_away
-from .buffer import Partition, RecordBuffer
-from .errors import Unavailable, translated
-from .handover import PendingCommits, ThreadTasks
+from .client import Unavailable, translated, when_away
 
 _POLL_SECONDS = 0.02
 """Seconds between two polls if the last one returned no records."""
@@ -32,6 +31,7 @@ _CONFIRMATION_POLL_SECONDS = 0.001
 _TASK_SECONDS = 5.0
 """Time limit in seconds for calls in the thread. They do not wait for the cluster."""
 Told = Callable[[EventKind, str, dict[str, Any]], None]
+Partition = tuple[str, int]
 
 
 class KafkaInstance:
@@ -111,10 +111,8 @@ class KafkaInstance:
         )
 
     def ask(self, what: Callable[[Any], Any]) -> Any:
-        """Call ``what(consumer)`` in the instance's thread, and return its result or raise its
-        error.
-
-        Waits until the thread's current poll ends. The thread itself must not call this method.
+        """Return the result of ``what(consumer)``, called in the instance's thread after its current
+        poll. The thread itself must not call this method.
         """
         result = self._tasks.put(lambda: what(self._consumer))
         if self.stopped:
@@ -189,10 +187,7 @@ class KafkaInstance:
         self.signal.close()
 
     def join(self, seconds: float) -> None:
-        """Wait until the instance has left its group and its thread has ended.
-
-        Waits at most ``seconds``, because an unavailable cluster delays this.
-        """
+        """Wait at most ``seconds`` until the instance has left its group and its thread has ended."""
         if self._thread.ident is None:
             self._consumer.close()
         elif self._thread is not threading.current_thread():
@@ -293,3 +288,163 @@ class KafkaInstance:
 
 def _shown(places: list[Any]) -> str:
     return ", ".join(sorted(f"{place.topic}-{place.partition}" for place in places)) or "nothing"
+
+
+class RecordBuffer:
+    """The buffered messages of an instance's partitions. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._messages: deque[Any] = deque()
+        self._assigned: set[Partition] = set()
+        self._delivered: dict[Partition, int] = {}
+        self._unreadable: set[Partition] = set()
+        """Partitions without a valid offset to start from."""
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def assigned(self) -> set[Partition]:
+        with self._lock:
+            return set(self._assigned)
+
+    @property
+    def delivered(self) -> dict[Partition, int]:
+        """The offset after the last record that was taken, by partition."""
+        with self._lock:
+            return dict(self._delivered)
+
+    def assign(self, partitions: Collection[Partition]) -> None:
+        """Replace the partitions of the instance. Buffered messages stay."""
+        with self._lock:
+            self._assigned = set(partitions)
+            self._delivered.clear()
+            self._unreadable.clear()
+
+    def discard(self) -> None:
+        with self._lock:
+            self._messages.clear()
+        self.assign(())
+
+    def add(self, message: Any) -> None:
+        """Append a message, unless its partition has been revoked."""
+        with self._lock:
+            if (message.topic(), message.partition()) in self._assigned:
+                self._messages.append(message)
+
+    def take(self, most: int, most_bytes: int) -> tuple[list[Any], dict[Partition, int]]:
+        """Remove and return the next messages, and the offsets after them by partition.
+
+        Returns at most ``most`` messages and, for each partition, ``most_bytes`` bytes or one
+        message.
+        """
+        taken: list[Any] = []
+        sizes: dict[Partition, int] = {}
+        full: set[Partition] = set()
+        rest: deque[Any] = deque()
+        with self._lock:
+            while self._messages and len(taken) < most:
+                message = self._messages.popleft()
+                partition = message.topic(), message.partition()
+                size = sizes.get(partition, 0) + len(message)
+                if partition in full or (partition in sizes and size > most_bytes):
+                    # Let all later records of this partition wait, too, to keep the order.
+                    full.add(partition)
+                    rest.append(message)
+                    continue
+                sizes[partition] = size
+                taken.append(message)
+                self._delivered[partition] = message.offset() + 1
+            self._messages = rest + self._messages
+            return taken, {partition: self._delivered[partition] for partition in sizes}
+
+    def unreadable(self) -> Partition | None:
+        """Return a partition that cannot be read, or None; None also while there are messages."""
+        with self._lock:
+            return None if self._messages else next(iter(self._unreadable), None)
+
+    def mark_unreadable(self, partitions: Collection[Partition]) -> None:
+        with self._lock:
+            self._unreadable.update(partitions)
+
+    def pop_unreadable(self, partitions: Collection[Partition]) -> set[Partition]:
+        """Return those of the partitions that were unreadable; from now on they are readable."""
+        with self._lock:
+            found = self._unreadable & set(partitions)
+            self._unreadable -= found
+            return found
+
+
+class ThreadTasks:
+    """Calls that requests make in an instance's thread, because a client belongs to one thread."""
+
+    def __init__(self) -> None:
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._added = threading.Event()
+
+    def put(self, function: Callable[[], Any]) -> Future[Any]:
+        """Let the thread call a function and return its future result."""
+        result: Future[Any] = Future()
+
+        def task() -> None:
+            try:
+                result.set_result(function())
+            except Exception as error:
+                result.set_exception(error)
+
+        self._tasks.append(task)
+        self._added.set()
+        return result
+
+    def run(self) -> None:
+        """Make all calls. Only the thread calls this."""
+        self._added.clear()
+        while self._tasks:
+            self._tasks.popleft()()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the next call or for ``wake()``, at most ``seconds``."""
+        self._added.wait(seconds)
+
+    def wake(self) -> None:
+        self._added.set()
+
+
+class PendingCommits:
+    """The requested commits that the cluster has not confirmed yet. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pending: deque[tuple[dict[Partition, int], Future[Any]]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._pending)
+
+    @contextmanager
+    def expect(self, offsets: Mapping[Partition, int]) -> Iterator[Future[Any]]:
+        """Return a future that receives the error of a commit, or None, when it is confirmed."""
+        pending = (dict(offsets), Future[Any]())
+        with self._lock:
+            self._pending.append(pending)
+        try:
+            yield pending[1]
+        finally:
+            with self._lock:
+                self._pending.remove(pending)
+
+    def confirm(self, offsets: Mapping[Partition, int], problem: Any) -> bool:
+        """Confirm the first commit of these offsets; return False if no request waits for it."""
+        with self._lock:
+            for wanted, confirmation in self._pending:
+                if wanted == offsets and not confirmation.done():
+                    confirmation.set_result(problem)
+                    return True
+        return False
+
+    def fail_all(self) -> None:
+        """End all waits because the instance has ended."""
+        with self._lock:
+            unconfirmed = [future for _, future in self._pending if not future.done()]
+        for future in unconfirmed:
+            future.set_exception(Unavailable("the instance has ended"))

@@ -7,7 +7,7 @@ memory: Java's murmur2 hash for keys, and one partition for all messages without
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from confluent_kafka import KafkaException, Producer
@@ -18,10 +18,10 @@ from ...core.wording import counted
 from ..engine.producing import Placement
 from ..model import Metadata, ProducerRecord
 from ..settings import BrokerConfig
-from .address import Address
-from .errors import Unavailable, real_only, translated
+from .client import Address, Unavailable, real_only, translated
 from .topics import KafkaTopics, public_names
 
+OnDelivery = Callable[[Any, Any], None]
 CREATE_TIME = 1
 _LOOK = 0.02
 """Interval, in seconds, at which the producer's thread checks whether it must end."""
@@ -83,7 +83,7 @@ class KafkaProducing:
         sent = _Batch(len(places))
         # The positions are those of the first messages, up to the first invalid one.
         for index, (message, place) in enumerate(zip(messages, places, strict=False)):
-            self._send(sent, index, message, place)
+            self._send(message, place, sent.delivered(index))
         found = sent.wait(self._patience)
         confirmed = [
             Metadata(
@@ -107,7 +107,7 @@ class KafkaProducing:
                 self._topics.look(fresh=True)
                 return
 
-    def _send(self, sent: _Batch, index: int, message: ProducerRecord, place: Metadata) -> None:
+    def _send(self, message: ProducerRecord, place: Metadata, delivered: OnDelivery) -> None:
         key = message.key
         if key == "" and self._settings.empty_key == "absent":
             key = None
@@ -117,13 +117,13 @@ class KafkaProducing:
                 _bytes(message.value),
                 None if key is None else _bytes(key),
                 place.partition,
-                on_delivery=sent.delivered(index),
+                on_delivery=delivered,
                 timestamp=place.timestamp,
                 headers=[(_bytes(h.key).decode(), _bytes(h.value)) for h in message.headers]
                 or None,
             )
         except (KafkaException, BufferError) as error:
-            sent.failed(index, error)
+            delivered(error, None)
 
     def fail_batches(self, keep: int, times: int) -> NoReturn:
         raise real_only("partial_produce()")
@@ -151,7 +151,9 @@ class _Batch:
         self._error: Any = None
         self._changed = threading.Condition()
 
-    def delivered(self, index: int) -> Any:
+    def delivered(self, index: int) -> OnDelivery:
+        """Return the callback for the message with this number."""
+
         def note(error: Any, message: Any) -> None:
             with self._changed:
                 self._found[index] = message
@@ -160,9 +162,6 @@ class _Batch:
                 self._changed.notify_all()
 
         return note
-
-    def failed(self, index: int, error: Any) -> None:
-        self.delivered(index)(error, None)
 
     def wait(self, seconds: float) -> list[Any]:
         """Return all confirmations; raise the first error, or 503 if they do not arrive in time."""

@@ -21,9 +21,9 @@ from ...core.timeparse import monotonic
 from .. import errors
 from ..engine.log import Topic
 from ..errors import BrokerError, as_misuse, string
+from ..model import TopicPartition
 from ..settings import BrokerConfig
-from .address import Address
-from .errors import real_only
+from .client import Address, real_only
 
 _FRESH = 1.0
 """Seconds for which the list of topics is considered current."""
@@ -54,7 +54,8 @@ def public_names(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate
 
 
 class KafkaTopics:
-    """The topics of a fake, with the methods of ``MemoryTopics``.
+    """The topics of a fake, with the methods of ``MemoryTopics``, which wait until the cluster
+    lists the changed topic.
 
     All names are those that its clients use, except names called real. ``known`` contains the
     topics as last listed by the cluster, with empty logs, which is enough to choose positions for
@@ -99,6 +100,9 @@ class KafkaTopics:
         """Return the name that clients use for a topic or group, given its real name."""
         return name.removeprefix(self.prefix)
 
+    def shown_partition(self, tp: tuple[str, int]) -> TopicPartition:
+        return TopicPartition(self.shown(tp[0]), tp[1])
+
     def public(self, text: str) -> str:
         """Remove the prefix from all names in a message of the cluster."""
         return text.replace(self.prefix, "") if self.prefix else text
@@ -113,7 +117,6 @@ class KafkaTopics:
 
     @public_names
     def counts(self) -> dict[str, int]:
-        """Return partition counts by topic name, as the cluster lists them now."""
         return {name: len(topic.logs) for name, topic in self.look(fresh=True).items()}
 
     def look(self, *, fresh: bool = False) -> dict[str, Topic]:
@@ -185,10 +188,6 @@ class KafkaTopics:
         max_message_bytes: int | None = None,
         first_offset: int = 0,
     ) -> None:
-        """Create a topic, and wait until the cluster lists it.
-
-        Raises ``ContractError`` for an invalid name, an existing topic, and numbers out of range.
-        """
         if first_offset:
             raise real_only("first_offset=")
         string("a topic's name", name)
@@ -215,30 +214,25 @@ class KafkaTopics:
         given = {key: str(value) for key, value in config.items() if value is not None}
         with as_misuse():
             self._cluster.create_topic(real, partitions, given)
-        self._until(lambda: name in self.counts(), f"topic {name!r} did not appear")
+        self._wait(lambda: name in self.counts(), f"topic {name!r} did not appear")
 
     def delete(self, name: str) -> None:
-        """Delete a topic, and wait until the cluster no longer lists it."""
         self.check(name)
         self._cluster.delete([self.real(name)], [])
-        self._until(lambda: name not in self.counts(), f"topic {name!r} did not disappear")
+        self._wait(lambda: name not in self.counts(), f"topic {name!r} did not disappear")
 
     def add_partitions(self, name: str, count: int) -> int:
-        """Add partitions to a topic; return the new partition count."""
         whole(1).read("count", count, "add_partitions()")
         total = self.check(name) + count
         with as_misuse():
             self._cluster.add_partitions(self.real(name), total)
-        self._until(
+        self._wait(
             lambda: self.counts().get(name) == total,
             f"topic {name!r} did not get its new partitions",
         )
         return total
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
-        """Delete the records below an offset in one partition or in all (None); return their
-        number.
-        """
         count = self.check(name)
         if partition is not None:
             self.check_partition(name, partition)
@@ -258,13 +252,12 @@ class KafkaTopics:
     ) -> NoReturn:
         raise real_only("set_retention() of an existing topic")
 
-    def _until(self, condition: Callable[[], bool], text: str) -> None:
-        """Wait until a condition is true; raise ``ContractError`` with ``text`` at the timeout."""
+    def _wait(self, condition: Callable[[], bool], failure: str) -> None:
         until = monotonic() + self._patience
         pause = threading.Event()
         while not condition():
             if monotonic() > until:
-                raise ContractError(f"{text} within {self._patience} s")
+                raise ContractError(f"{failure} within {self._patience} s")
             pause.wait(_POLL_SECONDS)
 
 

@@ -30,10 +30,9 @@ from confluent_kafka import KafkaError, KafkaException
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.kafka import engine as kafka_engine
-from pytest_fakecloud.broker.kafka.address import Address
-from pytest_fakecloud.broker.kafka.buffer import RecordBuffer
+from pytest_fakecloud.broker.kafka.client import Address, Unavailable, translated
 from pytest_fakecloud.broker.kafka.cluster import Cluster
-from pytest_fakecloud.broker.kafka.errors import Unavailable, translated
+from pytest_fakecloud.broker.kafka.instance import RecordBuffer
 from pytest_fakecloud.broker.kafka.producing import _Batch
 from pytest_fakecloud.broker.kafka.topics import KafkaTopics
 from pytest_fakecloud.broker.settings import BrokerConfig
