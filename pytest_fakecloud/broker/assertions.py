@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..core.calls import Call
 from ..core.errors import ContractError
@@ -14,7 +14,6 @@ from ..core.journal import Journal
 from ..core.matching import Condition, Field, Query
 from ..core.timekeeper import Timekeeper
 from ..core.wording import brief, counted, unknown_name
-from .engines import BrokerEngine
 from .errors import as_misuse, string
 from .loading import ListedFields, RecordFields, header_list
 from .model import (
@@ -26,6 +25,9 @@ from .model import (
     TopicView,
     record_fields,
 )
+
+if TYPE_CHECKING:
+    from .handle import BrokerEngine
 
 _WHOLE_RECORD = Field(ITEM, lambda record: record, bare=True)
 

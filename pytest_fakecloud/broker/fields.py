@@ -1,14 +1,108 @@
-"""Functions that read typed fields of request bodies; their errors contain the field and its value."""
+"""Read the JSON bodies of requests. Errors contain the field, its value and what was expected.
+
+The ``where`` of a function is the prefix of field names in its errors, such as ``[1].``, or empty.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+from ..http.readers import json_value
 from .errors import illegal_argument
-from .model import INT64_MAX
+from .model import INT64_MAX, Header, ProducerRecord, TopicPartition, TopicPartitionOffset
 
+NO_BODY: Any = object()
 _SHOWN = 60
+# A string without a closing quote matches up to the end of the body. Otherwise the search would
+# start again at every quote inside it, which takes quadratic time.
+_STRING = re.compile(rb'(?s)"(?:\\.?|[^"\\])*+"?')
+_TRAILING_COMMA = re.compile(rb",\s*[\]}]")
+
+
+class BodyReader:
+    """Reads bodies and their fields, with the ``coerce_scalars`` setting."""
+
+    def __init__(self, *, coerce_scalars: bool) -> None:
+        self._coerce_scalars = coerce_scalars
+
+    def json(self, body: bytes) -> Any:
+        """Return the parsed body, or ``NO_BODY`` if it is blank."""
+        if not body.strip():
+            return NO_BODY
+        try:
+            if self._coerce_scalars:
+                return json.loads(body, parse_int=Source, parse_float=Source)
+            return json_value(body)
+        except (ValueError, RecursionError) as error:
+            reason = str(error) or "it is nested too deeply"
+            if _TRAILING_COMMA.search(_STRING.sub(b'""', body)):
+                reason = f"JSON allows no trailing comma before ] or }} ({reason})"
+            raise illegal_argument(f"The request body is not valid JSON: {reason}") from None
+
+    def text(self, fields: Mapping[str, object], name: str, where: str = "") -> str | None:
+        """Return a string field, or None if the field is absent or null."""
+        value = fields.get(name)
+        if value is None or type(value) is str:
+            return value
+        if self._coerce_scalars:
+            if isinstance(value, Source):
+                return value.text
+            if isinstance(value, bool):
+                return "true" if value else "false"
+        raise illegal_argument(f"{where}{name} must be a string, got {shown(value)}")
+
+    def _required_text(self, fields: Mapping[str, object], name: str, where: str) -> str:
+        value = self.text(fields, name, where)
+        if value is None:
+            raise illegal_argument(f"{where}{name} is missing")
+        return value
+
+    def message(self, item: object, topic: str | None, where: str) -> ProducerRecord:
+        """Return the message in an item of a produce request; ``topic`` is the topic in its path."""
+        fields = object_of(item, where)
+        return ProducerRecord(
+            self._required_text(fields, "topic", where) if topic is None else topic,
+            self._required_text(fields, "value", where),
+            self.text(fields, "key", where),
+            long_of(fields, "partition", where),
+            long_of(fields, "timestamp", where),
+            self._headers(fields.get("headers"), where),
+        )
+
+    def _headers(self, value: object, where: str) -> tuple[Header, ...]:
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            raise illegal_argument(
+                f"{where}headers must be an array of objects with key and value, got {shown(value)}"
+            )
+        headers = []
+        for place, item in items_in(value, f"{where}headers"):
+            fields = object_of(item, place)
+            name, text = self.text(fields, "key", place), self.text(fields, "value", place)
+            if name is None or text is None:
+                raise illegal_argument(f"{place}{'key' if name is None else 'value'} is missing")
+            headers.append(Header(name, text))
+        return tuple(headers)
+
+    def partition(self, item: object, where: str) -> TopicPartition:
+        fields = object_of(item, where)
+        topic = self.text(fields, "topic", where)
+        partition = long_of(fields, "partition", where)
+        if topic is None or partition is None:
+            missing = "topic" if topic is None else "partition"
+            raise illegal_argument(f"{where}{missing} is missing")
+        return TopicPartition(topic, partition)
+
+    def position(self, item: object, where: str) -> TopicPartitionOffset:
+        topic, partition = self.partition(item, where)
+        offset = long_of(object_of(item, where), "offset", where, minimum=0)
+        if offset is None:
+            raise illegal_argument(f"{where}offset is missing")
+        return TopicPartitionOffset(topic, partition, offset)
 
 
 class Source(int):
@@ -25,12 +119,15 @@ class Source(int):
         return number
 
 
-def where_in(body: object, index: int) -> str:
-    """Return the prefix of field names in error messages: ``[index].`` if the body is an array."""
-    return f"[{index}]." if isinstance(body, list) else ""
+def items_in(value: object, name: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the items of an array, or a single value, each with its prefix for errors."""
+    if isinstance(value, list):
+        yield from ((f"{name}[{index}].", item) for index, item in enumerate(value))
+    else:
+        yield "", value
 
 
-def object_of(value: object, where: str) -> dict[str, object]:
+def object_of(value: object, where: str = "") -> dict[str, object]:
     """Return the value if it is a JSON object; raise ``BrokerError`` otherwise."""
     if not isinstance(value, dict):
         place = f"{where.rstrip('.')} must be" if where else "The request body must be"
@@ -39,7 +136,7 @@ def object_of(value: object, where: str) -> dict[str, object]:
 
 
 def long_of(
-    fields: Mapping[str, object], name: str, where: str, *, minimum: int | None
+    fields: Mapping[str, object], name: str, where: str, *, minimum: int | None = None
 ) -> int | None:
     """Return a 64-bit integer field, or None if the field is absent or null.
 

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Unpack, overload
 
 from ..core.concurrency.aio import in_thread
 from ..core.errors import ContractError
@@ -16,7 +16,7 @@ from ..core.timeparse import Duration, duration_us
 from ..core.wording import unknown_name
 from ..handle import Context, Handle, action
 from .assertions import BrokerAssertions
-from .engines import BrokerEngine, make_engine
+from .engine.engine import MemoryEngine
 from .errors import string, strings
 from .loading import (
     Headers,
@@ -43,6 +43,15 @@ from .settings import BrokerConfig, BrokerSettings
 
 if TYPE_CHECKING:
     import httpx
+
+    from .kafka.engine import KafkaEngine
+
+BrokerEngine: TypeAlias = "MemoryEngine | KafkaEngine"
+"""The in-memory engine or the engine on a real cluster, which have the same methods.
+
+Timeouts are in milliseconds and limit how long a call waits. Every method can raise
+``BrokerError``. An operation that an engine does not support raises ``ContractError``.
+"""
 
 
 class AioBroker:
@@ -85,7 +94,7 @@ class Broker(BrokerAssertions, Handle):
     ) -> None:
         config = self._configure(context, BrokerConfig, settings)
         self.username = config.username
-        self._engine = make_engine(context.clock, context.ids, config)
+        self._engine = _make_engine(context, config)
         try:
             for topic, options in (config.topics or {}).items():
                 self._add_topic(topic, **_topic_options(topic, options))
@@ -448,6 +457,20 @@ class Broker(BrokerAssertions, Handle):
         whole(0).read("keep", keep, "partial_produce()")
         whole(1, 1_000_000).read("times", times, "partial_produce()")
         self._engine.producing.fail_batches(keep, times)
+
+
+def _make_engine(context: Context, config: BrokerConfig) -> BrokerEngine:
+    url, name = config.engine, config.name or "broker"
+    if url is None:
+        return MemoryEngine(context.clock, context.ids, config, name=name)
+    try:
+        from .kafka.engine import KafkaEngine
+    except ModuleNotFoundError as error:
+        raise ContractError(
+            f"engine={url.partition('://')[0]!r} needs confluent-kafka: "
+            "pip install 'pytest-fakecloud[kafka]'"
+        ) from error
+    return KafkaEngine(context.clock, context.ids, config, url, name=name)
 
 
 def _check_instance(group: object, instance: object) -> None:

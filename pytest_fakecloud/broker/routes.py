@@ -6,33 +6,22 @@ can end in a slash, because the vendor's documentation and public clients do all
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from ..core.errors import ServiceError
 from ..core.field_types import TEXT
 from ..core.matching import Field
 from ..http.app import App
 from ..http.messages import Answer, Request
-from ..http.readers import basic_credentials, decode_segment, json_value, same
+from ..http.readers import basic_credentials, decode_segment, same
 from ..http.routing import Route
-from .engines import BrokerEngine
 from .errors import BrokerError, illegal_argument
-from .fields import (
-    Source,
-    digits,
-    long_of,
-    object_of,
-    shown,
-    where_in,
-)
+from .fields import NO_BODY, BodyReader, digits, items_in, long_of, object_of, shown
 from .model import (
     CONSUMER_HEADERS,
     TOPIC,
     EventKind,
-    Header,
     ProducerRecord,
     Record,
     TopicPartition,
@@ -40,14 +29,12 @@ from .model import (
 )
 from .webhook import message_headers
 
+if TYPE_CHECKING:
+    from .handle import BrokerEngine
+
 SUCCESS = {"result": "Success", "status": 200}
 POLL_TIMEOUT_MS = 1000
 METADATA_TIMEOUT_MS = 10_000
-# A string without a closing quote matches up to the end of the body. Otherwise the search would
-# start again at every quote inside it, which takes quadratic time.
-_STRING = re.compile(rb'(?s)"(?:\\.?|[^"\\])*+"?')
-_TRAILING_COMMA = re.compile(rb",\s*[\]}]")
-_NOTHING: Any = object()
 
 
 class BrokerApp(App):
@@ -66,6 +53,7 @@ class BrokerApp(App):
     def __init__(self, engine: BrokerEngine, credentials: Callable[[], tuple[str, str]]) -> None:
         self.engine = engine
         self.credentials = credentials
+        self._reader = BodyReader(coerce_scalars=engine.settings.coerce_scalars)
         self._config_headers = [
             (name, (prefix + name).lower())
             for prefix in engine.settings.header_prefixes
@@ -109,17 +97,11 @@ class BrokerApp(App):
 
     def produce(self, request: Request) -> object:
         """Handle ``/produce`` and ``/produce/TOPIC``; return a list of metadata in request order."""
-        body = self._json(request)
-        if body is _NOTHING:
-            raise illegal_argument(
-                "The request body is empty: expected a message or an array of them"
-            )
         topic = _segment(request, "topic") if "topic" in request.params else None
-        items = body if isinstance(body, list) else [body]
         messages: list[ProducerRecord] = []
-        for index, item in enumerate(items):
+        for where, item in self._items(request, "a message or an array of them"):
             try:
-                messages.append(self._message(item, topic, where_in(body, index)))
+                messages.append(self._reader.message(item, topic, where))
             except BrokerError:
                 if self.engine.settings.batches == "in order" and messages:
                     self.engine.producing.produce(messages)
@@ -142,62 +124,22 @@ class BrokerApp(App):
         place = self.engine.producing.produce([message])[0]._asdict()
         return place if settings.webhook_answer == "object" else [place]
 
-    def _message(self, item: object, topic: str | None, where: str) -> ProducerRecord:
-        fields = object_of(item, where)
-        if topic is None:
-            topic = self._text(fields, "topic", where)
-            if topic is None:
-                raise illegal_argument(f"{where}topic is missing")
-        value = self._text(fields, "value", where)
-        if value is None:
-            raise illegal_argument(f"{where}value is missing")
-        return ProducerRecord(
-            topic,
-            value,
-            self._text(fields, "key", where),
-            long_of(fields, "partition", where, minimum=None),
-            long_of(fields, "timestamp", where, minimum=None),
-            self._headers(fields.get("headers"), where),
-        )
-
-    def _headers(self, value: object, where: str) -> tuple[Header, ...]:
-        if value is None:
-            return ()
-        if not isinstance(value, list):
-            raise illegal_argument(
-                f"{where}headers must be an array of objects with key and value, got {shown(value)}"
-            )
-        headers = []
-        for index, item in enumerate(value):
-            place = f"{where}headers[{index}]."
-            fields = object_of(item, place)
-            name, text = self._text(fields, "key", place), self._text(fields, "value", place)
-            if name is None or text is None:
-                raise illegal_argument(f"{place}{'key' if name is None else 'value'} is missing")
-            headers.append(Header(name, text))
-        return tuple(headers)
-
     # -- reading ---------------------------------------------------------------------------------
 
     def fetch(self, request: Request) -> object:
         """Handle ``/fetch``: return the records that start at the given offsets."""
-        body = self._json(request)
-        fields = object_of({} if body is _NOTHING else body, "")
+        fields = self._fields(request)
         positions = []
-        single = [name for name in ("topic", "partition", "offset") if fields.get(name) is not None]
-        if single:
-            positions.append(self._position(fields, ""))
+        if any(fields.get(name) is not None for name in ("topic", "partition", "offset")):
+            positions.append(self._reader.position(fields, ""))
         listed = fields.get("topicPartitionOffsets")
         if listed is not None:
             if not isinstance(listed, list):
                 raise illegal_argument(
                     f"topicPartitionOffsets must be an array, got {shown(listed)}"
                 )
-            positions += [
-                self._position(object_of(item, where), where)
-                for index, item in enumerate(listed)
-                for where in [f"topicPartitionOffsets[{index}]."]
-            ]
+            for where, item in items_in(listed, "topicPartitionOffsets"):
+                positions.append(self._reader.position(item, where))
         if not positions:
             raise illegal_argument(
                 "Nothing to fetch: pass topic, partition and offset, or topicPartitionOffsets"
@@ -211,10 +153,9 @@ class BrokerApp(App):
 
     def consume(self, request: Request) -> object:
         """Handle ``/consume/GROUP/INSTANCE``, whose body contains ``topic`` or ``topics``."""
-        body = self._json(request)
-        fields = object_of({} if body is _NOTHING else body, "")
+        fields = self._fields(request)
         topics = []
-        topic = self._text(fields, "topic", "")
+        topic = self._reader.text(fields, "topic")
         if topic is not None:
             topics.append(topic)
         listed = fields.get("topics")
@@ -249,13 +190,9 @@ class BrokerApp(App):
 
         The body is an offset, an array of offsets, or empty to commit all delivered records.
         """
-        body = self._json(request)
-        items = [] if body is _NOTHING or body is None else body
-        offsets = [
-            self._position(object_of(item, where), where)
-            for index, item in enumerate(items if isinstance(items, list) else [items])
-            for where in [where_in(items, index)]
-        ]
+        body = self._reader.json(request.body)
+        items = [] if body is NO_BODY or body is None else body
+        offsets = [self._reader.position(item, where) for where, item in items_in(items)]
         self.engine.groups.commit(
             _segment(request, "group"), _segment(request, "instance"), offsets
         )
@@ -299,72 +236,31 @@ class BrokerApp(App):
 
     def offsets(self, request: Request) -> object:
         """Handle ``/offsets/TIME``, where TIME is in milliseconds, ``earliest`` or ``latest``."""
-        text = _segment(request, "at")
         at: int | Literal["earliest", "latest"]
-        if text == "earliest":
-            at = "earliest"
-        elif text == "latest":
-            at = "latest"
-        else:
-            at = digits(text, "The timestamp in the path", "milliseconds, earliest or latest")
+        match _segment(request, "at"):
+            case "earliest" | "latest" as at:
+                pass
+            case text:
+                at = digits(text, "The timestamp in the path", "milliseconds, earliest or latest")
         partitions = self._partitions(request)
         self._timeout(request, {}, METADATA_TIMEOUT_MS)
         return _offsets_json(self.engine.fetching.offsets(at, partitions))
 
     def _partitions(self, request: Request) -> list[TopicPartition]:
-        body = self._json(request)
-        if body is _NOTHING:
-            raise illegal_argument(
-                "The request body is empty: expected an object with topic and partition, or an array"
-            )
-        found = []
-        for index, item in enumerate(body if isinstance(body, list) else [body]):
-            where = where_in(body, index)
-            fields = object_of(item, where)
-            found.append(TopicPartition(*self._topic_partition(fields, where)))
-        return found
+        items = self._items(request, "an object with topic and partition, or an array")
+        return [self._reader.partition(item, where) for where, item in items]
 
     # -- parsing ---------------------------------------------------------------------------------
 
-    def _json(self, request: Request) -> Any:
-        body = request.body
-        if not body.strip():
-            return _NOTHING
-        try:
-            if self.engine.settings.coerce_scalars:
-                return json.loads(body, parse_int=Source, parse_float=Source)
-            return json_value(body)
-        except (ValueError, RecursionError) as error:
-            reason = str(error) or "it is nested too deeply"
-            if _TRAILING_COMMA.search(_STRING.sub(b'""', body)):
-                reason = f"JSON allows no trailing comma before ] or }} ({reason})"
-            raise illegal_argument(f"The request body is not valid JSON: {reason}") from None
+    def _fields(self, request: Request) -> dict[str, object]:
+        body = self._reader.json(request.body)
+        return {} if body is NO_BODY else object_of(body)
 
-    def _text(self, fields: Mapping[str, object], name: str, where: str) -> str | None:
-        value = fields.get(name)
-        if value is None or type(value) is str:
-            return value
-        if self.engine.settings.coerce_scalars:
-            if isinstance(value, Source):
-                return value.text
-            if isinstance(value, bool):
-                return "true" if value else "false"
-        raise illegal_argument(f"{where}{name} must be a string, got {shown(value)}")
-
-    def _topic_partition(self, fields: Mapping[str, object], where: str) -> tuple[str, int]:
-        topic = self._text(fields, "topic", where)
-        partition = long_of(fields, "partition", where, minimum=None)
-        if topic is None or partition is None:
-            missing = "topic" if topic is None else "partition"
-            raise illegal_argument(f"{where}{missing} is missing")
-        return topic, partition
-
-    def _position(self, fields: Mapping[str, object], where: str) -> TopicPartitionOffset:
-        topic, partition = self._topic_partition(fields, where)
-        offset = long_of(fields, "offset", where, minimum=0)
-        if offset is None:
-            raise illegal_argument(f"{where}offset is missing")
-        return TopicPartitionOffset(topic, partition, offset)
+    def _items(self, request: Request, expected: str) -> Iterator[tuple[str, object]]:
+        body = self._reader.json(request.body)
+        if body is NO_BODY:
+            raise illegal_argument(f"The request body is empty: expected {expected}")
+        return items_in(body)
 
     def _timeout(self, request: Request, fields: Mapping[str, object], default: int) -> int:
         timeout = long_of(fields, "timeout", "", minimum=0)
@@ -432,7 +328,7 @@ class BrokerApp(App):
         if in_query is not None:
             topics.append(in_query)
         if request.body and request.path.rstrip("/") != "/webhook":
-            topics += _topics_in(self._json(request))
+            topics += _topics_in(self._reader.json(request.body))
         facts["topic"] = list(dict.fromkeys(topics))
         return facts
 

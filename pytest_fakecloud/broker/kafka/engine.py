@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
 from ...core.errors import ContractError
 from ...core.ids import Ids
@@ -51,11 +50,9 @@ class KafkaCopy:
 class KafkaEngine:
     """A broker whose logs and groups are on a real cluster. It is thread-safe.
 
-    ``url`` is ``kafka://host:port,…`` with librdkafka settings in its query (see ``Address``). With
-    ``isolation="prefix"``, the fake adds its own prefix to the names of topics and groups.
-    ``"none"`` gives access to all of the cluster's topics and groups. Raises ``ContractError`` for
-    an invalid address, a cluster that does not respond, settings of the engine in memory, and a
-    clock that is not the wall clock.
+    ``url`` is ``kafka://host:port,…`` with librdkafka settings in its query (see ``Address``).
+    Raises ``ContractError`` for an invalid address, a cluster that does not respond, settings of
+    the engine in memory, and a clock that is not the wall clock.
     """
 
     def __init__(
@@ -66,8 +63,6 @@ class KafkaEngine:
         url: str,
         *,
         name: str = "broker",
-        isolation: Literal["prefix", "none"] = "prefix",
-        cluster: Any = None,
     ) -> None:
         address = Address(url)
         _check_settings(settings, static=address.static)
@@ -75,14 +70,14 @@ class KafkaEngine:
         self.settings = settings
         self.closed = False
         self._patience = address.timeout
-        self._cluster = cluster if cluster is not None else Cluster(address)
+        self._cluster = Cluster(address)
         self._first_copy = True
         try:
             self._cluster.topics()
         except BrokerError as error:
             raise ContractError(f"cannot use the cluster at {address.where}: {error}") from None
         self._waits = Waits()
-        self.topics = KafkaTopics(self._cluster, address, settings, isolation)
+        self.topics = KafkaTopics(self._cluster, address, settings)
         self.public = self.topics.public
         self.interrupt = self._waits.interrupt
         self.producing = KafkaProducing(

@@ -13,7 +13,7 @@ import itertools
 import secrets
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from ...core.errors import ContractError
 from ...core.settings import optional, whole
@@ -68,14 +68,13 @@ class KafkaTopics:
         cluster: Any,
         address: Address,
         settings: BrokerConfig,
-        isolation: Literal["prefix", "none"],
     ) -> None:
         self.known: dict[str, Topic] = {}
-        self.kept = isolation == "none" or address.prefix is not None
+        self.kept = settings.isolation == "none" or address.prefix is not None
         self._cluster = cluster
         self._patience = address.timeout
         self._settings = settings
-        self._mark = "" if isolation == "none" else address.prefix or _mark()
+        self._mark = "" if settings.isolation == "none" else address.prefix or _mark()
         self._generation = 0
         self._known_at = float("-inf")
         self._lock = threading.Lock()

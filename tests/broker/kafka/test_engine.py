@@ -520,7 +520,8 @@ class TestTopics:
                 return found
 
         address = Address("kafka://127.0.0.1:1")
-        topics = KafkaTopics(Slow(), address, BrokerConfig(), "none")
+        settings = BrokerConfig(engine="kafka://127.0.0.1:1", isolation="none")
+        topics = KafkaTopics(Slow(), address, settings)
         assert topics.look(fresh=True).keys() == {"a", "b"}
 
     @pytest.mark.parametrize(
