@@ -98,8 +98,9 @@ class BodyReader:
         return TopicPartition(topic, partition)
 
     def position(self, item: object, where: str) -> TopicPartitionOffset:
-        topic, partition = self.partition(item, where)
-        offset = long_of(object_of(item, where), "offset", where, minimum=0)
+        fields = object_of(item, where)
+        topic, partition = self.partition(fields, where)
+        offset = long_of(fields, "offset", where, minimum=0)
         if offset is None:
             raise illegal_argument(f"{where}offset is missing")
         return TopicPartitionOffset(topic, partition, offset)

@@ -128,9 +128,7 @@ def record_fields(partitions: int) -> Mapping[str, Field]:
 
 
 OFFSET_FIELDS: Mapping[str, Field] = {
-    "topic": Field(TOPIC, optional=False),
-    "partition": Field(whole_number(0), optional=False),
-    "offset": Field(whole_number(0), optional=False),
+    name: RECORD_FIELDS[name] for name in TopicPartitionOffset._fields
 }
 """Fields by which committed offsets can be filtered."""
 
@@ -144,15 +142,8 @@ class TopicOptions(TypedDict, total=False):
     first_offset: int
 
 
-class GroupAssignments(NamedTuple):
-    """A group in the response of ``/consumers``.
-
-    ``instances`` maps each instance name to the instance's partition numbers by topic.
-    """
-
-    name: str
-    instances: dict[str, dict[str, list[int]]]
-
+Assignments = dict[str, dict[str, dict[str, list[int]]]]
+"""Partition numbers by group, instance and topic."""
 
 CONSUMER_HEADERS = (
     "enable-auto-commit",
@@ -233,9 +224,6 @@ class TopicView:
     end_offsets: list[int]
 
 
-MEMBER_STATES = ("joining", "active", "closed", "crashed", "expired")
-
-
 @dataclass(frozen=True, slots=True)
 class MemberView:
     """A consumer instance.
@@ -256,7 +244,10 @@ class MemberView:
 
 MEMBER_FIELDS: Mapping[str, Field] = {
     **fields_of(MemberView),
-    "state": Field(one_of("state of a member", MEMBER_STATES), optional=False),
+    "state": Field(
+        one_of("state of a member", ("joining", "active", "closed", "crashed", "expired")),
+        optional=False,
+    ),
     "topics": Field(TOPIC, several=True),
 }
 """Fields by which a group's members can be filtered."""
@@ -291,8 +282,3 @@ class GroupView:
 def found_members(members: Iterable[MemberView]) -> Found[MemberView]:
     """Return the members as a list that can be filtered with ``where()``."""
     return found_of(members, MEMBER_FIELDS, "member")
-
-
-def distinct(items: Iterable[str]) -> tuple[str, ...]:
-    """Return the items without duplicates, sorted."""
-    return tuple(sorted(set(items)))

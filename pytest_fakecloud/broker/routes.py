@@ -213,7 +213,7 @@ class BrokerApp(App):
         """Handle ``GET /consumers``: return the groups with their instances and partitions."""
         return [
             {
-                "name": group.name,
+                "name": group,
                 "instances": [
                     {
                         "name": name,
@@ -222,10 +222,10 @@ class BrokerApp(App):
                             for topic, partitions in topics.items()
                         ],
                     }
-                    for name, topics in group.instances.items()
+                    for name, topics in instances.items()
                 ],
             }
-            for group in self.engine.groups.consumers()
+            for group, instances in self.engine.groups.consumers().items()
         ]
 
     def committed(self, request: Request) -> object:

@@ -49,7 +49,7 @@ def _class(home: tuple[str, str]) -> Any:
 # -- values ----------------------------------------------------------------------------------------
 
 _VALUES = _listed(
-    broker__model="ConsumerConfig GroupAssignments GroupView Header MemberView Metadata "
+    broker__model="ConsumerConfig GroupView Header MemberView Metadata "
     "ProducerRecord Record TopicPartition TopicPartitionOffset TopicView",
     broker__settings="BrokerConfig BrokerLimits",
     core__calls="Call Event Headers",

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import errors
-from ..model import EventKind, consumer_config, distinct
+from ..model import EventKind, consumer_config
 from .members import (
     ConsumerGroup,
     GroupCopy,
@@ -50,7 +50,7 @@ class Coordinator:
         Raises ``BrokerError`` for unknown topics, invalid configuration headers, and too many
         instances. Nothing has changed then.
         """
-        wanted = distinct(topics)
+        wanted = tuple(sorted(set(topics)))
         for topic in wanted:
             self._state.topic(topic, now)
         group = self._state.groups.get(group_name)

@@ -10,7 +10,7 @@ from ...core.ids import RandomStream
 from ...core.wording import unknown_name
 from .. import errors
 from ..model import (
-    GroupAssignments,
+    Assignments,
     GroupView,
     MemberView,
     Record,
@@ -99,37 +99,26 @@ class MemoryGroups:
             self._offsets.commit(group, instance, wanted, now)
 
     def delete(self, group: str, instance: str) -> None:
-        """Stop an instance cleanly and remove it from its group."""
         with self._state as now:
             self.coordinator.delete(group, instance, now)
 
-    def consumers(self) -> list[GroupAssignments]:
-        """Return the groups that have live instances, sorted by name."""
+    def consumers(self) -> Assignments:
+        """Return the partitions of live instances, sorted by group and instance."""
         with self._state:
-            found = []
-            for name in sorted(self._state.groups):
-                instances = self._state.groups[name].instances
-                live = {
-                    i: by_topic(instances[i].assignment)
-                    for i in sorted(instances)
-                    if instances[i].live
-                }
-                if live:
-                    found.append(GroupAssignments(name, live))
+            found: Assignments = {}
+            for group, at in sorted(self._state.groups.items()):
+                for name, instance in sorted(at.instances.items()):
+                    if instance.live:
+                        found.setdefault(group, {})[name] = by_topic(instance.assignment)
             return found
 
     def committed(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
-        """Return a group's committed offsets in request order."""
         with self._state as now:
             return self._offsets.committed(group, partitions, now)
 
     def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
-        """Set a group's committed offset, even if an instance owns the partition.
-
-        Creates the group if necessary.
-        """
         with self._state as now:
             self._state.partition(offset.topic, offset.partition, now)
             self._offsets.set_by_test(group, offset, now)
@@ -137,9 +126,7 @@ class MemoryGroups:
     def join(
         self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
     ) -> None:
-        """Add an instance to a group without a client's request. It is closed when idle, like any
-        other.
-        """
+        """Add an instance to a group without consuming. It is closed when idle, like any other."""
         with self._state as now:
             headers = {"auto-offset-reset": auto_offset_reset}
             at, member = self.coordinator.enter(group, instance, topics, headers, now)
@@ -147,17 +134,14 @@ class MemoryGroups:
             self.coordinator.finish(at, member, None, now)
 
     def crash(self, group: str, instance: str) -> None:
-        """Simulate the crash of an instance, which neither commits nor leaves its group."""
         with self._state as now:
             self.coordinator.crash(group, instance, now)
 
     def expire(self, group: str, instance: str) -> None:
-        """End an instance's session immediately."""
         with self._state as now:
             self.coordinator.expire(group, instance, now)
 
     def rebalance(self, group: str) -> None:
-        """Make a group rebalance; raise ``ContractError`` for an unknown group."""
         with self._state as now:
             self.rebalancer.rebalance(self._known_group(group), "the test asked for it", now)
 
@@ -194,7 +178,6 @@ class MemoryGroups:
 
     @contextmanager
     def reorder(self) -> Iterator[None]:
-        """Mix the records of different partitions in seeded random order during a ``with`` block."""
         offsets = self._offsets
         before, offsets.random_interleave = offsets.random_interleave, True
         try:
@@ -210,13 +193,11 @@ class MemoryGroups:
             return _view(name, self._state.groups.get(name), self._state.topics)
 
     def names(self) -> list[str]:
-        """Return the groups that have members or committed offsets, sorted."""
         with self._state:
             return sorted(self._state.groups)
 
 
 def _view(name: str, group: ConsumerGroup | None, topics: Mapping[str, Topic]) -> GroupView:
-    """Return the current state of a group, which is ``Dead`` if the group does not exist."""
     if group is None:
         return GroupView(name, "Dead", 0, found_members(()), {}, {}, {}, {})
     members = found_members(_member_view(group.instances[i]) for i in sorted(group.instances))

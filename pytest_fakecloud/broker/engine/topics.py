@@ -28,10 +28,7 @@ class MemoryTopics:
         self._settings = state.settings
 
     def create(self, name: str, partitions: int = 1, **options: Unpack[TopicOptions]) -> None:
-        """Create a topic. Its retention and message size limit default to those of the plan.
-
-        Raises ``ContractError`` for an invalid name, an existing topic, and numbers out of range.
-        """
+        """Create a topic. Its retention and message size limit default to those of the plan."""
         topic = self.new(name, partitions, **options)
         with self._state as now:
             if name in self._state.topics:
@@ -52,10 +49,7 @@ class MemoryTopics:
         max_message_bytes: int | None = None,
         first_offset: int = 0,
     ) -> Topic:
-        """Return a new topic that is not part of the broker yet.
-
-        Raises ``ContractError`` for invalid arguments.
-        """
+        """Return a new topic that is not part of the broker yet."""
         limits = self._settings.limits
         string("a topic's name", name)
         if not errors.can_name_a_topic(name):
@@ -74,10 +68,6 @@ class MemoryTopics:
         )
 
     def delete(self, name: str) -> None:
-        """Delete a topic with its records and committed offsets. Groups that consume it rebalance.
-
-        Raises ``BrokerError`` for an unknown topic.
-        """
         with self._state as now:
             topic = self._state.topic(name, now)
             self._state.woken.update(*(log.watchers for log in topic.logs))
@@ -85,11 +75,7 @@ class MemoryTopics:
             self._rebalancer.deleted(name, now)
 
     def add_partitions(self, name: str, count: int) -> int:
-        """Add partitions to a topic and return the new partition count.
-
-        Groups that consume the topic rebalance. As in Kafka, keys may map to other partitions
-        afterwards.
-        """
+        """Add partitions. As in Kafka, keys may map to other partitions afterwards."""
         whole(1, MOST_PARTITIONS).read("count", count, "add_partitions()")
         with self._state as now:
             topic = self._state.topic(name, now)
@@ -103,7 +89,6 @@ class MemoryTopics:
     def set_retention(
         self, name: str, *, retention_ms: int | None, retention_bytes: int | None
     ) -> None:
-        """Set a topic's retention; None means no limit."""
         optional(whole(0)).read("retention_bytes", retention_bytes)
         with self._state as now:
             topic = self._state.topic(name, now)
@@ -112,9 +97,6 @@ class MemoryTopics:
             topic.retain(now // 1000)
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
-        """Delete the records below an offset in one partition or in all of them; return their
-        number.
-        """
         with self._state as now:
             logs = (
                 self._state.topic(name, now).logs

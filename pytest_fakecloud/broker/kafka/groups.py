@@ -20,9 +20,9 @@ from ..engine.fetching import distinct_positions
 from ..engine.members import by_topic
 from ..errors import BrokerError
 from ..model import (
+    Assignments,
     ConsumerConfig,
     EventKind,
-    GroupAssignments,
     GroupView,
     MemberView,
     Record,
@@ -291,14 +291,14 @@ class KafkaGroups:
 
     # -- lookups ---------------------------------------------------------------------------------
 
-    def consumers(self) -> list[GroupAssignments]:
+    def consumers(self) -> Assignments:
         with self._lock:
             instances = dict(self._instances)
-        found: dict[str, dict[str, dict[str, list[int]]]] = {}
+        found: Assignments = {}
         for (group, name), member in sorted(instances.items()):
             assigned = map(self._topics.shown_partition, sorted(member.buffer.assigned))
             found.setdefault(group, {})[name] = by_topic(assigned)
-        return [GroupAssignments(group, members) for group, members in found.items()]
+        return found
 
     @public_names
     def view(self, name: str) -> GroupView:

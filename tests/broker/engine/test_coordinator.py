@@ -91,10 +91,10 @@ def test_an_expired_instance_that_never_comes_back_is_closed_without_a_session(
     expire(broker, "a")
     assert view(broker).state == "Empty"
     assert [m.state for m in view(broker).members] == ["expired"]
-    assert [group.instances for group in broker.groups.consumers()] == [{"a": {}}]
+    assert broker.groups.consumers() == {"g": {"a": {}}}
     clock.advance("300s")
     assert view(broker).members == []
-    assert broker.groups.consumers() == []
+    assert broker.groups.consumers() == {}
 
 
 def test_an_expired_instance_can_be_deleted_and_expires_only_once(clock: Timekeeper) -> None:
