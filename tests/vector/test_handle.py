@@ -252,7 +252,6 @@ def test_a_change_that_is_due_is_neither_pending_nor_held_back() -> None:
             index.release_pending()
 
 
-
 def test_ready_after_a_time_and_after_reads(context: Context) -> None:
     with VectorIndex(context, ready_after="5s") as index:
         post(index, "/upsert", {"id": "a", "vector": [1, 0]})
