@@ -32,7 +32,7 @@ def summary(served: Served, options: Mapping[str, Any]) -> str:
     cloud, app = served.cloud, served.app
     variables = app.environment()
     if options["json"]:
-        from ..standalone.views import describe
+        from ..standalone.control.handles import describe
 
         return json.dumps(
             {

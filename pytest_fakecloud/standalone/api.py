@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,28 +19,25 @@ from ..http.app import App
 from ..http.messages import Answer, Effect, Request, Response
 from ..http.readers import bearer_token, same
 from ..http.routing import Route, RouteMatch
+from . import console
 from .codec import Objects
 from .control.calls import CallRoutes
-from .control.clock import ClockRoutes, clock_view
-from .control.clouds import CloudRoutes, Opener
-from .control.faults import FaultRoutes
-from .control.handles import HandleRoutes
+from .control.cloud import CloudRoutes, clock_view
+from .control.clouds import IsolatedClouds, Opener
+from .control.data import DataRoutes
+from .control.handles import HandleRoutes, describe
 from .control.journal import JournalRoutes
-from .control.queue import QueueRoutes
 from .control.requests import PREFIX, Refused, contract, fields, handle_named
 from .control.shapes import Clock, ConsoleAddress, Live, Session, State
-from .control.snapshots import SnapshotRoutes
-from .environment import environment
+from .development import TOKEN_VARIABLE, URL_VARIABLE
 from .hosts import Hosts
-from .openapi import WITHOUT_TOKEN
-from .views import describe
+from .openapi import WITHOUT_TOKEN, document
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
 
 _LONGEST_MESSAGE = 2000
 _MOST_CODES = 100
-_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _GUARDS = (
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
@@ -47,7 +45,6 @@ _GUARDS = (
     ("Cross-Origin-Resource-Policy", "same-origin"),
 )
 """Headers of every response. They prevent pages of other sites from reading or embedding it."""
-_PAGE_POLICY = f"{_POLICY}; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'"
 
 
 class _Bugs(Problems):
@@ -115,15 +112,13 @@ class ControlApp(App):
         self._objects = Objects()
         self._codes: deque[str] = deque(maxlen=_MOST_CODES)
         self._journal = JournalRoutes(cloud)
-        self._clouds = None if opener is None else CloudRoutes(opener)
+        self._clouds = None if opener is None else IsolatedClouds(opener)
         calls = CallRoutes(cloud, self._objects)
         self._routes: list[Route] = [
-            *ClockRoutes(cloud).routes(),
+            *CloudRoutes(cloud).routes(),
             *self._journal.routes(),
-            *HandleRoutes(cloud, calls).routes(),
-            *FaultRoutes(cloud, self._objects).routes(),
-            *QueueRoutes(cloud).routes(),
-            *SnapshotRoutes(cloud).routes(),
+            *HandleRoutes(cloud, calls, self._objects).routes(),
+            *DataRoutes(cloud).routes(),
             *calls.routes(),
             *([] if self._clouds is None else self._clouds.routes()),
         ]
@@ -133,9 +128,7 @@ class ControlApp(App):
     def routes(self) -> list[Route]:
         """Return all endpoints. The OpenAPI document is generated from this list."""
         return [
-            Route("GET", "/", "console", self.console),
-            Route("GET", "/console/{name}", "console_file", self.console_file),
-            Route("GET", "/favicon.ico", "icon", self.icon),
+            *console.routes(),
             Route("GET", f"{PREFIX}/live", "live", self.live),
             Route("GET", f"{PREFIX}/ready", "ready", self.ready),
             Route("GET", f"{PREFIX}/openapi.json", "openapi", self.openapi),
@@ -153,9 +146,7 @@ class ControlApp(App):
         return _guarded(super().answer(request))
 
     def foreign(self, request: Request) -> Answer:
-        """Answer a request whose method no path accepts, and protect the response with the same
-        headers.
-        """
+        """Answer a request whose method no path accepts, with the same headers."""
         answer = super().foreign(request)
         _guarded(answer)
         return answer
@@ -207,27 +198,6 @@ class ControlApp(App):
 
     # -- the server itself -----------------------------------------------------------------------
 
-    def console(self, request: Request) -> Answer:
-        """Return the console page."""
-        from .console import page
-
-        answer = page(request)
-        answer.headers = [*answer.headers, ("Content-Security-Policy", _PAGE_POLICY)]
-        return answer
-
-    def console_file(self, request: Request) -> Answer:
-        """Return a script or stylesheet of the console page."""
-        from .console import FILES, file
-
-        name = request.params["name"]
-        if name not in FILES:
-            raise Refused(404, f"the console has no file {name!r}")
-        return file(request, name)
-
-    def icon(self, request: Request) -> Answer:
-        """Return 204, because browsers request an icon and the console has none."""
-        return Answer(status=204, content_type=None)
-
     def live(self, request: Request) -> Live:
         """Return 200 as soon as the server runs."""
         return {"live": True}
@@ -240,8 +210,6 @@ class ControlApp(App):
 
     def openapi(self, request: Request) -> dict[str, Any]:
         """Return the OpenAPI 3.1 document of this API."""
-        from .openapi import document
-
         return document(self.table.routes)
 
     def state(self, request: Request) -> State:
@@ -260,7 +228,7 @@ class ControlApp(App):
 
     def environment(self) -> dict[str, str]:
         """Return the variables of all fakes and of this API. Opens the fakes' database ports."""
-        return environment(self.cloud, self.url, self.token)
+        return {**self.cloud.env, URL_VARIABLE: self.url, TOKEN_VARIABLE: self.token}
 
     def env(self, request: Request) -> dict[str, str]:
         """Return the environment variables for the application under test, by name."""
@@ -284,17 +252,18 @@ class ControlApp(App):
 
     def session(self, request: Request) -> Session:
         """Exchange a sign-in code, ``{"code": ...}``, for the control token. Each code works once."""
-        code = fields(request, "code").get("code")
-        known = next((one for one in tuple(self._codes) if same(str(code), one)), None)
-        try:
-            self._codes.remove(known or "")
-        except ValueError:
-            raise Refused(
-                403,
-                "this sign-in code is unknown or already used: "
-                "`pytest-fakecloud console` prints a new one",
-            ) from None
-        return {"token": self.token}
+        given = str(fields(request, "code").get("code"))
+        for code in tuple(self._codes):
+            # Another request may remove the code at the same time; only one of them may use it.
+            with suppress(ValueError):
+                if same(given, code):
+                    self._codes.remove(code)
+                    return {"token": self.token}
+        raise Refused(
+            403,
+            "this sign-in code is unknown or already used: "
+            "`pytest-fakecloud console` prints a new one",
+        )
 
     def reset(self, request: Request) -> Clock:
         """Return one fake (``{"handle": name}``) or all fakes to their baseline."""
@@ -331,7 +300,7 @@ def _guarded(response: Response) -> Response:
     if not isinstance(response, Effect):
         headers = list(response.headers)
         if not any(name == "Content-Security-Policy" for name, _ in headers):
-            headers.append(("Content-Security-Policy", _POLICY))
+            headers.append(("Content-Security-Policy", console.POLICY))
         if isinstance(response, Answer):
             headers.append(("Cache-Control", "no-store"))
         response.headers = [*headers, *_GUARDS]

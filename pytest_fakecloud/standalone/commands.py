@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import shlex
 import sys
 import webbrowser
 from collections import Counter
@@ -16,16 +18,22 @@ from urllib.parse import quote, urlsplit
 
 from ..core.errors import ContractError, ServiceError
 from ..core.wording import unknown_name
+from ..files import read_file
+from ..reporting.private_files import write_private
 from ..services import named
 from .control.requests import PREFIX
-from .development import CONTROL_URL, control_token
-from .environment import TOKEN_VARIABLE, URL_VARIABLE, exports, write_dotenv
+from .development import CONTROL_URL, TOKEN_VARIABLE, URL_VARIABLE, control_token
 from .hosts import is_loopback
 from .remote import RemoteCloud
 
 EXIT_REFUSED = 1
 SHOWN = 10
 """Maximum number of events that the clock commands print one by one."""
+_PLAIN = re.compile(r"[\w.:/@+=%-]*")
+_NOT_IN_SINGLE_QUOTES = re.compile(r"['\n\r]|\\\\|\\$")
+"""Some programs read two backslashes as one, and one at the end as an escaped quote."""
+_NOT_IN_DOUBLE_QUOTES = re.compile(r'["$`\\\n\r]')
+_ASSIGNMENT = re.compile(r"\s*(?:export\s+)?(\w+)\s*=")
 EPILOG = (
     f"The address of the server is --url, {URL_VARIABLE} or {CONTROL_URL}; its token is --token, "
     f"{TOKEN_VARIABLE} or the token that serve stores in your state folder. "
@@ -177,9 +185,48 @@ def _env_arguments(parser: argparse.ArgumentParser) -> None:
 def _env(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     variables = _ask(cloud, "GET", "/env")
     if given.dotenv is None:
-        return Answer(variables, exports(variables))
+        exports = (f"export {name}={shlex.quote(value)}" for name, value in variables.items())
+        return Answer(variables, "\n".join(exports))
     write_dotenv(Path(given.dotenv), variables)
     return Answer(variables, "")
+
+
+def write_dotenv(path: Path, variables: Mapping[str, str]) -> None:
+    """Write the variables to a ``.env`` file that only its owner can read; keep its other lines.
+
+    Raises ``ContractError`` if the file cannot be read or written, or if it cannot represent a
+    value.
+    """
+    try:
+        lines = read_file(path).decode("utf-8").splitlines() if path.exists() else []
+    except ValueError:
+        raise ContractError(f"{path} is not UTF-8: pass another file") from None
+    missing = dict(variables)
+    kept = []
+    for line in lines:
+        found = _ASSIGNMENT.match(line)
+        if found is None or found[1] not in variables:
+            kept.append(line)
+        elif found[1] in missing:
+            kept.append(_assignment(found[1], missing.pop(found[1])))
+    kept += [_assignment(name, value) for name, value in missing.items()]
+    try:
+        write_private(path, "\n".join([*kept, ""]))
+    except OSError as error:
+        raise ContractError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _assignment(name: str, value: str) -> str:
+    if _PLAIN.fullmatch(value):
+        return f"{name}={value}"
+    if not _NOT_IN_SINGLE_QUOTES.search(value):
+        return f"{name}='{value}'"
+    if not _NOT_IN_DOUBLE_QUOTES.search(value):
+        return f'{name}="{value}"'
+    raise ContractError(
+        f"{name} cannot be written to a .env file, because programs read quotes, $, ` and backslashes "
+        "in its value differently: choose a value without them"
+    )
 
 
 def _console_arguments(parser: argparse.ArgumentParser) -> None:

@@ -22,6 +22,8 @@ from ..files import read_file
 
 CONTROL_PORT = 7400
 CONTROL_URL = f"http://127.0.0.1:{CONTROL_PORT}"
+URL_VARIABLE = "PYTEST_FAKECLOUD_URL"
+TOKEN_VARIABLE = "PYTEST_FAKECLOUD_TOKEN"
 DEVELOPMENT: Mapping[str, Mapping[str, Any]] = {
     "kv": {
         "port": 7401,

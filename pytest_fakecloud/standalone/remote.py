@@ -16,7 +16,7 @@ from ..core.problems import ProblemFields
 from ..core.timeparse import Instant, instant_us, to_datetime
 from ..handle import ClosedFakes, Handle, found_handles
 from ..services import SERVICES, find
-from .environment import TOKEN_VARIABLE
+from .development import TOKEN_VARIABLE
 from .remote_handles import remote_handle
 from .remote_objects import Connection
 

@@ -314,3 +314,8 @@ def _declared(kind: type) -> Iterable[str]:
 
 def _is_method(found: object) -> bool:
     return inspect.isfunction(found) or isinstance(found, classmethod | staticmethod)
+
+
+def fault_kinds(plan: type[FaultPlan]) -> list[str]:
+    """Return the methods of a plan that inject a fault, except ``call()``, which takes a function."""
+    return [name for name in fault_words(plan) if name != "call"]

@@ -32,9 +32,8 @@ NEEDED = (
     "pytest_fakecloud.kv.handle",
     "pytest_fakecloud.queue.handle",
     "pytest_fakecloud.standalone.api",
-    "pytest_fakecloud.standalone.console",
+    "pytest_fakecloud.standalone.browse.queue",
     "pytest_fakecloud.standalone.state_file",
-    "pytest_fakecloud.standalone.views",
     "pytest_fakecloud.transport.patches",
     "pytest_fakecloud.vector.handle",
 )

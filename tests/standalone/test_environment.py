@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_fakecloud import ContractError
-from pytest_fakecloud.standalone.environment import write_dotenv
+from pytest_fakecloud.standalone.commands import write_dotenv
 
 
 @pytest.mark.parametrize(

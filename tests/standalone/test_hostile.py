@@ -22,7 +22,7 @@ from pytest_fakecloud.http.messages import Answer, Request, Stream
 from pytest_fakecloud.recordings import archive
 from pytest_fakecloud.standalone.api import PREFIX, ControlApp
 from pytest_fakecloud.standalone.console import FILES
-from pytest_fakecloud.standalone.control.clock import ClockRoutes
+from pytest_fakecloud.standalone.control.cloud import CloudRoutes
 from pytest_fakecloud.standalone.hosts import Hosts
 
 from .conftest import Serve, Server, fetch
@@ -346,10 +346,10 @@ def test_a_stream_nobody_reads_keeps_nothing() -> None:
 def test_a_bug_of_the_control_app_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 
-    def broken(self: ClockRoutes, request: Request) -> object:
+    def broken(self: CloudRoutes, request: Request) -> object:
         raise LookupError("lost")
 
-    monkeypatch.setattr(ClockRoutes, "get_seed", broken)
+    monkeypatch.setattr(CloudRoutes, "get_seed", broken)
     with Cloud(seed=1, delivery="driven") as cloud:
         app = ControlApp(cloud, "token", log_bug=said.append)
         assert ask(app, "GET", "/seed")[0] == 500
@@ -367,9 +367,9 @@ def test_serve_says_its_bugs_on_stderr() -> None:
     code = (
         "import sys\n"
         "from pytest_fakecloud import cli\n"
-        "from pytest_fakecloud.standalone.control.clock import ClockRoutes\n"
+        "from pytest_fakecloud.standalone.control.cloud import CloudRoutes\n"
         "def broken(self, request): raise LookupError('lost')\n"
-        "ClockRoutes.get_seed = broken\n"
+        "CloudRoutes.get_seed = broken\n"
         "sys.exit(cli.main(['serve', '--json', '--random', 'kv']))\n"
     )
     process = subprocess.Popen(

@@ -27,7 +27,7 @@ BUSY = """
 import sys
 from pytest_fakecloud import cli
 from pytest_fakecloud.standalone import signals
-from pytest_fakecloud.standalone.control.clock import ClockRoutes
+from pytest_fakecloud.standalone.control.cloud import CloudRoutes
 
 def busy(self, request):
     with self._cloud.handles[0]._engine.lock:
@@ -35,7 +35,7 @@ def busy(self, request):
         while True:
             pass
 
-ClockRoutes.get_seed = busy
+CloudRoutes.get_seed = busy
 signals.STOP_SECONDS = float(sys.argv[1])
 sys.exit(cli.main(["serve", "--json", "--random", "kv", "queue"]))
 """

@@ -9,13 +9,13 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.standalone import views
-from pytest_fakecloud.standalone.console import send
-from pytest_fakecloud.standalone.views import view
+from pytest_fakecloud.standalone.browse import vector
+from pytest_fakecloud.standalone.control.data import view
+from pytest_fakecloud.standalone.control.handles import send
 
 
 def test_a_view_shows_some_vectors_and_counts_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "MOST", 3)
+    monkeypatch.setattr(vector, "MOST_IN_VIEW", 3)
     with Cloud() as cloud:
         index = cloud.vector_index(dimension=2)
         index.load({str(number): [number, 1] for number in range(10)})
@@ -26,7 +26,7 @@ def test_a_view_shows_some_vectors_and_counts_all(monkeypatch: pytest.MonkeyPatc
 
 
 def test_no_more_than_is_shown_is_made_plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "MOST", 3)
+    monkeypatch.setattr(vector, "MOST_IN_VIEW", 3)
     with Cloud() as cloud:
         index = cloud.vector_index(dimension=2)
         index.load({str(number): [number, 1] for number in range(10)})
@@ -49,18 +49,18 @@ def test_looking_is_no_read_that_changes_wait_for() -> None:
 def test_the_plot_is_the_plane_in_which_the_vectors_differ_most() -> None:
     # The vectors are in one plane, so the plot keeps their distances.
     places = [(0.0, 0.0), (4.0, 0.0), (0.0, 2.0), (3.0, 1.0), (-2.0, -2.0)]
-    *points, query = views.projected([[x, 7.0, y] for x, y in places], [4.0, 7.0, 2.0])
+    *points, query = vector.projected([[x, 7.0, y] for x, y in places], [4.0, 7.0, 2.0])
     for first, one in zip([*places, (4.0, 2.0)], [*points, query], strict=True):
         for second, other in zip(places, points, strict=True):
             assert one is not None
             assert other is not None
             assert math.dist(one, other) == pytest.approx(math.dist(first, second), abs=1e-5)
-    assert views.projected([[1.0, 2.0], []], [1.0]) == [[0.0, 0.0], None, None]
-    assert views.projected([[1.0], [3.0]]) in (
+    assert vector.projected([[1.0, 2.0], []], [1.0]) == [[0.0, 0.0], None, None]
+    assert vector.projected([[1.0], [3.0]]) in (
         [[1.0, 0.0], [-1.0, 0.0], None],
         [[-1.0, 0.0], [1.0, 0.0], None],
     )
-    assert views.projected([], [1.0]) == [None]
+    assert vector.projected([], [1.0]) == [None]
 
 
 def test_thelast_query_of_a_namespace_is_among_its_vectors() -> None:

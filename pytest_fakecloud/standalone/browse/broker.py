@@ -7,8 +7,7 @@ from urllib.parse import unquote
 
 from ...core.errors import ContractError
 from ...core.timeparse import instant_us, to_datetime
-from ..views import group_view
-from .pages import Listing, NotFound, Place, View, Wanted, page_of
+from .pages import MOST_IN_VIEW, Listing, NotFound, Place, View, Wanted, page_of, plain
 
 PREVIEW = 2000
 """Maximum number of characters of a value in a row of records."""
@@ -134,6 +133,51 @@ def group(handle: Any, id: str, wanted: Wanted) -> View:
     if name not in handle.groups():
         raise NotFound(f"there is no consumer group {name!r:.200}")
     return group_view(handle.group(name))
+
+
+def broker_view(handle: Any) -> View:
+    """Return the topics with their newest records, and the consumer groups."""
+    topics = []
+    for name in handle.topics():
+        records = handle.topic(name).records
+        topics.append(
+            {
+                "name": name,
+                "count": len(records),
+                "partitions": _topic(handle, name)["partitions"],
+                "records": [plain(record._asdict()) for record in records[-MOST_IN_VIEW:]],
+            }
+        )
+    return {
+        "topics": topics,
+        "groups": [group_view(handle.group(name)) for name in handle.groups()],
+    }
+
+
+def group_view(group: Any) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "state": group.state,
+        "generation": group.generation,
+        "total_lag": group.total_lag,
+        "members": [
+            {
+                "name": member.name,
+                "state": member.state,
+                "assignment": [f"{tp.topic}-{tp.partition}" for tp in member.assignment],
+            }
+            for member in group.members
+        ],
+        "partitions": [
+            {
+                "partition": f"{tp.topic}-{tp.partition}",
+                "committed": group.committed.get(tp),
+                "position": group.position.get(tp),
+                "lag": lag,
+            }
+            for tp, lag in group.lag.items()
+        ],
+    }
 
 
 def counts(handle: Any) -> dict[str, int]:

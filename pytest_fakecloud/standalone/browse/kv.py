@@ -11,11 +11,12 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from ...core.timeparse import to_datetime
 from ...kv.algorithms.glob import matcher
+from ...kv.engine.eviction import used_memory
 from ...kv.engine.keyspace import Keyspace, type_name
 from ...kv.python_values import python_value
 from ...kv.search.index import SearchIndex
 from ...kv.values.memory import usage
-from .pages import Listing, NotFound, View, Wanted, page_of
+from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, plain
 
 PREVIEW = 200
 """Maximum number of characters of a value in a row of keys."""
@@ -133,15 +134,7 @@ def _preview(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(_plain(value), ensure_ascii=False)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return _text(value)
-    if isinstance(value, dict):
-        return {str(_plain(name)): _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple | set) else value
+    return json.dumps(plain(value), ensure_ascii=False)
 
 
 # -- one key ---------------------------------------------------------------------------------------
@@ -161,44 +154,34 @@ def _content(value: Any, wanted: Wanted) -> View:
     if isinstance(value, bytes | bytearray):
         text = _text(bytes(value))
         return _shortened(text) | {"is_editable": _is_text(value)}
-    elements = _ELEMENTS.get(value.type_name)
-    if elements is None:
-        return _shortened(json.dumps(_plain(python_value(value)), indent=2, ensure_ascii=False))
+    content: Any = python_value(value)
+    if value.type_name not in _ELEMENTS:
+        return _shortened(json.dumps(plain(content), indent=2, ensure_ascii=False))
+    columns, rows = _ELEMENTS[value.type_name]
     page = page_of(
-        enumerate(elements(value)),
+        enumerate(rows(content)),
         wanted,
         place=lambda one: (one[0],),
-        show=lambda one: dict(zip(_COLUMNS[value.type_name], one[1], strict=True)),
+        show=lambda one: dict(zip(columns, one[1], strict=True)),
         text=lambda one: " ".join(map(str, one[1])),
     )
-    return {"columns": list(_COLUMNS[value.type_name]), "elements": page}
+    return {"columns": list(columns), "elements": page}
 
 
 def _shortened(text: str) -> View:
     return {"value": text[:LONGEST_TEXT], "is_whole": len(text) <= LONGEST_TEXT}
 
 
-_COLUMNS = {
-    "hash": ("field", "value"),
-    "list": ("index", "value"),
-    "set": ("member",),
-    "zset": ("member", "score"),
-    "stream": ("id", "fields"),
+_ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[Any]]]]] = {
+    "hash": (("field", "value"), lambda value: [plain(one) for one in value.items()]),
+    "list": (("index", "value"), lambda value: list(enumerate(map(plain, value)))),
+    "set": (("member",), lambda value: sorted((plain(one),) for one in value)),
+    "zset": (("member", "score"), lambda value: [(plain(one), str(score)) for one, score in value]),
+    "stream": (("id", "fields"), lambda value: [(plain(one), _json(row)) for one, row in value]),
 }
-
-
-def _entries(value: Any) -> Any:
-    return python_value(value)
-
-
-_ELEMENTS: dict[str, Callable[[Any], Sequence[Sequence[Any]]]] = {
-    "hash": lambda value: [_plain(one) for one in _entries(value).items()],
-    "list": lambda value: list(enumerate(map(_plain, _entries(value)))),
-    "set": lambda value: sorted((_plain(one),) for one in _entries(value)),
-    "zset": lambda value: [(_plain(one), str(score)) for one, score in _entries(value)],
-    "stream": lambda value: [(_plain(one), _json(row)) for one, row in _entries(value)],
-}
-"""For each type, a function that returns a value's elements as rows."""
+"""For each type, the names of its columns, and a function that returns the rows of a value in its
+Python form.
+"""
 
 
 # -- search indexes --------------------------------------------------------------------------------
@@ -229,6 +212,21 @@ def _index(handle: Any, name: str) -> View:
         "documents": len(found.documents),
         "pending": len(found.pending),
     }
+
+
+def kv_view(handle: Any) -> View:
+    """Return the keys with their values."""
+    keys = handle.keys()
+    rows = [
+        {
+            "key": plain(key),
+            "type": plain(handle.execute("TYPE", key)),
+            "ttl": handle.ttl(key),
+            "value": plain(handle.value(key)),
+        }
+        for key in keys[:MOST_IN_VIEW]
+    ]
+    return {"count": len(keys), "memory": used_memory(handle._engine.databases), "keys": rows}
 
 
 def counts(handle: Any) -> dict[str, int]:

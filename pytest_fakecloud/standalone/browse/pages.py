@@ -6,6 +6,7 @@ removed: items that remain in the list are neither skipped nor repeated.
 
 from __future__ import annotations
 
+import enum
 import json
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -25,6 +26,10 @@ View: TypeAlias = dict[str, Any]
 PAGE = 100
 """The default number of items on a page."""
 LARGEST_PAGE = 500
+MOST_IN_VIEW = 500
+"""Maximum number of keys, vectors, records or messages in a view. The view's counts also include
+the items beyond this limit.
+"""
 
 
 class NotFound(ServiceError):
@@ -152,3 +157,16 @@ def _read(cursor: str) -> Place:
     if not isinstance(place, list):
         raise TypeError(place)
     return tuple(place)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as plain JSON: bytes are decoded and keys are strings, at every level."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, Mapping):
+        return {str(plain(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, enum.Enum):
+        return value.value
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)

@@ -13,13 +13,16 @@ from ...queue.model import Message
 from ...queue.views import WORDS, PublishedMessage
 from ...queue.wire.text import as_text, header_map
 from ...queue.workflow.log import run_record
-from ..views import attempt_view, message_view
-from .pages import Listing, NotFound, View, Wanted, page_of
+from ..control.shapes import Attempt, DeadLetter
+from ..control.shapes import Message as MessageView
+from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, plain
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""
 _RUNS = 3
 """Number of upcoming runs shown for a schedule."""
+_RUNS_IN_VIEW = 20
+"""Maximum number of workflow runs in a view."""
 
 
 def _body(data: bytes) -> View:
@@ -393,6 +396,74 @@ def _failure(attempt: Any) -> View:
         "at": _at(attempt.at_us),
         "status": attempt.status,
         "reason": reason,
+    }
+
+
+def queue_view(handle: Any) -> dict[str, Any]:
+    messages = handle.messages()
+    return {
+        "count": len(messages),
+        "messages": [message_view(message) for message in messages[-MOST_IN_VIEW:]],
+        "dead_letters": [dead_letter_view(letter) for letter in handle.dead_letters()],
+        "schedules": [
+            {
+                "id": schedule.id,
+                "cron": schedule.cron,
+                "destination": schedule.destination,
+                "paused": schedule.paused,
+                "next": [run.isoformat() for run in schedule.next_runs(3)],
+            }
+            for schedule in handle.schedules()
+        ],
+        "workflows": _workflows(handle),
+    }
+
+
+def _workflows(handle: Any) -> list[Any]:
+    engine = handle._engine
+    with engine.lock:
+        runs = list(engine.workflow.runs.values())[-_RUNS_IN_VIEW:]
+        return [plain(run_record(engine, run)) for run in runs]
+
+
+def message_view(message: Any) -> MessageView:
+    return {
+        "id": message.id,
+        "kind": message.kind,
+        "state": message.state,
+        "method": message.method,
+        "url": message.url,
+        "retried": message.retried,
+        "next": None if message.due is None else message.due.isoformat(),
+        "max_retries": message.max_retries,
+        "body": plain(message.body[:2000]),
+        "timeline": message.timeline,
+        "attempts": [attempt_view(attempt) for attempt in message.attempts],
+    }
+
+
+def attempt_view(attempt: Any) -> Attempt:
+    return {
+        "message": attempt.message_id,
+        "url": attempt.url,
+        "number": attempt.number,
+        "at": to_datetime(attempt.at_us).isoformat(),
+        "waited": attempt.waited.total_seconds(),
+        "why": attempt.wait_reason,
+        "status": attempt.status,
+        "state": attempt.state,
+        "exception": None if attempt.exception is None else repr(attempt.exception),
+        "final": attempt.is_final,
+    }
+
+
+def dead_letter_view(letter: Any) -> DeadLetter:
+    return {
+        "id": letter.id,
+        "at": letter.at.isoformat(),
+        "url": letter.url,
+        "status": letter.status,
+        "message": letter.message.id,
     }
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from ..views import last_query, projected
-from .pages import Listing, NotFound, View, Wanted, page_of
+from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, plain
 
 PREVIEW = 300
 """Maximum number of characters of metadata and data in a row."""
@@ -111,6 +111,91 @@ def vector(handle: Any, id: str, wanted: Wanted) -> View:
         raise NotFound(f"namespace {namespace!r:.100} has no vector {name!r:.200}")
     plain = handle._plain(record)
     return {"id": name, "namespace": namespace, "url": quote(name, safe=""), **plain}
+
+
+def vector_view(handle: Any) -> dict[str, Any]:
+    """Return the vectors of an index by namespace. Each vector, and the last query's, is projected
+    onto a plane.
+    """
+    namespaces = []
+    for namespace in handle.namespaces():
+        count = handle._engine.count(namespace)
+        items = [dict(item) for item in handle.vectors(namespace, limit=MOST_IN_VIEW)]
+        vectors = [item.pop("vector", None) or [] for item in items]
+        asked, found = last_query(handle, namespace)
+        *points, query = projected(vectors, asked)
+        shown = [
+            {**plain(item), "point": point, "dimension": len(vector)}
+            for item, vector, point in zip(items, vectors, points, strict=True)
+        ]
+        entry = {"name": namespace, "count": count, "vectors": shown}
+        namespaces.append(entry | {"query": query and {"point": query, "found": found}})
+    # Use `describe()`, because `info()` would make pending changes visible.
+    info = dataclasses.asdict(handle._engine.describe())
+    del info["namespaces"]
+    return {"info": plain(info), "namespaces": namespaces}
+
+
+def last_query(handle: Any, namespace: str) -> tuple[list[float], list[str]]:
+    """Return the dense vector of the last successful query and the ids it returned, or two empty
+    lists.
+    """
+    for call in reversed(handle.journal.calls()):
+        if call.route not in ("query", "query-data") or call.status != 200:
+            continue
+        if call.facts.get("namespace") != namespace:
+            continue
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            body, result = json.loads(call.body), json.loads(call.answer)["result"]
+            embedder, size = handle._app.embedder, handle._app.engine.dimension
+            text = call.route == "query-data" and embedder is not None
+            if not isinstance(body, dict):
+                continue  # a batch of queries
+            vector = (
+                embedder.embed(body["data"], dimension=size, query=True)[0]
+                if text
+                else body["vector"]
+            )
+            return [float(one) for one in vector], [str(hit["id"]) for hit in result]
+    return [], []
+
+
+def projected(
+    vectors: Iterable[list[float]], query: Sequence[float] = ()
+) -> list[list[float] | None]:
+    """Project vectors and a query onto the first two principal components; the last point is the
+    query.
+
+    The point is None for a vector without a dense part and for a query of another dimension.
+    """
+    import numpy as np
+
+    rows = list(vectors)
+    dense = [index for index, row in enumerate(rows) if row]
+    points: list[list[float] | None] = [None] * (len(rows) + 1)
+    if not dense:
+        return points
+    matrix = np.asarray([rows[index] for index in dense], dtype=np.float64)
+    centre = matrix.mean(axis=0)
+    centred = matrix - centre
+    # Decompose the Gram matrix, whose size does not depend on the dimension. A full decomposition
+    # of the vectors would take a second for 500 rows.
+    sizes, rotated = np.linalg.eigh(centred @ centred.T)
+    axes = np.zeros((matrix.shape[1], 2))
+    for axis in range(min(2, len(sizes))):
+        size = sizes[-1 - axis]
+        # Skip a direction without extent, whose components are only rounding errors.
+        if size > max(1e-300, 1e-12 * sizes[-1]):
+            axes[:, axis] = centred.T @ rotated[:, -1 - axis] / np.sqrt(size)
+    flat = centred @ axes
+    # The sign of a direction is arbitrary, so fix it to keep the picture from flipping on reload.
+    signs = np.where(flat[np.abs(flat).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
+    for index, point in zip(dense, (flat * signs).tolist(), strict=True):
+        points[index] = [round(float(value), 6) for value in point]
+    if len(query) == matrix.shape[1]:
+        asked = (np.asarray(query, dtype=np.float64) - centre) @ axes * signs
+        points[-1] = [round(float(value), 6) for value in asked]
+    return points
 
 
 def counts(handle: Any) -> dict[str, Any]:

@@ -17,17 +17,14 @@ from .shapes import Closed, CloudEntry, NewCloud
 if TYPE_CHECKING:
     from ...serving import Served
 
-
 MOST_CLOUDS = 1000
-
-
 Opener = Callable[[Mapping[str, Any]], AbstractContextManager["Served"]]
 """A function that serves a cloud with the given options until its context manager ends. Raises
 ``ContractError`` for invalid options.
 """
 
 
-class CloudRoutes:
+class IsolatedClouds:
     """Endpoints that start, list and close clouds that share nothing with each other."""
 
     def __init__(self, opener: Opener) -> None:

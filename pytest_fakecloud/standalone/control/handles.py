@@ -1,27 +1,41 @@
-"""Endpoints of the fakes of a cloud."""
+"""Endpoints of the fakes of a cloud and of their faults."""
 
 from __future__ import annotations
 
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...http.messages import Request
+from ...core.errors import ContractError
+from ...core.wording import unknown_name
+from ...faults.fault import rule_of
+from ...handle import Handle
+from ...http.messages import Answer, Effect, Request
 from ...http.routing import Route
-from ..browse.routes import BrowseRoutes
-from ..views import describe, view
+from ..codec import Objects
+from ..wire import fault_kinds
 from .calls import CallRoutes
-from .requests import PREFIX, Refused, contract, fields, named
-from .shapes import Closed, HandleEntry
+from .requests import PREFIX, Refused, contract, fields, named, whole_number
+from .shapes import Closed, Fault, HandleEntry
 
 if TYPE_CHECKING:
     from ...cloud import Cloud
 
+_METHOD = re.compile(r"[A-Za-z]{1,20}")
+_TARGET = re.compile(r"/[!-~]*")
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_VALUE = re.compile(r"[\t -~\x80-\xff]*")
+
 
 class HandleRoutes:
-    """Endpoints that start, describe and close fakes, return their data, and send them requests."""
+    """Endpoints that start, describe and close fakes, send them requests, and inject faults."""
 
-    def __init__(self, cloud: Cloud, calls: CallRoutes) -> None:
+    def __init__(self, cloud: Cloud, calls: CallRoutes, objects: Objects) -> None:
         self._cloud = cloud
         self._calls = calls
+        self._objects = objects
 
     def routes(self) -> list[Route]:
         handle = f"{PREFIX}/handles/{{name}}"
@@ -29,9 +43,11 @@ class HandleRoutes:
             Route("POST", f"{PREFIX}/handles", "start_handle", self.start_handle),
             Route("GET", handle, "handle", self.get_handle),
             Route("DELETE", handle, "close_handle", self.close_handle),
-            Route("GET", f"{handle}/view", "view", self.get_view),
-            *BrowseRoutes(handle, lambda request: named(self._cloud, request)).routes(),
             Route("POST", f"{handle}/requests", "send", self.send_request, lingers=True),
+            Route("GET", f"{handle}/faults", "faults", self.get_faults),
+            Route("POST", f"{handle}/faults", "add_fault", self.add_fault),
+            Route("DELETE", f"{handle}/faults", "clear_faults", self.clear_faults),
+            Route("DELETE", f"{handle}/faults/{{id}}", "remove_fault", self.remove_fault),
         ]
 
     def start_handle(self, request: Request) -> HandleEntry:
@@ -59,10 +75,6 @@ class HandleRoutes:
         named(self._cloud, request).close()
         return {"closed": True}
 
-    def get_view(self, request: Request) -> dict[str, Any]:
-        """Return the data of a fake as plain JSON."""
-        return view(named(self._cloud, request))
-
     def send_request(self, request: Request) -> dict[str, Any]:
         """Send a request to a fake like a client: ``{"method", "target", "headers", "body"}``.
 
@@ -71,8 +83,139 @@ class HandleRoutes:
         JSON. Returns ``{"status", "headers", "body"}``, or ``{"broken"}`` if a fault broke the
         connection.
         """
-        from ..console import send
-
         body = fields(request, "method", "target", "headers", "body")
         with contract():
             return send(named(self._cloud, request), **body)
+
+    # -- faults ----------------------------------------------------------------------------------
+
+    def get_faults(self, request: Request) -> list[Fault]:
+        """Return the injected faults of a fake."""
+        return [self._fault(fault) for fault in named(self._cloud, request).faults]
+
+    def _fault(self, fault: Any) -> Fault:
+        rule = rule_of(fault)
+        where = rule.facts if rule.route is None else {"route": rule.route, **rule.facts}
+        return {
+            "id": self._objects.keep(fault),
+            "kind": fault.kind,
+            "text": repr(fault),
+            "description": rule.description,
+            "where": {name: str(wanted) for name, wanted in where.items()},
+            "times": rule.times,
+            "skip": rule.skip,
+            "hits": fault.hits,
+            "active": fault.active,
+        }
+
+    def add_fault(self, request: Request) -> Fault:
+        """Inject a fault: ``{"kind": "answer", "args": [503], "times": 1, "route": "publish"}``."""
+        body = fields(request)
+        plan = named(self._cloud, request).faults
+        kind = body.pop("kind", None)
+        arguments = body.pop("args", [])
+        kinds = fault_kinds(type(plan))
+        if not isinstance(kind, str) or kind not in kinds:
+            raise Refused(422, unknown_name("fault", kind, kinds))
+        if not isinstance(arguments, list):
+            raise Refused(422, f"args must be a list, got {arguments!r}")
+        prepare = getattr(plan, kind)
+        try:
+            inspect.signature(prepare).bind(*arguments, **body)
+        except TypeError as error:
+            raise Refused(422, f"{kind}: {error}. {_form(prepare)}") from None
+        with contract():
+            return self._fault(prepare(*arguments, **body))
+
+    def clear_faults(self, request: Request) -> list[Fault]:
+        """Remove all faults of a fake."""
+        named(self._cloud, request).faults.clear()
+        return []
+
+    def remove_fault(self, request: Request) -> Fault:
+        """Remove one fault."""
+        wanted = whole_number(request.params["id"])
+        for fault in named(self._cloud, request).faults:
+            if self._objects.keep(fault) == wanted:
+                fault.remove()
+                return self._fault(fault)
+        raise Refused(404, f"there is no fault {wanted}")
+
+
+def describe(handle: Handle) -> HandleEntry:
+    """Return a fake's address and credentials without opening a port."""
+    return {
+        "name": handle.name,
+        "fixture": handle.fixture,
+        "service": handle.service,
+        "url": handle.url,
+        "env": handle._env_variables(),
+        "headers": handle.headers,
+    }
+
+
+def _form(method: Callable[..., Any]) -> str:
+    """Return a description of how to call a method through the control API."""
+    parameters = inspect.signature(method).parameters.values()
+    args = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    fields = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    fields += ["times", "skip", "route", "command", "topic"]
+    taken = f"It takes args [{', '.join(args)}] and" if args else "It takes no args, but"
+    return f"{taken} the fields {', '.join(fields)}"
+
+
+def send(
+    handle: Handle,
+    method: object = "POST",
+    target: object = "/",
+    headers: object = None,
+    body: object = "",
+) -> dict[str, Any]:
+    """Send a request to a fake with its credentials, and return the response as plain JSON.
+
+    The request goes through the fake's whole pipeline, including faults and journal, but not
+    through a socket. Raises ``ContractError`` for a request that no client could send, and for a
+    request that is answered by a stream.
+    """
+    if not isinstance(method, str) or not _METHOD.fullmatch(method):
+        raise ContractError(f"method must be a word such as 'POST', got {method!r:.100}")
+    if not isinstance(target, str) or not _TARGET.fullmatch(target):
+        raise ContractError(
+            f"target must be a path that begins with / and is percent-encoded, got {target!r:.100}"
+        )
+    request = Request(method, target, _headers(handle, headers), _sent(body), ("127.0.0.1", 0))
+    answer = handle._app.answer(request)
+    if isinstance(answer, Answer):
+        found = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
+        return {
+            "status": answer.status,
+            "headers": [list(pair) for pair in answer.headers],
+            "body": found.decode("utf-8", "replace"),
+        }
+    if isinstance(answer, Effect):
+        return {"broken": answer.kind}
+    # The stream has no reader, so end it like one whose client disconnected.
+    if hasattr(answer.chunks, "close"):
+        answer.chunks.close()
+    if answer.on_close is not None:
+        answer.on_close()
+    raise ContractError("the response is an endless stream: request it with a client")
+
+
+def _headers(handle: Handle, given: object) -> list[tuple[str, str]]:
+    if given is not None and not isinstance(given, Mapping):
+        raise ContractError(f"headers must be an object, got {given!r:.100}")
+    wanted: dict[str, str] = {}
+    for name, value in (given or {}).items():
+        if not isinstance(value, str) or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise ContractError(
+                f"{name!r:.100}: {value!r:.100} is not a header: pass strings without line breaks"
+            )
+        wanted[name] = value
+    lower = {name.lower() for name in wanted}
+    own = {name: value for name, value in handle.headers.items() if name.lower() not in lower}
+    return [*own.items(), *wanted.items()]
+
+
+def _sent(body: object) -> bytes:
+    return (body if isinstance(body, str) else json.dumps(body)).encode("utf-8", "surrogatepass")

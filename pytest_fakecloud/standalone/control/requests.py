@@ -25,9 +25,7 @@ class Refused(ServiceError):
 
 
 def handle_named(cloud: Cloud, name: str) -> Handle:
-    """Return the open handle with this name; raise ``Refused`` with the valid names if there is
-    none.
-    """
+    """Return the open handle with this name, or raise ``Refused`` with the valid names."""
     for handle in cloud.handles:
         if handle.name == name:
             return handle
@@ -70,7 +68,3 @@ def whole_number(text: str | None) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
         raise Refused(422, f"expected a whole number, got {text!r}")
     return int(text)
-
-
-def is_unicode(value: object) -> bool:
-    return not isinstance(value, str) or not any("\ud800" <= one <= "\udfff" for one in value)
