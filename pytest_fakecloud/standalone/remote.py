@@ -17,8 +17,7 @@ from ..core.timeparse import Instant, instant_us, to_datetime
 from ..handle import ClosedFakes, Handle, found_handles
 from ..services import SERVICES, find
 from .development import TOKEN_VARIABLE
-from .remote_handles import remote_handle
-from .remote_objects import Connection
+from .remote_objects import Connection, remote_handle
 
 if TYPE_CHECKING:
     from ..core.journal import Journal

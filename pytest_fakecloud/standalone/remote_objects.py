@@ -1,18 +1,23 @@
-"""Connections to a stand-alone server, and local proxies of the objects that stay on it."""
+"""Connections to a stand-alone server, and local proxies of its fakes and other objects."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..core.concurrency.aio import Twin
 from ..core.errors import ContractError
 from ..core.wording import unknown_name
+from ..services import find, handle_class
 from .codec import decode, decode_error, encode
 from .control.requests import PREFIX
-from .wire import Surface, surface_named
+from .wire import Surface, surface_named, surface_of
+
+if TYPE_CHECKING:
+    from ..handle import Handle
 
 CONNECTS_WITHIN = 10.0
 """Time limit in real seconds for a connection."""
@@ -22,6 +27,13 @@ CALLS_TAKE_AT_MOST = 600.0
 """Time limit in real seconds for a call of a method, which may move the clock through days of
 deliveries. The call's own ``timeout=`` is added.
 """
+_LOCAL = frozenset({"client", "async_client", "closed", "fixture", "service"})
+"""Attributes of a remote handle that belong to this process."""
+_IN_PROCESS_ONLY = {
+    "intercept": "requests of this process cannot be redirected by another process",
+    "between": "a function cannot be sent to another process",
+    "on_close": "a function cannot be sent to another process",
+}
 
 
 class Connection:
@@ -79,7 +91,7 @@ class Connection:
                 f"{where} is {value!r} of another server ({value._connection.url}): pass an object "
                 f"of {self.url}"
             )
-        return {"$": "object", "id": value._number, "c": "", "repr": ""}
+        return {"$": "object", "id": value._target, "c": "", "repr": ""}
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
@@ -177,33 +189,75 @@ def _timeout(kwargs: Mapping[str, Any] | None) -> float:
     return float(given) if isinstance(given, int | float) and 0 < given < 1e9 else 0.0
 
 
-class RemoteObject:
+class _Remote:
+    """An object on the server. Two proxies are equal if they refer to the same object."""
+
+    _connection: Connection
+    _target: int | str | None
+    """The object's number, a fake's name, or None for the cloud."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):
+            raise ContractError(
+                f"{name} of {self!r} cannot be set from this process: it is on the server. Set it "
+                "when the server or the fake starts, or use fakes in the test's own process"
+            )
+        object.__setattr__(self, name, value)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _Remote):
+            return self._identity() == other._identity()
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[str, int | str | None]:
+        return self._connection.url, self._target
+
+    def _member(self, surface: Surface | None, name: str) -> Any:
+        """Return a field's value, or a method; raise ``AttributeError`` for a name that remote
+        clients may not use.
+        """
+        if surface is not None:
+            if name == "aio":
+                return Twin(self, surface.methods)
+            if name in surface.methods:
+                return self._method(name)
+            if name in surface.fields:
+                return self._connection.read(self._target, name)
+        offered = () if surface is None else surface.names
+        noun = f"attribute of {self!r} over a stand-alone server"
+        raise AttributeError(unknown_name(noun, name, offered))
+
+    def _method(self, name: str) -> Callable[..., Any]:
+        def remote(*args: Any, **kwargs: Any) -> Any:
+            return self._connection.call(self._target, name, args, kwargs)
+
+        remote.__name__ = name
+        return remote
+
+
+class RemoteObject(_Remote):
     """Local proxy of an object that stays on the server. It forwards field reads and method calls."""
 
-    def __init__(
-        self, connection: Connection, number: int | str | None, class_name: str, text: str
-    ) -> None:
+    def __init__(self, connection: Connection, number: int, class_name: str, text: str) -> None:
         self._connection = connection
-        self._number = number
+        self._target = number
         self._text = text
         self._surface = surface_named(class_name)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return member(self._connection, self._number, self._surface, name, self)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith("_"):
-            raise cannot_set(self, name)
-        object.__setattr__(self, name, value)
+        return self._member(self._surface, name)
 
     def _follow(self, protocol: str, *args: Any) -> Any:
         if self._surface is None or protocol not in self._surface.protocols:
             kind = "" if self._surface is None else self._surface.kind.__name__
             word = protocol.strip("_")
             raise TypeError(f"object of type {kind!r} has no {word}() over a stand-alone server")
-        return self._connection.call(self._number, protocol, args)
+        return self._connection.call(self._target, protocol, args)
 
     def __enter__(self) -> Any:
         found = self._follow("__enter__")
@@ -232,54 +286,58 @@ class RemoteObject:
         return True
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, RemoteObject):
-            return other._identity() == self._identity()
         if isinstance(other, list | tuple):
             return list(self) == list(other)
-        return NotImplemented
+        return super().__eq__(other)
 
-    def __hash__(self) -> int:
-        return hash(self._identity())
-
-    def _identity(self) -> tuple[str, int | str | None]:
-        return self._connection.url, self._number
+    __hash__ = _Remote.__hash__
 
     def __repr__(self) -> str:
         return self._text
 
 
-def cannot_set(owner: object, name: str) -> ContractError:
-    return ContractError(
-        f"{name} of {owner!r} cannot be set from this process: it is on the server. Set it when "
-        "the server or the fake starts, or use fakes in the test's own process"
-    )
+class _RemoteHandle(_Remote):
+    """Mixin for handle classes that forwards attribute access to the fake on the server."""
+
+    _handle_class: ClassVar[type[Handle]]
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_") or name in _LOCAL:
+            return object.__getattribute__(self, name)
+        if name in _IN_PROCESS_ONLY:
+            raise ContractError(
+                f"{name} does not work over a stand-alone server: {_IN_PROCESS_ONLY[name]}. "
+                "Use fakes in the test's own process for it"
+            )
+        if name == "name":
+            return self._target
+        if name == "close":
+            return self._close
+        _, surface = surface_of(type(self)._handle_class)
+        return self._member(surface, name)
+
+    def __repr__(self) -> str:
+        shown = type(self)._handle_class.__name__
+        return f"<{shown} {self._target} at {self._connection.url}>"
+
+    def _close(self) -> None:
+        if not object.__getattribute__(self, "closed"):
+            object.__setattr__(self, "closed", True)
+            # The fake may already be closed by another client or by a restart of the server.
+            if any(one["name"] == self._target for one in self._connection.state()["handles"]):
+                self._connection.call(self._target, "close")
 
 
-def member(
-    connection: Connection,
-    number: int | str | None,
-    surface: Surface | None,
-    name: str,
-    owner: object,
-) -> Any:
-    """Return a field's value, or a method; raise ``AttributeError`` for a name that remote clients
-    may not use.
-    """
-    if surface is not None:
-        if name == "aio":
-            return Twin(owner, surface.methods)
-        if name in surface.methods:
-            return _method(connection, number, name)
-        if name in surface.fields:
-            return connection.read(number, name)
-    offered = () if surface is None else surface.names
-    noun = f"attribute of {owner!r} over a stand-alone server"
-    raise AttributeError(unknown_name(noun, name, offered))
+@cache
+def _remote_class(original: type[Handle]) -> type:
+    """Return a subclass of a handle class whose instances are remote, so that isinstance() works."""
+    return type(original.__name__, (_RemoteHandle, original), {"_handle_class": original})
 
 
-def _method(connection: Connection, number: int | str | None, name: str) -> Callable[..., Any]:
-    def remote(*args: Any, **kwargs: Any) -> Any:
-        return connection.call(number, name, args, kwargs)
-
-    remote.__name__ = name
-    return remote
+def remote_handle(connection: Connection, fixture: str, name: str) -> Handle:
+    """Return a handle of a fake on the server, as an instance of the fixture's handle class."""
+    # The __init__ of a handle class would start a fake in this process.
+    made = _remote_class(handle_class(find(fixture)))  # type: ignore[arg-type]
+    handle: Any = object.__new__(made)
+    vars(handle).update(_connection=connection, _target=name, _exits=connection.exits, closed=False)
+    return handle  # type: ignore[no-any-return]
