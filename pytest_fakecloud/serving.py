@@ -1,12 +1,16 @@
-"""Serve a cloud with its control API, from the options of ``pytest-fakecloud serve``."""
+"""Serves a cloud with its control API, from the options of ``pytest-fakecloud serve``, and logs."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import sys
+import threading
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, TypeAlias, cast
 
 from .core.errors import ContractError, shown
 from .core.timeparse import monotonic
@@ -15,7 +19,6 @@ from .http.ports import keep
 from .services import services_by_word
 from .standalone.development import CONTROL_PORT, control_token, defaults
 from .standalone.hosts import Guard, Hosts, is_loopback
-from .standalone.log import Log
 
 if TYPE_CHECKING:
     from .cloud import Cloud
@@ -27,8 +30,10 @@ PROBLEMS = 1_000
 """Maximum number of strict-mode violations that a server keeps."""
 LOG_SECONDS = 1.0
 """Seconds between the log lines while data is loaded."""
-
-
+LogFormat: TypeAlias = Literal["text", "json"]
+FORMATS: tuple[LogFormat, ...] = ("text", "json")
+_ASIDE = frozenset({"ready", "stopping"})
+"""Events not written as text, because standard output shows them or the user caused them."""
 _ADDRESS_SETTINGS = frozenset(
     {"host", "port", "token", "database_port", "database_password", "dev_credentials"}
 )
@@ -37,6 +42,40 @@ _ADDRESS_SETTINGS = frozenset(
 
 class Usage(Exception):
     """A wrong option, variable or file. The message names it and lists the valid values."""
+
+
+class Log:
+    """The log of a server. An event has a name, a text, and its own fields.
+
+    Logged events are the start, the progress of long loads, warnings, bugs and the end; calls are
+    in the journal instead. As JSON, an event has ``at`` (wall-clock UTC), ``level``, ``event``,
+    ``text`` and its own fields. No event contains a token.
+    """
+
+    def __init__(self, form: LogFormat = "text", file: TextIO | None = None) -> None:
+        self._form = form
+        self._file = file
+        self._lock = threading.Lock()
+
+    def say(self, event: str, text: str, *, level: str = "info", **fields: Any) -> None:
+        if self._form == "text" and event in _ASIDE:
+            return
+        line = f"pytest-fakecloud: {'warning: ' if level == 'warning' else ''}{text}"
+        if self._form == "json":
+            at = datetime.now(UTC).isoformat(timespec="milliseconds")
+            line = json.dumps(
+                {"at": at, "level": level, "event": event, "text": text, **fields},
+                ensure_ascii=False,
+                default=str,
+            )
+        # Write each line with one call, so that lines from different threads are not interleaved.
+        with self._lock:
+            file = self._file or sys.stderr
+            file.write(line + "\n")
+            file.flush()
+
+    def bug(self, text: str) -> None:
+        self.say("bug", text, level="error")
 
 
 class Served(NamedTuple):

@@ -16,8 +16,7 @@ from ..core.settings import MOST_PORT
 from ..core.wording import brief, unknown_name
 from ..files import read_file
 from ..services import named, services_by_word
-from ..serving import Usage
-from ..standalone.log import FORMATS, LogFormat
+from ..serving import FORMATS, LogFormat, Usage
 
 VARIABLE = "PYTEST_FAKECLOUD_"
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")

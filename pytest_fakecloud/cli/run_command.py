@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..reporting.private_files import make_private
 from ..services import named
-from ..serving import Usage, serve_cloud
-from ..standalone.log import Log
+from ..serving import Log, Usage, serve_cloud
 from .exits import EXIT_CANNOT_START, EXIT_NO_COMMAND
 from .summary import warn_of_other_addresses
 

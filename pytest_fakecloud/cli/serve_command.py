@@ -10,8 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from ..http.ports import release
-from ..serving import serve_cloud, with_defaults
-from ..standalone.log import Log
+from ..serving import Log, serve_cloud, with_defaults
 from ..standalone.signals import ended_by_signals
 from .parser import JOURNAL_ENTRIES
 from .summary import console, summary, warn_of_other_addresses

@@ -7,10 +7,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from ..serving import Served
+from ..serving import Log, Served
 from ..standalone.development import CONTROL_URL
 from ..standalone.hosts import is_loopback
-from ..standalone.log import Log
 
 
 def warn_of_other_addresses(options: Mapping[str, Any], log: Log) -> None:
