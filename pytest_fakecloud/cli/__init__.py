@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from ..core.errors import ContractError
@@ -11,11 +10,9 @@ from ..core.wording import one_line
 from ..serving import Usage
 from ..standalone import commands
 from ..verify import command as verify
-from .exits import EXIT_CANNOT_START, EXIT_INTERRUPTED, EXIT_USAGE
 from .options import read_options
 from .parser import make_parser
-from .run_command import run
-from .serve_command import serve
+from .running import EXIT_CANNOT_START, EXIT_INTERRUPTED, EXIT_USAGE, run, serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             isinstance(error, ContractError) and error.__cause__ is None
         )
         said = "" if wrong else "cannot start: "
-        print(f"pytest-fakecloud: {said}{one_line(str(error))}", file=sys.stderr)
+        commands.complain(f"{said}{one_line(str(error))}")
         return EXIT_USAGE if wrong else EXIT_CANNOT_START
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

@@ -87,7 +87,7 @@ def run(given: argparse.Namespace) -> int:
             with RemoteCloud(url, given.token or _kept_token(url)) as cloud:
                 answer = act(cloud, given)
     except (ContractError, ServiceError) as error:
-        _complain(str(error))
+        complain(str(error))
         return EXIT_REFUSED
     if given.json:
         print(json.dumps(answer.data, ensure_ascii=False, default=str))
@@ -106,7 +106,7 @@ def _kept_token(url: str) -> str | None:
     return control_token() if is_loopback(host or "") else None
 
 
-def _complain(text: str) -> None:
+def complain(text: str) -> None:
     print(f"pytest-fakecloud: {text}", file=sys.stderr)
 
 

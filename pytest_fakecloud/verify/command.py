@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from ..standalone.commands import complain
 from ..standalone.signals import ended_by_signals
 from .bounds import RUN_SECONDS, Bounds, Interrupted, Unreachable
 
@@ -196,5 +197,5 @@ def _progress(text: str) -> None:
 
 
 def _fail(text: str, code: int) -> int:
-    _progress(f"pytest-fakecloud: {text}")
+    complain(text)
     return code

@@ -88,12 +88,12 @@ def test_a_signal_stops_it_gracefully_and_soon(serve: Serve, number: signal.Sign
 STOPPED = """
 import contextlib, gc, io, signal, sys, threading
 from pytest_fakecloud import cli
-from pytest_fakecloud.cli import serve_command
+from pytest_fakecloud.cli import running
 
 assert cli.main(["run", "--", sys.executable, "-Sc", ""]) == 0
 print("pytest" in sys.modules)
 assert gc.get_freeze_count() == 0
-serve_command.NAP_SECONDS = 0.001
+running.NAP_SECONDS = 0.001
 
 class Out(io.StringIO):
     def write(self, text):

@@ -1,6 +1,0 @@
-"""Exit codes of the command."""
-
-EXIT_USAGE = 2
-EXIT_CANNOT_START = 3
-EXIT_NO_COMMAND = 127
-EXIT_INTERRUPTED = 130
