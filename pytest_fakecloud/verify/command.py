@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from ..standalone.commands import complain
 from ..standalone.signals import ended_by_signals
-from .bounds import RUN_SECONDS, Bounds, Interrupted, Unreachable
+from .exchange import RUN_SECONDS, Bounds, Interrupted, Unreachable
 
 if TYPE_CHECKING:
     from ..reporting.masking import Mask

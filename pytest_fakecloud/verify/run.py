@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..kv.table.registry import LOOKUP
-from .bounds import Bounds, Interrupted, Unreachable
 from .catalogue import broker, kv, queue, vector
-from .compare import difference
-from .known import OLDER, reason_for
+from .compare import OLDER, difference, reason_for
+from .exchange import Bounds, Interrupted, Unreachable
 from .scenario import Scenario, Step
 from .sides import Reply, Side, Target, facts_of, fake_of, mask_of
 

@@ -20,8 +20,7 @@ from ..kv.handle import KVServer
 from ..kv.settings import VERSION
 from ..kv.table.versions import is_later
 from ..reporting.masking import Mask
-from .bounds import SECONDS, Bounds, Unreachable
-from .exchange import Answer, exchange
+from .exchange import SECONDS, Answer, Bounds, Unreachable, exchange
 from .scenario import Scenario, Step
 
 DEEPEST = 100
@@ -125,16 +124,14 @@ class Side:
         Raises ``Unreachable`` if this does not succeed in time.
         """
         made, self._made = self._made, []
-        self._bounds.begin_cleaning()
         try:
-            for step in (*(Step("DELETE", path) for path in made), *scenario.cleanup):
-                self._exchange(step)
+            with self._bounds.cleaning():
+                for step in (*(Step("DELETE", path) for path in made), *scenario.cleanup):
+                    self._exchange(step)
         except Unreachable as error:
             raise Unreachable(
                 f"Data with names that begin with {self._prefix} may be left: {error}"
             ) from None
-        finally:
-            self._bounds.end_cleaning()
 
     def close(self) -> None:
         self._http.close()

@@ -22,10 +22,9 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.cli import main
 from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.reporting.masking import HIDDEN
-from pytest_fakecloud.verify import bounds as limits
 from pytest_fakecloud.verify import command, exchange, run
-from pytest_fakecloud.verify.bounds import Bounds, Interrupted, Unreachable
 from pytest_fakecloud.verify.compare import difference
+from pytest_fakecloud.verify.exchange import Bounds, Interrupted, Unreachable
 from pytest_fakecloud.verify.run import verify
 from pytest_fakecloud.verify.scenario import Step, read_lines
 from pytest_fakecloud.verify.sides import Reply, Target
@@ -74,7 +73,7 @@ def serve() -> Iterator[Serve]:
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set limits that a test reaches quickly, and a catalogue of few commands."""
     monkeypatch.setattr(exchange, "SECONDS", 0.3)
-    monkeypatch.setattr(limits, "CLEAN_SECONDS", 0.3)
+    monkeypatch.setattr(exchange, "CLEAN_SECONDS", 0.3)
     monkeypatch.setattr(exchange, "ANSWER_BYTES", 100_000)
     stories = list(read_lines("## one\nSET @a 1\nGET @a\nECHO x"))
     monkeypatch.setattr(run, "plan", lambda target, dimension=2: stories)
@@ -143,7 +142,7 @@ def test_an_answer_is_bounded(serve: Serve, capsys: pytest.CaptureFixture[str], 
 def test_the_answers_of_a_run_are_bounded_together(
     serve: Serve, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "RUN_BYTES", 150_000)
+    monkeypatch.setattr(exchange, "RUN_BYTES", 150_000)
     url = serve(answered(b" " * 60_000))
     assert main(["verify", "--kv", url, "--token", TOKEN, "--yes"]) == command.EXIT_UNREACHABLE
     assert "in total" in capsys.readouterr().err
@@ -324,7 +323,7 @@ def test_an_interrupted_run_leaves_nothing_behind(cloud: Cloud, steps: int) -> N
 
 
 def test_what_cannot_be_taken_away_is_named(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "CLEAN_SECONDS", 0.3)
+    monkeypatch.setattr(exchange, "CLEAN_SECONDS", 0.3)
     kv = cloud.kv_server()
     kv.faults.hang(command="DEL")
     stories = list(read_lines("## one\nSET @a 1"))
