@@ -25,7 +25,7 @@ The package for contributors::
     plugin.py  session/              pytest: options, hooks, fixtures, one run
     outcomes.py                      failures, warnings and reports of tests
     cli/  standalone                 the command, and fakes in another process
-    reporting  recordings.py         reports of failing tests, and archives of their calls
+    reporting  recordings/           reports of failing tests, and archives of their calls
     cloud.py  any_cloud.py           Cloud: one clock, one seed, any number of fakes
     services.py                      the list of services
     kv  vector  broker  queue        the services: handle, settings, model, errors, engine in each

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .differences import Difference as Difference
-from .differences import Differences as Differences
-from .har_writer import archive as archive
-from .har_writer import write as write
+from .har import archive as archive
+from .har import write as write
+from .replaying import Difference as Difference
+from .replaying import Differences as Differences
 from .replaying import ReplayOptions as ReplayOptions
 from .replaying import replay as replay
