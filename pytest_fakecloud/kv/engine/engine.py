@@ -29,10 +29,8 @@ from .admission import Admission
 from .blocking import Waiter, Waiters
 from .capacity import Capacity
 from .changes import Changes
-from .client import Client, Monitor
-from .clients import Clients, client_line
-from .eviction import Eviction
-from .frequency import Frequencies
+from .client import Client, Clients, Monitor, client_line
+from .eviction import Eviction, Frequencies
 from .keyspace import Keyspace, type_name
 from .notifications import Notifications
 from .pauses import Pauses
