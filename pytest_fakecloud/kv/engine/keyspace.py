@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..search.indexes import Indexes
     from .client import Client
-    from .frequency import Counters, Frequencies
+    from .eviction import Counters, Frequencies
 
 String = bytes | bytearray
 T = TypeVar("T")
