@@ -26,9 +26,8 @@ from ..table.config import Config
 from ..table.registry import CommandSpec, function_of, table_of
 from . import state
 from .admission import Admission
-from .blocking import Waiter, Waiters
+from .blocking import Changes, Waiter, Waiters
 from .capacity import Capacity
-from .changes import Changes
 from .client import Client, Clients, Monitor, client_line
 from .eviction import Eviction, Frequencies
 from .keyspace import Keyspace, type_name
