@@ -23,7 +23,7 @@ from ...core.timeparse import monotonic
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
 from .. import errors
 from ..engine.admission import RUN_IN_TRANSACTION
-from ..engine.monitor import without_secrets
+from ..engine.statistics import without_secrets
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, to_resp
 from ..rest.requests import facts_of

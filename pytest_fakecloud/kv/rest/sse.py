@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.timekeeper import Timekeeper
 from ..engine.client import Client
-from ..engine.monitor import monitor_line
+from ..engine.statistics import monitor_line
 from ..model import AnyEngine, AnySession
 
 EVENTS_LIMIT = 32 * 1024 * 1024

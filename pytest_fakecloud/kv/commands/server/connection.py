@@ -6,7 +6,7 @@ from ... import errors
 from ...acl.users import AclUser
 from ...engine.client import Client
 from ...engine.engine import Session
-from ...engine.monitor import monitor_line
+from ...engine.statistics import monitor_line
 from ...errors import CommandError, wrong_arity
 from ...reply import OK, Map, Reply, Status
 from ...table.registry import Args, command
