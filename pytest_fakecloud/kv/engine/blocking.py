@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..table.registry import CommandSpec
     from .client import Client
     from .keyspace import Keyspace
-    from .notifications import Notifications
+    from .pubsub import Notifications
     from .tracking import Tracking
 
 FOREVER_US = 10**18

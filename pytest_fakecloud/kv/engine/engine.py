@@ -31,9 +31,8 @@ from .capacity import Capacity
 from .client import Client, Clients, Monitor, client_line
 from .eviction import Eviction, Frequencies
 from .keyspace import Keyspace, type_name
-from .notifications import Notifications
 from .pauses import Pauses
-from .pubsub import PubSub
+from .pubsub import Notifications, PubSub
 from .state import EngineCopy
 from .statistics import Statistics
 from .tracking import Tracking

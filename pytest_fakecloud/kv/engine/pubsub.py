@@ -1,4 +1,11 @@
-"""Subscriptions to channels, patterns and shard channels."""
+"""Pub/sub: subscriptions to channels, patterns and shard channels, and keyspace notifications.
+
+The parameter ``notify-keyspace-events`` selects classes of keyspace events (``g$lshzxetdmn``; ``A``
+is all but ``m`` and ``n``) and channels. ``K`` selects ``__keyspace@<db>__:<key>``, whose messages
+are event names; ``E`` selects ``__keyevent@<db>__:<event>``, whose messages are keys. Names and
+order of the events were observed on Redis 7.0, those of field expiry on Valkey 9.1. Those of JSON
+commands are decided here.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +16,8 @@ from ..reply import Push
 
 if TYPE_CHECKING:
     from .client import Client
+    from .engine import Engine
+    from .keyspace import Keyspace
 
 KINDS = ("channel", "pattern", "shard")
 
@@ -90,3 +99,106 @@ class PubSub:
         if kind == "shard":
             return len(session.subscriptions["shard"])
         return len(session.subscriptions["channel"]) + len(session.subscriptions["pattern"])
+
+
+_CLASSES = {
+    "g": "del expire persist rename_from rename_to move_from move_to copy_to restore",
+    "$": "set setrange setbit append incrby incrbyfloat pfadd",
+    "l": "lpush rpush lpop rpop linsert lset lrem ltrim sortstore",
+    "s": "sadd srem spop sinterstore sunionstore sdiffstore",
+    "h": "hset hdel hincrby hincrbyfloat hexpire hexpired hpersist",
+    "z": "zadd zincr zrem zpopmin zpopmax zremrangebyscore zremrangebyrank zremrangebylex "
+    "zunionstore zinterstore zdiffstore zrangestore georadiusstore geosearchstore",
+    "x": "expired",
+    "e": "evicted",
+    "t": "xadd xdel xtrim xsetid xgroup-create xgroup-destroy xgroup-setid "
+    "xgroup-createconsumer xgroup-delconsumer",
+    "d": "json.set json.mset json.merge json.del json.numincrby json.nummultby json.strappend "
+    "json.toggle json.clear json.arrappend json.arrinsert json.arrpop json.arrtrim",
+    "m": "keymiss",
+    "n": "new",
+}
+_CLASS_OF = {event: letter for letter, events in _CLASSES.items() for event in events.split()}
+
+_NAMES = {
+    "set": "GETSET MSET MSETEX MSETNX PSETEX SETEX SETNX BITOP",
+    "setbit": "BITFIELD",
+    "incrby": "INCR DECR DECRBY",
+    "pfadd": "PFMERGE",
+    "sortstore": "SORT",
+    "lpush": "LPUSHX",
+    "rpush": "RPUSHX",
+    "hset": "HMSET HSETNX HSETEX",
+    "hdel": "HGETDEL",
+    "hexpire": "HEXPIREAT HPEXPIRE HPEXPIREAT",
+    "zadd": "GEOADD",
+    "zincr": "ZINCRBY",
+    "georadiusstore": "GEORADIUS GEORADIUSBYMEMBER",
+    "xdel": "XDELEX XACKDEL",
+    "json.del": "JSON.FORGET",
+}
+_EVENT_OF = {name: event for event, names in _NAMES.items() for name in names.split()}
+"""The keyspace event of each command whose event has a different name."""
+
+_SILENT = frozenset({"OBJECT ENCODING", "OBJECT FREQ", "OBJECT IDLETIME", "OBJECT REFCOUNT"})
+"""Commands that do not cause a keymiss event when their key is missing."""
+
+
+class Notifications:
+    """Publishes the keyspace events that ``notify-keyspace-events`` enables."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._letters: frozenset[str] = frozenset()
+        self._planned_us: int | None = None
+        """Time in microseconds of the pending timer for the next expiry, or None."""
+
+    def __bool__(self) -> bool:
+        return bool(self._letters & {"K", "E"})
+
+    def follow_config(self) -> None:
+        flags = self._engine.config.text("notify-keyspace-events")
+        self._letters = frozenset(flags.replace("A", "g$lshzxetd"))
+        for keyspace in self._engine.databases:
+            keyspace.notify = self.publish if self else None
+        self.plan()
+
+    def publish(self, keyspace: Keyspace, key: bytes, event: str | None) -> None:
+        """Publish an enabled event; None means that of the running command, ``""`` none."""
+        running = self._engine.running
+        if event == "expire" or event == "":
+            self.plan()
+        if event is None:
+            name = "" if running is None else running.name
+            event = _EVENT_OF.get(name) or name.lower().replace(" ", "-")
+        if event == "keymiss" and (
+            running is None or running.name in _SILENT or not running.reads_keys
+        ):
+            return
+        if _CLASS_OF.get(event) not in self._letters:
+            return
+        send, number, text = self._engine.pubsub.publish, keyspace.index, event.encode()
+        if "K" in self._letters:
+            send(b"__keyspace@%d__:%b" % (number, key), text)
+        if "E" in self._letters:
+            send(b"__keyevent@%d__:%b" % (number, text), key)
+
+    def plan(self) -> None:
+        """Set a timer for the next expiry, so that its event does not need an access to the key."""
+        if not self._engine.tracking and (not self._letters & {"x", "h"} or not self):
+            return
+        dues = [due for each in self._engine.databases if (due := each.next_expiry()) is not None]
+        if not dues:
+            return
+        due_us = min(dues) * 1000
+        if self._planned_us is None or due_us < self._planned_us:
+            self._planned_us = due_us
+            clock = self._engine.clock
+            clock.call_at(due_us, self._expire, lane="background", label="keys expire")
+
+    def _expire(self, due_us: int) -> None:
+        with self._engine.lock:
+            if self._planned_us == due_us:
+                self._planned_us = None
+            self._engine.remove_expired()
+            self.plan()
