@@ -25,13 +25,12 @@ from ..settings import VERSION, Dialect, Limits
 from ..table.config import Config
 from ..table.registry import CommandSpec, function_of, table_of
 from . import state
-from .admission import Admission
+from .admission import Admission, Pauses
 from .blocking import Changes, Waiter, Waiters
 from .capacity import Capacity
 from .client import Client, Clients, Monitor, client_line
 from .eviction import Eviction, Frequencies
 from .keyspace import Keyspace, type_name
-from .pauses import Pauses
 from .pubsub import Notifications, PubSub
 from .state import EngineCopy
 from .statistics import Statistics
