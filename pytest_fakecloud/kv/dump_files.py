@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import files
 from ..core.errors import ContractError
-from .engine import state
 from .engine.engine import Engine
 from .engine.keyspace import type_name
 from .errors import CommandError
@@ -22,8 +22,6 @@ from .table.config import Config
 from .values.json import JsonValue, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .model import AnyEngine
 
 
@@ -46,28 +44,24 @@ def load_from_file(
     for record in contents.records:
         if record.database >= databases:
             skipped["of databases that this server does not have"] += 1
-        elif not isinstance(engine, Engine):
-            records.append(record)
-        elif not engine.can_hold(record.value):
-            skipped[f"of module type {JsonValue.type_name}"] += 1
-        else:
-            records.append(record)
+            continue
+        if isinstance(engine, Engine):
+            if not engine.can_hold(record.value):
+                skipped[f"of module type {JsonValue.type_name}"] += 1
+                continue
+            # An expired key removes an existing key of the same name.
             if record.expires_ms is not None and record.expires_ms <= now_ms:
                 skipped["that have expired by the clock of the fake"] += 1
-    if isinstance(engine, Engine):
-        try:
-            state.adopt(engine, records, contents.libraries)
-        except CommandError as error:
-            raise ContractError(
-                f"{file.name}: its function libraries cannot be loaded: {error}"
-            ) from None
-    else:
-        try:
+        records.append(record)
+    rejected = "the server rejected a key or a function library"
+    try:
+        if isinstance(engine, Engine):
+            rejected = "its function libraries cannot be loaded"
+            _adopt(engine, records, contents.libraries)
+        else:
             _send(records, contents.libraries, execute)
-        except CommandError as error:
-            raise ContractError(
-                f"{file.name}: the server rejected a key or a function library: {error}"
-            ) from None
+    except CommandError as error:
+        raise ContractError(f"{file.name}: {rejected}: {error}") from None
     words = ", ".join(f"{count} {kind}" for kind, count in skipped.items() if count)
     if words:
         # Attribute the warning to the caller of load(), one level above the wrapper that records
@@ -111,7 +105,7 @@ def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
     with engine.lock:
         indexes = 0
         records = []
-        for record in state.records(engine):
+        for record in records_of(engine):
             if type_name(record.value) == "search":
                 indexes += 1
             else:
@@ -134,3 +128,33 @@ def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
 def _described(file: Path, error: Exception) -> str:
     reason = error.strerror if isinstance(error, OSError) else error
     return f"{str(file)!r:.200} (in {str(Path.cwd())!r}): {reason}"
+
+
+def records_of(engine: Engine) -> Iterator[Record]:
+    """Yield every key, database by database. The caller must hold the engine's lock."""
+    engine.update_time()
+    for keyspace in engine.databases:
+        keyspace.purge()
+        for key, value in keyspace.values.items():
+            yield Record(keyspace.index, key, value, keyspace.expires.get(key))
+
+
+def _adopt(engine: Engine, found: Iterable[Record], libraries: list[bytes]) -> None:
+    """Add keys and function libraries, replacing those with the same names.
+
+    An expired key is not added, but removes an existing key of the same name. Raises
+    ``CommandError``, before anything is added, for a library that cannot be loaded.
+    """
+    with engine.lock:
+        engine.update_time()
+        engine.scripting.libraries.add_all(libraries, b"REPLACE")
+        for index, key, value, expires_ms, idle_s, frequency in found:
+            keyspace = engine.databases[index]
+            keyspace.put_back(key, value, expires_ms)
+            if key in keyspace.values:
+                if idle_s:
+                    keyspace.accessed[key] = engine.now_ms - idle_s * 1000
+                if frequency is not None and keyspace.frequencies is not None:
+                    keyspace.frequencies.put(key, frequency, engine.now_ms)
+        if engine.changes.followed:
+            engine.changes.hand_on(None, engine.now_ms)

@@ -281,7 +281,7 @@ class KVServer(KVAssertions, Handle):
         if isinstance(self._created_engine, Engine):
             self._created_engine.forget_past()
         self._app.interruptions.clear()
-        self._app.quota.reset()
+        self._app.command_limits.reset()
 
     # -- races -----------------------------------------------------------------------------------
 

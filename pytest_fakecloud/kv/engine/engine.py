@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import budget
 from ...core.budget import UNBOUNDED, OverBudget
 from ...core.budget import running as step_budget
+from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ..acl.users import AclUser
@@ -20,22 +21,20 @@ from ..errors import CLIENT_LEFT, CommandError, over_budget, unknown_command
 from ..model import Transport
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
 from ..scripting.runs import Turns
-from ..scripting.scripts import Scripting
+from ..scripting.scripts import Scripting, ScriptingCopy
 from ..settings import VERSION, Dialect, Limits
 from ..table.config import Config
 from ..table.registry import CommandSpec, function_of, table_of
-from . import state
 from .admission import Admission, Pauses
 from .blocking import Changes, Waiter, Waiters
 from .capacity import Capacity
 from .client import Client, Clients, Monitor, client_line
 from .eviction import Eviction, Frequencies
-from .keyspace import Keyspace, type_name
+from .keyspace import Keyspace, KeyspaceCopy, type_name
 from .pubsub import Notifications, PubSub
-from .state import EngineCopy
 from .statistics import Statistics
 from .tracking import Tracking
-from .users import Users
+from .users import Users, UsersCopy
 
 if TYPE_CHECKING:
     from ..search.indexes import Search
@@ -50,6 +49,15 @@ _SEARCHES = frozenset(
     )
 )
 """Commands that update the search index before they run."""
+
+
+class EngineCopy(NamedTuple):
+    """A copy of everything that commands can change."""
+
+    databases: list[KeyspaceCopy]
+    scripting: ScriptingCopy
+    users: UsersCopy
+    config: Mapping[str, str]
 
 
 @dataclass(eq=False, repr=False, slots=True, kw_only=True)
@@ -401,14 +409,40 @@ class Engine:
 
     def snapshot(self) -> EngineCopy:
         """Return a copy of all that commands can change: keys, scripts, users, tokens, parameters."""
-        return state.copy_of(self)
+        with self.lock:
+            self.update_time()
+            return EngineCopy(
+                [keyspace.snapshot() for keyspace in self.databases],
+                self.scripting.snapshot(),
+                self.users.snapshot(),
+                self.config.snapshot(),
+            )
 
     def restore(self, saved: EngineCopy) -> None:
         """Restore the state that ``snapshot()`` copied. The same copy can be restored again.
 
         Raises ``ContractError`` for a copy of the other dialect or of a real server.
         """
-        state.restore(self, saved)
+        if not isinstance(saved, EngineCopy) or len(saved.databases) != len(self.databases):
+            raise ContractError(
+                "this snapshot is of another kind of kv_server: restore it on a server with the same "
+                "dialect= and engine= as the original"
+            )
+        with self.lock:
+            self.update_time()
+            self.config.restore(saved.config)
+            # The policy decides whether keys have access counters, so apply it before restoring
+            # them.
+            self.follow_policy()
+            for keyspace, content in zip(self.databases, saved.databases, strict=True):
+                keyspace.restore(content)
+            self.scripting.restore(saved.scripting)
+            self.users.restore(saved.users)
+            self.follow_config()
+            if self.tracking:
+                self.tracking.invalidate_all()
+            if self.waiters:
+                self.changes.serve_waiters(self.now_ms)
 
     def remove_expired(self) -> None:
         """Remove all expired keys, unless ``DEBUG SET-ACTIVE-EXPIRE 0`` is in effect."""

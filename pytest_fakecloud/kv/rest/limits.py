@@ -1,7 +1,10 @@
-"""Checks the commands of clients against the limits of their number and size."""
+"""Limits on the commands of clients: their size, and their number per UTC day and per second."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .. import errors
@@ -9,41 +12,81 @@ from ..errors import CommandError
 
 if TYPE_CHECKING:
     from ...http.messages import Request
-    from ..engine.quota import Quota
     from ..settings import Limits
+
+_DAY_US = 86_400_000_000
+_SECOND_US = 1_000_000
 
 
 class CommandLimits:
-    """The quota of a database, and the maximum size of a command."""
+    """Enforces the limits of a database. ``now_us`` returns the time of the fake's clock."""
 
-    def __init__(self, limits: Limits, quota: Quota) -> None:
-        self._quota = quota
+    def __init__(self, limits: Limits, now_us: Callable[[], int]) -> None:
         self._max_size = limits.max_request_size
+        self._now_us = now_us
+        self._lock = threading.Lock()
+        self._windows = [
+            _Window(width_us, limit, error)
+            for width_us, limit, error in (
+                (_DAY_US, limits.daily_limit, errors.MAX_DAILY_REQUESTS),
+                (_SECOND_US, limits.max_requests_per_second, errors.MAX_REQUESTS),
+            )
+            if limit is not None
+        ]
 
     def must_check(self, request: Request) -> bool:
         """Return whether the commands of a request must be checked.
 
-        Without a quota, only a request that exceeds the maximum size of a command can contain a
-        command that exceeds it.
+        If their number is not limited, only a request that exceeds the maximum size of a command
+        can contain a command that exceeds it.
         """
-        if self._quota:
+        if self._windows:
             return True
         return self._max_size is not None and (
             len(request.body) + len(request.target) > self._max_size
         )
 
     def check(self, line: list[bytes]) -> None:
-        """Charge a command to the quota; raise ``CommandError`` if it exceeds a limit."""
-        self.charge()
+        """Count a command; raise ``CommandError`` if it exceeds a limit."""
+        self.count()
         self.check_size(line)
-
-    def charge(self) -> None:
-        """Charge one command to the quota; raise ``CommandError`` if that is used up."""
-        error = self._quota.charge()
-        if error is not None:
-            raise CommandError(error)
 
     def check_size(self, line: list[bytes]) -> None:
         """Raise ``CommandError`` if a command is too large."""
         if self._max_size is not None and sum(map(len, line)) > self._max_size:
             raise CommandError(errors.MAX_REQUEST_SIZE)
+
+    def count(self, commands: int = 1) -> None:
+        """Count commands. If they would exceed a limit, raise ``CommandError`` and count none."""
+        if not self._windows:
+            return
+        with self._lock:
+            now_us = self._now_us()
+            for window in self._windows:
+                if not window.has_room(commands, now_us):
+                    raise CommandError(window.error)
+            for window in self._windows:
+                window.used += commands
+
+    def reset(self) -> None:
+        """Forget the commands that were counted."""
+        with self._lock:
+            for window in self._windows:
+                window.used = 0
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class _Window:
+    """A period of the clock in which at most ``limit`` commands may run."""
+
+    width_us: int
+    limit: int
+    error: bytes
+    number: int = 0
+    used: int = 0
+
+    def has_room(self, commands: int, now_us: int) -> bool:
+        number = now_us // self.width_us
+        if number != self.number:
+            self.number, self.used = number, 0
+        return self.used + commands <= self.limit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -20,7 +21,6 @@ from ...http.messages import Answer, Request, Stream
 from ...http.readers import bearer_token, same
 from ...http.routing import Route
 from .. import errors
-from ..engine.quota import Quota
 from ..errors import CommandError, RestError
 from ..model import TURN_SECONDS, AnyEngine, AnySession
 from ..races import Interruptions
@@ -80,8 +80,7 @@ class KVApp(App):
         self.int_text = int_text
         self.credentials = credentials
         self.limits = limits
-        self.quota = Quota(limits, clock.now_us)
-        self.command_limits = CommandLimits(limits, self.quota)
+        self.command_limits = CommandLimits(limits, clock.now_us)
         self.interruptions = Interruptions()
         self.connections: set[object] = set()
         """Open connections to the database port and open event streams."""
@@ -246,11 +245,13 @@ class KVApp(App):
         if wanted.resp2:
             raise RestError(400, errors.FORMAT_IN_TRANSACTION)
         lines = self._lines(request)
-        rejection = self.quota.charge(len(lines))
-        if rejection is not None:
-            # A rejected transaction counts as one command, if the quota allows one more.
-            self.quota.charge()
-            raise RestError(400, rejection.decode())
+        try:
+            self.command_limits.count(len(lines))
+        except CommandError as rejection:
+            # A rejected transaction counts as one command, if the limits allow one more.
+            with suppress(CommandError):
+                self.command_limits.count()
+            raise RestError(400, rejection.text.decode()) from None
         session = self._session(request)
         try:
             replies = self._transaction(session, lines)
@@ -331,7 +332,7 @@ class KVApp(App):
 
     def _check_stream(self, session: AnySession, line: list[bytes]) -> None:
         """Raise ``CommandError`` if limits or permissions forbid an event stream."""
-        self.command_limits.charge()
+        self.command_limits.count()
         if self.is_full():
             raise CommandError(errors.MAX_CONNECTIONS)
         spec = self.engine.table.commands[line[0].decode().upper()]

@@ -11,7 +11,7 @@ import pytest
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.commands.server.debugging import value_digest
-from pytest_fakecloud.kv.engine import state
+from pytest_fakecloud.kv.dump_files import records_of
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.rdb import lzf, source
 from pytest_fakecloud.kv.rdb import payload as payloads
@@ -43,13 +43,13 @@ def engine() -> Engine:
 @pytest.fixture(scope="module")
 def sample(engine: Engine) -> bytes:
     """A file with a key of every type."""
-    return write_file(state.records(engine), [LIBRARY], engine.config, "8.2.0", 1)
+    return write_file(records_of(engine), [LIBRARY], engine.config, "8.2.0", 1)
 
 
 @pytest.fixture(scope="module")
 def values(engine: Engine) -> list[bytes]:
     """Payloads of every type, including old ones, without version and checksum."""
-    made = [payloads.dump(record.value, engine.config, 12) for record in state.records(engine)]
+    made = [payloads.dump(record.value, engine.config, 12) for record in records_of(engine)]
     return [*(payload[:-10] for payload in made), *OTHERS.values()]
 
 

@@ -29,7 +29,6 @@ from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
-from pytest_fakecloud.kv.engine import quota
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.redis import claims
@@ -37,6 +36,7 @@ from pytest_fakecloud.kv.redis.addresses import open_link
 from pytest_fakecloud.kv.redis.cluster import ClusterLink
 from pytest_fakecloud.kv.redis.prefixes import Prefixes
 from pytest_fakecloud.kv.redis.rewriting import Answered, Rewriter, find_spec
+from pytest_fakecloud.kv.rest import limits
 from pytest_fakecloud.kv.rest import sse as streams
 from pytest_fakecloud.kv.table.registry import specs
 from pytest_fakecloud.transport import patches
@@ -204,7 +204,7 @@ class TestLimits(test_routes.TestLimits):
         self, make: Callable[..., KVServer], context: Context, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # Midnight does not come on demand in real time, so a day lasts for a second here.
-        monkeypatch.setattr(quota, "_DAY_US", 1_000_000)
+        monkeypatch.setattr(limits, "_DAY_US", 1_000_000)
         text = "-ERR max daily request limit exceeded"
         with make(context, daily_limit=3) as server:
             line = ["INCR", "n"]
