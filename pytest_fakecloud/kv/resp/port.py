@@ -31,10 +31,8 @@ from ..reply import (
     to_resp,
 )
 from ..table.registry import CommandSpec
-from .answers import is_raw_list, written
-from .outbox import Outbox
+from .outbox import Outbox, Pushes, is_raw_list, written
 from .parser import CommandReader, ProtocolFault, protocol_of
-from .pushes import Pushes
 from .recorded import LARGE, SHOWN_BYTES, RecordedCommands
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ they affect an HTTP connection, and ``delay`` and ``call`` work as they do for H
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,8 @@ from .. import errors
 from ..engine.admission import RUN_IN_TRANSACTION
 from ..engine.statistics import without_secrets
 from ..errors import CommandError
-from ..reply import NIL_ARRAY, to_resp
+from ..reply import NIL_ARRAY, Reply, Status, to_resp
 from ..rest.requests import facts_of
-from .answers import as_resp
 
 if TYPE_CHECKING:
     from .port import PortConnection
@@ -177,6 +177,36 @@ def _facts(call: Call) -> dict[str, Any]:
 
 
 def _as_resp(answer: Answer, version: int) -> bytes:
+    """Encode a response; if a fault has injected it, it has the form of an HTTP response.
+
+    The body ``{"result": ...}`` becomes a reply with this result. ``{"error": text}``, and any body
+    with a status of 400 or more, becomes an error, with ``ERR`` added unless the text starts with a
+    class word. Any other body becomes a string.
+    """
     body = answer.body
     assert isinstance(body, bytes)
-    return body if answer.content_type == RESP_TYPE else as_resp(body, answer.status, version)
+    if answer.content_type == RESP_TYPE:
+        return body
+    try:
+        value = json.loads(body)
+    except ValueError:
+        value = None
+    fields = value if isinstance(value, dict) else {}
+    if "result" in fields:
+        return to_resp(_reply_of(fields["result"]), version)
+    if "error" not in fields and answer.status < 400:
+        return to_resp(body, version)
+    text = str(fields.get("error", body.decode("latin-1"))).strip()
+    if not text.partition(" ")[0].isupper():
+        text = f"ERR {text}"
+    return to_resp(CommandError(text.encode("utf-8", "surrogateescape")))
+
+
+def _reply_of(value: Any) -> Reply:
+    if isinstance(value, list):
+        return [_reply_of(item) for item in value]
+    if isinstance(value, str):
+        return Status(b"OK") if value == "OK" else value.encode("utf-8", "surrogateescape")
+    if value is None or isinstance(value, int):
+        return None if value is None else int(value)
+    return json.dumps(value).encode()

@@ -1,18 +1,26 @@
-"""Formats of REST responses: RESP2, or JSON with plain or base64-encoded strings."""
+"""Formats of REST responses: RESP2, or JSON with plain or base64-encoded strings.
+
+Large replies are encoded in pieces, so that memory never contains a second copy of a reply.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import codecs
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+import orjson
 
 from ...http.messages import Answer, Request, Stream
 from .. import errors
 from ..errors import CommandError, RestError
 from ..reply import LARGEST, OK, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
-from . import large
 
 Headers = list[tuple[str, str]]
 _BINARY = "application/octet-stream"
+_PIECE = 3 * 2**16
+"""Number of string bytes per piece: a multiple of three, so that base64 pieces can be joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +33,7 @@ class Format:
     def reply(self, reply: Reply, headers: Headers) -> Answer | Stream:
         """Return the response to a single command."""
         if _is_large(size_of(reply)):
-            parts = resp_parts(reply) if self.resp2 else large.result(reply, self.base64)
+            parts = resp_parts(reply) if self.resp2 else json_of(reply, self.base64)
             return self._in_pieces(parts, headers)
         body = to_resp(reply) if self.resp2 else {"result": to_json(reply, self.base64)}
         return self._whole(body, headers)
@@ -36,7 +44,7 @@ class Format:
             if self.resp2:
                 parts = (part for reply in replies for part in resp_parts(reply))
                 return self._in_pieces(parts, headers)
-            return self._in_pieces(large.envelopes(replies, self.base64), headers)
+            return self._in_pieces(json_of_each(replies, self.base64), headers)
         if self.resp2:
             return self._whole(b"".join(map(to_resp, replies)), headers)
         return self._whole(self._envelopes(replies), headers)
@@ -62,11 +70,15 @@ class Format:
         return found
 
     def _whole(self, body: object, headers: Headers) -> Answer:
-        return Answer(body, 200, headers, _BINARY if self.resp2 else "application/json")
+        return Answer(body, 200, headers, self._content_type)
 
     def _in_pieces(self, parts: Iterable[bytes], headers: Headers) -> Stream:
-        kind = _BINARY if self.resp2 else "application/json"
-        return Stream(large.pieces(parts), kind, 200, headers)
+        pieces = (part[at : at + _PIECE] for part in parts for at in range(0, len(part), _PIECE))
+        return Stream(pieces, self._content_type, 200, headers)
+
+    @property
+    def _content_type(self) -> str:
+        return _BINARY if self.resp2 else "application/json"
 
 
 def _is_large(size: int) -> bool:
@@ -91,3 +103,51 @@ def option(request: Request, name: str) -> str:
     """Return the header ``upstash-<name>`` or ``service-<name>``, or an empty string."""
     fields = request.fields
     return (fields.get(f"upstash-{name}") or fields.get(f"service-{name}") or "").strip()
+
+
+def json_of(reply: Reply, base64: bool) -> Iterator[bytes]:
+    """Yield the JSON body of the response to a single command."""
+    yield b'{"result":'
+    yield from _value(reply, base64)
+    yield b"}"
+
+
+def json_of_each(replies: list[Reply], base64: bool) -> Iterator[bytes]:
+    """Yield the JSON body of the response to several commands."""
+    separator = b"["
+    for reply in replies:
+        yield separator
+        separator = b","
+        if isinstance(reply, CommandError):
+            yield orjson.dumps({"error": str(reply)})
+        else:
+            yield from json_of(reply, base64)
+    yield b"]"
+
+
+def _value(reply: Reply, base64: bool) -> Iterator[bytes]:
+    if isinstance(reply, bytes | bytearray) and len(reply) > _PIECE:
+        yield b'"'
+        yield from _long_string(reply, base64)
+        yield b'"'
+    elif isinstance(reply, list):
+        separator = b"["
+        for item in reply:
+            yield separator
+            separator = b","
+            yield from _value(item, base64)
+        yield b"]" if reply else b"[]"
+    else:
+        yield orjson.dumps(to_json(reply, base64))
+
+
+def _long_string(text: bytes | bytearray, base64: bool) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    with memoryview(text) as view:
+        for at in range(0, len(view), _PIECE):
+            piece = view[at : at + _PIECE]
+            if base64:
+                yield b64encode(piece)
+            else:
+                is_last = at + _PIECE >= len(view)
+                yield orjson.dumps(decoder.decode(piece, final=is_last))[1:-1]

@@ -386,7 +386,7 @@ class _Replay:
                     self._compare(call, reply, waiter.session)
 
     def _compare(self, call: Call, reply: Any, session: Any) -> None:
-        from ...kv.resp.answers import written
+        from ...kv.resp.outbox import written
 
         if call.fault is not None or "answer" in call.cut:
             return

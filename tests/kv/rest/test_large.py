@@ -17,7 +17,7 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.reply import Map, Status, to_json
 from pytest_fakecloud.kv.resp import port
-from pytest_fakecloud.kv.rest import formats, large, routes
+from pytest_fakecloud.kv.rest import formats, routes
 from tests.kv.resp.test_port import Client, Error
 
 STRINGS = st.binary(max_size=20) | st.text("aé𝒳\0", max_size=12).map(str.encode)
@@ -31,9 +31,9 @@ REPLIES = st.recursive(
 @given(REPLIES, st.booleans())
 def test_pieces_are_the_json_of_the_whole(reply: Any, base64: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(large, "_PIECE", 3)
-        told = b"".join(large.result(reply, base64))
-        several = b"".join(large.envelopes([reply, reply], base64))
+        patch.setattr(formats, "_PIECE", 3)
+        told = b"".join(formats.json_of(reply, base64))
+        several = b"".join(formats.json_of_each([reply, reply], base64))
     expected = {"result": to_json(reply, base64)}
     assert orjson.loads(told) == expected
     if not isinstance(reply, CommandError):
@@ -45,7 +45,7 @@ def test_no_piece_is_large(base64: bool) -> None:
     value = b"\0" * 8_000_000
     tracemalloc.start()
     try:
-        size = sum(map(len, large.result(value, base64)))
+        size = sum(map(len, formats.json_of(value, base64)))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
