@@ -16,8 +16,7 @@ from ..acl.builtin import first_user, read_only_user
 from ..acl.users import AclUser
 from ..errors import CommandError
 from ..reply import Reply
-from .prefixes import Prefixes
-from .rewriting import Answered, Prepared
+from .rewriting import Answered, Prefixes, Prepared
 
 if TYPE_CHECKING:
     from ..table.registry import CommandSpec

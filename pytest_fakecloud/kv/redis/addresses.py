@@ -13,8 +13,7 @@ from redis.retry import Retry
 
 from ...core.errors import ContractError
 from .cluster import ClusterLink
-from .connection import CONNECT_TIMEOUT, REPLY_TIMEOUT, Link, Place, SentinelLink
-from .replies import RawParser
+from .connection import CONNECT_TIMEOUT, REPLY_TIMEOUT, Link, Place, RawParser, SentinelLink
 
 _REDIS_SCHEMES = {
     "redis": "redis",

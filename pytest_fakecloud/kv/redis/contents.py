@@ -1,17 +1,18 @@
-"""Reads the keys of a fake from a real server, as plain Python values."""
+"""Reads, copies and restores the data of a fake on a real server."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 from ...core.errors import ContractError
+from ..errors import CommandError
 from ..python_values import Converted, word
-from ..reply import Status
-
-if TYPE_CHECKING:
-    from .share import Share
+from ..reply import Reply, Status
+from .share import BATCH, Share
 
 
 class RedisContents:
@@ -64,3 +65,89 @@ _READERS: dict[str, tuple[list[bytes], Callable[[Any], Any]]] = {
     "ReJSON-RL": ([b"JSON.GET"], json.loads),
 }
 """For each type, the command that reads a whole value, and the function that converts its reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedisCopy:
+    """A copy of a fake's data: its keys, the rules of its users, and function libraries.
+
+    ``keys`` maps each key to its DUMP payload and its expiry in Unix milliseconds (0: no expiry).
+    It is None if the keys were not copied because they existed before the fake. ``functions`` is a
+    FUNCTION DUMP payload, or None if the libraries do not belong to the fake.
+    """
+
+    keys: dict[bytes, tuple[bytes, int]] | None
+    users: dict[bytes, list[bytes]] = field(default_factory=dict)
+    functions: bytes | None = None
+
+
+def copy_of(share: Share) -> RedisCopy:
+    """Return a copy of everything that belongs to a fake."""
+    share.check_claim()
+    return RedisCopy(_dumped(share), share.user_rules(), _functions(share))
+
+
+def restore_copy(share: Share, saved: object) -> None:
+    """Restore keys, users and functions, except keys that have expired since the copy.
+
+    Raises ``ContractError`` for a copy without keys, and for a copy of the in-memory engine.
+    """
+    if not isinstance(saved, RedisCopy):
+        raise ContractError(
+            "this snapshot is from another kind of kv_server: with a real server, only snapshots "
+            "of a real server can be restored. To copy data, use load(other.values())"
+        )
+    if saved.keys is None:
+        raise ContractError(
+            'the first snapshot with isolation="none" contains no keys, because they existed '
+            "before this fake: call set_baseline() to define the state that reset() restores"
+        )
+    share.clear()
+    _restore_keys(share, saved.keys)
+    for name in share.user_rules():
+        if name not in saved.users:
+            share.link.call([b"ACL", b"DELUSER", name])
+    for name, rules in saved.users.items():
+        share.link.call([b"ACL", b"SETUSER", name, b"reset", *rules])
+    if saved.functions is not None:
+        share.link.call([b"FUNCTION", b"RESTORE", saved.functions, b"FLUSH"])
+
+
+def _dumped(share: Share) -> dict[bytes, tuple[bytes, int]]:
+    found: dict[bytes, tuple[bytes, int]] = {}
+    keys = share.full_names()
+    for at in range(0, len(keys), BATCH):
+        batch = keys[at : at + BATCH]
+        lines = [line for key in batch for line in ([b"DUMP", key], [b"PTTL", key])]
+        *replies, time_now = cast("list[Any]", share.link.many([*lines, [b"TIME"]]))
+        now_ms = int(time_now[0]) * 1000 + int(time_now[1]) // 1000
+        for key, payload, left_ms in zip(batch, replies[::2], replies[1::2], strict=True):
+            _check(payload)
+            if payload is not None:
+                found[key] = (payload, now_ms + left_ms if left_ms >= 0 else 0)
+    return found
+
+
+def _restore_keys(share: Share, keys: dict[bytes, tuple[bytes, int]]) -> None:
+    lines = [
+        [b"RESTORE", key, b"%d" % until_ms, payload, b"REPLACE", b"ABSTTL"]
+        for key, (payload, until_ms) in keys.items()
+    ]
+    for at in range(0, len(lines), BATCH):
+        for reply in share.link.many(lines[at : at + BATCH]):
+            _check(reply)
+
+
+def _check(reply: Reply) -> None:
+    if isinstance(reply, CommandError):
+        raise reply
+
+
+def _functions(share: Share) -> bytes | None:
+    if share.prefixes.shared:
+        return None
+    # Servers before Redis 7 have no functions, and the user in the URL may not have permission to
+    # dump them.
+    with suppress(CommandError):
+        return cast("bytes", share.link.call([b"FUNCTION", b"DUMP"]))
+    return None

@@ -31,15 +31,11 @@ from ..settings import Isolation
 from ..table.availability import check_family_over_rest, check_over_rest
 from ..table.documented import DOCUMENTED
 from ..table.registry import EVERYTHING, CommandSpec, find_family
-from . import copies
 from .acl import RedisUser, RedisUsers, prepare_acl
 from .connection import Login
-from .contents import RedisContents
-from .copies import RedisCopy
-from .monitor import MonitorFeed
-from .pubsub import Subscriptions
-from .rewriting import Answered, Prepared, Rewriter, find_spec
-from .scripts import RedisScripts
+from .contents import RedisContents, RedisCopy, copy_of, restore_copy
+from .feeds import MonitorFeed, Subscriptions
+from .rewriting import Answered, Prepared, RedisScripts, Rewriter, find_spec
 from .share import Share
 
 
@@ -278,14 +274,14 @@ class RedisEngine:
         if not self._has_baseline:
             self._has_baseline = True
             return RedisCopy(None)
-        return copies.copy_of(self.share)
+        return copy_of(self.share)
 
     def restore(self, saved: RedisCopy) -> None:
         """Restore keys, users and functions, except keys that have expired since the copy.
 
         Raises ``ContractError`` for a copy without keys, and for a copy of the in-memory engine.
         """
-        copies.restore(self.share, saved)
+        restore_copy(self.share, saved)
 
     def close(self) -> None:
         """Remove the fake's data from the server and close all connections. Later calls do nothing."""

@@ -1,14 +1,23 @@
-"""Threads that receive messages from a real server, each over a connection of its own."""
+"""Messages of a real server: subscriptions and MONITOR, each received by a thread.
+
+A lost connection is reopened as long as its session is subscribed. As for any client of a real
+server, messages that are published in the meantime are lost. If the session's user may no longer
+log in or subscribe, the session ends instead.
+"""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
+from ..reply import Push
 from .connection import Unreachable
+from .rewriting import Prefixes, escaped
 
 if TYPE_CHECKING:
     from .connection import Link, Login
@@ -81,3 +90,159 @@ class Feed:
         self._stopped.set()
         if self._connection is not None:
             self._connection.disconnect()
+
+
+class Subscriptions:
+    """The subscriptions of all sessions, each on its own connection to the real server."""
+
+    def __init__(self, link: Link, prefixes: Prefixes) -> None:
+        self._link = link
+        self._prefixes = prefixes
+        self._lock = threading.Lock()
+        self._feeds: dict[Any, list[Feed]] = {}
+        self._patterns: dict[Any, list[bytes]] = {}
+        self._closed = False
+
+    def subscribe(self, session: Any, kind: str, name: bytes) -> None:
+        """Subscribe a session to a channel (``kind="channel"``) or a pattern."""
+        with self._lock:
+            # A client can subscribe while the fake is being closed.
+            if self._closed:
+                return
+            feeds = self._feeds.setdefault(session, [])
+            feed = self._new_feed(session, kind, name, len(feeds) + 1)
+            feeds.append(feed)
+            if kind == "pattern":
+                self._patterns.setdefault(session, []).append(name)
+            feed.start()
+
+    def _new_feed(self, session: Any, kind: str, name: bytes, count: int) -> Feed:
+        prefixes, channels = self._prefixes, self._prefixes.channels
+        confirmed = False
+        word = b"SUBSCRIBE" if kind == "channel" else b"PSUBSCRIBE"
+
+        def take(message: Any) -> None:
+            nonlocal confirmed
+            head, *rest = message
+            if bytes(head).endswith(b"subscribe"):
+                if not confirmed:
+                    session.push(Push([bytes(head), name, count]))
+                confirmed = True
+                return
+            # Remove the prefix only from the names. The payload was chosen by the client.
+            *where, payload = rest
+            session.push(Push([bytes(head), *map(prefixes.strip, where), payload]))
+
+        sent = (channels if kind == "channel" else escaped(channels)) + name
+        return Feed(
+            self._link,
+            session.login,
+            [word, sent],
+            take,
+            f"subscription to {name!r}",
+            session.wake if session.login is not None else None,
+        )
+
+    def drop(self, session: Any) -> None:
+        """Remove all subscriptions of a session."""
+        with self._lock:
+            feeds = self._feeds.pop(session, [])
+            self._patterns.pop(session, None)
+        for feed in feeds:
+            feed.stop()
+
+    def patterns(self) -> int:
+        """Return the number of different patterns to which sessions of this process are subscribed."""
+        with self._lock:
+            return len({name for names in self._patterns.values() for name in names})
+
+    def close(self) -> None:
+        """Remove all subscriptions, and ignore later ones."""
+        with self._lock:
+            self._closed = True
+            feeds = [feed for each in self._feeds.values() for feed in each]
+            self._feeds.clear()
+            self._patterns.clear()
+        for feed in feeds:
+            feed.stop()
+
+
+_LINE = re.compile(rb"(\d+)\.(\d{6}) \[(\d+) (.*?)\] (.*)", re.DOTALL)
+_WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_ESCAPE = re.compile(rb"\\(x[0-9a-f]{2}|.)", re.DOTALL)
+_SIGNS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
+
+
+class _ObservedClient:
+    """The client of an observed command, with the attributes that ``monitor_line()`` needs."""
+
+    def __init__(self, address: bytes) -> None:
+        self.db = SimpleNamespace(index=0)  # To its clients, a fake has a single database.
+        self.in_script = address == b"lua"
+        self.address = address.decode("utf-8", "replace")
+
+
+class MonitorFeed:
+    """The functions that receive all commands. While there are any, one connection runs MONITOR."""
+
+    def __init__(self, link: Link, prefixes: Prefixes) -> None:
+        self._link = link
+        self._prefixes = prefixes
+        self._lock = threading.Lock()
+        self._watchers: tuple[Callable[[int, Any, list[bytes]], None], ...] = ()
+        self._feed: Feed | None = None
+        self._closed = False
+
+    def append(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
+        """Add a function that is called with each command."""
+        with self._lock:
+            if self._closed:
+                return
+            self._watchers = (*self._watchers, watcher)
+            if self._feed is None:
+                self._feed = Feed(self._link, None, [b"MONITOR"], self._pass_on, "monitor")
+                self._feed.start()
+            feed = self._feed
+        feed.opened.wait(2.0)
+
+    def remove(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
+        with self._lock:
+            self._watchers = tuple(each for each in self._watchers if each is not watcher)
+            if self._watchers or self._feed is None:
+                return
+            feed, self._feed = self._feed, None
+        feed.stop()
+
+    def close(self) -> None:
+        """Remove all functions, and ignore later ones."""
+        with self._lock:
+            self._closed = True
+            feed, self._feed, self._watchers = self._feed, None, ()
+        if feed is not None:
+            feed.stop()
+
+    def _pass_on(self, line: bytes) -> None:
+        found = _LINE.fullmatch(line)
+        if found is None:
+            return
+        seconds, micros, database, address, words = found.groups()
+        if self._prefixes.shared and not self._concerns_this_fake(int(database), words):
+            return
+        argv = [self._prefixes.without(_unquoted(word)) for word in _WORD.findall(words)]
+        at_us = int(seconds) * 1_000_000 + int(micros)
+        for watcher in self._watchers:
+            watcher(at_us, _ObservedClient(address), argv)
+
+    def _concerns_this_fake(self, database: int, words: bytes) -> bool:
+        # Hide commands without names of this fake, because another client could have sent them.
+        if self._prefixes.keys:
+            return self._prefixes.keys in words or self._prefixes.channels in words
+        return database == self._link.database
+
+
+def _unquoted(word: bytes) -> bytes:
+    def sign(found: re.Match[bytes]) -> bytes:
+        text = found[1]
+        return bytes.fromhex(text[1:].decode()) if len(text) == 3 else _SIGNS.get(text, text)
+
+    return _ESCAPE.sub(sign, word)

@@ -3,10 +3,16 @@
 Keys get a prefix; the command table declares where the keys of a command are. Channels and patterns
 get prefixes as well. Commands about all keys (KEYS, SCAN, DBSIZE, FLUSHDB, ...) become commands
 about the keys with the prefix. Commands that would affect other data on the server are rejected.
+
+The scripts of the vendor's libraries start with ``#!lua flags=allow-key-locking``. Real servers
+reject the flag, so they receive the scripts without it. Clients keep using the digests of their own
+scripts, which are translated. Decided here: the flag, which restricts scripts to their declared
+keys, has no effect, because scripts can reach only the fake's own keys.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,34 +20,83 @@ from typing import NamedTuple
 from .. import errors
 from ..errors import CommandError
 from ..reply import OK, Reply
+from ..scripting.shebang import KEY_LOCKING
 from ..table.registry import CommandSpec, find_family
 from ..table.syntax import parse_int
-from .prefixes import Prefixes, escaped
 
-_COUNT = b"""
-local cursor, found = '0', 0
-repeat
-  local page = redis.call('SCAN', cursor, 'MATCH', ARGV[1], 'COUNT', 1000)
-  cursor, found = page[1], found + #page[2]
-until cursor == '0'
-return found"""
-_FLUSH = b"""
-local cursor = '0'
+
+class Prefixes:
+    """The prefixes of one fake's keys, channels and users, which replies must not contain.
+
+    The prefixes are empty if the fake may use the whole server. ``shared`` says whether other
+    clients use the server, too.
+    """
+
+    def __init__(self, keys: bytes, channels: bytes, users: bytes, *, shared: bool) -> None:
+        self.keys = keys
+        self.channels = channels
+        self.users = users
+        self.shared = shared
+        self._longest_first = tuple(sorted({keys, channels, users} - {b""}, key=len, reverse=True))
+
+    @property
+    def everything(self) -> bytes:
+        """The glob pattern that matches all keys of the fake."""
+        return escaped(self.keys) + b"*"
+
+    def strip(self, reply: Reply) -> Reply:
+        """Return a reply without the prefixes at the start of strings and anywhere in errors.
+
+        A stored value that begins with a prefix is shortened, too (decided here).
+        """
+        if not self._longest_first:
+            return reply
+        kind = type(reply)
+        if kind is bytes:
+            for prefix in self._longest_first:
+                if reply.startswith(prefix):  # type: ignore[union-attr]
+                    return reply[len(prefix) :]  # type: ignore[index]
+            return reply
+        if kind is list:
+            return [self.strip(item) for item in reply]  # type: ignore[union-attr]
+        if isinstance(reply, CommandError):
+            return CommandError(self.without(reply.text))
+        return reply
+
+    def without(self, text: bytes) -> bytes:
+        """Return a text without the prefixes, wherever they are."""
+        for prefix in self._longest_first:
+            text = text.replace(prefix, b"")
+        return text
+
+
+def escaped(text: bytes) -> bytes:
+    """Return a glob pattern that matches only the given string."""
+    for sign in (b"\\", b"*", b"?", b"[", b"]"):
+        text = text.replace(sign, b"\\" + sign)
+    return text
+
+
+_SCAN_LOOP = b"""
+local cursor, found = '0', %b
 repeat
   local page = redis.call('SCAN', cursor, 'MATCH', ARGV[1], 'COUNT', 1000)
   cursor = page[1]
-  for at = 1, #page[2] do redis.call('UNLINK', page[2][at]) end
+  %b
 until cursor == '0'
-return redis.status_reply('OK')"""
-_RANDOM = b"""
-local cursor, keys = '0', {}
-repeat
-  local page = redis.call('SCAN', cursor, 'MATCH', ARGV[1], 'COUNT', 1000)
-  cursor = page[1]
-  for at = 1, #page[2] do keys[#keys + 1] = page[2][at] end
-until cursor == '0'
-if #keys == 0 then return false end
-return keys[1 + math.floor(tonumber(ARGV[2]) * #keys)]"""
+return %b"""
+"""A Lua script about all keys: the initial ``found``, the body of the loop, and the result."""
+_COUNT = _SCAN_LOOP % (b"0", b"found = found + #page[2]", b"found")
+_FLUSH = _SCAN_LOOP % (
+    b"nil",
+    b"for at = 1, #page[2] do redis.call('UNLINK', page[2][at]) end",
+    b"redis.status_reply('OK')",
+)
+_RANDOM = _SCAN_LOOP % (
+    b"{}",
+    b"for at = 1, #page[2] do found[#found + 1] = page[2][at] end",
+    b"#found > 0 and found[1 + math.floor(tonumber(ARGV[2]) * #found)]",
+)
 _TYPES = b"""
 local page = redis.call('SCAN', unpack(ARGV))
 local found = {}
@@ -330,3 +385,50 @@ def find_spec(argv: list[bytes]) -> CommandSpec | None:
 
 def _unavailable(spec: CommandSpec, why: str) -> bytes:
     return f"ERR '{spec.name}' is not available with this engine: {why}".encode()
+
+
+_FLAGS = b"flags="
+
+
+class RedisScripts:
+    """The scripts of one fake that were changed before they were sent to the server."""
+
+    def __init__(self) -> None:
+        self._sent: dict[bytes, bytes] = {}
+        """Maps the digests of clients' scripts to the digests of the scripts that were sent."""
+
+    def adapt(self, name: str, prepared: Prepared) -> None:
+        """Change a command line that runs, loads or names scripts so that a real server accepts it."""
+        argv = prepared.argv
+        if name in ("EVAL", "EVAL_RO") and not prepared.emulated:
+            argv[1] = self._accepted(argv[1])
+        elif name in ("EVALSHA", "EVALSHA_RO", "SCRIPT EXISTS", "SCRIPT SHOW"):
+            first = 2 if name.startswith("SCRIPT") else 1
+            last = len(argv) if name == "SCRIPT EXISTS" else first + 1
+            argv[first:last] = [self._sent.get(one.lower(), one) for one in argv[first:last]]
+        elif name == "SCRIPT LOAD":
+            text = argv[2]
+            argv[2] = self._accepted(text)
+            if argv[2] is not text:
+                prepared.answer = lambda _: _digest(text)
+
+    def _accepted(self, text: bytes) -> bytes:
+        """Return a script without the vendor's flag."""
+        line, _, body = text.partition(b"\n")
+        if not line.startswith(b"#!") or KEY_LOCKING not in line:
+            return text
+        words = (_without_flag(word) for word in line.split(b" "))
+        sent = b" ".join(word for word in words if word != _FLAGS) + b"\n" + body
+        self._sent[_digest(text)] = _digest(sent)
+        return sent
+
+
+def _without_flag(word: bytes) -> bytes:
+    if not word.startswith(_FLAGS):
+        return word
+    flags = word.removeprefix(_FLAGS).split(b",")
+    return _FLAGS + b",".join(flag for flag in flags if flag != KEY_LOCKING)
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()

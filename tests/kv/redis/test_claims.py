@@ -10,14 +10,14 @@ pytest.importorskip("redis")
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.redis import claims
+from pytest_fakecloud.kv.redis import share
 from pytest_fakecloud.kv.redis.connection import Unreachable
 
 
 def test_a_lost_claim_stays_lost_and_an_error_is_no_extension(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(claims, "_EXTEND_SECONDS", 0)
+    monkeypatch.setattr(share, "_EXTEND_SECONDS", 0)
     replies: list[Any] = [Unreachable("here", "it hangs"), 0, None]
 
     class Registry:
@@ -26,7 +26,7 @@ def test_a_lost_claim_stays_lost_and_an_error_is_no_extension(
                 raise reply
             return reply
 
-    claim = claims.Claim(Registry(), 1)  # type: ignore[arg-type]
+    claim = share.Claim(Registry(), 1)  # type: ignore[arg-type]
     with pytest.raises(Unreachable):
         claim.check()
     for _ in range(2):
@@ -44,4 +44,4 @@ def test_a_server_that_hides_its_configuration_has_sixteen_databases(reply: Any)
             return reply
 
     server: Any = Server()
-    assert claims._databases(server) == (4 if reply == [b"databases", b"4"] else 16)
+    assert share._databases(server) == (4 if reply == [b"databases", b"4"] else 16)

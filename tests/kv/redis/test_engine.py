@@ -31,11 +31,10 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
-from pytest_fakecloud.kv.redis import claims
+from pytest_fakecloud.kv.redis import share as shares
 from pytest_fakecloud.kv.redis.addresses import open_link
 from pytest_fakecloud.kv.redis.cluster import ClusterLink
-from pytest_fakecloud.kv.redis.prefixes import Prefixes
-from pytest_fakecloud.kv.redis.rewriting import Answered, Rewriter, find_spec
+from pytest_fakecloud.kv.redis.rewriting import Answered, Prefixes, Rewriter, find_spec
 from pytest_fakecloud.kv.rest import limits
 from pytest_fakecloud.kv.rest import sse as streams
 from pytest_fakecloud.kv.table.registry import specs
@@ -872,7 +871,7 @@ class TestSettings:
             number = server._engine.share.link.database
             server.execute("ACL", "SETUSER", "ann")
             saved = server.snapshot()
-            monkeypatch.setattr(claims, "_EXTEND_SECONDS", 0)
+            monkeypatch.setattr(shares, "_EXTEND_SECONDS", 0)
             claim = b"pytest-fakecloud:database:%d" % number
             real.call([b"DEL", claim])
             assert server.execute("SET", "k", "v") == "OK", "the claim was free"

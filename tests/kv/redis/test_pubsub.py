@@ -8,9 +8,9 @@ import threading
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from pytest_fakecloud.kv.redis import feeds, monitor, pubsub
+from pytest_fakecloud.kv.redis import feeds
 from pytest_fakecloud.kv.redis.engine import RedisSession
-from pytest_fakecloud.kv.redis.prefixes import Prefixes
+from pytest_fakecloud.kv.redis.rewriting import Prefixes
 
 
 def test_only_errors_of_the_connection_are_retried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def test_no_subscription_is_left_after_a_close() -> None:
             raise OSError
 
     prefixes = Prefixes(b"", b"", b"", shared=False)
-    subscriptions = pubsub.Subscriptions(Link(), prefixes)  # type: ignore[arg-type]
+    subscriptions = feeds.Subscriptions(Link(), prefixes)  # type: ignore[arg-type]
     session = RedisSession(None, "rest", "")
     subscriptions.subscribe(session, "pattern", b"n*")
     assert subscriptions.patterns() == 1
@@ -54,7 +54,7 @@ def test_no_subscription_is_left_after_a_close() -> None:
 
 def test_no_monitor_is_left_after_a_close() -> None:
     prefixes = Prefixes(b"", b"", b"", shared=False)
-    monitors = monitor.MonitorFeed(None, prefixes)  # type: ignore[arg-type]
+    monitors = feeds.MonitorFeed(None, prefixes)  # type: ignore[arg-type]
     monitors.close()
     monitors.append(print)
     assert monitors._feed is None

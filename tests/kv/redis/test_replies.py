@@ -11,7 +11,7 @@ pytest.importorskip("redis")
 
 from redis.exceptions import ConnectionError as LostConnection
 
-from pytest_fakecloud.kv.redis.replies import RawParser
+from pytest_fakecloud.kv.redis.connection import RawParser
 from tests.harness import check_each
 
 
