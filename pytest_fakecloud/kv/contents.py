@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ..core.errors import ContractError
 from ..handle import action
-from .acl.builtin import tester
+from .acl.users import tester
 from .algorithms.glob import matcher
 from .engine.engine import Engine
 from .errors import CommandError

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from .commands.server.introspection import summary
 from .commands.server.process import REASONS
 from .engine import engine as _engine  # noqa: F401 - binds every command's function
-from .table.documented import DOCUMENTED
+from .table.availability import DOCUMENTED
 from .table.registry import COMMANDS, CommandSpec, function_of
 
 _TITLES = {

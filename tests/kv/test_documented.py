@@ -12,7 +12,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
-from pytest_fakecloud.kv.table.documented import DOCUMENTED
+from pytest_fakecloud.kv.table.availability import DOCUMENTED
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.kv.comparison.wire import Error
 from tests.kv.resp.test_port import Client

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from .. import errors
 from ..errors import CommandError
-from ..table.availability import check_family_over_rest, check_over_rest
-from ..table.documented import DOCUMENTED
+from ..table.availability import DOCUMENTED, check_family_over_rest, check_over_rest
 
 if TYPE_CHECKING:
     from ...core.timers import Signal

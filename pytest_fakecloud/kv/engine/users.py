@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.ids import new_token
-from ..acl.builtin import ANONYMOUS, first_user, read_only_user
-from ..acl.users import AclUser, Denied, RestToken, password_hash
+from ..acl.users import (
+    ANONYMOUS,
+    AclUser,
+    Denied,
+    RestToken,
+    first_user,
+    password_hash,
+    read_only_user,
+)
 from ..errors import WRONGPASS, CommandError
 from ..reply import Map
 from ..table.syntax import encoded

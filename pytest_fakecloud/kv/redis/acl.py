@@ -12,8 +12,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..acl.builtin import first_user, read_only_user
-from ..acl.users import AclUser
+from ..acl.users import AclUser, first_user, read_only_user
 from ..errors import CommandError
 from ..reply import Reply
 from .rewriting import Answered, Prefixes, Prepared

@@ -28,8 +28,7 @@ from .. import errors
 from ..errors import CommandError
 from ..reply import OK, QUEUED, Reply
 from ..settings import Isolation
-from ..table.availability import check_family_over_rest, check_over_rest
-from ..table.documented import DOCUMENTED
+from ..table.availability import DOCUMENTED, check_family_over_rest, check_over_rest
 from ..table.registry import EVERYTHING, CommandSpec, find_family
 from .acl import RedisUser, RedisUsers, prepare_acl
 from .connection import Login

@@ -11,8 +11,7 @@ from functools import cache
 from typing import TypeVar
 
 from ..errors import CommandError, unknown_command, unknown_subcommand
-from .command_spec import GROUP_CATEGORIES, Args, CommandSpec, Function
-from .key_specs import KeySpec
+from .command_spec import GROUP_CATEGORIES, Args, CommandSpec, Function, KeySpec
 from .rows import ROWS, Row
 from .versions import ARITIES, LATER, MODULES, OWN, is_later
 

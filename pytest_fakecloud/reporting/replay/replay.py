@@ -346,7 +346,7 @@ class _Replay:
 
     def _command(self, call: Call) -> None:
         """Run a command of the database port in its connection's session."""
-        from ...kv.acl.builtin import tester
+        from ...kv.acl.users import tester
         from ...kv.errors import CommandError
         from ...kv.reply import Blocked
 

@@ -9,16 +9,16 @@ from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError, invalid_expire
 from ...reply import Reply
-from ...table.expiry import (
+from ...table.registry import Args, command
+from ...table.syntax import (
     EXPIRY_WORDS,
     expiry_ms,
     is_met,
     nearest_second,
     parse_conditions,
+    parse_int,
     relative_ms,
 )
-from ...table.registry import Args, command
-from ...table.syntax import parse_int
 from ...values.hashes import HashValue
 from ..arguments import options
 

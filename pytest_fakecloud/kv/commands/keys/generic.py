@@ -11,9 +11,17 @@ from ...engine.engine import Session
 from ...engine.keyspace import Keyspace, type_name
 from ...errors import CommandError
 from ...reply import OK, Reply, Status
-from ...table.expiry import is_met, nearest_second, parse_conditions, relative_ms
 from ...table.registry import Args, command
-from ...table.syntax import I64_MAX, parse_database, parse_int, try_int
+from ...table.syntax import (
+    I64_MAX,
+    is_met,
+    nearest_second,
+    parse_conditions,
+    parse_database,
+    parse_int,
+    relative_ms,
+    try_int,
+)
 from ...table.versions import rdb_version
 from ...values.memory import UnpackedInteger
 from ..arguments import options, parse_milliseconds

@@ -5,8 +5,7 @@ from __future__ import annotations
 import secrets
 
 from ... import errors
-from ...acl.description import describe_user, user_details
-from ...acl.rules import apply_rules, categories_of
+from ...acl.rules import apply_rules, categories_of, describe_user, user_details
 from ...acl.users import AclUser, Denied
 from ...engine.engine import Session
 from ...errors import CommandError

@@ -11,7 +11,7 @@ from ...algorithms.glob import matcher
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
-from ...table.key_specs import sort_destination
+from ...table.command_spec import sort_destination
 from ...table.registry import COMMANDS, Args, CommandSpec, KeySpec, command, function_of
 from ...table.tips import DEPRECATED, INTERNAL, NOTES, TIPS
 from ...table.versions import MODULES

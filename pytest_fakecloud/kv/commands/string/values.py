@@ -12,9 +12,8 @@ from ...engine.engine import Session
 from ...engine.keyspace import String
 from ...errors import CommandError, wrong_arity
 from ...reply import OK, Reply
-from ...table.expiry import EXPIRY_WORDS, expiry_ms
 from ...table.registry import Args, command
-from ...table.syntax import parse_int
+from ...table.syntax import EXPIRY_WORDS, expiry_ms, parse_int
 from ..arguments import options
 
 
