@@ -14,8 +14,7 @@ from ..core.errors import ContractError
 from .engine.engine import Engine
 from .engine.keyspace import type_name
 from .errors import CommandError
-from .rdb import payload
-from .rdb.file import Contents, Record, read_file, write_file
+from .rdb.dumps import Contents, Record, dump, read_file, write_file
 from .rdb.source import RdbError
 from .rdb.writer import OLDEST
 from .table.config import Config
@@ -95,7 +94,7 @@ def _send(
             if expires_ms is not None:
                 execute([b"PEXPIREAT", key, b"%d" % expires_ms])
             continue
-        data = payload.dump(value, config, OLDEST)
+        data = dump(value, config, OLDEST)
         execute([b"RESTORE", key, b"%d" % (expires_ms or 0), data, b"REPLACE", b"ABSTTL"])
 
 

@@ -20,7 +20,7 @@ from ..core.wording import brief, one_line, unknown_name
 from ..faults.fault import setting_over
 from ..faults.plan import FaultPlan, fault_words
 from ..files import DATA_BYTES, open_file, read_file
-from ..kv.rdb.file import MAGIC
+from ..kv.rdb.dumps import MAGIC
 from ..services import services_by_word
 
 if TYPE_CHECKING:

@@ -7,20 +7,74 @@ a wrong length. This module rejects them, because no server writes them and the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from enum import IntEnum
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
+from ..values.consumer_group import (
+    SEQUENCE_MAX,
+    UNKNOWN_ENTRIES_READ,
+    Consumer,
+    Group,
+    entries_up_to,
+)
 from ..values.hashes import HashValue
 from ..values.json import JsonError, JsonValue, parse_json
 from ..values.lists import QuickList
 from ..values.sets import SetValue
+from ..values.stream import Node, Stream, make_id
 from ..values.zset import SortedSet
-from .listpack import Entry, read_listpack, texts
+from .packed import Entry, read_intset, read_listpack, read_ziplist, read_zipmap, texts
 from .source import RdbError, Source
-from .stream_reader import read_stream
-from .types import ListNode, ModuleItem, RdbType
-from .ziplist import read_intset, read_ziplist, read_zipmap
+
+
+class RdbType(IntEnum):
+    """The type of a value, under the name that Redis gives to the type."""
+
+    STRING = 0
+    LIST = 1
+    SET = 2
+    ZSET = 3
+    HASH = 4
+    ZSET_2 = 5
+    MODULE_2 = 7
+    HASH_ZIPMAP = 9
+    LIST_ZIPLIST = 10
+    SET_INTSET = 11
+    ZSET_ZIPLIST = 12
+    HASH_ZIPLIST = 13
+    LIST_QUICKLIST = 14
+    STREAM_LISTPACKS = 15
+    HASH_LISTPACK = 16
+    ZSET_LISTPACK = 17
+    LIST_QUICKLIST_2 = 18
+    STREAM_LISTPACKS_2 = 19
+    SET_LISTPACK = 20
+    STREAM_LISTPACKS_3 = 21
+    HASH_VALKEY_9 = 22
+    HASH_METADATA = 24
+    HASH_LISTPACK_EX = 25
+
+
+class ListNode(IntEnum):
+    """The form of a node of a ``LIST_QUICKLIST_2``: one large item, or a listpack of items."""
+
+    PLAIN = 1
+    PACKED = 2
+
+
+class ModuleItem(IntEnum):
+    """The type of an item of a module's value."""
+
+    END = 0
+    SIGNED = 1
+    UNSIGNED = 2
+    FLOAT = 3
+    DOUBLE = 4
+    STRING = 5
+
 
 VALKEY_9 = 80
 """The first format version in Valkey's own numbering. Format versions of Redis are lower."""
@@ -31,19 +85,38 @@ class ForeignType(Exception):
     """Raised after a value of an unsupported module has been skipped. Reading can continue."""
 
 
-def read_value(source: Source, kind: int, version: int) -> Any:
-    """Read a value; raise ``ForeignType`` after skipping one of an unsupported module."""
-    read = _READERS.get(kind)
-    if read is None or version < _SINCE.get(kind, 0):
-        raise RdbError(f"type {kind} does not exist in format version {version}")
-    return read(source)
+Reader = Callable[[Source], Any]
 
 
-def _packed(source: Source) -> bytes:
-    return source.string(packed=True)
+def _strings(build: Callable[[list[bytes]], Any], per_element: int = 1) -> Reader:
+    """Return a reader of values whose elements are written as one or more strings each."""
+    return lambda source: build([source.string() for _ in range(per_element * source.count(1))])
 
 
-# -- strings, lists and sets -----------------------------------------------------------------------
+def _packed(
+    unpack: Callable[[bytes], Sequence[Entry]], build: Callable[[list[bytes]], Any]
+) -> Reader:
+    """Return a reader of values whose elements are written as one packed structure."""
+    return lambda source: build(texts(unpack(source.string(packed=True))))
+
+
+def _check_even(flat: list[bytes]) -> None:
+    if len(flat) % 2:
+        raise RdbError("a packed value has an odd number of elements")
+
+
+# -- lists and sets --------------------------------------------------------------------------------
+
+
+def _list_of(items: list[bytes]) -> QuickList:
+    if not items:
+        raise RdbError("a list is empty")
+    return QuickList(items)
+
+
+def _quicklist(source: Source) -> QuickList:
+    nodes = [read_ziplist(source.string(packed=True)) for _ in range(source.count(1))]
+    return _list_of([item for node in nodes for item in texts(node)])
 
 
 def _quicklist_2(source: Source) -> QuickList:
@@ -53,16 +126,10 @@ def _quicklist_2(source: Source) -> QuickList:
         if container == ListNode.PLAIN:
             items.append(source.string())
         elif container == ListNode.PACKED:
-            items += texts(read_listpack(_packed(source)))
+            items += texts(read_listpack(source.string(packed=True)))
         else:
             raise RdbError(f"a list node has the unknown container type {container}")
     return _list_of(items)
-
-
-def _list_of(items: list[bytes]) -> QuickList:
-    if not items:
-        raise RdbError("a list is empty")
-    return QuickList(items)
 
 
 def _set_of(members: list[bytes]) -> SetValue:
@@ -75,29 +142,6 @@ def _set_of(members: list[bytes]) -> SetValue:
 # -- sorted sets -----------------------------------------------------------------------------------
 
 
-def _old_score(source: Source) -> float:
-    size = source.byte()
-    named = {253: math.nan, 254: math.inf, 255: -math.inf}.get(size)
-    return _score(source.take(size)) if named is None else named
-
-
-def _packed_zset(entries: list[Entry]) -> SortedSet:
-    _check_even(entries)
-    members, scores = texts(entries[::2]), map(_score, entries[1::2])
-    found = _zset_of(list(zip(members, scores, strict=True)))
-    found.stay_packed()
-    return found
-
-
-def _score(text: Entry) -> float:
-    try:
-        if isinstance(text, int) or not text.count(b"_"):
-            return float(text)
-    except ValueError:
-        pass
-    raise RdbError("a score is not a number")
-
-
 def _zset_of(items: list[tuple[bytes, float]]) -> SortedSet:
     scores = dict(items)
     if not items or len(scores) < len(items) or any(map(math.isnan, scores.values())):
@@ -107,26 +151,49 @@ def _zset_of(items: list[tuple[bytes, float]]) -> SortedSet:
     return SortedSet(scores)
 
 
-# -- hashes ----------------------------------------------------------------------------------------
+def _zset(read_score: Callable[[Source], float]) -> Reader:
+    return lambda source: _zset_of(
+        [(source.string(), read_score(source)) for _ in range(source.count(1))]
+    )
 
 
-def _check_even(entries: list[Any]) -> None:
-    if len(entries) % 2:
-        raise RdbError("a packed value has an odd number of elements")
-
-
-def _packed_hash(flat: list[bytes]) -> HashValue:
+def _packed_zset(flat: list[bytes]) -> SortedSet:
     _check_even(flat)
-    found = _hash_of(flat)
+    found = _zset_of(list(zip(flat[::2], map(_score, flat[1::2]), strict=True)))
     found.stay_packed()
     return found
 
 
+def _old_score(source: Source) -> float:
+    size = source.byte()
+    named = {253: math.nan, 254: math.inf, 255: -math.inf}.get(size)
+    return _score(source.take(size)) if named is None else named
+
+
+def _score(text: bytes) -> float:
+    try:
+        if b"_" not in text:
+            return float(text)
+    except ValueError:
+        pass
+    raise RdbError("a score is not a number")
+
+
+# -- hashes ----------------------------------------------------------------------------------------
+
+
 def _hash_of(flat: list[bytes]) -> HashValue:
+    _check_even(flat)
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     if not flat or 2 * len(fields) < len(flat):
         raise RdbError("a hash is empty or has a duplicate field")
     return HashValue(fields)
+
+
+def _packed_hash(flat: list[bytes]) -> HashValue:
+    found = _hash_of(flat)
+    found.stay_packed()
+    return found
 
 
 def _hash_since_7_4(source: Source) -> HashValue:
@@ -144,7 +211,7 @@ def _hash_since_7_4(source: Source) -> HashValue:
 def _hash_of_listpack_since_7_4(source: Source) -> HashValue:
     """Read a hash from one listpack of fields, values and absolute expiries."""
     source.int64()
-    entries = read_listpack(_packed(source))
+    entries = read_listpack(source.string(packed=True))
     expiries = [at_ms for at_ms in entries[2::3] if isinstance(at_ms, int)]
     if len(entries) != 3 * len(expiries):
         raise RdbError("a packed hash has a field without a value or an expiry")
@@ -226,86 +293,159 @@ def skip_module_items(source: Source) -> list[bytes | int]:
             raise RdbError(f"a module value has an item of the unknown type {kind}")
 
 
-def _list(source: Source) -> QuickList:
-    return QuickList([source.string() for _ in range(source.count(1))])
+# -- streams ---------------------------------------------------------------------------------------
 
 
-def _ziplist_list(source: Source) -> QuickList:
-    return _list_of(texts(read_ziplist(_packed(source))))
+def _stream_id(source: Source) -> int:
+    ms, sequence = source.length(), source.length()
+    return make_id(ms, sequence)
 
 
-def _quicklist(source: Source) -> QuickList:
-    nodes = [read_ziplist(_packed(source)) for _ in range(source.count(1))]
-    return _list_of([item for node in nodes for item in texts(node)])
+def _raw_id(source: Source) -> int:
+    return int.from_bytes(source.take(16), "big")
 
 
-def _set(source: Source) -> SetValue:
-    return _set_of([source.string() for _ in range(source.count(1))])
+def _stream(source: Source, form: RdbType) -> Stream:
+    """Read a stream in the format of Redis 5.0 (``STREAM_LISTPACKS``), 7.0 (``_2``) or 7.2 (``_3``)."""
+    nodes = []
+    for _ in range(source.count()):
+        key = source.string()
+        if len(key) != 16:
+            raise RdbError("the ID of a stream node is not 16 bytes long")
+        nodes.append(_node(int.from_bytes(key, "big"), read_listpack(source.string(packed=True))))
+    ids = [entry_id for node in nodes for entry_id in node.ids]
+    if any(low >= high for low, high in pairwise([-1, *ids])):
+        raise RdbError("the IDs of a stream are not in ascending order")
+    length = source.length()
+    last_id = _stream_id(source)
+    if length != len(ids) or (ids and ids[-1] > last_id):
+        raise RdbError("a stream declares a wrong length, or has an ID above its last ID")
+    max_deleted_id, added = 0, length
+    if form >= RdbType.STREAM_LISTPACKS_2:
+        _stream_id(source)  # Skip the first ID, because the entries contain it as well.
+        max_deleted_id = _stream_id(source)
+        added = source.length()
+    stream = Stream.of_nodes([node for node in nodes if node.ids])
+    stream.last_id, stream.max_deleted_id, stream.entries_added = last_id, max_deleted_id, added
+    for _ in range(source.count()):
+        name = source.string()
+        if name in stream.groups:
+            raise RdbError("a stream has two groups of the same name")
+        stream.groups[name] = _group(source, stream, form)
+    return stream
 
 
-def _intset(source: Source) -> SetValue:
-    return _set_of([b"%d" % number for number in read_intset(_packed(source))])
+def _node(key: int, entries: list[Entry]) -> Node:
+    """Build a stream node from its key and its listpack, leaving out deleted entries.
+
+    ``writer._entries()`` describes the elements of the listpack. Entries with flag 1 are deleted.
+    """
+    rest = iter(entries)
+
+    def number() -> int:
+        entry = next(rest)
+        if not isinstance(entry, int):
+            raise RdbError("a stream node has a string where a number was expected")
+        return entry
+
+    def words(count: int) -> list[bytes]:
+        if not 0 <= count <= len(entries):
+            raise RdbError("a stream entry declares too many fields")
+        return texts([next(rest) for _ in range(count)])
+
+    try:
+        live, deleted = number(), number()
+        master = words(number())
+        node = Node(key, master)
+        if number() or live < 0 or deleted < 0 or live + deleted > len(entries):
+            raise RdbError("a stream node has an invalid header")
+        gone = 0
+        for _ in range(live + deleted):
+            flags = number()
+            # Differences from the node's key are stored in 64 bits, so they can wrap around.
+            milliseconds = (key >> 64) + number() & SEQUENCE_MAX
+            sequence = (key & SEQUENCE_MAX) + number() & SEQUENCE_MAX
+            if flags & 2:
+                values = words(len(master))
+                flat = [word for pair in zip(master, values, strict=True) for word in pair]
+                size = len(master) + 3
+            else:
+                pairs = number()
+                flat, size = words(2 * pairs), 2 * pairs + 4
+            if number() != size or not flat or flags & ~3:
+                raise RdbError("a stream entry has a wrong size, no fields or unknown flags")
+            if flags & 1:
+                gone += 1
+            else:
+                node.append(make_id(milliseconds, sequence), flat)
+    except StopIteration:
+        raise RdbError("a stream node ends within an entry") from None
+    if gone != deleted or next(rest, None) is not None:
+        raise RdbError("a stream node declares a wrong number of entries")
+    node.deleted = deleted
+    return node
 
 
-def _listpack_set(source: Source) -> SetValue:
-    return _set_of(texts(read_listpack(_packed(source))))
+def _group(source: Source, stream: Stream, form: RdbType) -> Group:
+    group = Group(_stream_id(source))
+    if form >= RdbType.STREAM_LISTPACKS_2:
+        read = source.length()
+        group.entries_read = UNKNOWN_ENTRIES_READ if read == SEQUENCE_MAX else read
+    else:
+        group.entries_read = entries_up_to(stream, group.last_id)
+    delivered: dict[int, tuple[int, int]] = {}
+    for _ in range(source.count()):
+        entry_id = _raw_id(source)
+        if entry_id in delivered:
+            raise RdbError("a consumer group has a duplicate pending entry")
+        delivered[entry_id] = source.int64(), source.length()
+    owners: dict[int, Consumer] = {}
+    for _ in range(source.count()):
+        consumer = Consumer(source.string(), source.int64())
+        if consumer.name in group.consumers:
+            raise RdbError("a consumer group has two consumers of the same name")
+        group.consumers[consumer.name] = consumer
+        consumer.active_ms = (
+            source.int64() if form >= RdbType.STREAM_LISTPACKS_3 else consumer.seen_ms
+        )
+        for _ in range(source.count()):
+            entry_id = _raw_id(source)
+            if entry_id in owners or entry_id not in delivered:
+                raise RdbError(
+                    "a consumer has a pending entry that belongs to another consumer or not to its "
+                    "group"
+                )
+            owners[entry_id] = consumer
+    if len(owners) < len(delivered):
+        raise RdbError("a consumer group has a pending entry without a consumer")
+    for entry_id in sorted(owners):
+        group.deliver(entry_id, owners[entry_id], *delivered[entry_id])
+    return group
 
 
-def _zset(source: Source) -> SortedSet:
-    return _zset_of([(source.string(), _old_score(source)) for _ in range(source.count(1))])
+# -- types -----------------------------------------------------------------------------------------
 
-
-def _zset_2(source: Source) -> SortedSet:
-    return _zset_of([(source.string(), source.double()) for _ in range(source.count(1))])
-
-
-def _ziplist_zset(source: Source) -> SortedSet:
-    return _packed_zset(read_ziplist(_packed(source)))
-
-
-def _listpack_zset(source: Source) -> SortedSet:
-    return _packed_zset(read_listpack(_packed(source)))
-
-
-def _hash(source: Source) -> HashValue:
-    return _hash_of([source.string() for _ in range(2 * source.count(1))])
-
-
-def _zipmap_hash(source: Source) -> HashValue:
-    entries = read_zipmap(_packed(source))
-    _check_even(entries)
-    return _hash_of(entries)
-
-
-def _ziplist_hash(source: Source) -> HashValue:
-    return _packed_hash(texts(read_ziplist(_packed(source))))
-
-
-def _listpack_hash(source: Source) -> HashValue:
-    return _packed_hash(texts(read_listpack(_packed(source))))
-
-
-_READERS: dict[int, Callable[[Source], Any]] = {
+_READERS: dict[int, Reader] = {
     RdbType.STRING: Source.string,
-    RdbType.LIST: _list,
-    RdbType.SET: _set,
-    RdbType.ZSET: _zset,
-    RdbType.HASH: _hash,
-    RdbType.ZSET_2: _zset_2,
+    RdbType.LIST: _strings(_list_of),
+    RdbType.SET: _strings(_set_of),
+    RdbType.ZSET: _zset(_old_score),
+    RdbType.HASH: _strings(_hash_of, 2),
+    RdbType.ZSET_2: _zset(Source.double),
     RdbType.MODULE_2: _module,
-    RdbType.HASH_ZIPMAP: _zipmap_hash,
-    RdbType.LIST_ZIPLIST: _ziplist_list,
-    RdbType.SET_INTSET: _intset,
-    RdbType.ZSET_ZIPLIST: _ziplist_zset,
-    RdbType.HASH_ZIPLIST: _ziplist_hash,
+    RdbType.HASH_ZIPMAP: _packed(read_zipmap, _hash_of),
+    RdbType.LIST_ZIPLIST: _packed(read_ziplist, _list_of),
+    RdbType.SET_INTSET: _packed(read_intset, _set_of),
+    RdbType.ZSET_ZIPLIST: _packed(read_ziplist, _packed_zset),
+    RdbType.HASH_ZIPLIST: _packed(read_ziplist, _packed_hash),
     RdbType.LIST_QUICKLIST: _quicklist,
-    RdbType.STREAM_LISTPACKS: partial(read_stream, form=RdbType.STREAM_LISTPACKS),
-    RdbType.HASH_LISTPACK: _listpack_hash,
-    RdbType.ZSET_LISTPACK: _listpack_zset,
+    RdbType.STREAM_LISTPACKS: partial(_stream, form=RdbType.STREAM_LISTPACKS),
+    RdbType.HASH_LISTPACK: _packed(read_listpack, _packed_hash),
+    RdbType.ZSET_LISTPACK: _packed(read_listpack, _packed_zset),
     RdbType.LIST_QUICKLIST_2: _quicklist_2,
-    RdbType.STREAM_LISTPACKS_2: partial(read_stream, form=RdbType.STREAM_LISTPACKS_2),
-    RdbType.SET_LISTPACK: _listpack_set,
-    RdbType.STREAM_LISTPACKS_3: partial(read_stream, form=RdbType.STREAM_LISTPACKS_3),
+    RdbType.STREAM_LISTPACKS_2: partial(_stream, form=RdbType.STREAM_LISTPACKS_2),
+    RdbType.SET_LISTPACK: _packed(read_listpack, _set_of),
+    RdbType.STREAM_LISTPACKS_3: partial(_stream, form=RdbType.STREAM_LISTPACKS_3),
     RdbType.HASH_VALKEY_9: _hash_of_valkey_9,
     RdbType.HASH_METADATA: _hash_since_7_4,
     RdbType.HASH_LISTPACK_EX: _hash_of_listpack_since_7_4,
@@ -318,3 +458,11 @@ _SINCE: dict[int, int] = {
     RdbType.HASH_LISTPACK_EX: 12,
 }
 """The format version that introduced each type, for types newer than Redis 7.0."""
+
+
+def read_value(source: Source, kind: int, version: int) -> Any:
+    """Read a value; raise ``ForeignType`` after skipping one of an unsupported module."""
+    read = _READERS.get(kind)
+    if read is None or version < _SINCE.get(kind, 0):
+        raise RdbError(f"type {kind} does not exist in format version {version}")
+    return read(source)

@@ -16,10 +16,8 @@ from ..values.sets import SetValue
 from ..values.stream import Node, Stream
 from ..values.zset import SortedSet
 from . import lzf
-from .listpack import Entry, write_listpack
-from .reader import module_id
-from .types import ListNode, ModuleItem, RdbType
-from .ziplist import write_intset
+from .packed import Entry, write_intset, write_listpack
+from .reader import ListNode, ModuleItem, RdbType, module_id
 
 if TYPE_CHECKING:
     from ..table.config import Config

@@ -1,4 +1,4 @@
-"""The CONFIG parameters with the defaults of Redis 7.0 in a new container, and parsers of their values."""
+"""The CONFIG parameters, their defaults in a new container of Redis 7.0, and parsers of their values."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from pytest_fakecloud.kv.rdb.crc64 import crc64
-from pytest_fakecloud.kv.rdb.listpack import Entry, write_listpack
+from pytest_fakecloud.kv.rdb.packed import Entry, write_listpack
 
 
 def count(number: int) -> bytes:

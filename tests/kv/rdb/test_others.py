@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kv.rdb.file import read_file
-from pytest_fakecloud.kv.rdb.listpack import write_listpack
+from pytest_fakecloud.kv.rdb.dumps import read_file
+from pytest_fakecloud.kv.rdb.packed import write_listpack
 
 from ..conftest import Run
 from .packing import OTHERS, count, file_of, sealed, text, ziplist

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.rdb import lzf
 from pytest_fakecloud.kv.rdb.crc64 import crc64
-from pytest_fakecloud.kv.rdb.listpack import read_listpack, texts, write_listpack
+from pytest_fakecloud.kv.rdb.packed import read_listpack, texts, write_listpack
 from pytest_fakecloud.kv.values.listpack import LISTPACK_OVERHEAD, entry_size
 
 

@@ -186,10 +186,10 @@ def dump_(session: Session, args: Args) -> Reply:
         return None
     if type_name(value) == "search":
         raise CommandError(errors.NO_DUMP_OF_INDEX)
-    from ...rdb import payload as payloads  # imported here because it is rarely needed
+    from ...rdb import dumps  # imported here because it is rarely needed
 
     engine = session.engine
-    return payloads.dump(value, engine.config, rdb_version(engine.version))
+    return dumps.dump(value, engine.config, rdb_version(engine.version))
 
 
 class _RestoreOptions(NamedTuple):
@@ -232,13 +232,13 @@ def restore(session: Session, args: Args) -> Reply:
     ttl = parse_int(ttl_text)
     if ttl < 0:
         raise CommandError(errors.INVALID_TTL)
-    from ...rdb import payload as payloads
+    from ...rdb import dumps
 
     version = rdb_version(session.engine.version)
-    if not payloads.is_sealed(payload, version):
+    if not dumps.is_sealed(payload, version):
         raise CommandError(errors.BAD_DUMP)
     try:
-        value = payloads.load(payload, version)
+        value = dumps.load(payload, version)
     except ValueError:
         raise CommandError(errors.BAD_DUMP_FORMAT) from None
     if not session.engine.can_hold(value):

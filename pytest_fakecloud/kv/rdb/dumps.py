@@ -1,4 +1,7 @@
-"""Reads and writes the contents of ``.rdb`` files."""
+"""DUMP and FUNCTION DUMP payloads, and the contents of ``.rdb`` files.
+
+A payload consists of a value or of function libraries, the format version and a checksum.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,66 @@ from typing import Any, NamedTuple
 
 from ..table.config import Config
 from .crc64 import crc64
-from .payload import FUNCTION
 from .reader import VALKEY_9, ForeignType, module_name, read_value, skip_module_items
 from .source import RdbError, Source
 from .writer import OLDEST, Writer
+
+FUNCTION = 0xF5
+"""The type code that precedes the source of a function library."""
+_FOOTER = 10
+SHELL = 1 + _FOOTER
+"""Size in bytes of a DUMP payload without its value: the type, the format version and the checksum."""
+
+
+def dump(value: Any, config: Config, version: int) -> bytes:
+    """Return the DUMP payload of a value in the given format version."""
+    writer = Writer(config, version, compress=config.text("rdbcompression") == "yes")
+    writer.value(None, value)
+    return _sealed(writer)
+
+
+def dump_libraries(sources: list[bytes], config: Config, version: int) -> bytes:
+    """Return the FUNCTION DUMP payload of the libraries with these sources."""
+    writer = Writer(config, version, compress=config.text("rdbcompression") == "yes")
+    for source in sources:
+        writer.raw(bytes([FUNCTION]))
+        writer.string(source)
+    return _sealed(writer)
+
+
+def _sealed(writer: Writer) -> bytes:
+    body = writer.taken() + writer.version.to_bytes(2, "little")
+    return body + crc64(body).to_bytes(8, "little")
+
+
+def is_sealed(payload: bytes, version: int) -> bool:
+    """Return whether a payload's checksum is valid and its format version at most ``version``."""
+    return (
+        len(payload) >= _FOOTER
+        and int.from_bytes(payload[-_FOOTER:-8], "little") <= version
+        and crc64(memoryview(payload)[:-8]) == int.from_bytes(payload[-8:], "little")
+    )
+
+
+def load(payload: bytes, version: int) -> Any:
+    """Return the value in a DUMP payload that is sealed, ignoring bytes after it."""
+    source = Source(payload[:-_FOOTER])
+    try:
+        return read_value(source, source.byte(), version)
+    except ForeignType as error:
+        raise RdbError(f"{error} is not supported") from None
+
+
+def load_libraries(payload: bytes) -> list[bytes]:
+    """Return the sources in a sealed FUNCTION DUMP payload; raise ``TypeError`` for other data."""
+    source = Source(payload[:-_FOOTER])
+    found = []
+    while source.left():
+        if source.byte() != FUNCTION:
+            raise TypeError("the payload contains something other than libraries")
+        found.append(source.string())
+    return found
+
 
 MAGIC = (b"REDIS", b"VALKEY")
 """The magic bytes at the start of a file by Redis or Valkey."""
@@ -19,9 +78,7 @@ _NEWEST = 12
 _NEWEST_VALKEY = 81
 _CHECKED_SINCE = 5
 
-_SLOT_INFO, _FUNCTION, _OLD_FUNCTION, _MODULE_AUX, _IDLE, _FREQUENCY = (
-    244, FUNCTION, 246, 247, 248, 249,
-)  # fmt: skip
+_SLOT_INFO, _OLD_FUNCTION, _MODULE_AUX, _IDLE, _FREQUENCY = 244, 246, 247, 248, 249
 _AUX, _RESIZE, _EXPIRES_MS, _EXPIRES, _SELECT, _END = 250, 251, 252, 253, 254, 255
 
 
@@ -127,7 +184,7 @@ def _between_keys(source: Source, code: int, found: Contents) -> None:
         source.length()
         skip_module_items(source)
         found.foreign.setdefault(f"module type {name}", [])
-    elif code == _FUNCTION:
+    elif code == FUNCTION:
         found.libraries.append(source.string())
     else:
         found.libraries.append(_old_library(source))
@@ -162,7 +219,7 @@ def write_file(
         writer.string(name)
         writer.string(text)
     for library in libraries:
-        writer.raw(bytes([_FUNCTION]))
+        writer.raw(bytes([FUNCTION]))
         writer.string(library)
     for record in _with_databases(records, writer):
         if record.expires_ms is not None:
