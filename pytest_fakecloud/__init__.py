@@ -96,7 +96,7 @@ if TYPE_CHECKING:
     from .kv.handle import KVServer as KVServer
     from .kv.python_values import KVReply as KVReply, KVValue as KVValue
     from .kv.races import Between as Between
-    from .kv.search.indexes import Search as Search
+    from .kv.search.index import Search as Search
     from .kv.search.views import SearchIndexView as SearchIndexView
     from .kv.settings import KVSettings as KVSettings
     from .session.warning import FakecloudWarning as FakecloudWarning

@@ -74,7 +74,7 @@ PUBLIC_NAMES: dict[str, str] = {
     "Reply": "queue.delivery.replies",
     "RestError": "kv.errors",
     "ScheduleView": "queue.views",
-    "Search": "kv.search.indexes",
+    "Search": "kv.search.index",
     "SearchIndexView": "kv.search.views",
     "ServiceError": "core.errors",
     "Snapshot": "handle",

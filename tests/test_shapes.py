@@ -31,7 +31,7 @@ from pytest_fakecloud.core.where import (
 )
 from pytest_fakecloud.faults.fault import Matchers
 from pytest_fakecloud.faults.plan import fault_words, table_of
-from pytest_fakecloud.kv.search.expectations import SearchFields, searches_of
+from pytest_fakecloud.kv.search.views import SearchFields, searches_of
 from pytest_fakecloud.queue.capture.callbacks import FIELDS as CALLBACKS
 from pytest_fakecloud.queue.capture.callbacks import CallbackFields
 from pytest_fakecloud.queue.delivery.replies import DELIVERIES

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..broker.model import MemberView, Record, TopicPartitionOffset
     from ..every_failure import Failure
     from ..handle import Handle
-    from ..kv.search.indexes import Search
+    from ..kv.search.index import Search
     from ..queue.capture.callbacks import Callback, CallbackFields
     from ..queue.delivery.replies import DeliveredRequest
     from ..queue.fields import (

@@ -13,9 +13,8 @@ from .engine.engine import Engine
 if TYPE_CHECKING:
     from ..core.found import Found
     from .engine.keyspace import Keyspace
-    from .search.expectations import SearchFields
-    from .search.indexes import Search
-    from .search.views import SearchIndexView
+    from .search.index import Search
+    from .search.views import SearchFields, SearchIndexView
 
 
 class KVAssertions(KVContents):
@@ -35,7 +34,7 @@ class KVAssertions(KVContents):
     @property
     def searches(self) -> Found[Search]:
         """Return the searches that clients made, oldest first, with their results."""
-        from .search.expectations import searches_of
+        from .search.views import searches_of
 
         return searches_of(self._memory().searches)
 
@@ -55,7 +54,7 @@ class KVAssertions(KVContents):
         terms of its text.
         """
         __tracebackhide__ = True
-        from .search.expectations import expect_search
+        from .search.views import expect_search
 
         given: dict[str, object] = {} if index is None else {"index": index}
         given |= where

@@ -12,7 +12,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.search import indexes
+from pytest_fakecloud.kv.search import index
 
 DOCUMENTS = 50
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -151,7 +151,7 @@ def test_a_transaction_and_a_script_have_one_budget(ask: Asked) -> None:
 @pytest.fixture
 def pending(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Twenty documents that no search has indexed yet, of which a part of the work takes two."""
-    monkeypatch.setattr(indexes, "PART_STEPS", 400)
+    monkeypatch.setattr(index, "PART_STEPS", 400)
     asked = Asked()
     for n in range(20):
         asked("JSON.SET", f"p:new{n}", "$", '{"t": "word of a new document"}')

@@ -37,7 +37,7 @@ from .tracking import Tracking
 from .users import Users, UsersCopy
 
 if TYPE_CHECKING:
-    from ..search.indexes import Search
+    from ..search.index import Search
 
 _SEARCHES = frozenset(
     (

@@ -17,7 +17,7 @@ from ..values.hashes import HashValue
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ..search.indexes import Indexes
+    from ..search.index import Indexes
     from .client import Client
     from .eviction import Counters, Frequencies
 

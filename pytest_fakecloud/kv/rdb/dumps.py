@@ -15,7 +15,7 @@ from .reader import VALKEY_9, ForeignType, module_name, read_value, skip_module_
 from .source import RdbError, Source
 from .writer import OLDEST, Writer
 
-FUNCTION = 0xF5
+_FUNCTION = 0xF5
 """The type code that precedes the source of a function library."""
 _FOOTER = 10
 SHELL = 1 + _FOOTER
@@ -33,7 +33,7 @@ def dump_libraries(sources: list[bytes], config: Config, version: int) -> bytes:
     """Return the FUNCTION DUMP payload of the libraries with these sources."""
     writer = Writer(config, version, compress=config.text("rdbcompression") == "yes")
     for source in sources:
-        writer.raw(bytes([FUNCTION]))
+        writer.raw(bytes([_FUNCTION]))
         writer.string(source)
     return _sealed(writer)
 
@@ -66,7 +66,7 @@ def load_libraries(payload: bytes) -> list[bytes]:
     source = Source(payload[:-_FOOTER])
     found = []
     while source.left():
-        if source.byte() != FUNCTION:
+        if source.byte() != _FUNCTION:
             raise TypeError("the payload contains something other than libraries")
         found.append(source.string())
     return found
@@ -184,7 +184,7 @@ def _between_keys(source: Source, code: int, found: Contents) -> None:
         source.length()
         skip_module_items(source)
         found.foreign.setdefault(f"module type {name}", [])
-    elif code == FUNCTION:
+    elif code == _FUNCTION:
         found.libraries.append(source.string())
     else:
         found.libraries.append(_old_library(source))
@@ -219,7 +219,7 @@ def write_file(
         writer.string(name)
         writer.string(text)
     for library in libraries:
-        writer.raw(bytes([FUNCTION]))
+        writer.raw(bytes([_FUNCTION]))
         writer.string(library)
     for record in _with_databases(records, writer):
         if record.expires_ms is not None:

@@ -1,7 +1,13 @@
-"""The clauses of a filter, which return the matching documents of an index with their scores."""
+"""The clauses of a filter, which return the matching documents of an index with their scores.
+
+Words are scored by BM25 with the parameters of Tantivy: k1 is 1.2, b is 0.75, the weight of a term
+is ``ln(1 + (N - n + 0.5) / (n + 0.5))``, and lengths are rounded down to one of 256 steps.
+"""
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
@@ -14,13 +20,46 @@ from . import fuzzy
 from .index import SearchIndex
 from .postings import TextPostings
 from .schema import FieldSpec
-from .scoring import bm25, idf
 
 Matches: TypeAlias = dict[int, float]
 """Maps the numbers of matching documents to their scores."""
 
 _A_CLAUSE, _A_SCORE = 20, 10
 """Budget steps for evaluating a clause, and for scoring a document by its words."""
+
+
+# -- scores ----------------------------------------------------------------------------------------
+
+_K1, _B = 1.2, 0.75
+
+
+def _idf(documents: int, having: int) -> float:
+    """Return the weight of a term that occurs in ``having`` of ``documents`` documents."""
+    return math.log(1 + (documents - having + 0.5) / (having + 0.5))
+
+
+def _length(code: int) -> int:
+    if code < 24:
+        return code
+    bits, shift = (code - 24) & 7, (code - 24 >> 3) - 1
+    return 24 + (bits if shift < 0 else (bits | 8) << shift)
+
+
+_LENGTHS = [_length(code) for code in range(256)]
+
+
+def _rounded_length(length: int) -> int:
+    """Return the length of a text as the index stores it: exact up to 40 tokens, then rounded down."""
+    return length if length <= 40 else _LENGTHS[bisect_right(_LENGTHS, length) - 1]
+
+
+def _bm25(weight: float, often: int, length: int, average: float) -> float:
+    """Return the score of a term that occurs ``often`` times in a text of ``length`` tokens."""
+    norm = _K1 * (1 - _B + _B * _rounded_length(length) / average)
+    return weight * (1 + _K1) * often / (often + norm)
+
+
+# -- clauses ---------------------------------------------------------------------------------------
 
 
 class Clause:
@@ -89,7 +128,7 @@ class Equal(_Leaf):
     def find(self, index: SearchIndex) -> Matches:
         found = index.values(self.spec.name).equal(self.value)
         spend(_A_CLAUSE + len(found))
-        return dict.fromkeys(found, idf(len(index.documents), len(found)))
+        return dict.fromkeys(found, _idf(len(index.documents), len(found)))
 
 
 @dataclass(frozen=True)
@@ -147,14 +186,14 @@ class Phrase(_Leaf):
         if self.prefix and len(positions) == 1:
             return dict.fromkeys(positions[0], 1.0)
         exact = positions[:-1] if self.prefix else positions
-        weight = sum(idf(len(index.documents), len(each)) for each in exact)
+        weight = sum(_idf(len(index.documents), len(each)) for each in exact)
         average = (text.total / len(index.documents)) if text.total else 1.0
         lengths = text.lengths
         rarest = min(positions, key=len)
         spend(_A_SCORE * len(rarest))
         if len(positions) == 1:
             return {
-                number: bm25(weight, len(where), lengths[number], average)
+                number: _bm25(weight, len(where), lengths[number], average)
                 for number, where in positions[0].items()
             }
         found: Matches = {}
@@ -167,7 +206,7 @@ class Phrase(_Leaf):
                     # The score depends only on how often the words before the last one occur
                     # together.
                     frequency = self._frequency([each[number] for each in exact])
-                score = bm25(weight, frequency, lengths[number], average)
+                score = _bm25(weight, frequency, lengths[number], average)
                 found[number] = 1.0 if len(exact) < 2 else score
         return found
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from functools import cache
 
 from ...core.budget import spend
-from .terms import Node, Terms, below
+from .postings import Node, Terms, below
 
 _STEPS_PER_NODE = 4
 

@@ -3,23 +3,89 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...core.budget import spend
 from ..table.syntax import decoded, encoded
-from ..values.json import write_json
+from ..values.json import copy_json, write_json
+from .analysis import Analyzer, spans
 from .clauses import Clause, Matches
 from .documents import source_of
-from .highlighting import Highlight, TermMarker, highlight_document, term_markers
 from .index import SearchIndex
 from .postings import ValuePostings
-from .schema import SearchError
-from .scoring import ScoreFunction
+from .schema import Definition, SearchError
 
 if TYPE_CHECKING:
     from ..engine.keyspace import Keyspace
+
+
+# -- score functions -------------------------------------------------------------------------------
+
+MODIFIERS: Mapping[str, Callable[[float], float]] = {
+    "NONE": lambda x: x,
+    "LOG": math.log10,
+    "LOG1P": lambda x: math.log10(1 + x),
+    "LOG2P": lambda x: math.log10(2 + x),
+    "LN": math.log,
+    "LN1P": lambda x: math.log(1 + x),
+    "LN2P": lambda x: math.log(2 + x),
+    "SQUARE": lambda x: x * x,
+    "SQRT": math.sqrt,
+    "RECIPROCAL": lambda x: 1 / x,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldValue:
+    """A ``FIELDVALUE`` of SCOREFUNC: a numeric field, and a modifier for its value."""
+
+    field: str
+    modifier: str = "NONE"
+    factor: float = 1.0
+    missing: float = 0.0
+
+    def of(self, value: float | None) -> float:
+        """Apply the modifier and the factor to a value or, if that fails, to ``missing``."""
+        for one in (value, self.missing):
+            modified = None if one is None else self._modified(one)
+            if modified is not None:
+                return modified * self.factor
+        return self.missing * self.factor
+
+    def _modified(self, value: float) -> float | None:
+        try:
+            found = MODIFIERS[self.modifier](float(value))
+        except (ValueError, ZeroDivisionError, OverflowError):
+            return None
+        return found if math.isfinite(found) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreFunction:
+    """A SCOREFUNC, which computes a score from field values.
+
+    ``combine`` (SUM or MULTIPLY) combines several field values. ``mode`` (SUM, MULTIPLY or REPLACE)
+    combines the result with the relevance score. Both default to SUM (decided here: the vendor's
+    reference says SUM, the guide says MULTIPLY).
+    """
+
+    values: tuple[FieldValue, ...]
+    mode: str = "SUM"
+    combine: str = "SUM"
+
+    def score(self, relevance: float, values: list[float | None]) -> float:
+        """Return the score of a document, given one value for each of ``self.values``."""
+        parts = [each.of(value) for each, value in zip(self.values, values, strict=True)]
+        own = math.prod(parts) if self.combine == "MULTIPLY" else sum(parts)
+        if self.mode == "REPLACE":
+            return own
+        return relevance * own if self.mode == "MULTIPLY" else relevance + own
+
+
+# -- queries ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,3 +262,74 @@ def _json_content(
             yield encoded(path), selected.encode()
         elif selected is not None:
             yield encoded(path), write_json(selected)
+
+
+# -- highlighting ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Highlight:
+    """The fields in which matching words are highlighted, and the tags to put around the words."""
+
+    fields: tuple[str, ...]
+    tags: tuple[str, str] = ("<em>", "</em>")
+
+
+@dataclass(frozen=True, slots=True)
+class TermMarker:
+    """Puts tags around the words of a text whose tokens are among the given terms."""
+
+    analyzer: Analyzer
+    terms: set[str]
+    tags: tuple[str, str]
+
+    def mark(self, text: str) -> str:
+        opening, closing = self.tags
+        if self.analyzer.whole:
+            return f"{opening}{text}{closing}" if text in self.terms else text
+        parts, last = [], 0
+        for start, end in spans(text):
+            word = text[start:end]
+            if self.analyzer.token(word) in self.terms:
+                parts += [text[last:start], opening, word, closing]
+                last = end
+        return "".join([*parts, text[last:]])
+
+
+def term_markers(
+    definition: Definition, clause: Clause, highlight: Highlight
+) -> dict[str, TermMarker]:
+    """Return markers for the terms of a clause, by the path of a field in a document."""
+    terms: dict[str, set[str]] = {}
+    for name, term in clause.highlighted_terms():
+        terms.setdefault(name, set()).add(term)
+    markers = {}
+    for name in highlight.fields:
+        spec = definition.by_name.get(name)
+        if spec is None:
+            raise SearchError(f"Unknown field: {name}")
+        if spec.is_text and name in terms:
+            analyzer = definition.analyzer(spec)
+            markers[spec.path] = TermMarker(analyzer, terms[name], highlight.tags)
+    return markers
+
+
+def highlight_document(source: dict[str, Any], markers: dict[str, TermMarker]) -> dict[str, Any]:
+    """Return a copy of a JSON document in which the terms of each path's marker are highlighted."""
+    document: dict[str, Any] = copy_json(source)
+    for path, marker in markers.items():
+        _highlight_at_path(document, path.split("."), marker)
+    return document
+
+
+def _highlight_at_path(value: Any, path: list[str], marker: TermMarker) -> Any:
+    """Highlight the strings at a path and return the result. Containers are changed in place."""
+    if isinstance(value, list):
+        value[:] = [_highlight_at_path(item, path, marker) for item in value]
+    elif path:
+        name, *rest = path
+        if isinstance(value, dict) and name in value:
+            value[name] = _highlight_at_path(value[name], rest, marker)
+    elif isinstance(value, str):
+        return marker.mark(value)
+    return value

@@ -1,19 +1,21 @@
-"""Views of search indexes with their documents, for tests."""
+"""Views of search indexes, and assertions of searches, for tests."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from ...core.errors import ContractError
-from ...core.wording import did_you_mean
+from ...core.field_types import JSON, NUMBER, TEXT, FieldType, one_of, shaped
+from ...core.found import Found, expect, found_of
+from ...core.matching import Field, Query
+from ...core.wording import counted, did_you_mean
 from ..table.syntax import decoded, encoded
 from .documents import make_document
 from .filters import parse_filter
-from .index import SearchIndex
-from .indexes import find_index
+from .index import Search, SearchIndex, find_index
 from .schema import KEY_TYPES, SearchError
 
 if TYPE_CHECKING:
@@ -126,3 +128,85 @@ def _not_indexed(keyspace: Keyspace, index: SearchIndex, key: bytes) -> str:
             return "its value is not a JSON object"
         return f"it is a {kind}, but the index is on {definition.kind} keys"
     return "it existed before the index, which skipped the initial scan"
+
+
+class SearchFields(TypedDict, total=False):
+    """The fields of a search that assertions can filter by, besides its index."""
+
+    command: object
+    filter: object
+    keys: object
+    total: object
+    pending: object
+
+
+_FIELDS: Mapping[str, Field] = {
+    "command": Field(one_of("command", ("query", "count", "aggregate"))),
+    "index": Field(TEXT),
+    "filter": Field(JSON),
+    "keys": Field(TEXT, several=True),
+    "total": Field(NUMBER),
+    "pending": Field(NUMBER),
+}
+
+
+def searches_of(made: Iterable[Search]) -> Found[Search]:
+    """Return recorded searches as a list that can be filtered."""
+    return found_of(list(made), _FIELDS, "search")
+
+
+def _key_type(reading: Reading, searches: list[Search], name: object) -> FieldType:
+    """Return the type of the condition ``keys=``.
+
+    If all keys that an index returned have one of its prefixes, the condition must have one, too,
+    so that an error reports a mistyped key.
+    """
+    with reading() as keyspace:
+        index = find_index(keyspace, name) if isinstance(name, str) else None
+        if index is None:
+            return TEXT
+        prefixes = index.definition.prefixes
+    for search in searches:
+        if search.index == name and not all(key.startswith(prefixes) for key in search.keys):
+            return TEXT  # An earlier index with this name may have had other prefixes.
+    return shaped(f"a key of {name!r}", f"{prefixes[0]}1", begins=prefixes)
+
+
+def expect_search(
+    reading: Reading, made: Iterable[Search], times: int | None, criteria: Mapping[str, object]
+) -> Found[Search]:
+    """Return the searches that match; fail, with reasons, unless there are ``times``."""
+    __tracebackhide__ = True
+    wanted = criteria.get("keys")
+    sought_key = wanted if isinstance(wanted, str) and "*" not in wanted else None
+
+    def describe(search: Search) -> str:
+        if sought_key is None or sought_key in search.keys:
+            return _described(search)
+        try:
+            why = SearchIndexView(reading, search.index).explain(sought_key, search.filter)
+        except ContractError:
+            return _described(search)
+        return "\n".join([_described(search), *(f"{sought_key}: {line}" for line in why)])
+
+    searches = list(made)
+    key_type = _key_type(reading, searches, criteria.get("index"))
+    query = Query(dict(criteria), {**_FIELDS, "keys": Field(key_type, several=True)}, "search")
+    return expect(
+        "a search",
+        searches,
+        query,
+        times=times,
+        show=describe,
+        if_empty="no client has searched yet",
+    )
+
+
+def _described(search: Search) -> str:
+    result = counted(search.total, "document")
+    if search.command == "query":
+        result += f", returned [{', '.join(search.keys)}]"
+    if search.pending:
+        result += f", {counted(search.pending, 'pending change')}"
+    filter_json = json.dumps(search.filter, ensure_ascii=False)
+    return f"{search.command} of {search.index!r} {filter_json} found {result}"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ...errors import CommandError, one_line
-from ...search.indexes import Indexes
+from ...search.index import Indexes
 from ...search.schema import SearchError
 from ...table.registry import Args
 from ...table.syntax import decoded, encoded, try_int

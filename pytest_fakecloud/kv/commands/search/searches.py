@@ -10,12 +10,9 @@ from ...search.aggregation.reader import parse_aggregations
 from ...search.aggregation.request import format_number
 from ...search.clauses import Clause
 from ...search.filters import parse_filter, parse_object
-from ...search.highlighting import Highlight
-from ...search.index import SearchIndex
-from ...search.indexes import Search
-from ...search.queries import Hit, Query, run_query
+from ...search.index import Search, SearchIndex
+from ...search.queries import MODIFIERS, FieldValue, Highlight, Hit, Query, ScoreFunction, run_query
 from ...search.schema import SearchError
-from ...search.scoring import MODIFIERS, FieldValue, ScoreFunction
 from ...table.registry import Args, command
 from ...table.syntax import decoded, encoded, parse_float
 from .reading import Words, as_command_errors, indexes_of
