@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from ...reply import Map, Reply
-from ...search.aggregation.reader import parse_aggregations
+from ...search.aggregation import parse_aggregations
 from ...search.aggregation.request import format_number
 from ...search.clauses import Clause
 from ...search.filters import parse_filter, parse_object

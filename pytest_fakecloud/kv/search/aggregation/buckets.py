@@ -6,21 +6,473 @@ metrics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import re
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, TypeAlias
 
+from ....core.budget import spend
+from ...algorithms.linear_regex import LinearRegex, RegexError
+from ..documents import date_ms
 from ..index import SearchIndex
-from .facets import facet
-from .grouping import Compute
-from .histograms import date_histogram, histogram
-from .ranges import ranges
-from .request import Aggregation, Arguments
-from .terms import terms
+from ..schema import FieldSpec
+from .request import (
+    NUMERIC,
+    REQUIRED,
+    Aggregation,
+    Arguments,
+    DocumentNumbers,
+    column_of,
+    format_number,
+    is_number,
+)
 
-BUCKETS: dict[str, Callable[[SearchIndex, Arguments, Sequence[Aggregation]], Compute]] = {
-    "$terms": terms,
-    "$range": ranges,
-    "$histogram": histogram,
-    "$dateHistogram": date_histogram,
-    "$facet": facet,
+_MAX_BUCKETS = 65_000
+"""Maximum number of buckets in a reply, as in Tantivy."""
+_STEPS_PER_BUCKET = 20
+_STEPS_PER_DOCUMENT = 5
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_Compute: TypeAlias = Callable[[DocumentNumbers], list[Any]]
+"""Returns the reply of an aggregation for the documents with these numbers."""
+_Groups: TypeAlias = dict[Any, DocumentNumbers]
+"""Document numbers by the key of their bucket."""
+
+
+class _Order(NamedTuple):
+    """The order of buckets."""
+
+    key: str
+    ascending: bool
+
+
+def _parse_order(args: Arguments, allowed: Callable[[str], bool]) -> _Order:
+    """Parse ``order``, such as ``{"count": "desc"}``, which is the default."""
+    order = args.take(
+        "order",
+        'an object such as {"count": "desc"}',
+        lambda value: (
+            isinstance(value, dict)
+            and len(value) == 1
+            and all(allowed(key) and word in ("asc", "desc") for key, word in value.items())
+        ),
+        {"count": "desc"},
+    )
+    key, word = next(iter(order.items()))
+    return _Order(key, ascending=word == "asc")
+
+
+def _check_count(args: Arguments, buckets: int) -> None:
+    """Raise an error for a reply with more than ``_MAX_BUCKETS`` buckets."""
+    if buckets > _MAX_BUCKETS:
+        raise args.error(f"makes more than {_MAX_BUCKETS} buckets")
+
+
+def _bucket_reply(
+    head: list[Any], numbers: DocumentNumbers, subs: Sequence[Aggregation]
+) -> list[Any]:
+    return [*head, b"docCount", len(numbers), *_sub_replies(numbers, subs)]
+
+
+def _sub_replies(numbers: DocumentNumbers, subs: Sequence[Aggregation]) -> list[Any]:
+    spend(_STEPS_PER_BUCKET * (1 + len(subs)))
+    return [part for sub in subs for part in (sub.name, sub.compute(numbers))]
+
+
+def _rfc3339(ms: float) -> bytes:
+    try:
+        moment = _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return b""
+    return moment.isoformat(timespec="milliseconds").replace(".000+", "+").replace(
+        "+00:00", "Z"
+    ).encode()  # fmt: skip
+
+
+def _group_documents(
+    numbers: DocumentNumbers,
+    column: dict[int, tuple[Any, ...]],
+    absent: Any,
+    key: Callable[[Any], Any],
+) -> _Groups:
+    """Group documents by the keys of their values. A document is at most once in each group."""
+    groups: _Groups = {}
+    without = () if absent is None else (absent,)
+    spend(_STEPS_PER_DOCUMENT * len(numbers))
+    for at in numbers:
+        for group in dict.fromkeys(key(value) for value in column.get(at, without)):
+            if group is not None:
+                groups.setdefault(group, []).append(at)
+    return groups
+
+
+def _buckets_reply(buckets: list[list[Any]], keyed: bool) -> list[Any]:
+    """Return the buckets as a list or, if ``keyed`` is true, as a map from keys to buckets."""
+    if not keyed:
+        return [b"buckets", buckets]
+    return [b"buckets", [part for each in buckets for part in (each[1], each[2:])]]
+
+
+# -- terms -----------------------------------------------------------------------------------------
+
+_HASH_FACTOR = 0xF1357AEA2E62A9C5
+"""The multiplier of FxHash, the hash function of Rust's compiler, with which Tantivy hashes terms."""
+_U64 = 2**64 - 1
+
+
+def _hash_order(keys: Collection[Any]) -> list[Any]:
+    """Return numbers in the order of the vendor's hash table (from its tests), then strings."""
+    texts = [key for key in keys if isinstance(key, str)]
+    known = [key for key in keys if not isinstance(key, str)]
+    size = 4
+    while len(known) > (size - 1 if size <= 8 else size * 7 // 8):
+        size *= 2
+    slots: list[Any] = [None] * size
+    for key in known:
+        bits = struct.unpack("<Q", struct.pack("<d", key))[0]
+        mixed = (3 * _HASH_FACTOR + bits) * _HASH_FACTOR & _U64
+        slot = (mixed << 26 | mixed >> 38) & _U64
+        slot %= size
+        while slots[slot] is not None:
+            slot = (slot + 1) % size
+        slots[slot] = key
+    return [*(key for key in slots if key is not None), *texts]
+
+
+def _term_filter(args: Arguments, name: str, spec: FieldSpec) -> Callable[[Any], bool] | None:
+    """Return a predicate for ``include`` or ``exclude``: a regular expression or a list of terms.
+
+    Decided here: an expression has to match the key that the reply shows.
+    """
+    wanted = args.take(
+        name, "a regular expression or an array", lambda value: isinstance(value, str | list)
+    )
+    if wanted is None:
+        return None
+    if isinstance(wanted, list):
+        terms = [one for one in wanted if not isinstance(one, list | dict)]
+        if spec.kind == "DATE":
+            terms = [date_ms(one) if isinstance(one, str) else one for one in terms]
+        return frozenset(terms).__contains__
+    try:
+        expression = LinearRegex(wanted)
+    except RegexError as error:
+        raise args.error(f"has a regular expression as '{name}' that {error}") from None
+    return lambda term: expression.fullmatch(_term_head(spec, term)[-1].decode())
+
+
+def _missing(args: Arguments, spec: FieldSpec) -> Any:
+    """Return the term for documents without a value, or None. That of a number may be a string."""
+    if spec.kind == "DATE":
+        text = args.take(
+            "missing",
+            "an RFC 3339 string",
+            lambda value: isinstance(value, str) and date_ms(value) is not None,
+        )
+        return None if text is None else date_ms(text)
+    if spec.kind == "BOOL":
+        return args.take("missing", "true or false", lambda value: value.__class__ is bool)
+    if spec.kind == "KEYWORD":
+        return args.take_text("missing", None)
+    value = args.take(
+        "missing", "a number or a text", lambda value: is_number(value) or isinstance(value, str)
+    )
+    return float(value) if spec.kind == "F64" and is_number(value) else value
+
+
+def _term_head(spec: FieldSpec, term: Any) -> list[Any]:
+    """Return the start of a bucket: its key, which for booleans is followed by a readable form."""
+    if spec.kind == "BOOL":
+        return [b"key", b"1" if term else b"0", b"keyAsString", b"true" if term else b"false"]
+    if spec.kind == "DATE":
+        return [b"key", _rfc3339(term)]
+    return [b"key", term.encode() if isinstance(term, str) else format_number(term)]
+
+
+def _terms(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> _Compute:
+    spec, column = column_of(index, args, (*NUMERIC, "BOOL", "KEYWORD"))
+    size = args.take_count("size", 10, 1)
+    args.take_count("segmentSize", None, 1)
+    least = args.take_count("minDocCount", 1)
+    known = {sub.alias for sub in subs}
+    order = _parse_order(
+        args, lambda key: key in ("count", "key") or key.partition(".")[0] in known
+    )
+    absent = _missing(args, spec)
+    include, exclude = (_term_filter(args, name, spec) for name in ("include", "exclude"))
+    args.take_flag("showTermDocCountError", True)
+
+    def compute(numbers: DocumentNumbers) -> list[Any]:
+        groups = _group_documents(numbers, column, absent, lambda value: value)
+        chosen = [
+            term
+            for term in (
+                _hash_order(groups) if spec.kind == "F64" else sorted(groups, key=_sort_key)
+            )
+            if len(groups[term]) >= least
+            and (include is None or include(term))
+            and (exclude is None or not exclude(term))
+        ]
+        rank = _rank_of(order.key, groups, subs)
+        chosen.sort(key=rank, reverse=not order.ascending)
+        shown = chosen[:size]
+        _check_count(args, len(shown))
+        return [
+            b"buckets",
+            [_bucket_reply(_term_head(spec, term), groups[term], subs) for term in shown],
+            *(b"sumOtherDocCount", sum(len(groups[term]) for term in chosen[size:])),
+            *(b"docCountErrorUpperBound", 0),
+        ]
+
+    return compute
+
+
+def _sort_key(term: Any) -> tuple[str, Any]:
+    return ("text", term) if isinstance(term, str) else ("number", term)
+
+
+def _rank_of(word: str, groups: _Groups, subs: Sequence[Aggregation]) -> Callable[[Any], Any]:
+    if word == "count":
+        return lambda term: len(groups[term])
+    if word == "key":
+        return _sort_key
+    alias, _, part = word.partition(".")
+    sub = next(each for each in subs if each.alias == alias)
+
+    def rank(term: Any) -> float:
+        flat = sub.compute(groups[term])
+        found = dict(zip(flat[::2], flat[1::2], strict=False)).get(part.encode() or b"value")
+        return -math.inf if found is None or isinstance(found, list) else float(found)
+
+    return rank
+
+
+# -- ranges ----------------------------------------------------------------------------------------
+
+
+def _is_ranges(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(
+            isinstance(one, dict)
+            and one.keys() <= {"key", "from", "to"}
+            and all(is_number(one[name]) for name in ("from", "to") if name in one)
+            and isinstance(one.get("key", ""), str)
+            for one in value
+        )
+    )
+
+
+def _ranges(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> _Compute:
+    spec, column = column_of(index, args, NUMERIC)
+    given = args.take("ranges", "an array of {key?, from?, to?}", _is_ranges, REQUIRED)
+    keyed = args.take_flag("keyed", False)
+    bounds = _without_holes(args, given)
+    _check_count(args, len(bounds))
+    lows = [low for _, low, _ in bounds]
+
+    def compute(numbers: DocumentNumbers) -> list[Any]:
+        # The ranges leave no gaps, so a value belongs to the last range that starts at or below it.
+        groups = _group_documents(
+            numbers, column, None, lambda value: bisect_right(lows, value) - 1
+        )
+        buckets = []
+        for nth, (key, low, high) in enumerate(bounds):
+            inside = groups.get(nth, [])
+            head: list[Any] = [b"key", key.encode()]
+            tail: list[Any] = []
+            for word, bound in (("from", low), ("to", high)):
+                if math.isfinite(bound):
+                    tail += [word.encode(), format_number(bound)]
+                    if spec.kind == "DATE":
+                        tail += [f"{word}AsString".encode(), _rfc3339(bound)]
+            buckets.append([*head, b"docCount", len(inside), *tail, *_sub_replies(inside, subs)])
+        return _buckets_reply(buckets, keyed)
+
+    return compute
+
+
+def _without_holes(args: Arguments, given: list[dict[str, Any]]) -> list[tuple[str, float, float]]:
+    """Return the ranges in ascending order. As in Tantivy, add ranges for gaps and open ends."""
+    asked = sorted(
+        (one.get("from", -math.inf), one.get("to", math.inf), one.get("key") or "") for one in given
+    )
+    found: list[tuple[str, float, float]] = []
+    reached = -math.inf
+    for low, high, key in asked:
+        if low < reached or high < low:
+            raise args.error("has ranges that overlap")
+        if low > reached:
+            found.append((_range_key(reached, low), reached, low))
+        found.append((key or _range_key(low, high), low, high))
+        reached = high
+    if reached < math.inf:
+        found.append((_range_key(reached, math.inf), reached, math.inf))
+    return found
+
+
+def _range_key(low: float, high: float) -> str:
+    ends = ("*" if math.isinf(one) else (format_number(one) or b"").decode() for one in (low, high))
+    return "-".join(ends)
+
+
+# -- histograms ------------------------------------------------------------------------------------
+
+
+def _histogram_of(
+    args: Arguments,
+    column: dict[int, tuple[Any, ...]],
+    interval: float,
+    offset: float,
+    head: Callable[[float], list[Any]],
+    subs: Sequence[Aggregation],
+) -> _Compute:
+    least = args.take_count("minDocCount", 0)
+    hard, extended = args.take_bounds("hardBounds"), args.take_bounds("extendedBounds")
+    keyed = args.take_flag("keyed", False)
+
+    def interval_of(value: float) -> int | None:
+        if hard is not None and not hard[0] <= value <= hard[1]:
+            return None
+        try:
+            return math.floor((value - offset) / interval)
+        except (OverflowError, ValueError):
+            raise args.error("has an interval that is too small for the values") from None
+
+    def compute(numbers: DocumentNumbers) -> list[Any]:
+        groups = _group_documents(numbers, column, None, interval_of)
+        steps = sorted(groups)
+        if not least:
+            ends = list(groups)
+            if extended is not None:
+                ends += [at for at in map(interval_of, extended) if at is not None]
+            if ends:
+                _check_count(args, max(ends) - min(ends) + 1)
+                steps = list(range(min(ends), max(ends) + 1))
+        steps = [at for at in steps if len(groups.get(at, ())) >= least]
+        _check_count(args, len(steps))
+        buckets = [
+            _bucket_reply(head(at * interval + offset), groups.get(at, []), subs) for at in steps
+        ]
+        return _buckets_reply(buckets, keyed)
+
+    return compute
+
+
+def _histogram(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> _Compute:
+    _, column = column_of(index, args, NUMERIC)
+    interval = args.take(
+        "interval", "a number above 0", lambda value: is_number(value) and value > 0, REQUIRED
+    )
+    offset = args.take_number("offset", 0)
+
+    return _histogram_of(
+        args, column, interval, offset, lambda value: [b"key", format_number(value)], subs
+    )
+
+
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SPAN = re.compile(r"([+-]?)(\d{1,15})(ms|s|m|h|d)", re.ASCII)
+
+
+def _span_ms(text: Any) -> int | None:
+    found = _SPAN.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        return None
+    sign, digits, unit = found.groups()
+    return int(digits) * _UNITS[unit] * (-1 if sign == "-" else 1)
+
+
+def _date_histogram(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> _Compute:
+    _, column = column_of(index, args, ("DATE",))
+    span = args.take(
+        "fixedInterval",
+        "a span such as 30s, 1m, 1h or 1d",
+        lambda value: (_span_ms(value) or 0) > 0,
+        REQUIRED,
+    )
+    shift = args.take(
+        "offset", "a span such as 6h or -30m", lambda value: _span_ms(value) is not None, "0ms"
+    )
+
+    def head(value: float) -> list[Any]:
+        return [b"key", format_number(value), b"keyAsString", _rfc3339(value)]
+
+    return _histogram_of(args, column, _span_ms(span) or 1, _span_ms(shift) or 0, head, subs)
+
+
+# -- facets ----------------------------------------------------------------------------------------
+
+
+def _facet(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> _Compute:
+    _, column = column_of(index, args, ("FACET",))
+    path = args.take(
+        "path", "a path such as '/a'", lambda v: isinstance(v, str) and v[:1] == "/", "/"
+    )
+    top = path.rstrip("/") or "/"
+    deepest = args.take_count("depth", 1, 1)
+    size = args.take_count("size", 10, 1)
+    least = args.take_count("minDocCount", 1)
+    order = _parse_order(args, lambda key: key in ("count", "path"))
+
+    def compute(numbers: DocumentNumbers) -> list[Any]:
+        groups: _Groups = {}
+        spend(_STEPS_PER_BUCKET * len(numbers))
+        for at in numbers:
+            for path in _paths_below(column.get(at, ()), top, deepest):
+                groups.setdefault(path, []).append(at)
+        children: dict[str, list[str]] = {}
+        for path, having in groups.items():
+            if len(having) >= least:
+                children.setdefault(path.rpartition("/")[0] or "/", []).append(path)
+        for paths in children.values():
+            paths.sort(reverse=order == _Order("path", ascending=False))
+            if order.key == "count":
+                paths.sort(key=lambda path: len(groups[path]), reverse=not order.ascending)
+        return [b"path", top.encode(), *_facet_children(top, groups, children, size, is_top=True)]
+
+    return compute
+
+
+def _paths_below(paths: Iterable[str], top: str, deepest: int) -> set[str]:
+    """Return the paths at most ``deepest`` levels below ``top``, including intermediate paths."""
+    start = [] if top == "/" else top.split("/")[1:]
+    found = set()
+    for path in paths:
+        steps = path.split("/")[1:]
+        if steps[: len(start)] == start:
+            for length in range(len(start) + 1, min(len(steps), len(start) + deepest) + 1):
+                found.add("/" + "/".join(steps[:length]))
+    found.discard("/")
+    return found
+
+
+def _facet_children(
+    path: str, groups: _Groups, children: dict[str, list[str]], size: int, is_top: bool = False
+) -> list[Any]:
+    paths = children.get(path, [])
+    parts: list[Any] = [b"sumOtherDocCount", sum(len(groups[one]) for one in paths[size:])]
+    if paths or is_top:
+        nodes = [
+            [
+                *(b"path", one.encode(), b"docCount", len(groups[one])),
+                *_facet_children(one, groups, children, size),
+            ]
+            for one in paths[:size]
+        ]
+        parts += [b"children", nodes]
+    return parts
+
+
+BUCKETS: dict[str, Callable[[SearchIndex, Arguments, Sequence[Aggregation]], _Compute]] = {
+    "$terms": _terms,
+    "$range": _ranges,
+    "$histogram": _histogram,
+    "$dateHistogram": _date_histogram,
+    "$facet": _facet,
 }
 """Functions that build the bucket aggregations. All except ``$facet`` can contain aggregations."""

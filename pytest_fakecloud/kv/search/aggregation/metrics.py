@@ -8,10 +8,9 @@ from typing import Any
 
 from ....core.budget import spend
 from ..index import SearchIndex
-from .request import Arguments, DocumentNumbers, column_of, format_number, is_number
+from .request import NUMERIC, Arguments, DocumentNumbers, column_of, format_number, is_number
 
-_NUMERIC = ("U64", "I64", "F64", "DATE")
-_ANY = (*_NUMERIC, "BOOL", "KEYWORD")
+_ANY = (*NUMERIC, "BOOL", "KEYWORD")
 _PERCENTS = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
 
 _STEPS_A_DOCUMENT, _STEPS_A_PERCENT = 3, 20
@@ -82,12 +81,12 @@ def _stats_of(values: Values) -> list[Any]:
 
 
 def _stats(index: SearchIndex, args: Arguments) -> Metric:
-    collect = _values(index, args, (*_NUMERIC, "BOOL"))
+    collect = _values(index, args, (*NUMERIC, "BOOL"))
     return lambda numbers: _stats_of(collect(numbers))
 
 
 def _extended(index: SearchIndex, args: Arguments) -> Metric:
-    collect = _values(index, args, _NUMERIC)
+    collect = _values(index, args, NUMERIC)
     sigma = float(args.take_number("sigma", 2.0))
 
     def compute(numbers: DocumentNumbers) -> list[Any]:
@@ -140,7 +139,7 @@ def _percentile(ordered: Values, percent: float) -> float | None:
 
 
 def _percentiles(index: SearchIndex, args: Arguments) -> Metric:
-    collect = _values(index, args, _NUMERIC)
+    collect = _values(index, args, NUMERIC)
     percents = args.take(
         "percents",
         "an array of numbers from 0 to 100",
@@ -171,10 +170,10 @@ def _percentiles(index: SearchIndex, args: Arguments) -> Metric:
 
 
 METRICS: dict[str, Callable[[SearchIndex, Arguments], Metric]] = {
-    "$avg": _single(_average, (*_NUMERIC, "BOOL")),
-    "$sum": _single(_sum, (*_NUMERIC, "BOOL")),
-    "$min": _single(_extreme(min), (*_NUMERIC, "BOOL")),
-    "$max": _single(_extreme(max), (*_NUMERIC, "BOOL")),
+    "$avg": _single(_average, (*NUMERIC, "BOOL")),
+    "$sum": _single(_sum, (*NUMERIC, "BOOL")),
+    "$min": _single(_extreme(min), (*NUMERIC, "BOOL")),
+    "$max": _single(_extreme(max), (*NUMERIC, "BOOL")),
     "$count": _single(len, _ANY),
     "$cardinality": _single(lambda values: len(set(values)), _ANY),
     "$stats": _stats,

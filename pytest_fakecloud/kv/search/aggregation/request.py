@@ -12,6 +12,9 @@ from ..schema import FieldSpec, SearchError
 DocumentNumbers = list[int]
 """Document numbers, in indexing order."""
 
+NUMERIC = ("U64", "I64", "F64", "DATE")
+"""The types of fields with numeric values."""
+
 REQUIRED: Any = object()
 """The default value that marks an argument as required."""
 
