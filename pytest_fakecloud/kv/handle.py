@@ -14,7 +14,7 @@ from ..core.errors import ContractError
 from ..core.ids import new_token
 from ..core.recorder import place_of
 from ..handle import Context, Handle, Snapshot, action, perform
-from .assertions import KVAssertions
+from .contents import KVContents
 from .engine.engine import Engine
 from .model import AnyEngine
 from .python_values import Scalar, encode
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .resp.port import DatabasePort
 
 
-class KVServer(KVAssertions, Handle):
+class KVServer(KVContents, Handle):
     """A fake key-value server with a REST interface and, on demand, a Redis protocol port.
 
     ``settings`` are the keywords of ``KVSettings``; ``KVConfig`` explains each of them.
