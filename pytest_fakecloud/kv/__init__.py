@@ -28,7 +28,7 @@ Arity, permissions and the expiry of keys are handled before the call. A functio
 first, then types, and writes last; it raises ``CommandError(errors.X)``. It reads with
 ``session.db.get``, ``string`` and ``lookup``, and writes with ``set`` and ``get_or_create``. After a
 change in place, it calls ``touch(key)`` and ``remove_if_empty(key)``. ``set`` and ``touch`` publish
-the command's keyspace event unless ``event`` names another (``engine/notifications.py``). The time
+the command's keyspace event unless ``event`` names another (``engine/pubsub.py``). The time
 is ``session.now_ms``, random numbers come from ``session.engine.random``, parameters from
 ``session.engine.config``. A command that blocks returns ``Blocked`` if ``session.may_block``.
 """
