@@ -133,11 +133,7 @@ class QueueAssertions:
     # -- assertions ------------------------------------------------------------------------------
 
     def assert_published(
-        self,
-        url: object = None,
-        *,
-        times: int | None = None,
-        **where: Unpack[MessageFields],
+        self, url: object = None, *, times: int | None = None, **where: Unpack[MessageFields]
     ) -> Found[PublishedMessage]:
         """Assert that a matching message was published, and return all matching messages.
 
@@ -161,11 +157,7 @@ class QueueAssertions:
         self.assert_published(url, times=0, **where)
 
     def assert_delivered(
-        self,
-        url: object = None,
-        *,
-        times: int | None = None,
-        **where: Unpack[MessageFields],
+        self, url: object = None, *, times: int | None = None, **where: Unpack[MessageFields]
     ) -> Found[PublishedMessage]:
         """Assert that a matching message was delivered, and return all matching messages.
 
@@ -183,11 +175,7 @@ class QueueAssertions:
         self.assert_delivered(url, times=0, **where)
 
     def assert_dead_lettered(
-        self,
-        url: object = None,
-        *,
-        times: int | None = None,
-        **where: Unpack[MessageFields],
+        self, url: object = None, *, times: int | None = None, **where: Unpack[MessageFields]
     ) -> Found[PublishedMessage]:
         """Assert that a matching message was dead-lettered, and return all matching messages.
 

@@ -19,26 +19,15 @@ from ..core.timeparse import Duration, Instant
 from ..core.wording import counted, listed
 from ..handle import Context, Handle, Snapshot, action
 from .actions import QueueActions, load
-from .arguments import (
-    bytes_of,
-    text,
-)
+from .arguments import bytes_of, text
 from .assertions import QueueAssertions
 from .attempt_reports import AttemptDetails, AttemptReports
 from .delivery.destinations import Destinations
-from .delivery.drivers import (
-    Attempts,
-    Driver,
-    QueueAio,
-)
+from .delivery.drivers import Attempts, Driver, QueueAio
 from .delivery.faults import DeliveryFaults, QueueFaults
 from .delivery.sender import Sender
 from .engine.engine import Engine
-from .model import (
-    DAY,
-    MESSAGE,
-    SigningKeys,
-)
+from .model import DAY, MESSAGE, SigningKeys
 from .rest.routes import QueueApp
 from .settings import QueueConfig, QueueSettings
 from .signature_checks import signature_clock as clock_of_signatures
@@ -79,11 +68,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
     _engine: Engine
     faults: QueueFaults
 
-    def __init__(
-        self,
-        context: Context,
-        **settings: Unpack[QueueSettings],
-    ) -> None:
+    def __init__(self, context: Context, **settings: Unpack[QueueSettings]) -> None:
         config = self._configure(context, QueueConfig, settings)
         if config.history_us is None and context.journal.keep is not None:
             config = replace(config, history_us=_SERVED_HISTORY_US)

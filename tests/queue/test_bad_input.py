@@ -332,9 +332,7 @@ values = st.one_of(
 )
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.one_of(st.text(max_size=20), st.just(DEST)),
     st.dictionaries(names, values, max_size=4),

@@ -21,14 +21,7 @@ from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.handle import DEV_KEYS, DEV_TOKEN, Queue
 from tests.harness import check_each
 
-from .scene import (
-    CALLBACK,
-    DEST,
-    FAILURE,
-    NOW,
-    Scene,
-    after,
-)
+from .scene import CALLBACK, DEST, FAILURE, NOW, Scene, after
 
 # -- settings --------------------------------------------------------------------------------------
 

@@ -44,10 +44,7 @@ def contents(queue: Queue) -> object:
     ("data", "text"),
     [
         (5, "load(): the data must be a dict, got 5"),
-        (
-            {"topics": {}},
-            "'topics' is not a key of the data. Known keys: url_groups",
-        ),
+        ({"topics": {}}, "'topics' is not a key of the data. Known keys: url_groups"),
         ({"messages": {"url": DEST}}, "messages must be a list"),
         ({"messages": [DEST]}, "a message must be a dict"),
         (
@@ -82,10 +79,7 @@ def contents(queue: Queue) -> object:
         ({"queues": {"more": {}, "bad name": {}}}, "bad name"),
         ({"queues": {b"x": {}}}, "queues name=b'x' is not a string"),
         ({"queues": {"x": []}}, "load(): queue x must be a dict, got []"),
-        (
-            {"queues": {"q": {"par": 2}}},
-            r"'par' is not a key of queue q. Known keys: parallelism",
-        ),
+        ({"queues": {"q": {"par": 2}}}, r"'par' is not a key of queue q. Known keys: parallelism"),
         ({"queues": {"x": {"paused": "no"}}}, "paused='no' must be True or False"),
         (
             {"queues": {"more": {}, "bad": {"parallelism": 0}}},

@@ -117,11 +117,7 @@ class CallbackCapture(Destination):
     _settings = CallbackCaptureConfig
     _paths: ClassVar[tuple[str, ...]] = ("callback", "failure")
 
-    def __init__(
-        self,
-        context: Context,
-        **settings: Unpack[CallbackCaptureSettings],
-    ) -> None:
+    def __init__(self, context: Context, **settings: Unpack[CallbackCaptureSettings]) -> None:
         config = self._configure(context, CallbackCaptureConfig, settings)
         self._keys = config.keys or None
         self._waiter = CallbackWaiter(context)

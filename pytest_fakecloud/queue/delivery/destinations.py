@@ -138,11 +138,7 @@ class Destinations:
         return self._add(FunctionRoute(RouteSpec(self, url, "call", raise_exceptions), handler=fn))
 
     def answers(
-        self,
-        url: Url,
-        *answers: Answer,
-        after: Duration = 0,
-        raise_exceptions: bool | None = None,
+        self, url: Url, *answers: Answer, after: Duration = 0, raise_exceptions: bool | None = None
     ) -> DestinationRoute:
         """Answer with each of these answers in turn, then repeat the last one.
 

@@ -8,12 +8,7 @@ from functools import partial
 from ...core.concurrency.aio import drive
 from ...core.found import Found
 from ...core.timekeeper import Timekeeper
-from ...core.timeparse import (
-    Duration,
-    Instant,
-    duration_us,
-    to_datetime,
-)
+from ...core.timeparse import Duration, Instant, duration_us, to_datetime
 from ...core.timers import Fired
 from ...core.wording import counted
 from ..engine.engine import Engine

@@ -41,10 +41,7 @@ class AsgiRunner:
         self._thread.start()
 
     def run(
-        self,
-        work: Coroutine[Any, Any, T],
-        deadlines: Deadlines,
-        host: Host | None = None,
+        self, work: Coroutine[Any, Any, T], deadlines: Deadlines, host: Host | None = None
     ) -> T | None:
         """Return the coroutine's result, or None if it takes longer than the real-time cap.
 

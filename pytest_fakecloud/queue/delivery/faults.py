@@ -24,13 +24,7 @@ from ...faults.table import FaultTable
 from ...http.messages import Answer, Request, Serve
 from ..errors import QueueError, burst_limited, daily_limited
 from ..fields import DESTINATION, LABEL, NAME
-from ..model import (
-    KINDS,
-    Delivery,
-    DeliveryHooks,
-    Kind,
-    Message,
-)
+from ..model import KINDS, Delivery, DeliveryHooks, Kind, Message
 from ..wire.text import as_text
 
 DELIVERY_KINDS = (

@@ -16,12 +16,7 @@ from ...core.matching import HEADERS, Field, fields_of
 from ...core.timeparse import Duration, duration_us
 from ..arguments import bytes_of, json_bytes
 from ..fields import json_of
-from ..model import (
-    Delivery,
-    HeaderList,
-    Outcome,
-    first,
-)
+from ..model import Delivery, HeaderList, Outcome, first
 from ..wire.text import as_text
 
 Ending = Literal["answer", "hang", "refuse"]

@@ -24,16 +24,7 @@ from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane
 from ..errors import not_found
-from ..model import (
-    Attempt,
-    Delivery,
-    LogEntry,
-    Message,
-    Outcome,
-    Perform,
-    Sign,
-    SigningKeys,
-)
+from ..model import Attempt, Delivery, LogEntry, Message, Outcome, Perform, Sign, SigningKeys
 from ..settings import PlanLimits, QueueConfig
 from ..workflow.runs import WorkflowRuns
 from .admission import Admission

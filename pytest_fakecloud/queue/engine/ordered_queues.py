@@ -42,10 +42,7 @@ class OrderedQueue:
 
     def copy(self) -> OrderedQueue:
         return replace(
-            self,
-            active=set(self.active),
-            parked=list(self.parked),
-            waiting=deque(self.waiting),
+            self, active=set(self.active), parked=list(self.parked), waiting=deque(self.waiting)
         )
 
 

@@ -215,13 +215,7 @@ class Publisher:
         return [one.message_id for one in stored.accepted]
 
     def publish_callback(
-        self,
-        source: Message,
-        kind: Kind,
-        url: str,
-        nested: HeaderList,
-        body: bytes,
-        at_us: int,
+        self, source: Message, kind: Kind, url: str, nested: HeaderList, body: bytes, at_us: int
     ) -> None:
         """Publish a callback about a message, with the settings nested in the message's headers."""
         state = self._state

@@ -9,12 +9,7 @@ from dataclasses import dataclass
 
 from .. import errors
 from ..errors import bad_request, quota
-from ..model import (
-    DAY,
-    SECOND,
-    HeaderList,
-    PublishSettings,
-)
+from ..model import DAY, SECOND, HeaderList, PublishSettings
 from ..wire.headers import read_settings
 from ..wire.retry import RetryDelay
 from .state import State

@@ -18,12 +18,7 @@ from typing import TYPE_CHECKING
 
 from ...core.timeparse import to_datetime
 from ...core.timers import Timer
-from ..errors import (
-    QueueError,
-    bad_request,
-    not_found,
-    quota,
-)
+from ..errors import QueueError, bad_request, not_found, quota
 from ..model import Api, HeaderList, PublishSettings
 from .state import State
 

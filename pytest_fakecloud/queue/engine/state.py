@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ...core.ids import BASE58, Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane, Timer
-from ..model import (
-    AttemptHooks,
-    DeliveryHooks,
-    LogEntry,
-    Message,
-    Outcome,
-)
+from ..model import AttemptHooks, DeliveryHooks, LogEntry, Message, Outcome
 from ..settings import PlanLimits, QueueConfig
 from .flow import FlowControl
 from .ordered_queues import Queues

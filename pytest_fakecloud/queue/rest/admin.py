@@ -12,13 +12,7 @@ from ..wire import records
 from ..wire.headers import read_given
 from ..wire.text import as_wire, json_headers
 from ..wire.values import check_name, read_flag, read_integer
-from .payloads import (
-    empty,
-    endpoints_of,
-    json_object,
-    query_of,
-    segment,
-)
+from .payloads import empty, endpoints_of, json_object, query_of, segment
 
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
 """The vendor's documentation spells this path in both ways."""

@@ -24,13 +24,7 @@ from ..engine.engine import Engine
 from ..engine.publishing import Published
 from ..errors import QueueError
 from ..fields import DESTINATION, LABEL, NAME
-from ..model import (
-    Delivery,
-    HeaderList,
-    Message,
-    RejectedStep,
-    first,
-)
+from ..model import Delivery, HeaderList, Message, RejectedStep, first
 from ..wire import filters, records
 from ..wire.delivery import failure_text
 from ..wire.targets import LLM_URL

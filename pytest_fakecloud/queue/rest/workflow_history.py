@@ -23,14 +23,7 @@ from ..wire.headers import read_given, settings_to_republish
 from ..wire.text import as_text, unprefixed
 from ..workflow.model import WorkflowRun
 from .history import letter_record
-from .payloads import (
-    bulk_pairs,
-    cursor_field,
-    has_empty_ids,
-    query_of,
-    refuse_empty_id,
-    segment,
-)
+from .payloads import bulk_pairs, cursor_field, has_empty_ids, query_of, refuse_empty_id, segment
 
 _OVERRIDES = ("retr", "flow-control-", "label", "delay", "failure-callback")
 """Prefixes of the settings that can be given when a run is resumed or restarted."""

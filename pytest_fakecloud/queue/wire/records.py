@@ -14,15 +14,7 @@ from typing import Any
 from ..engine.ordered_queues import OrderedQueue
 from ..engine.schedules import Schedule
 from ..engine.url_groups import Endpoint, UrlGroup
-from ..model import (
-    SECOND,
-    HeaderList,
-    LogEntry,
-    Message,
-    Outcome,
-    PublishSettings,
-    Redaction,
-)
+from ..model import SECOND, HeaderList, LogEntry, Message, Outcome, PublishSettings, Redaction
 from .delivery import encoded, failure_text, given, source_headers
 from .text import as_text, canonical, header_map
 

@@ -133,10 +133,7 @@ class WorkflowRuns:
         run = self._find_run_of(message)
         if run is None:
             return {}
-        fields: dict[str, object] = {
-            "workflowRunId": run.id,
-            "workflowCreatedAt": run.created_ms,
-        }
+        fields: dict[str, object] = {"workflowRunId": run.id, "workflowCreatedAt": run.created_ms}
         if "initialbody" in features_of(message.settings) and run.steps:
             fields["sourceBody"] = encoded(run.steps[0].body)
         return fields

@@ -108,16 +108,10 @@ def test_fields_are_asked_for_as_messages_are(queue: Queue, capture: CallbackCap
         ({"max_retries": True}, "max_retries=True can never match: pass a number"),
         ({"verified": "yes"}, "verified='yes' can never match: "),
         ({"is_final": None}, "is_final=None can never match: "),
-        (
-            {"url": b"https://a/"},
-            "url=b'https://a/' can never match: pass an absolute URL",
-        ),
+        ({"url": b"https://a/"}, "url=b'https://a/' can never match: pass an absolute URL"),
         ({"source_message_id": 5}, "source_message_id=5 can never match: pass the id of a message"),
         ({"body": 5}, "body=5 can never match: pass bytes, a string"),
-        (
-            {"source_body": {"a": 1}},
-            "source_body={'a': 1} can never match: pass bytes, a string",
-        ),
+        ({"source_body": {"a": 1}}, "source_body={'a': 1} can never match: pass bytes, a string"),
         ({"at": "2026-01-01"}, "has no time zone"),
         ({"at": 5}, "at=5 can never match: pass a time"),
         ({"raw": "x"}, "raw='x' can never match: pass a dict"),

@@ -22,9 +22,7 @@ import trio
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery import event_loops
 from pytest_fakecloud.queue.delivery.replies import DestinationTimeout
-from pytest_fakecloud.queue.model import (
-    Outcome,
-)
+from pytest_fakecloud.queue.model import Outcome
 
 from ..edge import APP, Table, delivery
 

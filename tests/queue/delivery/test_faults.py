@@ -12,12 +12,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 from pytest_fakecloud.queue.wire.signing import explain
 
-from ..scene import (
-    CALLBACK,
-    DEST,
-    FAILURE,
-    Scene,
-)
+from ..scene import CALLBACK, DEST, FAILURE, Scene
 
 
 def why_not(scene: Scene, request: DeliveredRequest) -> str | None:
@@ -162,11 +157,7 @@ def test_lost_callbacks(scene: Scene) -> None:
     scene.fail()
     scene.queue.faults.drop_callback(kind="callback", times=1)
     scene.publish(
-        {
-            "Upstash-Retries": "1",
-            "Upstash-Callback": CALLBACK,
-            "Upstash-Failure-Callback": FAILURE,
-        }
+        {"Upstash-Retries": "1", "Upstash-Callback": CALLBACK, "Upstash-Failure-Callback": FAILURE}
     )
     scene.queue.run_until_idle()
     assert [one.json()["retried"] for one in scene.to(CALLBACK)] == [1]
@@ -246,11 +237,7 @@ async def awaited(request: object) -> bool:
     ("word", "given", "text"),
     [
         ("burst_limit", {"limit": "7"}, "limit='7' must be a whole number of at least 0"),
-        (
-            "burst_limit",
-            {"limit": None},
-            "limit=None must be a whole number of at least 0",
-        ),
+        ("burst_limit", {"limit": None}, "limit=None must be a whole number of at least 0"),
         ("daily_limit", {"limit": -1}, "limit=-1 must be a whole number of at least 0"),
         ("daily_limit", {"limit": 2.5}, "limit=2.5 must be a whole number of at least 0"),
         ("burst_limit", {"when": 5}, "when=5 is not a function"),
@@ -265,16 +252,8 @@ async def awaited(request: object) -> bool:
             {"kind": "message"},
             "kind='message' is not a kind. Known kinds: callback, failure_callback",
         ),
-        (
-            "unsigned",
-            {"command": "GET"},
-            "'command' is not a field of a fault",
-        ),
-        (
-            "reorder",
-            {"url": 5},
-            "url=5 can never match: pass an absolute URL",
-        ),
+        ("unsigned", {"command": "GET"}, "'command' is not a field of a fault"),
+        ("reorder", {"url": 5}, "url=5 can never match: pass an absolute URL"),
         ("tamper", {"label": [5]}, "label=5 can never match: pass a label"),
         ("drop", {"url": b"https://a/"}, "url=b'https://a/' can never match: pass an absolute URL"),
     ],

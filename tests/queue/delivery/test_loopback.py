@@ -21,16 +21,7 @@ from pytest_fakecloud.queue.delivery.replies import DestinationTimeout
 from pytest_fakecloud.queue.delivery.sender import Sender, is_loopback
 from pytest_fakecloud.queue.model import Outcome
 
-from ..edge import (
-    OK,
-    RawServer,
-    Script,
-    delivery,
-    dribble,
-    endless,
-    frozen,
-    silent,
-)
+from ..edge import OK, RawServer, Script, delivery, dribble, endless, frozen, silent
 
 # -- outgoing requests -----------------------------------------------------------------------------
 
@@ -105,10 +96,7 @@ def test_raw_bytes_in_the_target_and_in_header_values(
 
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
 def test_proxies_of_the_environment_are_not_asked(
-    sender: Sender,
-    serve: Callable[..., RawServer],
-    monkeypatch: pytest.MonkeyPatch,
-    variable: str,
+    sender: Sender, serve: Callable[..., RawServer], monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     monkeypatch.setenv(variable, "http://127.0.0.1:9")
     assert sender.send(delivery(serve().url)).status == 200

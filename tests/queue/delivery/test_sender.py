@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_fakecloud.queue.delivery.destinations import Destinations
-from pytest_fakecloud.queue.delivery.sender import (
-    Sender,
-    UnstubbedDestination,
-)
+from pytest_fakecloud.queue.delivery.sender import Sender, UnstubbedDestination
 from pytest_fakecloud.queue.model import Delivery
 from pytest_fakecloud.queue.signature_checks import real_time, signature_clock
 

@@ -248,9 +248,7 @@ def test_a_message_at_the_start_of_a_period_waits_behind_earlier_ones(
     assert bench.came == ["first", "second", "third"]
 
 
-def test_a_cancelled_message_gives_its_slot_to_the_next(
-    let_through: QueueBench,
-) -> None:
+def test_a_cancelled_message_gives_its_slot_to_the_next(let_through: QueueBench) -> None:
     first = next(one.id for one in let_through.queue.messages() if one.body == b"first")
     let_through.cancel(first)
     assert let_through.ask("GET", "/v2/flowControl/tenant")["waitListSize"] == 0

@@ -14,14 +14,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import to_datetime
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.errors import QueueError
-from pytest_fakecloud.queue.model import (
-    DAY,
-    SECOND,
-    Delivery,
-    DeliveryHooks,
-    Message,
-    Outcome,
-)
+from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, DeliveryHooks, Message, Outcome
 from pytest_fakecloud.queue.settings import plan
 from pytest_fakecloud.queue.timeline import timeline, waiting_text
 
@@ -761,9 +754,7 @@ def test_a_message_that_has_ended_can_be_read_for_half_a_minute(
         assert bench.engine.message(message_id).id == message_id
 
 
-def test_a_message_to_a_topic_of_v1_is_read_and_cancelled_by_its_one_id(
-    bench: Bench,
-) -> None:
+def test_a_message_to_a_topic_of_v1_is_read_and_cancelled_by_its_one_id(bench: Bench) -> None:
     bench.engine.url_groups.add_all("g", [(URL, None), (CALLBACK, None)], 0)
     publish = bench.engine.publisher.publish
     accepted = publish("g", [("Upstash-Delay", "1h")], b"x", api="v1").accepted

@@ -12,12 +12,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.model import SECOND, Outcome
 
-from ..scene import (
-    CALLBACK,
-    DEST,
-    FAILURE,
-    Scene,
-)
+from ..scene import CALLBACK, DEST, FAILURE, Scene
 from .bench import Bench
 
 APP = "https://app.example.com/flow"

@@ -408,7 +408,6 @@ def _left_us(message: Message) -> int:
 
 
 Lives.TestCase.settings = settings(
-    stateful_step_count=40,
-    suppress_health_check=[HealthCheck.too_slow],
+    stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow]
 )
 TestLives = Lives.TestCase

@@ -201,12 +201,7 @@ def test_the_settings_of_callbacks_are_checked_too(kind: str) -> None:
         (deep, "4", 412, "quota maxRetries exceeded"),
         ("Callback-" + deep, "4", 400, "nested deeper than 5 levels"),
         ("Failure-Callback-" * 4 + "Retries", "4", 412, "quota maxRetries exceeded"),
-        (
-            "Failure-Callback-" * 5 + "Retries",
-            "4",
-            400,
-            "nested deeper than 5 levels",
-        ),
+        ("Failure-Callback-" * 5 + "Retries", "4", 400, "nested deeper than 5 levels"),
         ("Delay", "1s", 400, "a callback cannot be delayed"),
         ("Not-Before", str(NOW_S), 400, "a callback cannot be delayed"),
         ("Cron", "* * * * *", 400, "a callback cannot be scheduled"),

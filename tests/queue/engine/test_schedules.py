@@ -10,13 +10,7 @@ from pytest_fakecloud.queue.engine.schedules import Schedule
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import SECOND, Outcome, PublishSettings
 
-from ..scene import (
-    CALLBACK,
-    DEST,
-    NOW_MS,
-    Scene,
-    after,
-)
+from ..scene import CALLBACK, DEST, NOW_MS, Scene, after
 from .bench import URL, Bench
 
 DEDUPLICATION = "Upstash-Deduplication-Id"

@@ -25,15 +25,7 @@ from pytest_fakecloud.queue.rest.routes import QueueApp
 from pytest_fakecloud.queue.rest.v1 import V1Routes
 from pytest_fakecloud.queue.wire import filters, headers
 
-from ..scene import (
-    CALLBACK,
-    DEST,
-    FAILURE,
-    NOW_MS,
-    Response,
-    Scene,
-    decoded,
-)
+from ..scene import CALLBACK, DEST, FAILURE, NOW_MS, Response, Scene, decoded
 
 Effect = Callable[[Scene, str], None]
 Settings = Mapping[str, str]
@@ -1414,11 +1406,7 @@ def change_endpoint_v1_endpoint(scene: Scene) -> None:
     scene.ok("POST", "/v2/publish/news", headers={"Upstash-Retries": "1"})
     scene.queue.deliver_due()
     changed = scene.ok("PUT", f"/v1/endpoints/{endpoint_id}", json={"url": DEST + "/new"})
-    assert changed.json() == {
-        "endpointId": endpoint_id,
-        "url": DEST + "/new",
-        "topicName": "news",
-    }
+    assert changed.json() == {"endpointId": endpoint_id, "url": DEST + "/new", "topicName": "news"}
     scene.ok("POST", "/v2/publish/news")
     scene.queue.run_until_idle()
     # A message waiting for its retry keeps its URL.

@@ -8,14 +8,7 @@ import pytest
 
 from pytest_fakecloud.queue.delivery.replies import Reply
 
-from ..scene import (
-    CALLBACK,
-    DEST,
-    FAILURE,
-    NOW_MS,
-    Scene,
-    decoded,
-)
+from ..scene import CALLBACK, DEST, FAILURE, NOW_MS, Scene, decoded
 
 BOTH = {"Upstash-Callback": CALLBACK, "Upstash-Failure-Callback": FAILURE}
 

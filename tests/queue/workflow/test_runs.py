@@ -303,11 +303,7 @@ def test_a_rejected_step_in_a_batch_is_a_problem(wire: Wire) -> None:
         ({"destination": "x", "headers": {"Service-Workflow-RunId": "r"}}, "r", "x"),
         ({"destination": 5, "headers": {"upstash-workflow-runid": ["r", "s"]}}, "r", "5"),
         ({"headers": {"Upstash-Workflow-RunId": 7}}, "7", "None"),
-        (
-            {"destination": APP, "headers": {"Upstash-Workflow-RunId": "new"}, "body": 5},
-            "new",
-            APP,
-        ),
+        ({"destination": APP, "headers": {"Upstash-Workflow-RunId": "new"}, "body": 5}, "new", APP),
     ],
 )
 def test_a_malformed_step_is_a_problem_too(wire: Wire, item: Any, run_id: str, url: str) -> None:
@@ -976,8 +972,7 @@ def test_a_failed_failure_callback_is_forgotten_and_its_run_is_not(wire: Wire) -
 
 @pytest.mark.parametrize("verb", ["resume", "restart"])
 @pytest.mark.parametrize(
-    ("headers", "status"),
-    [({"Upstash-Retries": "x"}, 400), ({"Upstash-Retries": "99"}, 412)],
+    ("headers", "status"), [({"Upstash-Retries": "x"}, 400), ({"Upstash-Retries": "99"}, 412)]
 )
 def test_a_run_that_cannot_go_on_leaves_no_other_behind(
     wire: Wire, verb: str, headers: dict[str, str], status: int
