@@ -184,7 +184,6 @@ _Step = Callable[[QueueActions], object]
 
 
 def load(queue: QueueActions, data: Mapping[str, Any]) -> None:
-    """Load data into a queue; see ``Queue.load()``."""
     steps = list(_steps(data))
     with queue._engine.lock:
         for place in (_Trial(queue._engine), queue):

@@ -48,7 +48,6 @@ def text(name: str, value: object) -> str:
 
 
 def whole_seconds(name: str, value: Duration) -> int:
-    """Return a duration in seconds, which must be a whole number."""
     microseconds = duration_us(value)
     if microseconds % 1_000_000:
         raise ContractError(f"{name}={value!r} is invalid; pass a whole number of seconds")
@@ -93,7 +92,6 @@ def json_bytes(name: str, value: object) -> bytes:
 
 
 def setting_pairs(settings: object) -> HeaderList:
-    """Return additional ``Upstash-*`` or ``Service-*`` headers as pairs for a request."""
     pairs = _pairs("settings", settings)
     for name, _ in pairs:
         if unprefixed(name) is None and name.lower() != "content-type":
@@ -114,7 +112,6 @@ def labels_of(label: object) -> str:
 
 
 def flow_control_pairs(flow_control: object) -> HeaderList:
-    """Return the flow-control headers that a client would send."""
     known = FlowControl.__annotations__
     if not isinstance(flow_control, Mapping) or "key" not in flow_control:
         raise ContractError(

@@ -50,12 +50,10 @@ class LogCollector:
         self._open: dict[int, list[BaseException]] = {}
 
     def listen(self, logged: list[BaseException]) -> None:
-        """Start to add logged exceptions to a list."""
         self._open[id(logged)] = logged
         self._root.addHandler(self._handler)
 
     def leave(self, logged: list[BaseException]) -> None:
-        """Stop adding logged exceptions to a list."""
         del self._open[id(logged)]
         if not self._open:
             self._root.removeHandler(self._handler)
@@ -107,15 +105,12 @@ class StartedDelivery(NamedTuple):
 
 
 class FinishedDelivery(NamedTuple):
-    """A delivery with its journal number and its outcome."""
-
     number: int
     delivery: Delivery
     outcome: Outcome
 
     @property
     def size(self) -> int:
-        """The number of bytes in the two bodies."""
         return len(self.delivery.body) + len(self.outcome.body)
 
 
@@ -150,8 +145,6 @@ class AttemptDetails:
     def awatched(
         self, send: Callable[[Delivery], Awaitable[Outcome]]
     ) -> Callable[[Delivery], Awaitable[Outcome]]:
-        """Return the coroutine function ``send`` wrapped so that each delivery is recorded."""
-
         async def watching(delivery: Delivery) -> Outcome:
             with self._start_recording(delivery):
                 return await send(delivery)
@@ -206,7 +199,6 @@ class AttemptDetails:
         return {**fields, "logged": problems} if problems else fields
 
     def _keep(self, delivery: FinishedDelivery) -> None:
-        """Keep a delivery for reports, and forget old ones until the journal's limit is met."""
         self.finished.append(delivery)
         self._finished_bytes += delivery.size
         limit = self.recorder.shared.large.limit
@@ -240,7 +232,6 @@ def _key(delivery: Delivery) -> tuple[str, str, int]:
 
 
 def _published_headers(headers: HeaderList) -> list[list[str]]:
-    """Return the headers that the publisher chose."""
     return [
         [name, value]
         for name, value in headers
@@ -293,9 +284,7 @@ class AttemptReports(AttemptHooks):
         )
 
     def before_outcome(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Report an exception of a delivery in the background, where no call of the test can raise
-        it.
-        """
+        """Report an exception of a background delivery, which no call of the test can raise."""
         error = outcome.exception
         queue = self._queue
         if queue.delivery == "driven" or not _must_report(error, driving=queue._time.driving):
@@ -308,7 +297,6 @@ class AttemptReports(AttemptHooks):
             self._report("unmet", text, exception=error)
 
     def report_raised(self, error: BaseException, url: str) -> None:
-        """Report an exception of the test's code as a strict-mode violation."""
         name = self._queue.name
         self._problems.report_raised(error, f"{name}: {url}", handle=name)
 
@@ -317,7 +305,6 @@ class AttemptReports(AttemptHooks):
         return None if source is None else source.public_id
 
     def report_unstubbed(self, text: str, delivery: Delivery) -> None:
-        """Report a delivery to a URL that the test has not stubbed."""
         url, message_id = as_text(delivery.url), delivery.message_id
         name = self._queue.name
         self._problems.report("unstubbed", text, url=url, message_id=message_id, handle=name)

@@ -163,8 +163,7 @@ the header.
 
 
 def _is_cron(text: str) -> bool:
-    # Imported here, because the import takes 4 ms (it loads a date library) and few tests have a
-    # schedule.
+    # Imported here, because the import takes 4 ms and few tests have a schedule.
     from .wire.cron import Cron
 
     try:

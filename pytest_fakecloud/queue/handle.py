@@ -119,8 +119,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         app = QueueApp(self._engine, lambda: (self.token, self.read_only_token))
         super().__init__(context, app, config, faults=QueueFaults(table))
         self._details.recorder = self._recorder
-        # The engine enforces the plan's limits. This limit only rejects bodies that are far too
-        # large.
+        # The engine enforces the plan's limits. Reject only bodies that are far too large here.
         self._mount.body_limit = 2 * max(
             self._engine.limits.message_size, self._engine.limits.batch_size
         )
@@ -153,8 +152,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self.token, self.read_only_token = tokens
 
     def _new_token(self) -> str:
-        # Clients parse the user's id from the token. The lengths 24 and 48 make Base64 padding
-        # unnecessary.
+        # Clients parse the user's id. The lengths 24 and 48 need no Base64 padding.
         content = {"UserID": new_token(24), "Password": new_token()}
         return base64.b64encode(json.dumps(content, separators=(",", ":")).encode()).decode()
 
@@ -186,8 +184,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             "QSTASH_TOKEN": self.token,
             "QSTASH_CURRENT_SIGNING_KEY": self.current_signing_key,
             "QSTASH_NEXT_SIGNING_KEY": self.next_signing_key,
-            # An empty value hides the developer's own QSTASH_REGION, and clients treat it as
-            # missing.
+            # Hide the developer's own QSTASH_REGION. Clients treat "" as missing.
             "QSTASH_REGION": "",
         }
         if self.token == DEV_TOKEN:

@@ -47,7 +47,6 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
 
 
 def _indexed_values(names: Mapping[str, object], line: str) -> str:
-    """Return the dicts and lists that are indexed in a source line, as JSON."""
     shown = []
     for name in dict.fromkeys(re.findall(r"\b([A-Za-z_]\w*)\[", line)):
         value = names.get(name)

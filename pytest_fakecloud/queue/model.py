@@ -30,9 +30,7 @@ FAILURE_CALLBACK: Kind = "failure_callback"
 KINDS: tuple[Kind, ...] = (MESSAGE, CALLBACK, FAILURE_CALLBACK)
 
 NON_RETRYABLE = 489
-"""Status with which a destination prevents retries, if it also sends
-``Upstash-NonRetryable-Error``.
-"""
+"""Status that prevents retries if it comes with ``Upstash-NonRetryable-Error``."""
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

@@ -42,8 +42,7 @@ def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable
 def real_time(_read: Callable[[], float] = time.time) -> float:
     """Return the real Unix time in seconds, even if freezegun or time-machine is active."""
     if sys.platform.startswith("linux"):
-        # Clock 5 is CLOCK_REALTIME_COARSE, which no time-freezing tool replaces. Its resolution of
-        # 4 ms is sufficient.
+        # Clock 5 is CLOCK_REALTIME_COARSE (4 ms), which no time-freezing tool replaces.
         return time.clock_gettime(5)
     machine = sys.modules.get("time_machine")
     if machine is not None:
@@ -125,8 +124,7 @@ def _verifying(original: FunctionType) -> Callable[..., Any]:
         try:
             result = original(self, *given, **named)
         except Exception:
-            # Replace PyJWT's rejections, one for each key, with the single rejection of the
-            # receiver.
+            # Replace PyJWT's rejections, one for each key, with a single one.
             found[before:] = [_refusal(self, named)]
             raise
         del found[before:]

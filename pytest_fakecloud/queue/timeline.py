@@ -80,7 +80,6 @@ def _attempt_text(attempt: Attempt) -> str:
 
 
 def _retry_reason(message: Message, entry: LogEntry) -> str:
-    """Return the reason for the wait before a retry."""
     for attempt in message.attempts:
         if attempt.at_us >= (entry.next_us or 0) and attempt.sequence > entry.number:
             return attempt.wait_reason
@@ -185,7 +184,6 @@ def schedule_lines(engine: Engine, name: Naming = str) -> Iterator[str]:
 
 
 def unfinished_text(engine: Engine) -> str:
-    """Return a text about the undelivered messages, or ``nothing`` if there are none."""
     lines = list(unfinished_lines(engine, most=_MAX_EXAMINED))
     if not lines:
         return "nothing"

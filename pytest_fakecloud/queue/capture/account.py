@@ -53,8 +53,7 @@ def _message_lines(capture: CallbackCapture, captured: Captured) -> list[str]:
     lines: list[str] = []
     for queue in capture._waiter.queues():
         messages = list(queue.messages())
-        # Prefer messages that concern this URL, then the newest. List them in the order of
-        # publishing.
+        # Prefer messages that concern this URL, then the newest, but list them as published.
         ranked = sorted(enumerate(messages), key=lambda one: (captured._concerns(one[1]), one[0]))
         for _, message in sorted(ranked[-_TOLD:], key=lambda one: one[0]):
             lines += [f"  {line}" for line in str(message.timeline).splitlines()]

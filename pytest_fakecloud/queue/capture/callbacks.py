@@ -297,7 +297,6 @@ class Captured(Found[Callback]):
         return any(one.startswith(self.url) for one in (message.url, wanted or ""))
 
     def _has_next(self) -> bool:
-        """Return whether there is a callback that ``_take()`` has not returned yet."""
         return any(item not in self._returned for item in list(self))
 
     def _take(self) -> Callback | None:
@@ -327,8 +326,6 @@ class Captured(Found[Callback]):
 
 
 class _Condition:
-    """The condition of a wait for callbacks, and the error if it stays false."""
-
     def __init__(
         self, captured: Captured, wanted: int | Predicate, fields: Mapping[str, Any]
     ) -> None:

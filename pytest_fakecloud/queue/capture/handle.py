@@ -174,9 +174,7 @@ class CallbackCapture(Destination):
         return super().dispatch(request) if self._has_answer(request) else WerkzeugResponse("")
 
     def _has_answer(self, request: WerkzeugRequest) -> bool:
-        """Return whether pytest-httpserver answers a request itself: by an expectation, or because
-        it has failed permanently.
-        """
+        """Return whether pytest-httpserver answers a request itself, or has failed permanently."""
         return self.permanently_failed or any(
             handler.matcher.match(request)
             for handlers in (self.ordered_handlers[:1], self.oneshot_handlers, self.handlers)
@@ -301,7 +299,6 @@ def _keys_of(queue: Any) -> tuple[str, str]:
 
 
 def _signed_with(signature: str | None, keys: Iterable[str]) -> bool:
-    """Return whether a token was signed with one of the keys. Its claims are not checked."""
     import jwt
 
     for key in keys:

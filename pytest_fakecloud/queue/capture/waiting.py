@@ -62,9 +62,7 @@ class CallbackWaiter:
 
     @contextmanager
     def _driving(self) -> Iterator[list[Any]]:
-        """Yield the queues whose messages this call delivers, and close their idle connections
-        afterwards.
-        """
+        """Yield the queues that this call delivers, and close their idle connections afterwards."""
         queues = [queue for queue in self.queues() if queue.delivery == "driven"]
         for queue in queues:
             queue._engine.drive += 1
@@ -80,8 +78,7 @@ class CallbackWaiter:
         """Yield the next due times until nothing pending can produce a callback."""
         limit = self._time.now_us() + LONGEST_DRIVE_US
         if queues and not done() and self._time.driving:
-            # If a handler waits for a later callback, raise the same error as for any nested
-            # advance.
+            # If a handler waits for a later callback, raise the error of any nested advance.
             yield self._time.now_us
         while queues and not done() and monotonic() < deadline:
             due = _next_due_us(queues)

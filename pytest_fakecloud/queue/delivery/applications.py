@@ -44,8 +44,6 @@ def failed(exception: BaseException) -> AppAnswer:
 
 @dataclass(frozen=True)
 class Address:
-    """The parts of a URL that a server passes to its application."""
-
     scheme: str
     host: str
     port: int
@@ -122,7 +120,6 @@ def with_caught(handled: AppAnswer, seen: list[BaseException]) -> AppAnswer:
 
 
 def call_wsgi(app: WsgiApp, delivery: Delivery) -> AppAnswer:
-    """Return the response of a WSGI application, called in this thread."""
     status_line = ""
     headers: HeaderList = []
     written: list[bytes] = []
@@ -156,7 +153,6 @@ def call_wsgi(app: WsgiApp, delivery: Delivery) -> AppAnswer:
 
 
 def _native(headers: Iterable[tuple[str, str]]) -> HeaderList:
-    """Return a response's headers; raise ``AssertionError`` unless they are pairs of strings."""
     pairs = [(name, value) for name, value in headers]
     for pair in pairs:
         if not all(isinstance(part, str) for part in pair):
@@ -227,8 +223,6 @@ async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) 
 
 
 class _AsgiAnswer:
-    """The two callables that an application gets for one request, and the response it sends."""
-
     def __init__(self, delivery: Delivery) -> None:
         self.status = 0
         self.headers: HeaderList = []
@@ -245,8 +239,7 @@ class _AsgiAnswer:
         request, self._request = self._request, None
         if request is not None:
             return request
-        # Report a disconnect only after the response is complete, because applications watch for
-        # it.
+        # Report a disconnect only after the response, because applications watch for it.
         await self.finished.wait()
         return {"type": "http.disconnect"}
 

@@ -44,16 +44,13 @@ class Deadlines:
         self._closed = False
 
     def start(self, callback: Callable[[], object], seconds: float | None = None) -> int:
-        """Schedule a callback after ``seconds`` (default: the cap), and return a number for
-        ``cancel()``.
-        """
+        """Schedule a callback after a delay (default: the cap); return a number for ``cancel()``."""
         due = monotonic() + (self.cap if seconds is None else seconds)
         with self._condition:
             number = next(self._numbers)
             self._callbacks[number] = callback
             if len(self._heap) > 2 * len(self._callbacks) + _COMPACT:
-                # Remove cancelled deadlines. Most attempts end long before their deadline, which
-                # may be a day away.
+                # Remove cancelled deadlines, which may be a day away.
                 self._heap = [each for each in self._heap if each[1] in self._callbacks]
                 heapq.heapify(self._heap)
             heapq.heappush(self._heap, (due, number))
@@ -72,7 +69,6 @@ class Deadlines:
             return self._callbacks.pop(number, None) is not None
 
     def close(self) -> None:
-        """Cancel all callbacks and end the thread."""
         with self._condition:
             self._closed = True
             self._callbacks.clear()
@@ -100,17 +96,14 @@ class Deadlines:
         return text
 
     async def within_cap(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Await a coroutine in the running loop (asyncio or trio); return None if it exceeds the
-        cap.
-        """
+        """Await a coroutine in the running loop (asyncio or trio), or return None at the cap."""
         if not asyncio_is_running():
             return await self._within_cap_trio(work)
         import asyncio
 
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
-        # Cancel the task from this object's thread, because the loop's own timers stop if a tool
-        # freezes time.monotonic.
+        # Cancel the task from this thread: a tool may have frozen the loop's own timers.
         planned = self.start(lambda: loop.call_soon_threadsafe(task.cancel))
         try:
             await asyncio.wait({task})
@@ -159,7 +152,6 @@ class Deadlines:
 
 
 def asyncio_is_running() -> bool:
-    """Return whether this thread runs an event loop of asyncio."""
     # Do not import asyncio here. Code that runs a loop has already imported it.
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
@@ -172,7 +164,6 @@ def asyncio_is_running() -> bool:
 
 
 def loop_is_running() -> bool:
-    """Return whether this thread runs an event loop (asyncio or trio)."""
     if asyncio_is_running():
         return True
     trio = sys.modules.get("trio")

@@ -181,7 +181,6 @@ class DestinationRoute:
         self._table.remove(self)
 
     def _saved(self) -> Any:
-        """Return a copy of the route's state for ``_restore()``."""
         return list(self.deliveries), 0
 
     def _restore(self, saved: Any) -> None:
@@ -241,9 +240,7 @@ class AsgiRoute(DestinationRoute):
     def _perform_in(
         self, running: RunningLifespan | None, delivery: Delivery, deadlines: Deadlines
     ) -> Outcome:
-        """Call the application in the loop of its running lifespan or, without one, in the queue's
-        own loop.
-        """
+        """Call the application in the loop of its running lifespan, or else in the queue's own loop."""
         from .event_loops import LoopEnded
 
         runner = self._table.loops.runner()
@@ -272,8 +269,7 @@ class AsgiRoute(DestinationRoute):
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         running = self._running_lifespan()
         if running is not None and running.host.is_running and not running.host.runs_in_this_thread:
-            # Call the application in the loop it was started in, because its resources belong to
-            # that loop.
+            # Call the application in its own loop, to which its resources belong.
             return await in_thread(self._perform_in, running, delivery, deadlines)
         state = running.state if running is not None else {}
         answer = await deadlines.within_cap(call_asgi(self._app, delivery, state))
@@ -337,8 +333,7 @@ class ForwardRoute(DestinationRoute):
             prefix = split_text(named_url(str(self.prefix)) or str(self.prefix)).rest
             rest = rest[len(prefix.rstrip("/")) :]
         elif urlsplit(self._target).path:
-            # Drop the published path, because a pattern has no prefix that the target's path could
-            # replace.
+            # Drop the published path, because a pattern has no prefix to replace.
             rest = ""
         headers = [
             pair for pair in delivery.headers if not pair[0].lower().startswith("x-forwarded-")

@@ -42,9 +42,7 @@ class _ServerApp(App):
         self._names = tuple(names)
 
     def routes(self) -> list[Route]:
-        """Return a route for each named path, so that faults can select it, and one for all other
-        paths.
-        """
+        """Return a route for each named path, so that faults can select it, and one for the rest."""
         named = [
             Route(_METHODS, pattern, name, self._receive)
             for name in self._names
@@ -61,7 +59,6 @@ class _Oneshots(RequestHandlerList):
         self._lock = threading.Lock()
 
     def match(self, request: WerkzeugRequest) -> RequestHandler | None:
-        """Remove and return the first expectation that matches."""
         with self._lock:
             found = super().match(request)
             if found is not None:
@@ -133,8 +130,7 @@ class Destination(Handle, HTTPServer):
             self.add_assertion(str(error))
             response = WerkzeugResponse(str(error), self.no_handler_status_code)
         except Exception as error:
-            # Only respond. The exception is already among the assertions or handler errors that
-            # `_unmet` reports.
+            # Only respond: `_unmet` reports the exception.
             response = WerkzeugResponse(f"{type(error).__name__}: {error}", 500)
         return _answer(response)
 

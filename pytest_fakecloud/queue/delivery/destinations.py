@@ -70,8 +70,7 @@ class Destinations:
         """The event loops for applications and coroutine functions."""
         with self._lock:
             if self._loops is None:
-                # Imported here, because the module imports asyncio, which no other part of a queue
-                # needs.
+                # Imported here, because no other part of a queue needs asyncio.
                 from .event_loops import EventLoops
 
                 self._loops = EventLoops()
@@ -222,7 +221,6 @@ class Destinations:
                 route._restore(state)
 
     def _forwarder(self, deadlines: Deadlines) -> LoopbackSender:
-        """Return the sender of all ``forward()`` routes."""
         with self._lock:
             if self._forwarding is None:
                 # Imported here, because only tests that deliver over sockets need the HTTP client.
@@ -232,7 +230,6 @@ class Destinations:
             return self._forwarding
 
     def _close(self) -> None:
-        """Interrupt forwarded deliveries, and end the loops in which applications run."""
         if self._forwarding is not None:
             self._forwarding.close()
         if self._loops is not None:

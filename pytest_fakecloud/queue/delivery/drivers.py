@@ -33,9 +33,7 @@ class NotIdle(AssertionError):
 
 Target = Callable[[], int]
 Plan = Generator[Target, list[Fired], Attempts]
-"""A generator that yields a function for each time to move the clock to, and receives the timers
-that fired.
-"""
+"""A generator that yields functions of times to move the clock to, and receives fired timers."""
 
 
 class Driver:

@@ -66,7 +66,6 @@ class AsgiRunner:
             return None
 
     def has(self, app: AsgiApp) -> bool:
-        """Return whether this runner runs the application's lifespan."""
         return id(app) in self._lifespans
 
     async def lifespan(self, app: AsgiApp) -> Mapping[str, Any]:
@@ -148,7 +147,6 @@ class EventLoops:
         return found
 
     def close(self) -> None:
-        """End the queue's own loop and the lifespans that run in it."""
         with self._lock:
             runner, self._runner = self._runner, None
         if runner is not None:

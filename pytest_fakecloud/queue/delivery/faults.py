@@ -42,8 +42,6 @@ _PUBLISHING = frozenset({"publish", "enqueue", "batch", "publish_v1", "create_sc
 
 @dataclass(slots=True)
 class _SubjectCall:
-    """A delivery in the form of a call, with the attributes that faults read."""
-
     facts: dict[str, Any]
     method: str
     path: str
@@ -177,8 +175,7 @@ class QueueFaults(FaultPlan):
 
     def _delivery(self, kind: str, matchers: Mapping[str, Any]) -> Fault:
         rule = ServiceRule(self._table, kind, kind, matchers)
-        # Reject names of URL groups: a publish request can contain one, but a delivery has only a
-        # URL.
+        # Reject names of URL groups, because a delivery has only a URL.
         URL.check("url", rule.facts.get("url"))
         if kind == "drop_callback" and isinstance(rule.facts.get("kind"), str):
             # Reject other kinds, because the fault would never apply to them.

@@ -31,16 +31,13 @@ class Lifespan:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def started(self) -> Mapping[str, Any]:
-        """Wait until the application has started, and return its state; raise its error if it
-        failed.
-        """
+        """Return the application's state after its start-up; raise its error if that failed."""
         await self._startup.wait()
         if self._error is not None:
             raise self._error
         return self.state
 
     async def stop(self) -> None:
-        """Start the shutdown of the application and wait until it has ended."""
         self._shutdown.set()
         await self._done.wait()
 
@@ -95,19 +92,16 @@ class AsyncioHost:
 
     @property
     def is_running(self) -> bool:
-        """Whether the loop is still running."""
         return self._loop.is_running()
 
     @property
     def runs_in_this_thread(self) -> bool:
-        """Whether the loop runs in the current thread."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:
             return False
 
     def coroutines(self) -> Iterator[object]:
-        """Yield the coroutines of the loop's tasks."""
         for task in asyncio.all_tasks(self._loop):
             yield task.get_coro()
 

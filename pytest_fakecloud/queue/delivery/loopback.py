@@ -48,7 +48,6 @@ class LoopbackSender:
         self._idle_timer = _IdleTimer(deadlines, self.release)
 
     def send(self, delivery: Delivery) -> Outcome:
-        """Send a delivery and return its outcome, which includes any error."""
         limit = self._deadlines.limit(delivery.timeout_us)
         exchange = _Exchange(headers_to_send(delivery))
         planned = self._deadlines.start(exchange.time_out, limit)
@@ -207,18 +206,14 @@ class _Exchange(urllib3.HTTPHeaderDict):
         return self is other
 
     def copy(self) -> Self:
-        """Return this object itself, because the copy that urllib3 needs must have the connection,
-        too.
-        """
+        """Return this object itself, because urllib3's copy must have the connection, too."""
         return self
 
     def time_out(self) -> None:
-        """Interrupt the exchange because its time is over."""
         self.timed_out = True
         self.interrupt()
 
     def interrupt(self) -> None:
-        """Interrupt the exchange. Called from another thread."""
         self.is_interrupted = True
         connection = self.connection
         sock = connection.sock if connection is not None else None
@@ -259,8 +254,7 @@ class _ExactRequest(HTTPConnection):
         super().putrequest(method, url, **kwargs)
 
     def _encode_request(self, request: str) -> bytes:
-        # Encode as Latin-1 to keep the publisher's bytes, because http.client would allow only
-        # ASCII.
+        # Keep the publisher's bytes. http.client would allow only ASCII.
         return request.encode("latin-1", "replace")
 
     def putheader(self, header: str | bytes, *values: Any) -> None:
@@ -272,8 +266,7 @@ class _ExactRequest(HTTPConnection):
 class _SecureExactRequest(_ExactRequest, HTTPSConnection):
     def connect(self) -> None:
         super().connect()
-        # Do not check certificates and do not warn, because a test's own server may have any
-        # certificate.
+        # Do not check or warn, because a test's own server may have any certificate.
         self.is_verified = True
 
 
@@ -283,8 +276,7 @@ class _ExactPool(urllib3.HTTPConnectionPool):
         if isinstance(exchange, _Exchange):
             exchange.connection, conn.exchange = conn, exchange
             exchange.raise_if_interrupted()
-            # urlopen() normalizes escapes before a connection or an in-process transport sees the
-            # target.
+            # urlopen() normalizes escapes before any connection or transport sees the target.
             url = exchange.target
         return super()._make_request(conn, method, url, **options)
 
@@ -305,9 +297,7 @@ def _unverified_tls() -> ssl.SSLContext:
 
 
 def _original_error(error: Exception) -> Exception:
-    """Return the operating system's error for a failed connection, because urllib3's message
-    describes our connection class.
-    """
+    """Return the operating system's error for a failed connection, if there is one."""
     cause = error.__cause__ or error.__context__
     return cause if isinstance(error, NewConnectionError) and isinstance(cause, OSError) else error
 

@@ -94,9 +94,7 @@ class Sender:
         return self._report_if_raised_by_test(delivery, outcome)
 
     def _destination(self, delivery: Delivery) -> DestinationRoute | Outcome | None:
-        """Return the route of a delivery, its outcome if no route is needed, or None for a server
-        on a loopback address.
-        """
+        """Return a delivery's route, or its outcome, or None for a server on a loopback address."""
         if self._closed:
             return _queue_closed(delivery)
         route = self._route(delivery.url)

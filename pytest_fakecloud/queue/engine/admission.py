@@ -40,8 +40,7 @@ class Admission:
                 self._wait(message, self._state.waiting_for_slot, self._global_limit())
             return has_room
         if message.id in key.active:
-            # The message was admitted earlier, and has counted towards global parallelism since
-            # then.
+            # The message was admitted earlier and has counted globally since then.
             return True
         if has_room and not key.waiting and key.open(now):
             key.start(message.id)
@@ -76,7 +75,6 @@ class Admission:
     # -- releasing slots -------------------------------------------------------------------------
 
     def release(self, message: Message) -> None:
-        """Release all slots of a cancelled message."""
         self.release_global_slot(message)
         self.queues.release(message)
         self.release_flow_slot(message)
@@ -89,7 +87,6 @@ class Admission:
             self.start_waiting_for_flow(key)
 
     def release_global_slot(self, message: Message) -> None:
-        """Release a message's slot in global parallelism."""
         if message.id in self._state.active:
             self._state.active.discard(message.id)
             self.start_waiting()
@@ -148,7 +145,6 @@ class Admission:
         state.plan(message, now, message.wait_reason)
 
     def flow_record(self, key: FlowKey) -> dict[str, object]:
-        """Return a flow-control key as the API represents it."""
         state = self._state
         waiting = sum(one in state.pending for one in key.waiting)
         return key.record(state.clock.now_us()) | {"waitListSize": waiting}
@@ -222,7 +218,6 @@ class Overtaking:
         return True
 
     def end_all(self) -> None:
-        """Make all overtaken messages due again."""
         for message_id in list(self._state.overtaken):
             self._end(message_id)
 

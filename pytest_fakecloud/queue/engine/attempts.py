@@ -38,17 +38,13 @@ from .state import State
 
 
 class StartedAttempt(NamedTuple):
-    """An attempt that has started, with its unsigned delivery."""
-
     message: Message
     attempt: Attempt
     delivery: Delivery
 
 
 class AttemptRunner:
-    """Makes the attempts of an engine: in the current thread, the running event loop, or another
-    thread.
-    """
+    """Makes the attempts of an engine, in any thread or in the running event loop."""
 
     def __init__(
         self,
@@ -89,8 +85,7 @@ class AttemptRunner:
         if begun is None:
             return None
         try:
-            # Claim faults now, in the order of due times, because the attempts may end in any
-            # order.
+            # Claim faults now, in the order of due times. Attempts may end in any order.
             self._claim_faults(begun)
         except BaseException as error:
             self.finish(begun, Outcome(exception=error))
@@ -121,8 +116,7 @@ class AttemptRunner:
                 outcome = self.perform(delivery)
         except BaseException as error:
             self.finish(begun, Outcome(exception=error))
-            # Do not raise in the background, where no caller can catch the exception and other
-            # deliveries must continue.
+            # Do not raise in the background, where no caller can catch the exception.
             alone = not state.clock.driving
             if state.lane == "background" and (alone or isinstance(error, Exception)):
                 return begun.attempt
@@ -200,8 +194,7 @@ class AttemptRunner:
         self._admission.release_global_slot(message)
         message.depth = message.chain = 0
         if state.lane == "background":
-            # Report the loop instead of raising in the background, where no caller could catch the
-            # exception.
+            # Report instead of raising in the background, where no caller could catch it.
             message.due_us = None
             message.wait_reason = "stopped in an endless loop; cancel it or publish it again"
             state.attempt_hooks.endless_loop(loop)

@@ -10,9 +10,7 @@ from .state import State
 CHAIN_FACTOR = 10
 """The loop limit within one call, as a multiple of the limit at a single point in time."""
 causing: ContextVar[Message | None] = ContextVar("causing", default=None)
-"""The message whose delivery runs in this context, also in threads and tasks that its handler
-starts.
-"""
+"""The message whose delivery runs in this context, including its threads and tasks."""
 
 
 class Causes:
@@ -28,7 +26,6 @@ class Causes:
         self.under_way: dict[str, Message] = {}
 
     def trace(self, message: Message, now: int) -> None:
-        """Record which delivery in progress caused a new message."""
         source, certain = self._publishing_delivery()
         self.trace_back(message, source, now, certain=certain)
 

@@ -77,6 +77,5 @@ class DeadLetters:
             return page(rows, lambda row: row.number, filters, latest_first=False)
 
     def delete(self, rows: Iterable[DeadLetter]) -> int:
-        """Delete dead letters and return the number of those that existed."""
         with self._state.lock:
             return sum(self.rows.pop(row.id, None) is not None for row in rows)

@@ -143,7 +143,6 @@ class Engine(State):
             )
 
     def rotate_keys(self) -> SigningKeys:
-        """Make the next signing key the current one, and create a new next key."""
         with self.lock:
             self.keys.rotate(self._new_key())
             return self.keys
@@ -187,7 +186,6 @@ class Engine(State):
         return count
 
     def cancel_pending(self, message_id: str) -> int:
-        """Cancel the pending deliveries of a message, and return their number."""
         with self.lock:
             ids = self.groups_of_tasks.get(message_id, [message_id])
             return self.lifecycle.cancel_all(

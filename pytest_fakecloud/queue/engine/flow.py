@@ -38,7 +38,6 @@ class FlowKey:
     waiting: deque[str] = field(default_factory=deque)
 
     def roll(self, now_us: int) -> None:
-        """Start a new period if the current one has ended."""
         passed = (now_us - self.period_start_us) // self.period_us
         if passed > 0:
             self.restart_period(self.period_start_us + passed * self.period_us)
@@ -53,12 +52,10 @@ class FlowKey:
         return self.rate is None or self.started < self.rate
 
     def start(self, message_id: str) -> None:
-        """Count a request that starts now."""
         self.active[message_id] = self.period
         self.started += 1
 
     def end(self, message_id: str) -> None:
-        """Free the slot of a request that has ended."""
         self.active.pop(message_id, None)
 
     def give_back(self, message_id: str) -> None:

@@ -57,7 +57,6 @@ class History:
                 self.ended(message)
 
     def sweep(self) -> None:
-        """Forget the messages whose retention time has passed."""
         if not self._due or self._state.clock.driving:
             return
         now = self._state.clock.now_us()
@@ -100,8 +99,7 @@ class History:
     def _needed_until(self, message: Message, now: int) -> int | None:
         together = self._state.workflow.companions(message)
         latest = max(self._expires_us(one) for one in (message, *together))
-        # Check again early, because the reason for keeping the message, such as its dead letter,
-        # may be removed.
+        # Check again early, because its dead letter, for example, may be deleted.
         return min(latest, self._later_us()) if latest > now else None
 
     def _later_us(self) -> int:

@@ -25,7 +25,6 @@ class Lifecycle:
         self.causes = Causes(state)
 
     def accept(self, message: Message, now: int) -> None:
-        """Store a new message and schedule its first attempt."""
         state = self._state
         self.causes.trace(message, now)
         if self._history.ends:
@@ -40,8 +39,7 @@ class Lifecycle:
         if message.settings.flow is not None:
             key = state.flow.observe(message.settings.flow, now)
             if key.waiting:
-                # Start waiting messages, because the settings of the new message may admit them,
-                # too.
+                # The settings of the new message may admit waiting messages, too.
                 self._admission.start_waiting_for_flow(key)
         if message.queue_name is not None:
             queue = state.queues.by_name[message.queue_name]
@@ -94,9 +92,7 @@ class Lifecycle:
                 self.finish(message, "CANCELED", at_us)
 
     def delete_queue(self, name: str) -> None:
-        """Delete an ordered queue, if it exists, and cancel its waiting messages. Acquires the
-        lock.
-        """
+        """Delete an ordered queue, if any, and cancel its waiting messages. Acquires the lock."""
         state = self._state
         with state.lock:
             queue = state.queues.by_name.get(name)

@@ -47,13 +47,10 @@ class OrderedQueue:
 
 
 class Queues:
-    """The ordered queues by name."""
-
     def __init__(self) -> None:
         self.by_name: dict[str, OrderedQueue] = {}
 
     def get(self, name: str) -> OrderedQueue:
-        """Return a queue; raise a 404 error if it does not exist."""
         found = self.by_name.get(name)
         if found is None:
             raise not_found("queue", name)
@@ -141,9 +138,7 @@ class QueueAdmission:
         self.start_waiting(queue)
 
     def let_next_overtake(self, message: Message) -> bool:
-        """Exchange a message in a slot with the next message of its queue; return whether there is
-        one.
-        """
+        """Exchange a message in a slot with the next of its queue; return whether there is one."""
         queue = self.queue_of(message)
         if queue is None or not queue.waiting or message.id not in queue.active:
             return False
@@ -172,7 +167,6 @@ class QueueAdmission:
                 self.resume(name)
 
     def resume(self, name: str) -> None:
-        """Resume a queue; raise a 404 error if it does not exist."""
         state = self._state
         with state.lock:
             queue = state.queues.get(name)
@@ -186,7 +180,6 @@ class QueueAdmission:
             self.start_waiting(queue)
 
     def pause(self, name: str) -> None:
-        """Pause a queue; raise a 404 error if it does not exist."""
         state = self._state
         with state.lock:
             queue = state.queues.get(name)

@@ -40,7 +40,6 @@ class Deduplication:
         self.seen: dict[str, tuple[int, str]] = {}
 
     def earlier_id(self, key: str | None, now: int) -> str | None:
-        """Return the id that was remembered with a key, or None."""
         if key is None or key not in self.seen:
             return None
         expires, found = self.seen[key]
@@ -52,8 +51,7 @@ class Deduplication:
             self.seen[key] = (now + self._window_us, given_id)
 
     def forget_expired(self, now: int) -> None:
-        # Examine the first entries only: all are kept for the same time, so the oldest ones come
-        # first.
+        # Examine the oldest entries only, because all are kept for the same time.
         expired = [key for key, seen in islice(self.seen.items(), _SWEEP) if seen[0] <= now]
         for key in expired:
             del self.seen[key]
@@ -91,8 +89,6 @@ Pairs = Sequence[tuple[str, str]]
 
 
 class Accepted(NamedTuple):
-    """One message of an accepted publish request."""
-
     message_id: str
     url: str
     deduplicated: bool = False
@@ -187,7 +183,6 @@ class Publisher:
         return Published(schedule_id=schedule.id)
 
     def _publish_run(self, schedule: Schedule, at_us: int) -> list[str]:
-        """Create the messages of one run of a schedule and return their ids."""
         settings = schedule.settings
         group = self._state.url_groups.find(schedule.destination)
         if group is not None:
@@ -257,7 +252,6 @@ class Publisher:
             return self._store(drafts, now).accepted
 
     def publish_again(self, message: Message, settings: PublishSettings, body: bytes) -> None:
-        """Publish a message again to its destination; raises ``QueueError`` like ``publish()``."""
         with self._state.lock:
             now = self._state.clock.now_us()
             self._store([self._draft_copy(message, settings, body, now)], now)
@@ -381,8 +375,7 @@ class Publisher:
         return accepted, new_ids
 
     def _saved_runs(self, drafts: list[Message]) -> object:
-        # Save the workflow runs, because an earlier step may be accepted before a later one is
-        # rejected.
+        # Save the runs, because a later step may be rejected after an earlier one.
         if len(drafts) > 1 and any(draft.settings.workflow for draft in drafts):
             return self._state.workflow.snapshot()
         return None

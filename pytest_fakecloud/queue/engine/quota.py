@@ -19,8 +19,6 @@ _DEEPEST = 5
 
 @dataclass(slots=True)
 class QuotaUsage:
-    """The used part of the daily message quota and of the burst limit."""
-
     day: int = 0
     messages: int = 0
     second: int = 0

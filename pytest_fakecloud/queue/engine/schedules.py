@@ -84,8 +84,7 @@ class Schedule:
 
 @lru_cache(maxsize=256)
 def _cron(text: str) -> Cron:
-    # Imported here, because the import takes 4 ms (it loads a date library) and few tests have a
-    # schedule.
+    # Imported here, because the import takes 4 ms and few tests have a schedule.
     from ..wire.cron import Cron
 
     return Cron(text)
@@ -104,7 +103,6 @@ class Schedules:
         self._timers: dict[str, Timer] = {}
 
     def get(self, schedule_id: str) -> Schedule:
-        """Return a schedule; raise a 404 error if it does not exist."""
         found = self.by_id.get(schedule_id)
         if found is None:
             raise not_found("schedule", schedule_id)
@@ -213,7 +211,6 @@ class Schedules:
             return list(schedule.last_ids)
 
     def states(self, schedule: Schedule) -> dict[str, str]:
-        """Return the state of each message of the last run, by message id."""
         words = {"DELIVERED": "SUCCESS", "FAILED": "FAIL", "CANCELED": "FAIL"}
         found = {}
         for message_id in schedule.last_ids:

@@ -94,14 +94,12 @@ class State:
 
     # -- ids and records -------------------------------------------------------------------------
     def new_id(self, prefix: str) -> str:
-        """Return a new id such as ``ept_...``, derived from the test's seed."""
         return prefix + self._other_ids.text(28, BASE58)
 
     def new_message_id(self) -> str:
         return "msg_" + self._message_ids.hex(32)
 
     def next_sequence(self) -> int:
-        """Return the next sequence number, which is larger than all earlier ones."""
         self._sequence += 1
         return self._sequence
 
@@ -140,8 +138,7 @@ class State:
             async_callback=partial(run_async, message.id),
             begin=partial(start, message.id),
         )
-        # Put due time and number before the timer in heap entries, so that timers are never
-        # compared.
+        # The number precedes the timer, so that timers are never compared.
         heapq.heappush(self._planned, (due_us, timer.sequence, message.id, timer))
         if len(self._planned) > 2 * len(self.timers) + _COMPACT:
             self._planned = [one for one in self._planned if self.timers.get(one[2]) is one[3]]
@@ -155,13 +152,11 @@ class State:
     def plan_own(
         self, message_id: str, due_us: int, callback: Callable[[int], object], label: str
     ) -> None:
-        """Start the timer for a state change of a message that involves no delivery."""
         self.timers[message_id] = self.clock.call_at(
             due_us, callback, lane=self.own_lane, label=label
         )
 
     def unplan(self, message_id: str) -> None:
-        """Cancel the timer for a message's next state change."""
         timer = self.timers.pop(message_id, None)
         if timer is not None:
             timer.cancel()

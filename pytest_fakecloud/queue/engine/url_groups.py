@@ -70,7 +70,6 @@ class Endpoints:
         del self._by_id[endpoint.id], self._places[endpoint.id]
 
     def change(self, endpoint: Endpoint, url: str, name: str | None) -> None:
-        """Change the URL and name of an endpoint, which keeps its position."""
         self._leave(endpoint)
         endpoint.url, endpoint.name = url, name
         self._enter(endpoint)
@@ -117,14 +116,12 @@ class UrlGroups:
         self.by_name: dict[str, UrlGroup] = {}
 
     def find(self, name_or_id: str) -> UrlGroup | None:
-        """Return the group with the given name or id, or None."""
         found = self.by_name.get(name_or_id)
         if found is None and name_or_id.startswith("tpc_"):
             found = next((one for one in self.by_name.values() if one.id == name_or_id), None)
         return found
 
     def get(self, name_or_id: str) -> UrlGroup:
-        """Return a group; raise a 404 error if it does not exist."""
         found = self.find(name_or_id)
         if found is None:
             raise not_found("topic", name_or_id)
@@ -208,7 +205,6 @@ class UrlGroups:
             self.remove(group)
 
     def endpoint(self, endpoint_id: str) -> tuple[UrlGroup, Endpoint]:
-        """Return an endpoint and its group; raise a 404 error if the endpoint does not exist."""
         for group in self.by_name.values():
             endpoint = group.endpoints.get(endpoint_id)
             if endpoint is not None:

@@ -243,8 +243,7 @@ class FlowRoutes:
         return empty()
 
     def _begin_period(self, key: FlowKey) -> None:
-        # Recall messages that were admitted but have not started, because they must count in the
-        # new period.
+        # Recall messages that have not started, because they count in the new period.
         self.engine.admission.recall_admitted(key)
         self.engine.admission.start_waiting_for_flow(key)
 

@@ -27,7 +27,6 @@ cursor.)
 
 
 def letter_record(engine: Engine, row: DeadLetter) -> records.Record:
-    """Return a dead letter as the API represents it."""
     message = engine.dead_letters.message(row)
     shown = records.dead_letter_record(message, row.id, engine.settings.no_answer_status)
     return shown | engine.workflow.dead_letter_fields(message)

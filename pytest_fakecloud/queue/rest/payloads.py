@@ -81,7 +81,6 @@ def segment(request: Request, name: str) -> str:
 
 
 def query_of(request: Request) -> list[tuple[str, str]]:
-    """Return the query pairs, without credentials and settings."""
     return [
         pair
         for pair in request.query_items()
@@ -136,12 +135,10 @@ def has_empty_ids(request: Request, *names: str) -> bool:
 
 
 def cursor_field(cursor: str | None) -> dict[str, str]:
-    """Return the cursor field of a listing, which is absent on the last page."""
     return {} if cursor is None else {"cursor": cursor}
 
 
 def accepted_record(one: Accepted) -> dict[str, object]:
-    """Return the response to a publish request for one message."""
     answer: dict[str, object] = {"messageId": one.message_id, "url": as_text(one.url)}
     if one.deduplicated:
         answer["deduplicated"] = True
@@ -149,7 +146,6 @@ def accepted_record(one: Accepted) -> dict[str, object]:
 
 
 def error_item(error: QueueError) -> dict[str, object]:
-    """Return the item of a batch response that reports a rejected message."""
     return {"error": error.message, "status": error.status}
 
 

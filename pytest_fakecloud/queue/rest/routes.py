@@ -149,7 +149,6 @@ class QueueApp(App):
         return facts
 
     def answer_published(self, result: Published) -> Answer:
-        """Return the response to a publish request: an object, or an array for a URL group."""
         if result.schedule_id is not None:
             created: dict[str, object] = {"scheduleId": result.schedule_id}
             if result.duplicate:

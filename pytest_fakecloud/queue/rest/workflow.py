@@ -150,8 +150,7 @@ class WorkflowRoutes:
             return True
 
         self.engine.history.sweep()
-        # Sort the runs by number: a run that was restarted under its old id keeps its position in
-        # the dict, but is newer.
+        # A run that was restarted under its old id is newer than its position in the dict.
         in_order = sorted(self.runs.runs.values(), key=lambda run: run.number)
         return filters.page(
             [run for run in in_order if matches(run)],

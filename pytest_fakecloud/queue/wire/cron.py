@@ -55,7 +55,6 @@ class _Field:
     day: bool = False
 
     def number(self, text: str) -> int | None:
-        """Return the number that a string means in this field, or None if it is invalid."""
         if text.upper() in self.names:
             return self.least + self.names.index(text.upper())
         given = int(text) if text.isdecimal() and len(text) < 9 else -1
@@ -168,9 +167,7 @@ class Cron:
         return " ".join(map(self._field, range(len(_FIELDS)), fields))
 
     def _field(self, index: int, text: str) -> str:
-        """Return a cron field as a list of numbers, or as an asterisk if it does not restrict
-        anything.
-        """
+        """Return a cron field as a list of numbers, or as an asterisk if it restricts nothing."""
         field = _FIELDS[index]
         values: set[int] = set()
         unrestricted = False
@@ -213,8 +210,7 @@ def _zone(name: str) -> tzinfo:
 
     The zone is read through the import system, because a test may have faked the file system.
     """
-    # Imported here, because the import reads the interpreter's build configuration, and few
-    # schedules have a zone.
+    # Imported here, because the import is slow and few schedules have a zone.
     import zoneinfo
 
     try:

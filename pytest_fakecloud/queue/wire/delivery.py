@@ -41,8 +41,7 @@ def delivery_of(message: Message, body: bytes, now: int, *, prefix: str, region:
         own.append((f"{prefix}-Schedule-Id", message.schedule_id))
     headers = list(settings.forward)
     if headers:
-        # Drop headers that a workflow has copied from its own delivery, including the old
-        # signature.
+        # Drop headers that a workflow has copied from its own delivery, such as the signature.
         taken = {name.lower() for name, _ in own} | {f"{prefix}-signature".lower()}
         headers = [pair for pair in headers if pair[0].lower() not in taken]
     if first(headers, "User-Agent") is None:
@@ -73,7 +72,6 @@ class DeliverySigner:
         self._new_key = new_key
 
     def signed(self, delivery: Delivery, faults: Collection[str]) -> Delivery:
-        """Return a delivery with its signature, changed by injected faults."""
         if not faults:
             return delivery._replace(headers=delivery.headers + self.sign(delivery, None, 0))
         signature: HeaderList = []
@@ -109,7 +107,6 @@ def given(**fields: object) -> dict[str, Any]:
 
 
 def source_headers(message: Message) -> HeaderList:
-    """Return the headers that the publisher of a message set, except those addressed to the queue."""
     settings = message.settings
     headers = list(settings.forward)
     if settings.content_type is not None:
@@ -169,7 +166,6 @@ def _answer_body(outcome: Outcome) -> bytes:
 
 
 def failure_text(outcome: Outcome) -> str:
-    """Return why an attempt did not deliver its message."""
     if outcome.unstubbed:
         return outcome.unstubbed
     if outcome.status is not None:

@@ -103,7 +103,6 @@ class Filters:
         return not self.fields and self.from_us is None and self.to_us is None
 
     def spans(self, at_us: int) -> bool:
-        """Return whether a time is within ``from_us`` and ``to_us``, both inclusive."""
         return (self.from_us is None or at_us >= self.from_us) and (
             self.to_us is None or at_us <= self.to_us
         )
@@ -195,9 +194,7 @@ def _states(values: list[str]) -> list[str]:
 
 
 def pairs_of(body: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the filters in a JSON body as query pairs; raise a 400 error for other types of
-    values.
-    """
+    """Return the filters in a JSON body as pairs; raise a 400 error for other types of values."""
     pairs: list[tuple[str, str]] = []
     for name, value in body.items():
         for one in value if isinstance(value, list) else [value]:

@@ -140,7 +140,6 @@ def _forward_others(collected: _Collected) -> None:
 
 
 def _settings_of(collected: _Collected) -> dict[str, Any]:
-    """Return the fields of ``PublishSettings``."""
     settings = collected.settings
     if settings.pop("forward_all", False):
         _forward_others(collected)
@@ -188,7 +187,6 @@ def read_given(
 
 
 def read_settings(headers: Iterable[tuple[str, str]]) -> PublishSettings:
-    """Return the settings of a publish request; raise ``QueueError`` (400) if it is malformed."""
     return PublishSettings(**read_given(headers))
 
 

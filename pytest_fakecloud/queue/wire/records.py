@@ -105,7 +105,6 @@ def _origin_record(message: Message) -> Record:
 
 
 def message_record(message: Message) -> Record:
-    """Return the record of a message, as in ``GET /v2/messages/<id>``."""
     settings = message.settings
     redaction = settings.redaction
     part = message.workflow

@@ -98,7 +98,6 @@ class RetryDelay:
         return value
 
     def wait_us(self, retried: int) -> int:
-        """Return the wait in microseconds, limited to between 0 and one day."""
         return min(DAY, max(0, round(min(self.milliseconds(retried), 1e9) * 1_000)))
 
     def _bad(self, why: str) -> Exception:
@@ -191,7 +190,6 @@ def _binary(sign: str, left: _Node, right: _Node) -> _Node:
 
 
 def check_expression(text: str) -> str:
-    """Return a retry-delay expression unchanged; raise a 400 error if it is malformed."""
     RetryDelay(text)
     return text
 

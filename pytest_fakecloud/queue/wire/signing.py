@@ -35,9 +35,7 @@ _REQUIRED = ("iss", "sub", "exp", "nbf", "body")
 
 
 def body_hash(body: bytes) -> str:
-    """Return the ``body`` claim: padded base64url of the SHA-256 of the raw body, even if it is
-    empty.
-    """
+    """Return the ``body`` claim: padded base64url of the SHA-256 of the raw body, even if empty."""
     return base64.urlsafe_b64encode(hashlib.sha256(body).digest()).decode("ascii")
 
 
@@ -144,8 +142,7 @@ def _claimed(claims: Mapping[str, Any]) -> str:
 def _decode(signature: str, key: str | None) -> dict[str, Any]:
     import jwt
 
-    # Check the signature only, because PyJWT would compare times with its own clock and stop at the
-    # first invalid claim.
+    # Check only the signature. PyJWT would stop at the first invalid claim.
     checks: dict[str, Any] = {
         f"verify_{claim}": False for claim in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
     }

@@ -26,7 +26,6 @@ NAMED = {"api/llm": LLM_URL, "api/email": "https://api.resend.com/emails"}
 
 
 def named_url(destination: str) -> str | None:
-    """Return the URL of a named destination, or None."""
     return NAMED.get(destination.rstrip("/"))
 
 
@@ -40,7 +39,6 @@ class Target(NamedTuple):
 
 
 def target_of(message: Message) -> Target:
-    """Return the target of a published message."""
     return Target(message.url, message.topic_name, message.endpoint_name, message.endpoint_id)
 
 

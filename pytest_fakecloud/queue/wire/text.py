@@ -33,7 +33,6 @@ def as_wire(text: str) -> str:
 
 
 def quoted(wire: str) -> str:
-    """Return decoded wire characters in quotes, for error messages."""
     return repr(as_text(wire))
 
 
@@ -77,7 +76,6 @@ def unprefixed(name: str) -> str | None:
 
 
 def first_setting(headers: Iterable[tuple[str, str]], name: str) -> str | None:
-    """Return the first value of a setting such as ``workflow-runid``, or None."""
     return next((value for key, value in headers if unprefixed(key) == name), None)
 
 
@@ -88,7 +86,6 @@ def over(base: HeaderList, given: HeaderList) -> HeaderList:
 
 
 def check_header(name: str, value: str) -> None:
-    """Raise a 400 error for a forwarded header that cannot be sent or would inject another header."""
     if not _TOKEN.match(name):
         raise bad_request(f"invalid header name: {quoted(name)}")
     if CONTROL.search(value):

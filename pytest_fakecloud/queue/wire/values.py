@@ -77,7 +77,6 @@ def read_not_before(value: str) -> int:
 
 
 def read_labels(value: str) -> tuple[str, ...]:
-    """Return the labels in the value of a label header, which separates them by commas."""
     return tuple(part.strip() for part in as_text(value).split(",") if part.strip())
 
 
@@ -110,9 +109,7 @@ def _unreadable(url: str) -> ValueError | None:
 
 
 def check_name(name: str, what: str) -> str:
-    """Return a name of letters, digits, ``-``, ``.`` and ``_``; raise a 400 error for any other
-    name.
-    """
+    """Return a name of letters, digits, ``-``, ``.`` and ``_``; raise a 400 error for another."""
     if not NAME.match(name):
         raise bad_request(
             f"invalid {what}: {quoted(name)} may only contain letters, digits, hyphen, underscore"
@@ -173,9 +170,7 @@ def read_redaction(text: str) -> Redaction:
 
 
 def read_deduplication_id(text: str) -> str:
-    """Return a deduplication id; raise a 400 error if it is empty or contains a colon or white
-    space.
-    """
+    """Return a deduplication id; raise a 400 error if it is empty or has a colon or white space."""
     if ":" in text:
         raise bad_request(errors.DEDUPLICATION_COLON)
     if not text or re.search(r"\s", text):

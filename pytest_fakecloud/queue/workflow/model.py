@@ -75,11 +75,9 @@ class WorkflowRun:
 
     @property
     def created_ms(self) -> int:
-        """The time at which the run was created, in Unix milliseconds."""
         return self.created_us // 1000
 
     def position(self, message_id: str) -> int | None:
-        """Return the position of a message in the list of steps, or None."""
         ids = [step.message_id for step in self.steps]
         return ids.index(message_id) if message_id in ids else None
 
@@ -120,7 +118,6 @@ class Waiter:
 
 
 def call_type_of(message: Message) -> str | None:
-    """Return the call type of a message in lower case, or None for a message of no run."""
     return None if message.workflow is None else message.workflow.call_type
 
 

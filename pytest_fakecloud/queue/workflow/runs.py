@@ -119,8 +119,7 @@ class WorkflowRuns:
             return message.body
         position = run.position(message.id)
         if position is None:
-            # Stop waiting for the event: the first delivery of a timeout message makes the timeout
-            # the result.
+            # The first delivery of a timeout message makes the timeout the result.
             self.events.drop(message.id)
             run.steps.append(RunStep(message.id, message.body, at_us))
             position = len(run.steps) - 1
@@ -129,7 +128,6 @@ class WorkflowRuns:
         return b"" if lazy and len(listed) > self.engine.limits.message_size else listed
 
     def callback_fields(self, message: Message) -> dict[str, object]:
-        """Return extra fields for the bodies of callbacks about a message."""
         run = self._find_run_of(message)
         if run is None:
             return {}
@@ -139,7 +137,6 @@ class WorkflowRuns:
         return fields
 
     def dead_letter_fields(self, message: Message) -> dict[str, object]:
-        """Return the state of the failure callback about a step, for the step's dead letter."""
         run = self._find_run_of(message)
         failure = self.failure_callback(run)
         if failure is None or failure.failure_of != message.id:
@@ -163,8 +160,7 @@ class WorkflowRuns:
         call_type = call_type_of(message)
         self.events.drop(message.id)
         self._update_source(message)
-        # Do not fail the run because of a failed call, which the call's callback reports to the
-        # workflow.
+        # Do not fail the run: the callback of a failed call reports it to the workflow.
         if run is None or not run.live or call_type in ("tocallback", "failurecall"):
             return
         if message.state == "FAILED":
@@ -182,7 +178,6 @@ class WorkflowRuns:
         return [] if run is None else [messages[one] for one in run.message_ids if one in messages]
 
     def forget(self, message: Message) -> None:
-        """Forget the run of a message that is about to be forgotten."""
         run = self._find_run_of(message)
         if run is not None and message.id in run.message_ids:
             del self.runs[run.id]
@@ -199,7 +194,6 @@ class WorkflowRuns:
     # -- runs ------------------------------------------------------------------------------------
 
     def get(self, run_id: str) -> WorkflowRun:
-        """Return a run; raise a 404 error if it does not exist."""
         run = self.runs.get(run_id)
         if run is None:
             raise not_found("workflow run", run_id)
@@ -314,7 +308,6 @@ class WorkflowRuns:
 
 
 def _read_part(message: Message) -> WorkflowPart | None:
-    """Return a message's role in a workflow run, or None."""
     control = message.settings.workflow
     run_id = first(control, "Upstash-Workflow-RunId") if control else None
     if not run_id:
@@ -355,8 +348,7 @@ def inherit_settings(engine: Engine, message: Message, trigger: PublishSettings)
     if own.failure_callback is None:
         changes["failure_callback_headers"] = trigger.failure_callback_headers
     if call_type_of(message) == "failurecall":
-        # Remove the failure callback's own failure callback, so that its failure does not cause
-        # another one.
+        # Otherwise its failure would cause another failure callback.
         changes["failure_callback"], changes["failure_callback_headers"] = None, []
     if own.retries is None or _has_default_retries(engine, message):
         changes["retries"] = trigger.retries

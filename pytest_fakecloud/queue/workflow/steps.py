@@ -133,7 +133,6 @@ class RunEvents:
             self._runs.engine.plan(message, now, f"notified of {waiter.event_id}")
 
     def drop(self, message_id: str) -> None:
-        """End the wait with this timeout message."""
         self.waiters = [waiter for waiter in self.waiters if waiter.message_id != message_id]
 
     def release(self, run_id: str) -> None:
