@@ -13,10 +13,17 @@ from ..errors import QueueError, bad_request, not_found
 from ..model import HeaderList
 from ..wire import filters
 from ..wire.text import as_text, as_wire, json_headers
-from ..wire.values import check_name
+from ..wire.values import check_name, check_nesting
 
 _ID = re.compile(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)
 """Matches ids of messages, of workflow runs and of dead letters."""
+
+
+def _read_json(body: bytes, what: str) -> Any:
+    try:
+        return check_nesting(json_value(body))
+    except ValueError as error:
+        raise bad_request(f"invalid {what}: {error}") from None
 
 
 def json_object(request: Request, *, required: bool = False) -> dict[str, Any]:
@@ -26,10 +33,7 @@ def json_object(request: Request, *, required: bool = False) -> dict[str, Any]:
     """
     if not required and not request.body.strip():
         return {}
-    try:
-        value = json_value(request.body)
-    except ValueError as error:
-        raise bad_request(f"invalid body: {error}") from None
+    value = _read_json(request.body, "body")
     if not isinstance(value, dict):
         raise bad_request("invalid body: expected a JSON object")
     return value
@@ -37,10 +41,7 @@ def json_object(request: Request, *, required: bool = False) -> dict[str, Any]:
 
 def json_array(request: Request) -> list[Any]:
     """Return the JSON array of a batch; raise a 400 error for any other body."""
-    try:
-        items = json_value(request.body)
-    except ValueError as error:
-        raise bad_request(f"invalid batch: {error}") from None
+    items = _read_json(request.body, "batch")
     if not isinstance(items, list):
         raise bad_request("invalid batch: expected a JSON array")
     return items
@@ -97,10 +98,7 @@ def bulk_object(request: Request, ids: str) -> dict[str, Any]:
     text = request.body.strip()
     if _ID.match(text.decode("latin-1")):
         return {ids: text.decode("latin-1")}
-    try:
-        value = json_value(text) if text else {}
-    except ValueError as error:
-        raise bad_request(f"invalid body: {error}") from None
+    value = _read_json(text, "body") if text else {}
     if isinstance(value, dict):
         return value
     given = value if isinstance(value, list) else [value]

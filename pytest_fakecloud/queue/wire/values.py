@@ -1,11 +1,13 @@
 """Parse the values of settings: durations, integers, URLs, names and flow-control limits.
 
-Each function raises a 400 error if the value is malformed.
+Each function raises a 400 error if the value is malformed, unless stated otherwise.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 from urllib.parse import urlsplit
 
 from .. import errors
@@ -21,10 +23,34 @@ LATEST_US = 253_402_300_799 * SECOND
 """The last second of the year 9999, the latest that a ``datetime`` can hold."""
 LONGEST_PERIOD_US = 7 * DAY
 """Maximum period of a flow-control rate."""
+MAX_NESTING = 500
+"""Maximum depth of JSON. Deeper JSON may be readable, but too deep to be written again in a response."""
 _DURATION = re.compile(r"(?:\d{1,15}[smhd])+\Z", re.ASCII)
 _GROUP = re.compile(r"(\d+)([smhd])")
 _UNIT = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": DAY}
 _REDACT_HEADER = re.compile(r"headers?\[([^\[\]]+)\]\Z", re.IGNORECASE)
+
+
+def check_nesting(value: Any) -> Any:
+    """Return a JSON value unchanged; raise ``ValueError`` if it is nested too deeply."""
+    level = [value]
+    for _ in range(MAX_NESTING):
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict | list):
+                inner += one.values() if isinstance(one, dict) else one
+        level = inner
+        if not level:
+            return value
+    raise ValueError("the body is nested too deeply")
+
+
+def read_json(text: str | bytes) -> Any:
+    """Parse JSON; raise ``ValueError`` if it is malformed or nested too deeply."""
+    try:
+        return check_nesting(json.loads(text))
+    except RecursionError:
+        raise ValueError("the body is nested too deeply") from None
 
 
 def read_duration(text: str, what: str) -> int:

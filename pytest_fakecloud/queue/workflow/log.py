@@ -6,13 +6,13 @@ last group of type ``next``.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from ..engine.engine import Engine
 from ..model import Message
 from ..wire.records import ms
 from ..wire.text import as_text, header_map
+from ..wire.values import read_json
 from .model import RunStep, WorkflowRun, callback_state
 
 Record = dict[str, Any]
@@ -121,8 +121,8 @@ def _concurrent(read: Record) -> int:
 
 def _call(out: str) -> Record:
     try:
-        answer = json.loads(out)
-    except (ValueError, RecursionError):
+        answer = read_json(out)
+    except ValueError:
         return {}
     if not isinstance(answer, dict):
         return {}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from ..model import Message, PublishSettings, first
 from ..wire.delivery import encoded
+from ..wire.values import read_json
 
 _RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
 """Call types of messages that are delivered as published, without the list of steps."""
@@ -31,8 +31,8 @@ class RunStep:
     def read(self) -> dict[str, Any]:
         """Return the step as a dict, which is empty for the first body, because that is not a step."""
         try:
-            found = json.loads(self.body)
-        except (ValueError, RecursionError):
+            found = read_json(self.body)
+        except ValueError:
             return {}
         return found if isinstance(found, dict) and "stepType" in found else {}
 

@@ -14,7 +14,7 @@ from ..model import HeaderList, RejectedStep
 from ..wire.delivery import encoded
 from ..wire.headers import read_given
 from ..wire.text import as_text, as_wire, first_setting, header_map, json_headers
-from ..wire.values import check_url, read_duration, read_integer
+from ..wire.values import check_url, read_duration, read_integer, read_json
 from .model import Invoker, Waiter, WorkflowRun
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _timeout_us(value: object) -> int:
 def read_invocation(body: bytes) -> tuple[Invoker, bytes]:
     """Return the invoker and the first body of a run; raise a 400 error if the body has none."""
     try:
-        invocation = json.loads(body)
+        invocation = read_json(body)
         inner = invocation.get("body")
         invoker = Invoker(
             str(invocation["workflowRunId"]),
@@ -170,7 +170,7 @@ def read_invocation(body: bytes) -> tuple[Invoker, bytes]:
             dict(invocation.get("headers") or {}),
             dict(invocation["step"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise bad_request("invalid body: expected the invocation of a workflow") from None
     # Check the headers now, because no request can be rejected when the run ends.
     check_step(invoker.url, wire_pairs(invoker.headers))

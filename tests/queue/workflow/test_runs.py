@@ -1312,6 +1312,35 @@ def test_steps_of_any_shape_are_listed(wire: Wire) -> None:
     assert [one["steps"][0]["concurrent"] for one in groups] == [1] * 5
 
 
+@pytest.mark.parametrize("depth", [400, 600, 940, 960, 970, 979, 985, 990, 995])
+def test_json_that_can_be_parsed_but_not_written(wire: Wire, depth: int) -> None:
+    deep = "[" * depth + "]" * depth
+    wire.start_and_deliver()
+    wire.publish(
+        "r", f'{{"stepType": "Run", "stepId": 1, "stepName": "s1", "out": {deep}}}'.encode()
+    )
+    call = {"stepType": "Call", "stepId": 2, "stepName": "s2", "out": f'{{"body": {deep}}}'}
+    wire.publish("r", call)
+    wire.queue.run_until_idle()
+    (run,) = wire.runs()
+    assert len(run["steps"]) == 3
+    wait = f'{{"url": "{APP}", "step": {{"stepName": "w"}}, "timeoutBody": {deep}}}'
+    invocation = f'{{"workflowRunId": "r", "workflowUrl": "{APP}", "step": {{"a": {deep}}}}}'
+    init = {"Upstash-Workflow-Init": "true", "Upstash-Workflow-Invoke": "true"}
+    for path, body, headers in (
+        ("wait/event", wait, {"Upstash-Workflow-RunId": "r"}),
+        ("batch/trigger", f'[{{"url": "{APP}", "body": {deep}}}]', {}),
+        (f"publish/{APP}", invocation, init | {"Upstash-Workflow-RunId": "invoked"}),
+        ("batch", deep, {}),
+    ):
+        answer = wire.http.post(f"/v2/{path}", content=body, headers=headers)
+        assert answer.status_code < 500, (path, answer.text)
+    assert len(wire.ask("GET", "/v2/waiters/event")) == (depth < 500)
+    if depth < 500:
+        assert wire.ask("DELETE", "/v2/workflows/runs/invoked?cancel=false") == {"cancelled": 0}
+        wire.queue.run_until_idle()
+
+
 def test_parallel_steps_stand_side_by_side(wire: Wire) -> None:
     wire.start_and_deliver()
     for planned in (1, 2):
