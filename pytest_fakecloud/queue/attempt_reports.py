@@ -152,9 +152,7 @@ class AttemptDetails:
         return watching
 
     def _start_recording(self, delivery: Delivery) -> AbstractContextManager[None]:
-        """Record a delivery, and return a context manager that collects what happens during it, if
-        that can be attributed to the delivery.
-        """
+        """Record a delivery; return a context manager that collects what it causes, if possible."""
         key = _key(delivery)
         earlier = self._started.get(key)
         number = earlier.number if earlier else self.recorder.reserve()

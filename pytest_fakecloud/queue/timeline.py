@@ -29,10 +29,7 @@ def span(us: int) -> str:
 
 
 def timeline(message: Message, now_us: int | None = None, *, driven: bool = True) -> str:
-    """Return the timeline of a message, one line per step.
-
-    If the message is unfinished, the last line says what it waits for.
-    """
+    """Return the timeline of a message. The last line says what an unfinished message waits for."""
     head = f"{message.public_id} {message.settings.method} {as_text(message.url)}"
     if message.kind != "message":
         head += f" ({message.kind.replace('_', ' ')} about {message.source_id})"
@@ -135,10 +132,7 @@ Naming = Callable[[str], str]
 
 
 def unfinished_lines(engine: Engine, name: Naming = str, most: int | None = None) -> Iterator[str]:
-    """Yield lines about the unfinished messages. ``name`` formats a message id.
-
-    Messages with the same text share a line. At most ``most`` messages are examined.
-    """
+    """Yield lines about at most ``most`` unfinished messages; ``name`` formats an id."""
     now, driven = engine.clock.now_us(), engine.lane == "driven"
     ids_by_text: dict[str, list[str]] = {}
     for one in list(islice(engine.pending.values(), most)):
@@ -150,10 +144,7 @@ def unfinished_lines(engine: Engine, name: Naming = str, most: int | None = None
 
 
 def dead_letter_lines(engine: Engine, name: Naming = str) -> Iterator[str]:
-    """Yield lines about the dead letters that have not expired. ``name`` formats a message id.
-
-    Dead letters with the same text share a line.
-    """
+    """Yield lines about the dead letters that have not expired; ``name`` formats an id."""
     ids_by_text: dict[str, list[tuple[str, str]]] = {}
     for letter in engine.dead_letters.all():
         message = engine.messages.get(letter.message_id)
@@ -213,10 +204,7 @@ def _why_held(engine: Engine, message: Message, name: Naming) -> str:
 
 
 def _held_by_flow(engine: Engine, message: Message) -> str:
-    """Return a text about when the flow-control key of a waiting message admits the next message.
-
-    The text is empty if the message does not wait for flow control.
-    """
+    """Return when flow control admits the next message; empty unless the message waits for it."""
     flow = message.settings.flow
     key = None if flow is None else engine.flow.keys.get(flow.key)
     if key is None or message.id not in key.waiting:

@@ -44,7 +44,7 @@ class Deadlines:
         self._closed = False
 
     def start(self, callback: Callable[[], object], seconds: float | None = None) -> int:
-        """Schedule a callback after a delay (default: the cap); return a number for ``cancel()``."""
+        """Call a function after a delay (default: the cap). Returns a number for ``cancel()``."""
         due = monotonic() + (self.cap if seconds is None else seconds)
         with self._condition:
             number = next(self._numbers)
@@ -83,10 +83,7 @@ class Deadlines:
         return limit if 0 < limit < self.cap and self._time_passes() else None
 
     def timeout_text(self, why: str) -> str:
-        """Return the error message for an attempt that reached the limit.
-
-        If an event loop is running in this thread, the message suggests the awaitable methods.
-        """
+        """Return the error at the limit, with advice if this thread runs an event loop."""
         text = f"no answer within {self.cap:g} s of real time"
         if loop_is_running():
             text += (

@@ -115,10 +115,7 @@ def split_wire(url: str) -> Target:
 
 @lru_cache(maxsize=1024)  # A test delivers to few URLs, but often.
 def split_text(url: str) -> Target:
-    """Split a URL into its origin, in a comparable form, and the rest.
-
-    A malformed URL has no origin.
-    """
+    """Split a URL into a comparable origin, empty if the URL is malformed, and the rest."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -240,7 +237,7 @@ class AsgiRoute(DestinationRoute):
     def _perform_in(
         self, running: RunningLifespan | None, delivery: Delivery, deadlines: Deadlines
     ) -> Outcome:
-        """Call the application in the loop of its running lifespan, or else in the queue's own loop."""
+        """Call the application in the loop of its running lifespan or in the queue's own loop."""
         from .event_loops import LoopEnded
 
         runner = self._table.loops.runner()

@@ -42,7 +42,7 @@ class _ServerApp(App):
         self._names = tuple(names)
 
     def routes(self) -> list[Route]:
-        """Return a route for each named path, so that faults can select it, and one for the rest."""
+        """Return a route for each named path, which faults can select, and one for the rest."""
         named = [
             Route(_METHODS, pattern, name, self._receive)
             for name in self._names

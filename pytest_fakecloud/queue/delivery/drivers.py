@@ -58,10 +58,7 @@ class Driver:
         return self._report(fired)
 
     def run_until_idle(self, within: Duration) -> Plan:
-        """Plan the deliveries until all messages are delivered.
-
-        The plan raises ``NotIdle`` if that takes longer than ``within``.
-        """
+        """Plan all deliveries. The plan raises ``NotIdle`` if they take longer than ``within``."""
         __tracebackhide__ = True
         engine, clock = self._engine, self.clock
         span = duration_us(within)

@@ -174,10 +174,7 @@ Host: TypeAlias = AsyncioHost | TrioHost
 
 @dataclass(frozen=True)
 class RunningLifespan:
-    """A lifespan that is run by code other than the queue.
-
-    It consists of the application's coroutine, its state, and the event loop it runs in.
-    """
+    """A lifespan run by other code: the application's coroutine, its state and its event loop."""
 
     coroutine: CoroutineType[Any, Any, Any]
     state: Mapping[str, Any]

@@ -79,10 +79,7 @@ class Reply:
 
 
 def outcome_of(reply: Reply, delivery: Delivery, where: str) -> Outcome:
-    """Return the outcome of a delivery with a prepared answer.
-
-    The delivery times out if the answer takes longer than its timeout.
-    """
+    """Return the outcome of a prepared answer, or a timeout if the answer takes too long."""
     if reply.ending == "refuse":
         error = ConnectionRefusedError(f"{_origin_text(delivery.url)} refuses connections")
         return Outcome(exception=error, where=where)
@@ -191,10 +188,7 @@ Handler: TypeAlias = Callable[[DeliveredRequest], Any]
 
 
 def _header_pairs(headers: object, body: object) -> HeaderList:
-    """Return headers as pairs of strings; raise ``ContractError`` if they are invalid.
-
-    Numbers are accepted as values and converted to strings.
-    """
+    """Return headers as pairs; raise ``ContractError`` unless they are strings or numbers."""
     given = headers.items() if isinstance(headers, Mapping) else headers
     try:
         if isinstance(given, str | bytes):

@@ -76,10 +76,7 @@ class AttemptRunner:
         return None if begun is None else self._perform_begun(begun)
 
     def start(self, message_id: str, due_us: int) -> Callable[[], object] | None:
-        """Start the due attempt, and return a function that makes it in any thread.
-
-        Returns None if the attempt may not start now.
-        """
+        """Start the due attempt if it may start; return a function that makes it in any thread."""
         state = self._state
         begun = self._begin_unless_overtaken(message_id)
         if begun is None:
@@ -213,10 +210,7 @@ class AttemptRunner:
         )
 
     def finish(self, begun: StartedAttempt, outcome: Outcome) -> Attempt:
-        """Apply the outcome of a started attempt, after the virtual time that the destination took.
-
-        Does nothing if the queue has been reset or restored since the attempt started.
-        """
+        """Apply an outcome after its virtual time, unless the queue has been reset or restored."""
         state = self._state
         message, attempt = begun.message, begun.attempt
         timeout_us = begun.delivery.timeout_us

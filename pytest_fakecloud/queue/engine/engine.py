@@ -165,10 +165,7 @@ class Engine(State):
         return self.messages[ids[0]] if ids else None
 
     def tasks(self, message_id: str) -> list[Message]:
-        """Return the deliveries of a message; raise a 404 error if it is unknown.
-
-        Only a v1 message to a topic has more than one delivery.
-        """
+        """Return a message's deliveries (v1 topics have several); raise a 404 error if unknown."""
         with self.lock:
             ids = self.groups_of_tasks.get(message_id)
             if ids is None:
@@ -176,10 +173,7 @@ class Engine(State):
             return [self.messages[one] for one in ids]
 
     def cancel(self, message_id: str) -> int:
-        """Cancel all deliveries of a message and return their number.
-
-        Raises a 404 error if no delivery is pending.
-        """
+        """Cancel a message's deliveries and return their number; raise a 404 error at zero."""
         count = self.cancel_pending(message_id)
         if not count:
             raise not_found("message", message_id)

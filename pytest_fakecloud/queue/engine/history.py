@@ -70,10 +70,7 @@ class History:
         self._compact()
 
     def log_page(self, filters: Filters) -> tuple[list[LogEntry], str | None]:
-        """Return a page of the matching log entries, newest first, and the cursor of the next page.
-
-        Entries of forgotten messages are left out.
-        """
+        """Return a page of matching log entries, newest first, and the next page's cursor."""
         self.sweep()
         messages = self._state.messages
         rows = [

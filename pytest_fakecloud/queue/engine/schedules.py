@@ -91,10 +91,7 @@ def _cron(text: str) -> Cron:
 
 
 class Schedules:
-    """The schedules of a queue, by id.
-
-    ``publish_run`` creates the messages of a run at a time and returns their ids.
-    """
+    """The schedules by id. ``publish_run`` creates the messages of a run and returns their ids."""
 
     def __init__(self, state: State, publish_run: Callable[[Schedule, int], list[str]]) -> None:
         self._state = state

@@ -108,10 +108,7 @@ def bulk_object(request: Request, ids: str) -> dict[str, Any]:
 
 
 def bulk_pairs(request: Request, ids: str, *, empty: bool = False) -> list[tuple[str, str]]:
-    """Return the filters of a bulk request, from its query and its JSON body.
-
-    Empty filters in the query are ignored unless ``empty`` is set.
-    """
+    """Return the filters in the query, including ``empty`` ones if set, and in the JSON body."""
     given = [pair for pair in query_of(request) if empty or pair[1]]
     return given + filters.pairs_of(bulk_object(request, ids))
 

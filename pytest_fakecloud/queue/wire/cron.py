@@ -118,10 +118,7 @@ class Cron:
         return repeated
 
     def _wall(self, after_us: int) -> datetime:
-        """Return the local time at which to start the search.
-
-        It is earlier than the given time if clocks are about to be set back.
-        """
+        """Return the local time to search from, earlier if clocks are about to be set back."""
         after = to_datetime(after_us)
         here, later = after.astimezone(self.zone), (after + _SOON).astimezone(self.zone)
         soon = here.utcoffset() != later.utcoffset()

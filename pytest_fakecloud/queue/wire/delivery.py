@@ -21,10 +21,7 @@ from .text import as_text, header_map
 
 
 def delivery_of(message: Message, body: bytes, now: int, *, prefix: str, region: str) -> Delivery:
-    """Return the unsigned delivery of a message.
-
-    ``prefix`` begins the names of the queue's own headers, such as ``Upstash``.
-    """
+    """Return the unsigned delivery of a message. ``prefix`` begins the queue's own headers."""
     settings = message.settings
     own: HeaderList = list(settings.workflow)
     if settings.content_type is not None:
@@ -61,10 +58,7 @@ def delivery_of(message: Message, body: bytes, now: int, *, prefix: str, region:
 
 
 class DeliverySigner:
-    """Signs deliveries with ``sign`` and the current key, unless a fault changes that.
-
-    ``new_key`` returns a key that no receiver knows.
-    """
+    """Signs deliveries as faults demand. ``new_key`` returns a key that no receiver knows."""
 
     def __init__(self, sign: Sign, keys: SigningKeys, new_key: Callable[[], str]) -> None:
         self.sign = sign

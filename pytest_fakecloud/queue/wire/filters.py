@@ -144,10 +144,7 @@ def read_filters(
     *,
     states: Callable[[list[str]], list[str]] | None = None,
 ) -> Filters:
-    """Parse query pairs; raise a 400 error for an unknown name or a malformed value.
-
-    ``states`` parses the values of the ``state`` filter, which are states of messages by default.
-    """
+    """Parse query pairs; raise a 400 error if malformed. ``states`` parses state filters."""
     filters = Filters()
     for name, value in pairs:
         if name not in known:

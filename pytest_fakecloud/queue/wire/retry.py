@@ -211,10 +211,7 @@ def asked_wait(headers: Sequence[tuple[str, str]], now_us: int) -> tuple[int, st
 
 
 def go_duration_us(text: str) -> int | None:
-    """Parse a duration of the Go language (``1h30m``, ``1.5s``) into microseconds.
-
-    Returns None if it is malformed.
-    """
+    """Parse a duration of Go (``1h30m``, ``1.5s``) into microseconds; None if it is malformed."""
     if not _GO_DURATION.match(text) or len(text) >= 100:
         return None
     total = sum(float(number) * _GO_UNIT[unit] for number, unit in _GO_GROUP.findall(text))

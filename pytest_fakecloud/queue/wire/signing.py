@@ -54,10 +54,7 @@ class Signer:
     header: str = "Upstash-Signature"
 
     def __call__(self, delivery: Delivery, key: str | None = None, age_us: int = 0) -> HeaderList:
-        """Return the signature header.
-
-        ``key`` replaces the current key. ``age_us`` is the age of the token in microseconds.
-        """
+        """Return the header with a token issued ``age_us`` ago, signed with ``key`` if given."""
         token = self.sign(
             delivery.sub or delivery.url, delivery.body, key=key, age=age_us / 1_000_000
         )

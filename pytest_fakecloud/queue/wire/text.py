@@ -65,10 +65,7 @@ def canonical(name: str) -> str:
 
 
 def unprefixed(name: str) -> str | None:
-    """Return the rest of a header name after ``Upstash-`` or ``Service-``, in lower case.
-
-    Returns None for other headers.
-    """
+    """Return a header name after ``Upstash-`` or ``Service-`` in lower case, or None."""
     lower = name.lower()
     if lower.startswith(("upstash-", "service-")):
         return lower[8:]

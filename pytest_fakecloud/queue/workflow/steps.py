@@ -35,10 +35,7 @@ def wire_pairs(headers: dict[str, Any]) -> HeaderList:
 
 
 def check_step(url: str, pairs: HeaderList) -> None:
-    """Check that a message can be published as one step of a run.
-
-    Raises a 400 error for a URL group and for a schedule.
-    """
+    """Raise a 400 error for a URL group and for a schedule, which cannot be a step of a run."""
     check_url(url, "workflow")
     if "cron" in read_given(pairs):
         raise bad_request("invalid headers: a step of a workflow run cannot be scheduled")
