@@ -243,7 +243,7 @@ def _queue(name: str, settings: object) -> _Step:
     whole(1).read("parallelism", given.setdefault("parallelism", 1))
     SWITCH.read("paused", given.setdefault("paused", False))
     given["paused"] = bool(given["paused"])
-    return lambda place: place._engine.queue_admission.upsert(name, **given)
+    return lambda place: place._engine.queues.upsert(name, **given)
 
 
 def _schedule(given: dict[str, Any]) -> _Step:

@@ -530,7 +530,7 @@ def test_running_until_idle_has_an_end(queue: Queue) -> None:
 def test_another_queue_of_the_cloud_does_not_keep_it_from_ending() -> None:
     with Cloud(now=NOW, delivery="driven") as cloud:
         queue, other = cloud.queue(), cloud.queue()
-        queue._engine.queue_admission.upsert("paused", parallelism=1, paused=True)
+        queue._engine.queues.upsert("paused", parallelism=1, paused=True)
         held = queue.publish(DEST, queue="paused")
         far = other.publish(DEST, delay="60d")
         other.destinations.accept()

@@ -13,20 +13,18 @@ from functools import partial
 from ...core.timers import Timer
 from ..model import SECOND, Message
 from .flow import FlowKey
-from .ordered_queues import QueueAdmission
 from .state import State
 
 
 class Admission:
     """Determines which due messages may start. Every method requires the lock.
 
-    ``queues`` admits messages of ordered queues, before they become due. ``flow_timers`` are the
-    timers for the next periods of flow-control keys.
+    Messages of ordered queues have been admitted by their queue before they are due. ``flow_timers``
+    are the timers for the next periods of flow-control keys.
     """
 
-    def __init__(self, state: State, queues: QueueAdmission) -> None:
+    def __init__(self, state: State) -> None:
         self._state = state
-        self.queues = queues
         self.flow_timers: dict[str, Timer] = {}
 
     def admit_or_wait(self, message: Message, now: int) -> bool:
@@ -54,7 +52,7 @@ class Admission:
 
     def _is_parked(self, message: Message) -> bool:
         """Return whether the message's queue is paused; if so, hold the message there."""
-        queue = self.queues.queue_of(message)
+        queue = self._state.queues.queue_of(message)
         if queue is None or not queue.paused:
             return False
         message.due_us = None
@@ -76,7 +74,7 @@ class Admission:
 
     def release(self, message: Message) -> None:
         self.release_global_slot(message)
-        self.queues.release(message)
+        self._state.queues.release(message)
         self.release_flow_slot(message)
 
     def release_flow_slot(self, message: Message) -> None:
@@ -207,7 +205,7 @@ class Overtaking:
             message.due_us = None
             state.timers.pop(message_id, None)
             self._admission.release_flow_slot(message)
-            if not self._admission.queues.let_next_overtake(message):
+            if not state.queues.let_next_overtake(message):
                 # Make the message due in a second. The next delivery makes it due earlier.
                 state.overtaken.append(message_id)
                 latest = state.clock.now_us() + SECOND

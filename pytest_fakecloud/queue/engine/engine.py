@@ -33,7 +33,7 @@ from .dead_letters import DeadLetter, DeadLetters
 from .flow import FlowControl
 from .history import History
 from .lifecycle import Lifecycle
-from .ordered_queues import QueueAdmission, Queues
+from .ordered_queues import OrderedQueue, OrderedQueues
 from .publishing import Publisher
 from .quota import Quota, QuotaUsage
 from .schedules import Schedule
@@ -50,7 +50,7 @@ class Saved(NamedTuple):
     messages: dict[str, Message]
     pending: tuple[str, ...]
     groups_of_tasks: dict[str, list[str]]
-    queues: Queues
+    queues: dict[str, OrderedQueue]
     flow: FlowControl
     url_groups: UrlGroups
     schedules: dict[str, Schedule]
@@ -99,8 +99,8 @@ class Engine(State):
         self._new_key = new_key
         self.dead_letters = DeadLetters(self)
         self.history = History(self, self.dead_letters)
-        self.queue_admission = QueueAdmission(self)
-        self.admission = Admission(self, self.queue_admission)
+        self.queues = OrderedQueues(self)
+        self.admission = Admission(self)
         self.lifecycle = Lifecycle(self, self.admission, self.history)
         self.quota = Quota(self)
         self.publisher = Publisher(self, self.lifecycle, self.quota)
@@ -220,7 +220,7 @@ class Engine(State):
                 messages=_copies(self.messages),
                 pending=tuple(self.pending),
                 groups_of_tasks={name: list(ids) for name, ids in self.groups_of_tasks.items()},
-                queues=self.queues.copy(),
+                queues={name: one.copy() for name, one in self.queues.by_name.items()},
                 flow=self.flow.copy(),
                 url_groups=self.url_groups.copy(),
                 schedules={name: one.copy() for name, one in self.schedules.by_id.items()},
@@ -263,7 +263,7 @@ class Engine(State):
         self.messages = _copies(saved.messages)
         self.pending = {one: self.messages[one] for one in saved.pending}
         self.groups_of_tasks = {name: list(ids) for name, ids in saved.groups_of_tasks.items()}
-        self.queues = saved.queues.copy()
+        self.queues.by_name = {name: one.copy() for name, one in saved.queues.items()}
         self.flow = saved.flow.copy()
         self.url_groups = saved.url_groups.copy()
         self.schedules.by_id = {name: one.copy() for name, one in saved.schedules.items()}

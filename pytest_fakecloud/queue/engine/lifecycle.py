@@ -44,7 +44,7 @@ class Lifecycle:
         if message.queue_name is not None:
             queue = state.queues.by_name[message.queue_name]
             queue.waiting.append(message.id)
-            self._admission.queues.start_waiting(queue)
+            state.queues.start_waiting(queue)
         else:
             reason = "delay" if message.not_before_us > message.created_us else "at once"
             state.plan(message, max(now, message.not_before_us), reason)
@@ -142,7 +142,7 @@ class Lifecycle:
             queue = state.queues.by_name.get(message.queue_name)
             if queue is not None and message.id in queue.active:
                 queue.active.discard(message.id)
-                self._admission.queues.start_waiting(queue)
+                state.queues.start_waiting(queue)
         if message.source_id is not None and message.queue_name is None:
             source = state.messages.get(message.source_id)
             if source is not None:

@@ -46,8 +46,14 @@ class OrderedQueue:
         )
 
 
-class Queues:
-    def __init__(self) -> None:
+class OrderedQueues:
+    """The ordered queues by name, which determine when their messages become due.
+
+    The methods that change a queue by name acquire the lock. The others require it.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
         self.by_name: dict[str, OrderedQueue] = {}
 
     def get(self, name: str) -> OrderedQueue:
@@ -56,7 +62,7 @@ class Queues:
             raise not_found("queue", name)
         return found
 
-    def check(self, names: Iterable[str], most: int | None) -> None:
+    def check(self, names: Iterable[str]) -> None:
         """Check that queues with these names may be created.
 
         Raises ``QueueError``: 400 for an invalid name, 412 if the plan's queue limit would be
@@ -66,54 +72,12 @@ class Queues:
         for name in wanted:
             check_name(name, "queue name")
         new = wanted - self.by_name.keys()
+        most = self._state.limits.queues
         if most is not None and new and len(self.by_name) + len(new) > most:
             raise quota("maxQueues", most)
 
-    def upsert(
-        self,
-        name: str,
-        now_us: int,
-        *,
-        parallelism: int | None = None,
-        paused: bool | None = None,
-        most: int | None = None,
-        most_parallelism: int | None = None,
-    ) -> OrderedQueue:
-        """Create or change a queue. None leaves a setting unchanged.
-
-        Raises ``QueueError``: 400 for an invalid name, 412 if a plan limit is exceeded.
-        """
-        self.check([name], most)
-        if most_parallelism is not None and (parallelism or 0) > most_parallelism:
-            raise quota("maxParallelism", most_parallelism)
-        found = self.by_name.get(name)
-        if found is None:
-            found = self.by_name[name] = OrderedQueue(name, now_us, now_us)
-        else:
-            found.updated_us = now_us
-        if parallelism is not None:
-            found.parallelism = parallelism
-        if paused is not None:
-            found.paused = paused
-        return found
-
-    def copy(self) -> Queues:
-        twin = Queues()
-        twin.by_name = {name: found.copy() for name, found in self.by_name.items()}
-        return twin
-
-
-class QueueAdmission:
-    """Determines which messages of ordered queues may become due.
-
-    The methods that change a queue by name acquire the lock. The others require it.
-    """
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-
     def queue_of(self, message: Message) -> OrderedQueue | None:
-        return self._state.queues.by_name.get(message.queue_name or "")
+        return self.by_name.get(message.queue_name or "")
 
     def start_waiting(self, queue: OrderedQueue) -> None:
         """Make the next messages of a queue due while it has free slots."""
@@ -147,29 +111,33 @@ class QueueAdmission:
         self.start_waiting(queue)
         return True
 
-    def upsert(self, name: str, *, parallelism: int | None, paused: bool | None) -> None:
-        """Create or change a queue.
+    def upsert(
+        self, name: str, *, parallelism: int | None = None, paused: bool | None = None
+    ) -> None:
+        """Create or change a queue. None leaves a setting unchanged.
 
         Raises ``QueueError``: 400 for an invalid name, 412 if a plan limit is exceeded.
         """
         state = self._state
         with state.lock:
-            limits = state.limits
-            queue = state.queues.upsert(
-                name,
-                state.clock.now_us(),
-                parallelism=parallelism,
-                paused=paused,
-                most=limits.queues,
-                most_parallelism=limits.queue_parallelism,
-            )
+            self.check([name])
+            most = state.limits.queue_parallelism
+            if most is not None and (parallelism or 0) > most:
+                raise quota("maxParallelism", most)
+            now = state.clock.now_us()
+            queue = self.by_name.setdefault(name, OrderedQueue(name, now, now))
+            queue.updated_us = now
+            if parallelism is not None:
+                queue.parallelism = parallelism
+            if paused is not None:
+                queue.paused = paused
             if not queue.paused:
                 self.resume(name)
 
     def resume(self, name: str) -> None:
         state = self._state
         with state.lock:
-            queue = state.queues.get(name)
+            queue = self.get(name)
             queue.paused = False
             now = state.clock.now_us()
             queue.updated_us = now
@@ -182,7 +150,7 @@ class QueueAdmission:
     def pause(self, name: str) -> None:
         state = self._state
         with state.lock:
-            queue = state.queues.get(name)
+            queue = self.get(name)
             queue.paused = True
             queue.updated_us = state.clock.now_us()
 

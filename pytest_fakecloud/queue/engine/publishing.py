@@ -19,6 +19,7 @@ from ..model import Api, HeaderList, Kind, Message, PublishSettings
 from ..wire.headers import read_given, read_settings, settings_to_republish
 from ..wire.targets import Target, target_of, targets_of
 from .lifecycle import Lifecycle
+from .ordered_queues import OrderedQueue
 from .quota import Quota
 from .schedules import Schedule, Schedules, as_scheduled
 from .state import State
@@ -390,10 +391,10 @@ class Publisher:
     def _check_queues(self, drafts: Iterable[Message]) -> None:
         names = {one.queue_name for one in drafts if one.queue_name is not None}
         if names:
-            self._state.queues.check(names, self._state.limits.queues)
+            self._state.queues.check(names)
 
     def _create_queue_if_missing(self, draft: Message, now: int) -> None:
         # Create the queue only now, so that a rejected message does not leave an empty queue.
         queues, name = self._state.queues, draft.queue_name
         if name is not None and name not in queues.by_name:
-            queues.upsert(name, now)
+            queues.by_name[name] = OrderedQueue(name, now, now)

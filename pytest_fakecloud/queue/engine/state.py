@@ -15,12 +15,12 @@ from ...core.timers import Lane, Timer
 from ..model import AttemptHooks, DeliveryHooks, LogEntry, Message, Outcome
 from ..settings import PlanLimits, QueueConfig
 from .flow import FlowControl
-from .ordered_queues import Queues
 from .url_groups import UrlGroups
 
 if TYPE_CHECKING:
     from ..workflow.runs import WorkflowRuns
     from .attempts import AttemptRunner
+    from .ordered_queues import OrderedQueues
 
 _COMPACT = 64
 """Outdated entries are not removed while there are fewer planned attempts than this."""
@@ -38,12 +38,13 @@ class State:
     the global parallelism limit, ``waiting_for_slot`` the ids of messages that wait for it, and
     ``overtaken`` the ids of messages that a fault delays. ``in_flight`` maps an id to the outcome of
     the attempt and the time at which it will be applied. ``drive`` counts the calls that deliver.
-    ``inspected`` is set when a test inspects messages. The engine sets ``runner`` and ``workflow``
-    before the first message is published.
+    ``inspected`` is set when a test inspects messages. The engine sets ``runner``,
+    ``workflow`` and ``queues`` before the first message is published.
     """
 
     runner: AttemptRunner
     workflow: WorkflowRuns
+    queues: OrderedQueues
 
     def __init__(
         self,
@@ -68,7 +69,6 @@ class State:
         self.messages: dict[str, Message] = {}
         self.pending: dict[str, Message] = {}
         self.groups_of_tasks: dict[str, list[str]] = {}
-        self.queues = Queues()
         self.flow = FlowControl()
         self.url_groups = UrlGroups(self.new_id, limits.groups, limits.endpoints_per_group)
         self.logs: list[LogEntry] = []

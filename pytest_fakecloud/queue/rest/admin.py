@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...http.messages import Answer, Request
 from ...http.routing import Route
-from ..engine.engine import Engine
 from ..engine.flow import FlowKey
 from ..errors import bad_request
 from ..model import SECOND, HeaderList
@@ -12,20 +11,14 @@ from ..wire import records
 from ..wire.headers import read_given
 from ..wire.text import as_wire, json_headers
 from ..wire.values import check_name, read_flag, read_integer
-from .payloads import empty, endpoints_of, json_object, query_of, segment
+from .payloads import Endpoints, empty, endpoints_of, json_object, query_of, segment
 
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
 """The vendor's documentation spells this path in both ways."""
 
 
-class AdministrationRoutes:
-    """Endpoints for schedules (except their creation), queues and URL groups.
-
-    They are called with the engine's lock held.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+class AdministrationRoutes(Endpoints):
+    """Endpoints for schedules (except their creation), queues and URL groups."""
 
     def routes(self) -> list[Route]:
         return [
@@ -92,7 +85,7 @@ class AdministrationRoutes:
 
     def _queue(self, name: str) -> records.Record:
         queue = self.engine.queues.get(name)
-        return records.queue_record(queue, self.engine.queue_admission.lag(queue))
+        return records.queue_record(queue, self.engine.queues.lag(queue))
 
     def list_queues(self, request: Request) -> object:
         return [self._queue(name) for name in self.engine.queues.by_name]
@@ -110,7 +103,7 @@ class AdministrationRoutes:
             raise bad_request("invalid queue: parallelism must be a number of at least 1")
         if paused is not None and not isinstance(paused, bool):
             raise bad_request("invalid queue: paused must be true or false")
-        self.engine.queue_admission.upsert(name, parallelism=parallelism, paused=paused)
+        self.engine.queues.upsert(name, parallelism=parallelism, paused=paused)
         return empty()
 
     def get_queue(self, request: Request) -> object:
@@ -121,11 +114,11 @@ class AdministrationRoutes:
         return empty()
 
     def pause_queue(self, request: Request) -> Answer:
-        self.engine.queue_admission.pause(_queue_name(request))
+        self.engine.queues.pause(_queue_name(request))
         return empty()
 
     def resume_queue(self, request: Request) -> Answer:
-        self.engine.queue_admission.resume(_queue_name(request))
+        self.engine.queues.resume(_queue_name(request))
         return empty()
 
     # -- URL groups ------------------------------------------------------------------------------
@@ -181,11 +174,8 @@ class AdministrationRoutes:
         return empty()
 
 
-class FlowRoutes:
-    """Endpoints for flow control. They are called with the engine's lock held."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+class FlowRoutes(Endpoints):
+    """Endpoints for flow control."""
 
     def routes(self) -> list[Route]:
         return [

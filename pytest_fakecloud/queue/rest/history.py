@@ -10,6 +10,7 @@ from ..engine.publishing import Accepted
 from ..errors import not_found
 from ..wire import filters, records
 from .payloads import (
+    Endpoints,
     accepted_record,
     bulk_pairs,
     cursor_field,
@@ -32,11 +33,8 @@ def letter_record(engine: Engine, row: DeadLetter) -> records.Record:
     return shown | engine.workflow.dead_letter_fields(message)
 
 
-class HistoryRoutes:
-    """Endpoints for dead letters and logs. They are called with the engine's lock held."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+class HistoryRoutes(Endpoints):
+    """Endpoints for dead letters and logs."""
 
     def routes(self) -> list[Route]:
         return [

@@ -8,6 +8,8 @@ from urllib.parse import unquote
 
 from ...http.messages import Answer, Request
 from ...http.readers import decode_segment, json_value
+from ...http.routing import Route
+from ..engine.engine import Engine
 from ..engine.publishing import Accepted
 from ..errors import QueueError, bad_request, not_found
 from ..model import HeaderList
@@ -17,6 +19,17 @@ from ..wire.values import check_name, check_nesting
 
 _ID = re.compile(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)
 """Matches ids of messages, of workflow runs and of dead letters."""
+
+
+class Endpoints:
+    """One family of endpoints. They are called with the engine's lock held."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.runs = engine.workflow
+
+    def routes(self) -> list[Route]:
+        raise NotImplementedError
 
 
 def _read_json(body: bytes, what: str) -> Any:

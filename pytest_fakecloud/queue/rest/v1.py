@@ -11,22 +11,18 @@ from typing import Any
 
 from ...http.messages import Answer, Request
 from ...http.routing import Route
-from ..engine.engine import Engine
 from ..errors import bad_request, not_found
 from ..model import SECOND
 from ..wire import records
 from ..wire.text import as_text, as_wire
 from ..wire.values import check_name, check_url
-from .payloads import caller_of, destination_of, json_object, segment
+from .payloads import Endpoints, caller_of, destination_of, json_object, segment
 
 OK = {"status": "ok"}
 
 
-class V1Routes:
-    """Endpoints of ``/v1``. They are called with the engine's lock held."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+class V1Routes(Endpoints):
+    """Endpoints of ``/v1``."""
 
     def routes(self) -> list[Route]:
         return [

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 from ...http.messages import Answer, Request
 from ...http.routing import Route
-from ..engine.engine import Engine
 from ..errors import QueueError, bad_request
 from ..model import HeaderList
 from ..wire import filters
@@ -27,6 +26,7 @@ from ..workflow.log import run_record
 from ..workflow.model import SDK_VERSION, RunState, WorkflowRun
 from ..workflow.steps import wire_pairs
 from .payloads import (
+    Endpoints,
     bulk_pairs,
     caller_of,
     cursor_field,
@@ -64,12 +64,8 @@ _RUN_FIELDS: dict[str, Callable[[WorkflowRun], tuple[str, ...]]] = {
 _FILTERS = frozenset({*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"})
 
 
-class WorkflowRoutes:
-    """Endpoints for workflow runs. They are called with the engine's lock held."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.runs = engine.workflow
+class WorkflowRoutes(Endpoints):
+    """Endpoints for workflow runs."""
 
     def routes(self) -> list[Route]:
         return [

@@ -15,7 +15,6 @@ from typing import Any
 from ...http.messages import Request
 from ...http.routing import Route
 from ..engine.dead_letters import DeadLetter
-from ..engine.engine import Engine
 from ..errors import QueueError, bad_request, not_found
 from ..model import HeaderList, Message, PublishSettings
 from ..wire import filters
@@ -23,19 +22,23 @@ from ..wire.headers import read_given, settings_to_republish
 from ..wire.text import as_text, unprefixed
 from ..workflow.model import WorkflowRun
 from .history import letter_record
-from .payloads import bulk_pairs, cursor_field, has_empty_ids, query_of, refuse_empty_id, segment
+from .payloads import (
+    Endpoints,
+    bulk_pairs,
+    cursor_field,
+    has_empty_ids,
+    query_of,
+    refuse_empty_id,
+    segment,
+)
 
 _OVERRIDES = ("retr", "flow-control-", "label", "delay", "failure-callback")
 """Prefixes of the settings that can be given when a run is resumed or restarted."""
 _ON_ITS_WAY = ("CREATED", "ACTIVE", "RETRY")
 
 
-class WorkflowHistoryRoutes:
-    """Endpoints for the dead letters of workflow runs. They are called with the engine's lock held."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.runs = engine.workflow
+class WorkflowHistoryRoutes(Endpoints):
+    """Endpoints for the dead letters of workflow runs."""
 
     def routes(self) -> list[Route]:
         dlq = "/v2/workflows/dlq"

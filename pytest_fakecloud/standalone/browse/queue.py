@@ -254,7 +254,7 @@ def queues(handle: Any, wanted: Wanted) -> View:
             "name": queue.name,
             "parallelism": queue.parallelism,
             "paused": queue.paused,
-            "lag": engine.queue_admission.lag(queue),
+            "lag": engine.queues.lag(queue),
             "waiting": [*queue.parked, *queue.waiting][:100],
         }
 

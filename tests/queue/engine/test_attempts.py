@@ -252,14 +252,14 @@ def test_a_message_with_a_lost_answer_waits_for_its_turn(bench: Bench) -> None:
     message_id = bench.publish(Queue_Name="q")
 
     def answer(delivery: Delivery) -> Outcome:
-        bench.engine.queue_admission.pause("q")
+        bench.engine.queues.pause("q")
         return Outcome(200)
 
     bench.answer = answer
     bench.clock.run_due()
     assert bench.state(message_id) == "RETRY"
     assert bench.engine.runner.run(message_id, bench.start_us) is None
-    bench.engine.queue_admission.resume("q")
+    bench.engine.queues.resume("q")
     bench.clock.run_due()
     assert bench.state(message_id) == "DELIVERED"
 

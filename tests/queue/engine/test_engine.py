@@ -176,7 +176,7 @@ def test_the_next_waits_for_the_callbacks_too(bench: Bench) -> None:
 
 def test_parallelism_of_a_queue(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
-    bench.engine.queue_admission.upsert("q", parallelism=2, paused=False)
+    bench.engine.queues.upsert("q", parallelism=2, paused=False)
     for _ in range(5):
         enqueue(bench, "q")
     bench.clock.advance("1m")
@@ -188,7 +188,7 @@ def test_more_parallelism_starts_who_waits(bench: Bench) -> None:
     for _ in range(3):
         enqueue(bench, "q")
     bench.clock.advance("5s")
-    bench.engine.queue_admission.upsert("q", parallelism=3, paused=None)
+    bench.engine.queues.upsert("q", parallelism=3, paused=None)
     bench.clock.advance("0s")
     assert bench.times() == [0, 5, 5]
 
@@ -204,11 +204,11 @@ def test_a_paused_queue_holds_retries(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500 if delivery.attempt == 0 else 200)
     message_id = enqueue(bench, "q")
     bench.clock.run_due()
-    bench.engine.queue_admission.pause("q")
+    bench.engine.queues.pause("q")
     bench.clock.advance("1h")
     assert len(bench.sent) == 1
-    assert bench.engine.queue_admission.lag(bench.engine.queues.get("q")) == 1
-    bench.engine.queue_admission.resume("q")
+    assert bench.engine.queues.lag(bench.engine.queues.get("q")) == 1
+    bench.engine.queues.resume("q")
     bench.clock.advance("0s")
     assert bench.times() == [0, 3600]
     assert bench.state(message_id) == "DELIVERED"
@@ -239,7 +239,7 @@ def test_cancelling_during_an_attempt(bench: Bench, status: int, state: str) -> 
 
 def test_a_queue_deleted_twice_loses_nothing_that_was_in_flight(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500, virtual_us=10 * SECOND)
-    gates = bench.engine.queue_admission
+    gates = bench.engine.queues
     message_id = bench.publish(Queue_Name="q", Retry_Delay="1000")
     bench.clock.run_due()
     bench.engine.lifecycle.delete_queue("q")
@@ -343,12 +343,12 @@ def test_a_paused_key_and_a_paused_queue_do_not_block_each_other(bench: Bench) -
     message_id = bench.publish(
         Queue_Name="q", Flow_Control_Key="k", Flow_Control_Value="parallelism=1"
     )
-    bench.engine.queue_admission.pause("q")
+    bench.engine.queues.pause("q")
     bench.clock.advance("1s")
     flowing(bench, "parallelism=1")
     bench.clock.advance("1s")
     assert bench.times() == [1]
-    bench.engine.queue_admission.resume("q")
+    bench.engine.queues.resume("q")
     bench.clock.advance("1s")
     assert bench.state(message_id) == "DELIVERED"
 
@@ -448,7 +448,7 @@ def test_numbers_of_things() -> None:
     with pytest.raises(QueueError, match="quota maxQueues exceeded"):
         enqueue(bench, "r")
     with pytest.raises(QueueError, match="quota maxParallelism exceeded, current limit: 2"):
-        bench.engine.queue_admission.upsert("q", parallelism=3, paused=None)
+        bench.engine.queues.upsert("q", parallelism=3, paused=None)
     limited = Bench(limits={"groups": 1, "endpoints_per_group": 1}).engine.url_groups
     group = limited.create("g", 0)
     limited.add(group, URL, None, 0)
@@ -476,10 +476,10 @@ def test_a_place_in_global_parallelism_is_given_up_at_the_next_gate() -> None:
     limited = flowing(bench, "rate=1,period=1h", 2)
     last = bench.publish()
     bench.clock.run_due()
-    bench.engine.queue_admission.pause("q")
+    bench.engine.queues.pause("q")
     bench.clock.advance("2m")
     assert [one.message_id for one in bench.sent[1:]] == [limited[0], last]
-    bench.engine.queue_admission.resume("q")
+    bench.engine.queues.resume("q")
     bench.clock.advance("2h")
     assert [one.message_id for one in bench.sent[3:]] == [held, limited[1]]
     assert bench.engine.active == set()
@@ -692,7 +692,7 @@ def test_attempts_go_with_their_message(bench: Bench) -> None:
 
 
 def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
-    bench.engine.queue_admission.upsert("q", parallelism=2, paused=None)
+    bench.engine.queues.upsert("q", parallelism=2, paused=None)
     delayed, next_one = (
         bench.engine.publisher.publish(URL, headers, b"", queue_name="q").accepted[0].message_id
         for headers in ([("Upstash-Delay", "10s")], [])
@@ -703,11 +703,11 @@ def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
 
 def test_a_queue_made_narrower_starts_nobody_until_it_has_room(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
-    bench.engine.queue_admission.upsert("q", parallelism=3, paused=None)
+    bench.engine.queues.upsert("q", parallelism=3, paused=None)
     for _ in range(5):
         bench.engine.publisher.publish(URL, [], b"", queue_name="q")
     bench.clock.run_due()
-    bench.engine.queue_admission.upsert("q", parallelism=1, paused=None)
+    bench.engine.queues.upsert("q", parallelism=1, paused=None)
     bench.clock.advance("1m")
     assert bench.times() == [0, 0, 0, 10, 20]
 
@@ -720,7 +720,7 @@ def test_a_queue_made_narrower_starts_nobody_until_it_has_room(bench: Bench) -> 
         (lambda engine: engine.cancel("x"), "message x"),
         (lambda engine: engine.dead_letters.get("x"), "dlq message x"),
         (lambda engine: engine.queues.get("x"), "queue x"),
-        (lambda engine: engine.queue_admission.pause("x"), "queue x"),
+        (lambda engine: engine.queues.pause("x"), "queue x"),
         (lambda engine: engine.flow.get("x"), "flow control key x"),
         (lambda engine: engine.schedules.get("x"), "schedule x"),
         (lambda engine: engine.schedules.delete("x"), "schedule x"),

@@ -117,8 +117,8 @@ class Lives(RuleBasedStateMachine):
     @initialize(most=st.sampled_from([None, None, 2]))
     def queues(self, most: int | None) -> None:
         self.engine.limits = replace(self.engine.limits, parallelism=most)
-        self.engine.queue_admission.upsert("single", parallelism=1, paused=False)
-        self.engine.queue_admission.upsert("wide", parallelism=2, paused=False)
+        self.engine.queues.upsert("single", parallelism=1, paused=False)
+        self.engine.queues.upsert("wide", parallelism=2, paused=False)
         with self.engine.lock:
             group = self.engine.url_groups.create("group", self.clock.now_us())
             for number in (1, 2):
@@ -178,7 +178,7 @@ class Lives(RuleBasedStateMachine):
     @rule(name=st.sampled_from(QUEUES), pause=st.booleans())
     def pause_queue(self, name: str, pause: bool) -> None:
         self.paused_at_some_time = True
-        (self.engine.queue_admission.pause if pause else self.engine.queue_admission.resume)(name)
+        (self.engine.queues.pause if pause else self.engine.queues.resume)(name)
 
     @rule(name=st.sampled_from(FLOWS), pause=st.booleans())
     def pause_flow(self, name: str, pause: bool) -> None:
@@ -278,7 +278,7 @@ class Lives(RuleBasedStateMachine):
         self.crash.armed = False
         self.unschedule()
         for name in QUEUES:
-            engine.queue_admission.resume(name)
+            engine.queues.resume(name)
         for key in engine.flow.keys.values():
             key.paused = False
             engine.admission.start_waiting_for_flow(key)

@@ -16,7 +16,7 @@ from pytest_fakecloud.queue.engine.admission import Admission
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.engine.flow import FlowKey
 from pytest_fakecloud.queue.engine.lifecycle import Lifecycle
-from pytest_fakecloud.queue.engine.ordered_queues import OrderedQueue, QueueAdmission
+from pytest_fakecloud.queue.engine.ordered_queues import OrderedQueue, OrderedQueues
 from pytest_fakecloud.queue.engine.publishing import Publisher
 from pytest_fakecloud.queue.model import Delivery, Message, Outcome
 
@@ -125,23 +125,23 @@ def told_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def newest_first(patch: pytest.MonkeyPatch) -> None:
-    pump = QueueAdmission.start_waiting
+    pump = OrderedQueues.start_waiting
 
-    def backwards(self: QueueAdmission, queue: OrderedQueue) -> None:
+    def backwards(self: OrderedQueues, queue: OrderedQueue) -> None:
         queue.waiting.rotate(1)
         pump(self, queue)
 
-    patch.setattr(QueueAdmission, "start_waiting", backwards)
+    patch.setattr(OrderedQueues, "start_waiting", backwards)
 
 
 def wider_queues(patch: pytest.MonkeyPatch) -> None:
-    pump = QueueAdmission.start_waiting
+    pump = OrderedQueues.start_waiting
 
-    def wider(self: QueueAdmission, queue: OrderedQueue) -> None:
+    def wider(self: OrderedQueues, queue: OrderedQueue) -> None:
         queue.parallelism = 6
         pump(self, queue)
 
-    patch.setattr(QueueAdmission, "start_waiting", wider)
+    patch.setattr(OrderedQueues, "start_waiting", wider)
 
 
 def unlimited_keys(patch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def everybody_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def deaf_to_pauses(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(QueueAdmission, "pause", lambda self, name: None)
+    patch.setattr(OrderedQueues, "pause", lambda self, name: None)
 
 
 def deaf_to_cancelling(patch: pytest.MonkeyPatch) -> None:
