@@ -39,14 +39,13 @@ SHORT_SLEEP = 0.002
 class Loop(Protocol):
     """An event loop in which tasks sleep.
 
-    ``key`` identifies the loop, and ``cancelled`` is the exception raised in a cancelled task.
+    ``key`` identifies the loop, ``cancelled`` is the exception raised in a cancelled task.
+    ``sleep_really()`` sleeps in real time; other tasks can run even if the time is 0.
     """
 
-    @property
-    def key(self) -> object: ...
-
-    @property
-    def cancelled(self) -> type[BaseException]: ...
+    key: object
+    cancelled: type[BaseException]
+    sleep_really: Callable[[float], Any]
 
     async def wait_until_idle(
         self, patience: float, ends: Callable[[], bool] = lambda: False
@@ -56,9 +55,6 @@ class Loop(Protocol):
         If a response may arrive from outside, first wait up to ``patience`` real seconds for it.
         Returns False if the loop does not become idle in time, or as soon as ``ends()`` is true.
         """
-
-    async def sleep_really(self, seconds: float) -> None:
-        """Sleep in real time; other tasks can run even if the time is 0."""
 
     def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
         """Return ``(set, wait)``: ``wait()`` returns after any thread has called ``set()``."""

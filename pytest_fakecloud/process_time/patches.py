@@ -24,11 +24,10 @@ from types import ModuleType
 from typing import Any
 
 from ..core.timeparse import LAST_US
-from .asyncio_loop import AsyncioLoop
 from .callers import is_infrastructure, is_infrastructure_module, sleeps_really, times_out_really
+from .loops import AsyncioLoop, TrioRun, TrioTimeouts
 from .moving import LONGEST, SHORTEST, sleep_in, watch
 from .sleepers import Sleepers
-from .trio_run import TrioRun, TrioTimeouts
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "asyncio": ("asyncio", "asyncio.tasks"),

@@ -31,7 +31,7 @@ import upstash_vector
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.core.timeparse import monotonic
-from pytest_fakecloud.process_time import asyncio_loop, moving, trio_run
+from pytest_fakecloud.process_time import loops, moving
 from pytest_fakecloud.process_time.patches import Patches
 
 from ..harness import Run, in_threads
@@ -353,8 +353,7 @@ def test_an_answer_under_way_is_not_overtaken(
 ) -> None:
     # A busy machine may take longer for an answer than the default values allow.
     monkeypatch.setattr(moving, "PATIENCE", 20.0)
-    monkeypatch.setattr(asyncio_loop, "_IDLE_TIMEOUT", 20.0)
-    monkeypatch.setattr(trio_run, "_IDLE_TIMEOUT", 20.0)
+    monkeypatch.setattr(loops, "_IDLE_TIMEOUT", 20.0)
 
     async def main(cloud: Cloud) -> None:
         kv = cloud.kv_server()
