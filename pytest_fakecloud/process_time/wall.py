@@ -30,22 +30,12 @@ STANDING_SECONDS = 20.0
 """Real seconds of consecutive reads at one line after which a read raises an error."""
 
 
-class _Reader:
-    """The consecutive reads of one thread at one source line."""
-
-    __slots__ = ("place", "reads", "since")
-
-    def __init__(self) -> None:
-        self.place: tuple[object, int] | None = None
-        self.reads = 0
-        self.since = 0.0
-
-
 class _FrozenReads:
-    """Counts the reads of an unchanged time by the lines of each thread."""
+    """Counts the consecutive reads of an unchanged time at one source line, for each thread."""
 
     def __init__(self) -> None:
-        self._readers: dict[int, _Reader] = {}
+        self._runs: dict[int, tuple[object, int, float]] = {}
+        """The line, the number of reads, and the real time of the first, by thread."""
 
     def check(self, frame: FrameType | None) -> None:
         """Count a read; raise ``ContractError`` if the code seems to wait for the time to change."""
@@ -53,18 +43,17 @@ class _FrozenReads:
             frame = frame.f_back
         if frame is None:
             return
-        place = frame.f_code, frame.f_lineno
-        reader = self._readers.get(threading.get_ident())
-        if reader is None:
-            reader = self._readers[threading.get_ident()] = _Reader()
-        if reader.place != place:
-            reader.place, reader.reads, reader.since = place, 0, monotonic()
-        reader.reads += 1
-        if reader.reads >= POLLS and (stood := monotonic() - reader.since) >= STANDING_SECONDS:
-            reader.since = monotonic()
+        line, thread = (frame.f_code, frame.f_lineno), threading.get_ident()
+        before, reads, since = self._runs.get(thread, (None, 0, 0.0))
+        reads, since = (reads + 1, since) if line == before else (1, monotonic())
+        waited = monotonic() - since
+        waits = reads >= POLLS and waited >= STANDING_SECONDS
+        # Code that handles the error may go on reading, until the same time has passed again.
+        self._runs[thread] = line, reads, monotonic() if waits else since
+        if waits:
             raise ContractError(
-                f"{frame.f_code.co_filename}:{frame.f_lineno} has read the time {reader.reads} times "
-                f"within {stood:.0f} s of real time, but it is frozen: with process_time it moves only "
+                f"{frame.f_code.co_filename}:{frame.f_lineno} has read the time {reads} times "
+                f"within {waited:.0f} s of real time, but it is frozen: with process_time it moves only "
                 "with the clock, so a loop that waits for it never ends. Let sleeps move it "
                 "(process_time='autojump'), move the clock from another thread, or omit "
                 "process_time"
@@ -72,7 +61,7 @@ class _FrozenReads:
 
     def forget(self) -> None:
         """Forget all reads, because the time has changed."""
-        self._readers.clear()
+        self._runs.clear()
 
 
 class Wall:
