@@ -44,9 +44,7 @@ def is_infrastructure(frame: FrameType) -> bool:
 
 
 def times_out_really(frame: FrameType | None) -> bool:
-    """Return whether the code that sets a timeout, directly or through a library, is
-    infrastructure.
-    """
+    """Return whether infrastructure sets the timeout, directly or through a library."""
     while frame is not None:
         name = module_of(frame)
         if name.partition(".")[0] not in _LIBRARIES_OF_TIMEOUTS:

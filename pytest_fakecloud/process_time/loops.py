@@ -100,9 +100,7 @@ class AsyncioLoop:
         task.add_done_callback(self._tasks.discard)
 
     def _awaits_others(self) -> bool:
-        """Return whether a response may arrive from outside: through a socket or from a worker
-        thread.
-        """
+        """Return whether a response may arrive through a socket or from a worker thread."""
         executor = getattr(self._loop, "_default_executor", None)
         threads = getattr(executor, "_threads", ())
         idle = getattr(getattr(executor, "_idle_semaphore", None), "_value", 0)
@@ -117,9 +115,7 @@ class AsyncioLoop:
         return any(fd != own.fileno() for fd in list(selector.get_map()))
 
     def add_timeout(self, handle: asyncio.TimerHandle) -> None:
-        """Allow the clock to move to a timeout. Not called for timeouts of the package's own
-        servers.
-        """
+        """Allow the clock to move to a timeout of the code under test."""
         self._timeouts.add(handle)
 
     def has_timeouts(self) -> bool:

@@ -157,9 +157,7 @@ async def _move_clock_on_turn(
 
 
 async def _wait_for_turn(loop: Loop, sleepers: Sleepers, sleeper: Sleeper, now_us: int) -> bool:
-    """Return True when a sleeper may move the clock; False if the clock has moved, or the patches
-    have ended.
-    """
+    """Return whether a sleeper may move the clock, which has not moved while it waited."""
     give_up = monotonic() + GRACE
     while not sleepers.is_turn(sleeper) and monotonic() < give_up:
         await loop.sleep_really(SHORT_SLEEP)

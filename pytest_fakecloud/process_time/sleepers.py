@@ -50,9 +50,7 @@ class Sleepers:
         self.clock = clock
         self.over = False
         self.ahead_us = 0
-        """Microseconds that the clock has moved since the start, by which monotonic time runs ahead
-        of real time.
-        """
+        """Microseconds since the start, by which monotonic time runs ahead of real time."""
         self.failure: BaseException | None = None
         """An exception raised while the clock moved to a timeout; ``ProcessTime.stop()`` raises it."""
         self.watched: set[object] = set()
@@ -158,9 +156,7 @@ class Sleepers:
     # -- sleeping in a thread --------------------------------------------------------------------
 
     def sleep(self, seconds: float, really: Callable[[float], object]) -> None:
-        """Sleep in this thread. If the patches end first, sleep for the remaining time with
-        ``really``.
-        """
+        """Sleep in this thread. If the patches end first, use ``really`` for the remaining time."""
         until_us = self.until_us(seconds)
         with self.asleep(until_us) as sleeper:
             while not self.over and self.clock.now_us() < until_us:

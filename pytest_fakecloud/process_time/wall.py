@@ -188,9 +188,7 @@ def _travellers() -> list[Any]:
 
 
 def _move_others(own: Any, span: datetime.timedelta) -> None:
-    """If another tool has set the process's time since ``start()``, move its time by the same
-    duration.
-    """
+    """Move the time that another tool has set since ``start()`` by the same duration."""
     if own is not None:
         top = _travellers()[-1:]
         if top and top[0] is not own:

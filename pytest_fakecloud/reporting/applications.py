@@ -156,9 +156,7 @@ class Listener:
         self._end(environ, responses[0])
 
     def _asked(self, transport: Any, request: Any, thread: int) -> object:
-        """Record a request to an ASGI application; return its data as a WSGI environment, or None
-        if that raises.
-        """
+        """Record a request to an ASGI application; return its WSGI environment, None on an error."""
         with suppress(Exception):
             app = type(getattr(transport, "app", None))
             framework = "ASGI" if app is FunctionType else app.__name__
@@ -289,9 +287,7 @@ def _target(environ: Any) -> tuple[str, str]:
 
 
 def _body_of(environ: Any) -> tuple[str, str]:
-    """Return the beginning of a body that a test client sent, and its content type. Does not read
-    streams.
-    """
+    """Return the beginning of a test client's body, and its content type; does not read streams."""
     stream = environ.get("wsgi.input")
     # Django's test client wraps the body in an object of its own.
     stream = getattr(stream, "_FakePayload__content", stream)

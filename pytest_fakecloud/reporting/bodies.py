@@ -30,9 +30,7 @@ _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
 
 
 def shortened(text: str, most: int = 48) -> str:
-    """Return a string, shortened to ``most`` characters: its two ends and a checksum of the whole
-    string.
-    """
+    """Shorten a string to ``most`` characters: its two ends and a checksum of the whole string."""
     if len(text) <= most:
         return text
     # The gap and the checksum take eight characters.
@@ -43,9 +41,7 @@ def shortened(text: str, most: int = 48) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return a string with its lone surrogates (``"\ud800"``) escaped, because UTF-8 cannot encode
-    them.
-    """
+    r"""Escape the lone surrogates (``"\ud800"``) of a string, because UTF-8 cannot encode them."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -72,9 +68,7 @@ def compact(value: Any) -> str:
 
 
 def scalar(value: Any) -> str:
-    """Format a value of a response. A string is quoted only if it could be mistaken for another
-    type.
-    """
+    """Format a value of a response; quote only strings that look like another type."""
     if not isinstance(value, str) or value in _WORDS:
         return compact(value)
     try:
@@ -149,9 +143,7 @@ def _decoded(value: Any) -> Any:
 
 
 def _inside(text: str) -> Any:
-    """Return an object that maps the encoding of a string to its decoded content, or the string
-    itself.
-    """
+    """Return an object that maps a string's encoding to its content, or the string itself."""
     if text[:1] in ("{", "["):
         value = parsed(text)
         return {"JSON in a string": _decoded(value)} if isinstance(value, dict | list) else text

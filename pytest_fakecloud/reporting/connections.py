@@ -147,9 +147,7 @@ def _sets_up(call: Call, connection: _Connection) -> bool:
 
 
 def _end_of_transaction(call: Call, connection: _Connection) -> list[Call] | None:
-    """Return the commands of the transaction that a call ends; None for another call, which may
-    begin or continue a transaction.
-    """
+    """Return the commands of the transaction that a call ends; None if the call ends none."""
     name, steps = _name(call), connection.steps
     if name == "MULTI" and call.status == 200 and call.fault is None:
         connection.steps = [call]

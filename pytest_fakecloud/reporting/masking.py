@@ -81,9 +81,7 @@ def _may_have_lost_a_secret(call: Call) -> bool:
 
 
 class Mask:
-    """Masks credentials in strings of any encoding: the given ``secrets`` and those of a cloud's
-    fakes.
-    """
+    """Masks credentials in any encoding: the given ``secrets`` and those of a cloud's fakes."""
 
     def __init__(self, cloud: AnyCloud | None = None, *, secrets: Iterable[str] = ()) -> None:
         known = frozenset(secrets)
@@ -118,9 +116,7 @@ class Mask:
         return self.text(call.target)
 
     def body(self, call: Call) -> bytes:
-        """Return a call's request body, hidden as a whole if a command in it may contain a
-        password.
-        """
+        """Return a call's request body, hidden whole if a command may contain a password."""
         return HIDDEN.encode() if call.body and hides_words(call) else self.data(call.body)
 
     def _headers(self, headers: Headers) -> Headers:

@@ -47,9 +47,7 @@ fakes.
 
 
 def page(cloud: AnyCloud, report: Report, picture: Picture | None = None) -> str:
-    """Return the HTML page of one test; ``picture`` makes the page's data (default: the report's
-    data).
-    """
+    """Return the HTML page of one test; ``picture`` makes its data (default: the report's data)."""
     masked: Mapping[str, Any] = Mask(cloud).value(states(cloud, report))
     return document(
         picture(cloud, report, masked) if picture else {**as_json(report), "states": masked}
@@ -57,16 +55,12 @@ def page(cloud: AnyCloud, report: Report, picture: Picture | None = None) -> str
 
 
 def write(cloud: AnyCloud, folder: Path, report: Report, picture: Picture | None = None) -> Path:
-    """Write the page of a test into a folder as a file that only its owner can read; return its
-    path.
-    """
+    """Write the page of a test into a folder, readable only by its owner; return its path."""
     return write_private(folder / f"{file_name(report.test)}.html", page(cloud, report, picture))
 
 
 def write_index(folder: Path) -> Path | None:
-    """Write the index of all pages in a folder, grouped by finding; return None if there are no
-    pages.
-    """
+    """Write the index of all pages in a folder, grouped by finding; return None without pages."""
     pages = sorted(path for path in folder.glob("*.html") if path.name != _INDEX)
     if not pages:
         return None
@@ -214,9 +208,7 @@ def _hash(text: str) -> str:
 
 
 def _failure(text: str) -> Iterator[str]:
-    """Yield the assertion with its source lines, and pytest's complete output in a collapsed
-    element.
-    """
+    """Yield the assertion with its source lines, and pytest's complete output, collapsed."""
     if not text:
         return
     lines = text.splitlines()

@@ -25,9 +25,7 @@ _EXPLAINED = {
     "lost_update": "message_waits", "check_then_set": "message_waits",
     "scheduled_twice": "schedule_waits",
 }  # fmt: skip
-"""Maps a kind of finding to the kinds of unfinished work that it explains and that are therefore
-not reported.
-"""
+"""Maps a finding to the unfinished work that it explains and that is therefore left out."""
 
 
 def report_of(
@@ -86,9 +84,7 @@ def report_of(
 
 
 def problems(cloud: AnyCloud) -> list[Finding]:
-    """Return the strict-mode violations and rejected credentials; identical violations are merged
-    and counted.
-    """
+    """Return the strict-mode violations, counted if identical, and the rejected credentials."""
     found: dict[object, list[Finding]] = {}
     for problem in cloud.problems:
         values = {"problem": problem.kind, "text": problem.text, "times": 1}
@@ -158,9 +154,7 @@ def _repeats(problem: Finding, found: Sequence[Finding]) -> bool:
 
 
 def _numbers(every: Sequence[Row]) -> dict[int, int]:
-    """Map each journal number to the number of the row that shows it; a delivery has two journal
-    numbers.
-    """
+    """Map journal numbers to the rows that show them; a delivery has two numbers."""
     found = {row.number: row.number for row in every}
     for row in every:
         if row.delivery is not None:

@@ -345,9 +345,7 @@ def _served_rows(
 
 
 def _within(one: Served, other: Served, spans: Iterable[tuple[int, int]]) -> bool:
-    """Return whether one of two overlapping requests was made by a fault's function during the
-    other.
-    """
+    """Return whether a fault's function made one of two overlapping requests during the other."""
     outer, inner = (one, other) if one.began < other.began else (other, one)
     return any(
         outer.began < began < inner.began and 0 < inner.ended <= ended for began, ended in spans
@@ -364,17 +362,13 @@ def _same(delivery: Row, one: Served) -> bool:
 
 
 def began(entry: Entry) -> int:
-    """Return the journal number at which an entry began; a delivery begins before the calls made
-    during it.
-    """
+    """Return the journal number at which an entry began; a delivery precedes its calls."""
     number = entry.data.get("began") if isinstance(entry, Event) else None
     return number if isinstance(number, int) else entry.number
 
 
 def _ended(event: Event) -> int:
-    """Return the number of the entry by which everything that an event caused had ended; 0 if that
-    is unknown.
-    """
+    """Return the number by which all consequences of an event had ended; 0 if it is unknown."""
     return event.number if event.data.get("alone") is True else 0
 
 

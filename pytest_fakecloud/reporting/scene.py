@@ -91,9 +91,7 @@ def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
 
 
 def _read_entries(entries: Iterable[Entry], scene: Scene) -> tuple[set[str], set[str]]:
-    """Add what the entries show to a scene; return the IDs of messages, and the instances of
-    consumer groups.
-    """
+    """Add entries to a scene; return the IDs of messages and the instances of consumer groups."""
     ids: set[str] = set()
     instances: set[str] = set()
     for entry in entries:

@@ -26,9 +26,7 @@ WIDTH = 80
 WIDEST = 140
 """Maximum width in columns, even in wider terminals, because long lines are hard to read."""
 LONG = 60
-"""Maximum length of an explanation that is repeated in full below each row; a longer one becomes
-``as above``.
-"""
+"""Maximum length of an explanation that is repeated; a longer one becomes ``as above``."""
 LINES_OF_A_TEXT = 12
 LINES_OF_A_SCRIPT = 20
 _STAMP = len("12:00:00.000 ")

@@ -149,9 +149,7 @@ def _auto_commits_after(look: Look, call: Call) -> list[Event]:
 
 
 def committed_before_failure(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find records that a group committed before a call to another fake failed, and that were not
-    redelivered.
-    """
+    """Find records committed before a call to another fake failed, and not redelivered."""
     commits: dict[str, tuple[Call, int]] = {}
     uncommitted: dict[str, int] = {}
     known = {call.number for call in _calls_of(look, handle)}
@@ -299,9 +297,7 @@ def records_skipped(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def started_at_end(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find groups without commits that started after existing records because their reset is
-    ``latest``.
-    """
+    """Find groups without commits whose reset ``latest`` made them start after existing records."""
     received: dict[tuple[str, str, int], set[int]] = {}
     first: dict[str, Call] = {}
     for call, group, places in _consume_calls(look, handle):
@@ -340,9 +336,7 @@ def no_order(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def shared_group(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find groups shared by instances with dissimilar names, for example the instances of two
-    services.
-    """
+    """Find groups shared by instances with dissimilar names, such as those of two services."""
     received: dict[str, dict[str, set[_Place]]] = {}
     last: dict[str, Call] = {}
     for call, group, places in _consume_calls(look, handle):

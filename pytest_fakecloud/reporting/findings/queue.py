@@ -42,9 +42,7 @@ def deduplicated(look: Look) -> Iterator[Finding]:
 
 
 def _deduplicated_by(call: Call, several: bool) -> tuple[bool, str | None]:
-    """Return whether a request deduplicates by content, and the body of its only message; None if
-    the body is unknown.
-    """
+    """Return whether a request deduplicates by content, and its message's body; None if unknown."""
     headers: Mapping[str, Any] = call.headers
     body: str | None = call.body.decode("utf-8", "backslashreplace")
     if call.route == "batch":
@@ -64,9 +62,7 @@ def redirected(look: Look) -> Iterator[Finding]:
 
 
 def wrong_signature(look: Look) -> Iterator[Finding]:
-    """Find deliveries rejected with 401 or 403, with the part of their signature that did not
-    match.
-    """
+    """Find deliveries rejected with 401 or 403, with the reason in their signature."""
     told: set[tuple[object, ...]] = set()
     for event in look.events("attempt"):
         signature = event.data.get("signature")
@@ -122,9 +118,7 @@ def several_callbacks(look: Look) -> Iterator[Finding]:
 
 
 def published_again(look: Look) -> Iterator[Finding]:
-    """Find publish requests that created a second message when they were repeated after a lost
-    answer.
-    """
+    """Find publish requests that created a second message when repeated after a lost answer."""
     lost: dict[tuple[str, str, bytes], str] = {}
     for call in look.calls_to("queue"):
         names = {name.lower() for name in call.headers}
@@ -190,9 +184,7 @@ def handled_twice(look: Look) -> Iterator[Finding]:
 
 
 def accepted_with_error(look: Look) -> Iterator[Finding]:
-    """Find deliveries that were answered with a 2xx although the handler logged or raised an
-    exception.
-    """
+    """Find deliveries answered with a 2xx although the handler logged or raised an exception."""
     for event in look.events("attempt"):
         status = event.data.get("status")
         if not isinstance(status, int) or not 200 <= status < 300:

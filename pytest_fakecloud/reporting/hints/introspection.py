@@ -15,9 +15,7 @@ _EXCEPTIONS = vars(BaseExceptionGroup)["exceptions"].__get__
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, its causes and contexts, and the errors in its arguments and groups,
-    recursively.
-    """
+    """Yield an error, its causes and contexts, and the errors in its arguments and groups."""
     seen: set[int] = set()
     waiting = [error]
     while waiting:
@@ -42,9 +40,7 @@ def locals_of(error: BaseException | None) -> list[object]:
 
 
 def root(value: Any) -> str:
-    """Return the package that defines a module, a function or a value's class, without running its
-    code.
-    """
+    """Return the package that defines a module, a function or a value's class."""
     kind = type(value)
     name: object
     if issubclass(kind, ModuleType):
@@ -59,9 +55,7 @@ def root(value: Any) -> str:
 
 
 def attributes_of(value: object) -> dict[str, object]:
-    """Return the attributes of an object without running its code, so that lazy objects are not
-    evaluated.
-    """
+    """Return the attributes of an object; none of a lazy object, which is not evaluated."""
     if issubclass(type(value), type | ModuleType):
         return {}
     try:

@@ -27,9 +27,7 @@ FAKE_ADDRESS = re.compile(r"127\.0\.0\.1:(\d{4,5})|127\.0\.0\.1'?, port=(\d{4,5}
 
 
 def hints_about_error(cloud: AnyCloud, error: BaseException) -> list[str]:
-    """Return hints that name the library which intercepted a request to a fake, or a client with the
-    address of a closed fake, and say what to do.
-    """
+    """Return hints about intercepted requests to a fake and about the addresses of closed fakes."""
     found: list[str] = []
     transport_error = getattr(sys.modules.get("httpx"), "TransportError", OSError)
     for one in chain(error):
@@ -189,9 +187,7 @@ def _interception_hints(cloud: AnyCloud, error: BaseException) -> Iterator[str]:
 
 
 def _suspicion_hints(cloud: AnyCloud, error: BaseException | None) -> Iterator[str]:
-    """Yield hints about libraries that are active, or were in the frames of the error, for each fake
-    that received no request, because the application may have caught a library's error.
-    """
+    """Yield hints about active libraries, whose errors the application may have caught."""
     frames = frames_of(error)
     for library in _LIBRARIES:
         if not _is_active(library) and not any(_activates(library, frame) for frame in frames):
@@ -272,9 +268,7 @@ def _fakes_that_stay(cloud: AnyCloud, what: str) -> list[str]:
 def _unconnected_clients(
     cloud: AnyCloud, names: Iterable[object], error: BaseException | None
 ) -> list[str]:
-    """Explain the test's official clients that use other addresses, unless a client uses the
-    address of a fake.
-    """
+    """Explain the test's official clients if none of them uses the address of a fake."""
     urls = [handle.url for handle in cloud.handles]
     found = []
     for (package, address), client in _clients([*names, *locals_of(error)]).items():

@@ -43,9 +43,7 @@ def mistakes(cloud: AnyCloud, error: BaseException) -> list[str]:
 
 
 def _misspelt(error: BaseException) -> Iterator[str]:
-    """Yield hints about attributes and arguments that this package does not have, with their
-    correct names.
-    """
+    """Yield hints about misspelt attributes and arguments of this package."""
     if isinstance(error, AttributeError):
         kind, name = type(getattr(error, "obj", None)), getattr(error, "name", None)
         if not kind.__module__.startswith(_OURS) or not isinstance(name, str):
@@ -65,9 +63,7 @@ def _misspelt(error: BaseException) -> Iterator[str]:
 
 
 def _clocks(error: BaseException) -> Iterator[str]:
-    """Yield hints about libraries that replace the process's time or ``sleep`` but do not move the
-    fakes' clock.
-    """
+    """Yield hints about replacements of ``time`` or ``sleep`` that do not move the fakes' clock."""
     frames = frames_of(error)
     used = {root(time.time), *(package for frame in frames for package in _packages(frame))}
     machine: Any = sys.modules.get("time_machine")

@@ -83,9 +83,7 @@ def hints_about_unset_variables(cloud: AnyCloud, errors: Sequence[BaseException]
 
 
 def _named(errors: Sequence[BaseException], fixtures: Iterable[str]) -> list[str]:
-    """Return the unset variables that errors mention, ignoring case: settings libraries use lower
-    case.
-    """
+    """Return the unset variables that errors mention, often in lower case."""
     texts = [str(one) for one in errors if isinstance(one, LookupError | ValueError | TypeError)]
     words = set(re.findall(r"\w+", " ".join(texts).upper()))
     return [

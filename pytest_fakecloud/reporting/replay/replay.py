@@ -35,9 +35,7 @@ LONGEST = 2_000
 MOST_ITEMS = 1_000
 """Maximum number of items in a fake; the data of larger fakes is not replayed."""
 MOST_LOOKS = 300_000
-"""Maximum number of items that are compared for one report, which limits the time for a long test
-to seconds.
-"""
+"""Maximum number of items that are compared for one report, to limit the time to seconds."""
 _WITHOUT_DATA = ("rotate_token", "rotate_keys", "reset_password")
 """Actions that change only credentials. A replay has its own credentials."""
 _ABOUT_CONNECTIONS = (
@@ -49,9 +47,7 @@ _ABOUT_CONNECTIONS = (
 _MOST_READS = 500_000
 
 Change = list[Any]
-"""A change as a list: fake, section, item, and the item's fields after the change (None if it was
-removed).
-"""
+"""Fake, section, item, and the item's fields after the change (None if it was removed)."""
 
 
 def record_times(cloud: AnyCloud) -> None:
@@ -375,9 +371,7 @@ class _Replay:
             self._compare(call, reply, session)
 
     def _end_waits(self) -> None:
-        """End the waits of blocking commands that have received an element or reached their
-        deadline.
-        """
+        """End the waits of blocking commands that received an element or reached their deadline."""
         for call, waiter in list(self.waiting):
             if waiter.done or waiter.deadline_us <= self.time.now_us():
                 self.waiting.remove((call, waiter))
@@ -543,9 +537,7 @@ def _shortened(state: State) -> State:
 
 
 def _short(fields: Mapping[str, Any]) -> Item:
-    """Return the fields of an item with long values shortened; a shortened value states its full
-    length.
-    """
+    """Return an item's fields; a value that is too long is shortened and states its full length."""
     found = dict(fields)
     for name, value in fields.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -40,9 +40,7 @@ _SENTENCES: Sentences = {
 
 
 def summarise(call: Call, scene: Scene) -> Summary | None:
-    """Return the description of a call; None if its service has none for it, or if the body is
-    malformed.
-    """
+    """Return the description of a call; None if its service has none or its body is malformed."""
     summary = _BY_SERVICE.get(call.service)
     if summary is None:
         return None
@@ -53,9 +51,7 @@ def summarise(call: Call, scene: Scene) -> Summary | None:
 
 
 def describe(row: Row, scene: Scene, last: Row | None = None) -> Summary:
-    """Return the description of a row; ``last`` is the last of several attempts with the same
-    result.
-    """
+    """Return the description of a row; ``last`` is the last of several equal attempts."""
     words = _described(row, last or row, scene)
 
     def mask(text: str) -> str:

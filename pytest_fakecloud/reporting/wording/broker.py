@@ -47,9 +47,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
 
 
 def _spread(item: dict[str, Any], call: Call, scene: Scene) -> bool:
-    """Return whether the broker chooses a record's partition: the record names none, and the topic
-    has several.
-    """
+    """Return whether the broker chose a record's partition among several."""
     topic = str(item.get("topic") or call.facts["topic"][0])
     return (
         item.get("partition") is None and len(scene.end_offsets.get((call.handle, topic), ())) > 1
@@ -151,9 +149,7 @@ def event(of: Event, scene: Scene) -> str:
 
 
 def effect(of: Event, call: Call | None, scene: Scene) -> str:
-    """Return the text of an event in the row of the call that caused it; empty if it only repeats
-    the call.
-    """
+    """Return what an event adds to the row of its call; empty if it only repeats the call."""
     if of.kind == "rebalance":
         return _generation(of.data, scene)
     body = parsed(call.body) if call is not None and call.body.strip() else None

@@ -158,9 +158,7 @@ def _sent_script(line: Sequence[str]) -> Script | None:
 
 
 def _script_arguments(script: Script, kind: str, arguments: Sequence[str]) -> list[str]:
-    """Return keys or arguments under the names of the variables to which the script assigns them,
-    if it assigns each one.
-    """
+    """Return arguments, named by the script's variables if it assigns all of them."""
     shown, names = _fitting(arguments), _parameters(script.source, kind)
     if names.keys() >= set(range(1, len(arguments) + 1)) and len(shown) == len(arguments):
         return [f"{names[at]}={one}" for at, one in enumerate(shown, 1)]

@@ -218,9 +218,7 @@ def exchange_lines(data: Mapping[str, Any], scene: Scene) -> Iterator[str]:
 
 
 def _answered(data: Mapping[str, Any]) -> str:
-    """Describe the response to a failed attempt; return an empty string if it only repeats the
-    status.
-    """
+    """Describe the response to a failed attempt; empty if it only repeats the status."""
     if data.get("location"):
         return f"to {data['location']}"
     told = _body(data, "answer") if "answer" in data else ""

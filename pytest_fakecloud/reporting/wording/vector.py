@@ -1,6 +1,4 @@
-"""Texts of reports about the vector index: its queries, its records without their vectors, and its
-findings.
-"""
+"""Texts of reports about the vector index: its queries, its records, and its findings."""
 
 from __future__ import annotations
 

@@ -137,9 +137,7 @@ def limit_shared(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _counter(command: Command) -> str:
-    """Return the key of a command that counts, or of a script with one key; empty for other
-    commands.
-    """
+    """Return the key that a command, or a script with one key, counts; empty for other commands."""
     if command.name in ("EVAL", "EVALSHA"):
         has_key = command.words[2:3] == ["1"] and len(command.words) > 3
         return command.words[3] if has_key else ""

@@ -58,9 +58,7 @@ def key_mismatch(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _same_run(look: Look, *entries: Entry) -> str:
-    """Return the ID of the workflow run during which all entries were recorded; an empty string if
-    there is none.
-    """
+    """Return the ID of the workflow run that contains all entries; empty if there is none."""
     runs = set()
     for entry in entries:
         around = look.attempt_around(entry)
@@ -91,9 +89,7 @@ def python_value_in_key(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def counter_mismatch(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find pairs of a counter that was decremented without an initial value and a number that was
-    set but never used.
-    """
+    """Find counters decremented without an initial value, if one number was set but never used."""
     every = history(look, handle)
     if any(one.name == "" for one in every):
         return
@@ -119,9 +115,7 @@ def counter_mismatch(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def no_subscriber(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find messages published to a channel without subscribers, while a channel with subscribers
-    received none.
-    """
+    """Find messages to a channel without subscribers, while a channel with subscribers had none."""
     subscribed: dict[str, int] = {}
     heard: set[str] = set()
     unheard: dict[str, tuple[Command, int]] = {}

@@ -29,9 +29,7 @@ _UNCHECKED = {"SET": 2, "HSET": 3}
 
 
 def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find SET commands that replaced a value which another connection wrote after this
-    connection's GET.
-    """
+    """Find SET commands that replaced what another connection wrote after this connection's GET."""
     read: dict[tuple[object, str], tuple[int, Any]] = {}
     watched: dict[tuple[object, str], int] = {}
     written: dict[str, tuple[int, object, str]] = {}
@@ -180,9 +178,7 @@ def changed_nothing(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _prevented(command: Command) -> tuple[str, list[str]]:
-    """Return the option that prevented a write, and the affected members or fields; an empty string
-    and an empty list if none did.
-    """
+    """Return the option that prevented a write, and the affected members; empty if none did."""
     if command.name == "SET" and command.result is None and "GET" not in command.options:
         return next((one for one in ("NX", "XX") if one in command.options), ""), []
     if command.name == "HSETNX" and command.result == 0:
@@ -195,9 +191,7 @@ def _prevented(command: Command) -> tuple[str, list[str]]:
 
 
 def _left_by(setter: Event | None, during: Event | None) -> dict[str, Any]:
-    """Return details of the failed attempt to deliver the same message during which the key was
-    set; an empty mapping if there is none.
-    """
+    """Describe the failed attempt of the same message that set the key; empty if there is none."""
     if setter is None or during is None or setter is during:
         return {}
     message, status = setter.data.get("message_id"), setter.data.get("status")

@@ -116,9 +116,7 @@ def _is_list(value: object) -> bool:
 
 
 def pages_overlap(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find two ranges by rank where the second starts at the stop index of the first, which the
-    first range already includes.
-    """
+    """Find ranges by rank that start at the stop index of another, which that range includes."""
     before: dict[tuple[str, ...], tuple[int, int, Command]] = {}
     reported: set[tuple[str, ...]] = set()
     for command in commands(look, handle):
