@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import pairwise
 from typing import Any
 
 from ...bodies import parsed
@@ -56,10 +56,9 @@ def repeated_after_failure(look: Look, handle: Any) -> Iterator[Finding]:
         if before is during or not before.failed:
             continue
         locks = _differing_locks(before, during)
-        evidence = [first.entry.number, *(one.entry.number for one in locks)]
         names = [one.key for one in locks]
-        yield about_key(
-            "repeated_after_failure", command.entry, command.key, evidence,
+        yield command.finding(
+            "repeated_after_failure", [one.entry.number for one in (first, *locks)],
             command=command.name, message=before.message, attempt=before.attempt,
             target=before.target, marks=names, numbered=_are_numbered(names, before, during),
         )  # fmt: skip
@@ -70,8 +69,8 @@ def _differing_locks(before: _Try, during: _Try) -> list[Command]:
     if before.lock is None or during.lock is None:
         return []
     keys = before.lock.key, during.lock.key
-    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*keys, strict=False)))
-    is_alike = keys[0] != keys[1] and common > max(map(len, keys)) // 2
+    most = max(map(len, keys)) // 2 + 1
+    is_alike = keys[0] != keys[1] and keys[0][:most] == keys[1][:most]
     return [before.lock, during.lock] if is_alike else []
 
 
@@ -83,10 +82,10 @@ def _are_numbered(keys: list[str], before: _Try, during: _Try) -> bool:
     """
     if not keys or not before.attempt:
         return False
-    numbers = (before.attempt, during.attempt), (before.attempt - 1, during.attempt - 1)
     return any(
-        keys[0].endswith(str(first)) and keys[0].removesuffix(str(first)) + str(second) == keys[1]
-        for first, second in numbers
+        keys[0].endswith(str(before.attempt - less))
+        and keys[0].removesuffix(str(before.attempt - less)) + str(during.attempt - less) == keys[1]
+        for less in (0, 1)
     )
 
 
@@ -128,11 +127,11 @@ def limit_shared(look: Look, handle: Any) -> Iterator[Finding]:
             others = Counter(other for other, *_ in known if other != target)
             if request.status == 429 and others:
                 own = len(known) - others.total() + 1
-                values = {
-                    "target": target, "count": command.result, "own": own, "others": dict(others)
-                }  # fmt: skip
                 evidence = [at for other, _, at in known if other != target]
-                yield about_key("limit_shared", command.entry, key, evidence[-5:], **values)
+                yield about_key(
+                    "limit_shared", command.entry, key, evidence[-5:],
+                    target=target, count=command.result, own=own, others=dict(others),
+                )  # fmt: skip
             known.append((target, command.result, number))
 
 
@@ -145,21 +144,19 @@ def _counter(command: Command) -> str:
 
 
 def stopped_writing(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find received numbers that were not written although they are greater than the stored number;
-    as strings, they are less.
+    """Find received numbers that were not written although they exceed the stored ones.
 
-    Example: the version 9 is stored and the application receives the version 10, reads the stored
+    As strings, they are less. Example: the version 9 is stored and the application receives the version 10, reads the stored
     version with HGET, and writes nothing before it receives the next version.
     """
+    calls = {call.number for call in look.calls}
+    every = history(look, handle)
+    numbers = [command.entry.number for command in every]
     received = sorted(_received(look), key=lambda one: one[0])
-    numbers = {call.number for call in look.calls}
     written_before: set[str] = set()
     found: list[Finding] = []
-    ends = [*(number for number, _ in received[1:]), sys.maxsize]
-    every = history(look, handle)
-    for (number, content), end in zip(received, ends, strict=False):
-        first, last = (bisect_left(every, at, key=_number_of) for at in (number, end))
-        during = every[first:last]
+    for (number, content), (end, _) in pairwise([*received, (sys.maxsize, {})]):
+        during = every[bisect_left(numbers, number) : bisect_left(numbers, end)]
         for at, command in enumerate(during):
             if command.name != "HGET" or len(command.words) != 3:
                 continue
@@ -170,17 +167,11 @@ def stopped_writing(look: Look, handle: Any) -> Iterator[Finding]:
             ):
                 written_before.add(key)
             elif key in written_before and _less_as_string(new, command.result):
-                values = {
-                    "command": "HGET", "field": field_name, "known": command.result, "new": new
-                }  # fmt: skip
-                evidence = [number] if number in numbers else []
-                found.append(about_key("stopped_writing", command.entry, key, evidence, **values))
+                values = {"field": field_name, "known": command.result, "new": new}
+                evidence = [number] if number in calls else []
+                found.append(command.finding("stopped_writing", evidence, command="HGET", **values))
     if found:
         yield replace(found[0], rows=tuple(number for one in found for number in one.rows))
-
-
-def _number_of(command: Command) -> int:
-    return command.entry.number
 
 
 def _less_as_string(new: str, known: Any) -> bool:

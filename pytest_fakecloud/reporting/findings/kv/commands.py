@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ....core.calls import Action, Call, faults_ended
+from ....core.calls import Action, Call, Entry, faults_ended
 from ....kv.table.rows import ROWS
 from ...bodies import as_plain, parsed
 from ...connections import is_error, on_connection, reply
-from ..look import Look
-
-if TYPE_CHECKING:
-    from ....core.calls import Entry
+from ...model import Finding
+from ..look import Look, about_key
 
 UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""
 EXPIRING = {"EX", "PX", "EXAT", "PXAT"}
-SPANS = {"EXPIRE": 1_000_000, "SETEX": 1_000_000, "PEXPIRE": 1_000, "PSETEX": 1_000}
-"""Commands that set a relative expiry, with the length of its unit in microseconds."""
-INSTANTS = {"EXPIREAT": 1_000_000, "PEXPIREAT": 1_000}
-"""Commands that set an absolute expiry, with the length of its unit in microseconds."""
+"""Options of SET and GETEX that set a TTL."""
+SPANS = {"EXPIRE", "SETEX", "PEXPIRE", "PSETEX"}
+"""Commands that set a relative expiry."""
+_INSTANTS = {"EXPIREAT", "PEXPIREAT"}
 WRITES = {
     "SET", "SETEX", "PSETEX", "SETNX", "MSET", "HSET", "HMSET", "LPUSH", "RPUSH", "SADD", "ZADD",
     "INCR", "INCRBY", "JSON.SET", "APPEND", "GETSET",
@@ -38,7 +37,7 @@ _UNCHANGING = {
     if "write" not in flags.split() and name not in (*SCRIPTS, "DEBUG")
 }  # fmt: skip
 """Commands that change no data themselves."""
-EXPIRY_ONLY = {"EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "PERSIST", "GETEX"}
+EXPIRY_ONLY = {"EXPIRE", "PEXPIRE", *_INSTANTS, "PERSIST", "GETEX"}
 _KEEPING = {"HSET", "HMSET", "HSETNX", "SADD", "ZADD", "SETRANGE", *ADDING, *EXPIRY_ONLY}
 """Commands that change a key, but neither remove nor replace its whole value."""
 _QUEUED = b"+QUEUED\r\n"
@@ -127,33 +126,30 @@ class Command:
             for key in self.arguments:
                 by_key.pop(key, None)
 
+    @property
+    def expiry(self) -> tuple[str, str] | None:
+        """The option or command that sets a TTL, such as ``EX``, and its number; None without a TTL."""
+        words = self.words
+        if self.name in SPANS | _INSTANTS:
+            return (self.name, words[2]) if len(words) > 2 else None
+        options = {"SET": words[3:], "GETEX": words[2:]}.get(self.name, [])
+        pairs = itertools.pairwise(options)
+        return next(
+            ((one.upper(), number) for one, number in pairs if one.upper() in EXPIRING), None
+        )
+
     def deadline_us(self) -> int | None:
         """Return the time at which the command lets its key expire; None if it sets no TTL."""
-        words = [word.upper() for word in self.words]
-        try:
-            if words[0] in SPANS and len(words) > 2:
-                return self.at_us + int(words[2]) * SPANS[words[0]]
-            if words[0] in INSTANTS and len(words) > 2:
-                return int(words[2]) * INSTANTS[words[0]]
-            for option, number in itertools.pairwise(_set_options(words)):
-                if option in EXPIRING:
-                    since = 0 if option.endswith("AT") else self.at_us
-                    return since + int(number) * (1_000 if option.startswith("P") else 1_000_000)
-        except ValueError:
-            pass
+        if self.expiry is not None:
+            option, number = self.expiry
+            unit = 1_000 if option.startswith("P") else 1_000_000
+            with suppress(ValueError):
+                return int(number) * unit + (0 if option.endswith("AT") else self.at_us)
         return None
 
-    def expiry_option(self) -> str:
-        """Return the option or command that sets the TTL, such as ``EX``; empty if there is none."""
-        words = [word.upper() for word in self.words]
-        if words[0] in SPANS or words[0] in INSTANTS:
-            return words[0]
-        return next((word for word in _set_options(words) if word in EXPIRING), "")
-
-
-def _set_options(words: list[str]) -> list[str]:
-    """Return the options of a SET or GETEX, which may set a TTL."""
-    return {"SET": words[3:], "GETEX": words[2:]}.get(words[0], [])
+    def finding(self, kind: str, evidence: Iterable[int] = (), /, **values: Any) -> Finding:
+        """Return a finding about the command's key; ``evidence`` are the numbers of other entries."""
+        return about_key(kind, self.entry, self.key, evidence, **values)
 
 
 class Expiries:
@@ -228,16 +224,16 @@ def _of_call(look: Look, call: Call) -> Iterator[Command]:
         lines, answers = [[""]], []
     refused = call.fault is None and call.status is not None and call.status >= 400
     for line, answer in itertools.zip_longest(lines, answers):
-        words = [line[0].upper(), *line[1:]]
-        if refused or (isinstance(answer, dict) and "error" in answer and call.status == 200):
+        words, result = [line[0].upper(), *line[1:]], UNKNOWN
+        known = answer if call.status == 200 and isinstance(answer, dict) else {}
+        if refused or "error" in known:
             # A script that raises an error may have changed data before.
-            if words[0] in SCRIPTS:
-                yield Command(call, words, UNKNOWN)
-        elif call.status == 200 and isinstance(answer, dict) and "result" in answer:
+            if words[0] not in SCRIPTS:
+                continue
+        elif "result" in known:
             decodes = call.facts.get("encoding") == "base64"
-            yield Command(call, words, as_plain(answer["result"]) if decodes else answer["result"])
-        else:
-            yield Command(call, words, UNKNOWN)
+            result = as_plain(known["result"]) if decodes else known["result"]
+        yield Command(call, words, result)
 
 
 def _answers(call: Call) -> list[Any]:
@@ -257,23 +253,20 @@ def _replied(look: Look, call: Call) -> tuple[list[list[str]], list[Any]]:
     envelope = reply(call) if known else None
     if not steps:
         return call.facts["words"], [envelope]
-    if call.facts["command"] != ["EXEC"]:
-        return [], []
-    lines = [step.facts["words"][0] for step in steps]
     results = envelope.get("result") if envelope is not None else UNKNOWN
-    if results is None:  # a watched key was changed, so nothing was executed
+    # If a watched key was changed, nothing was executed, and the result is None.
+    if call.facts["command"] != ["EXEC"] or results is None:
         return [], []
-    if not isinstance(results, list):
-        return lines, []
-    return lines, [one if is_error(one) else {"result": one} for one in results]
+    answers = results if isinstance(results, list) else []
+    lines = [step.facts["words"][0] for step in steps]
+    return lines, [one if is_error(one) else {"result": one} for one in answers]
 
 
 def _of_action(action: Action) -> Iterator[Command]:
     given, named = action.call or ((), {})
     data = given[0] if given else named.get("data")
     if action.kind == "execute" and given:
-        name, *arguments = map(_word, given)
-        yield Command(action, [name.upper(), *arguments], UNKNOWN)
+        yield Command(action, [_word(given[0]).upper(), *map(_word, given[1:])], UNKNOWN)
     elif action.kind == "load" and isinstance(data, Mapping):
         yield Command(action, ["LOAD", *map(_word, data)], UNKNOWN)
     elif action.kind in ("load", "reset", "restore"):
@@ -286,14 +279,13 @@ def _word(value: object) -> str:
 
 def by_execution(look: Look, handle: Any) -> list[Command]:
     """Return the history in order of execution: a fault's function may run before its call."""
-    return sorted(history(look, handle), key=_executed_at)
 
+    def executed_at(command: Command) -> int:
+        entry = command.entry
+        held_up = isinstance(entry, Call) and was_held_up(entry)
+        return faults_ended(entry) if held_up else entry.number
 
-def _executed_at(command: Command) -> int:
-    entry = command.entry
-    if isinstance(entry, Call) and was_held_up(entry):
-        return faults_ended(entry)
-    return entry.number
+    return sorted(history(look, handle), key=executed_at)
 
 
 def was_held_up(entry: Entry) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....core.timeparse import to_datetime
 from ...model import Finding
@@ -20,9 +20,6 @@ from .commands import (
     with_expiries,
 )  # fmt: skip
 
-if TYPE_CHECKING:
-    from ....core.calls import Entry
-
 _FAR_US = 24 * 3600 * 1_000_000
 """Difference in microseconds below which two times are taken to come from the same clock."""
 
@@ -35,13 +32,13 @@ def ttl_removed(look: Look, handle: Any) -> Iterator[Finding]:
         if command.name != "SET" or not command.succeeded or not plain:
             continue
         if until is not None and command.at_us < until and handle.ttl(command.key) == -1:
-            yield about_key("ttl_removed", command.entry, command.key)
+            yield command.finding("ttl_removed")
 
 
 def ttl_renewed(look: Look, handle: Any) -> Iterator[Finding]:
     """Find counters whose TTL was renewed repeatedly before it expired."""
     counted: set[str] = set()
-    renewals: dict[str, list[tuple[Entry, int]]] = {}
+    renewals: dict[str, list[tuple[Command, int]]] = {}
     for command, expiries in with_expiries(look, handle):
         if command.name in ("INCR", "INCRBY"):
             counted.add(command.key)
@@ -50,12 +47,12 @@ def ttl_renewed(look: Look, handle: Any) -> Iterator[Finding]:
         if sets and deadline is not None and command.key in counted:
             if until is None or command.at_us >= until:
                 renewals[command.key] = []
-            renewals[command.key].append((command.entry, deadline))
-    for key, several in renewals.items():
+            renewals[command.key].append((command, deadline))
+    for several in renewals.values():
         (first, first_end), (last, _) = several[0], several[-1]
         if len(several) > 2 and last.at_us >= first_end:
             span = f"{(first_end - first.at_us) / 1e6:g}"
-            yield about_key("ttl_renewed", last, key, seconds=span, times=len(several) - 1)
+            yield last.finding("ttl_renewed", seconds=span, times=len(several) - 1)
 
 
 def ttl_not_set(look: Look, handle: Any) -> Iterator[Finding]:
@@ -74,16 +71,15 @@ def expires_by_wall_clock(look: Look, handle: Any) -> Iterator[Finding]:
     """Find absolute expiries computed from the wall clock while the fake clock shows another time."""
     real_us = int(time.time() * 1e6)
     for command in commands(look, handle):
-        option, deadline = command.expiry_option(), command.deadline_us()
+        (option, _), deadline = command.expiry or ("", ""), command.deadline_us()
         if not option.endswith("AT") or deadline is None:
             continue
-        if abs(command.at_us - real_us) < _FAR_US:
-            continue
-        if abs(deadline - real_us) < _FAR_US and abs(deadline - command.at_us) > _FAR_US:
-            shown = {"at": f"{to_datetime(deadline):%Y-%m-%d %H:%M:%SZ}",
-                     "now": f"{command.entry.at:%Y-%m-%d %H:%M:%SZ}"}  # fmt: skip
-            key = command.key
-            yield about_key("expires_by_wall_clock", command.entry, key, command=option, **shown)
+        is_real = abs(deadline - real_us) < _FAR_US <= abs(command.at_us - real_us)
+        if is_real and abs(deadline - command.at_us) > _FAR_US:
+            at, now = (
+                f"{one:%Y-%m-%d %H:%M:%SZ}" for one in (to_datetime(deadline), command.entry.at)
+            )
+            yield command.finding("expires_by_wall_clock", command=option, at=at, now=now)
 
 
 def counter_recreated(look: Look, handle: Any) -> Iterator[Finding]:
@@ -99,7 +95,7 @@ def counter_recreated(look: Look, handle: Any) -> Iterator[Finding]:
             recreated[command.key] = command
     for key, command in recreated.items():
         if handle.ttl(key) == -1:
-            yield about_key("counter_recreated", command.entry, key, command=command.name)
+            yield command.finding("counter_recreated", command=command.name)
 
 
 def _starts_at_zero(command: Command) -> bool:
@@ -119,15 +115,6 @@ def read_after_expiry(look: Look, handle: Any) -> Iterator[Finding]:
         missing = command.name in READS and not command.result
         if missing and expiries.expired(key, command.at_us):
             late[key] = command, expiries.setter(key), expiries.deadline_us(key) or 0
-    for key, (command, setter, until) in late.items():
-        values = {"seconds": (command.at_us - until) / 1e6, "ttl": _ttl_words(setter)}
-        yield about_key("read_after_expiry", command.entry, key, [setter.entry.number], **values)
-
-
-def _ttl_words(setter: Command) -> str:
-    """Return the words that set a key's TTL, such as ``EX 10`` or ``EXPIRE 10``."""
-    option = setter.expiry_option()
-    if option == setter.name:
-        return f"{option} {setter.words[2]}"
-    at = [word.upper() for word in setter.words].index(option, 2)
-    return f"{option} {setter.words[at + 1]}"
+    for command, setter, until in late.values():
+        values = {"seconds": (command.at_us - until) / 1e6, "ttl": " ".join(setter.expiry or ())}
+        yield command.finding("read_after_expiry", [setter.entry.number], **values)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ....core.calls import Call
+from ....core.calls import Call, Entry
 from ...model import Finding
-from ..look import NONE, Look, about, about_key
+from ..look import NONE, Look, about
 from .commands import READS, UNKNOWN, WRITES, Command, commands, history
-
-if TYPE_CHECKING:
-    from ....core.calls import Entry
 
 _READS = {*READS, "ZRANGE", "TTL"}
 _BYTES = re.compile(r"""(?<![A-Za-z0-9])b(?:'[^']*'|"[^"]*")""")
@@ -53,17 +50,14 @@ def key_mismatch(look: Look, handle: Any) -> Iterator[Finding]:
         if similar and re.sub(r"\d", "", key) != re.sub(r"\d", "", similar[0]):
             write = written[similar[0]].entry
             run = _same_run(look, command.entry, write)
-            values = {"other": similar[0], "run": run}
-            yield about_key("key_mismatch", command.entry, key, [write.number], **values)
+            yield command.finding("key_mismatch", [write.number], other=similar[0], run=run)
 
 
 def _same_run(look: Look, *entries: Entry) -> str:
     """Return the ID of the workflow run that contains all entries; empty if there is none."""
-    runs = set()
-    for entry in entries:
-        around = look.attempt_around(entry)
-        began = around.data["began"] if around is not None else None
-        runs.add(look.scene.header(began, "upstash-workflow-runid"))
+    attempts = map(look.attempt_around, entries)
+    numbers = {one.data["began"] if one is not None else None for one in attempts}
+    runs = {look.scene.header(number, "upstash-workflow-runid") for number in numbers}
     return runs.pop() if len(runs) == 1 else ""
 
 
@@ -77,15 +71,12 @@ def _of_one_kind(key: str, read: Iterable[str], unread: Iterable[str]) -> list[s
 
 def python_value_in_key(look: Look, handle: Any) -> Iterator[Finding]:
     """Find keys that contain ``None`` or ``b'...'``, as Python formats missing values and bytes."""
-    last: dict[str, Command] = {}
-    for command in commands(look, handle):
-        if command.name in _READS | WRITES:
-            last[command.key] = command
-    for key, command in last.items():
+    known = (one for one in commands(look, handle) if one.name in _READS | WRITES)
+    for key, command in {one.key: one for one in known}.items():
         if NONE.search(key):
-            yield about_key("none_in_key", command.entry, key)
+            yield command.finding("none_in_key")
         elif found := _BYTES.search(key):
-            yield about_key("bytes_in_key", command.entry, key, text=found[0])
+            yield command.finding("bytes_in_key", text=found[0])
 
 
 def counter_mismatch(look: Look, handle: Any) -> Iterator[Finding]:
@@ -108,10 +99,8 @@ def counter_mismatch(look: Look, handle: Any) -> Iterator[Finding]:
             decremented[command.key] = command
         mentioned.update(command.arguments)
     unused = [key for key in numbers if key not in used]
-    for key, command in decremented.items():
-        if len(unused) == 1:
-            other = {"other": unused[0], "value": numbers[unused[0]]}
-            yield about_key("counter_mismatch", command.entry, key, **other)
+    for command in decremented.values() if len(unused) == 1 else ():
+        yield command.finding("counter_mismatch", other=unused[0], value=numbers[unused[0]])
 
 
 def no_subscriber(look: Look, handle: Any) -> Iterator[Finding]:

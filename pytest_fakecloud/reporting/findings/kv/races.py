@@ -8,7 +8,7 @@ from typing import Any
 
 from ....core.calls import Event
 from ...model import Finding
-from ..look import Look, about_key
+from ..look import Look
 from .commands import (
     COUNTING,
     EXPIRING,
@@ -46,7 +46,7 @@ def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
             if after > since and whose != command.client and was not in (None, value):
                 late = watched.get(mine, -1) > after
                 values = {"written": command.words[2], "overwritten": value, "read": was}
-                yield about_key("lost_update", command.entry, key, watch_late=late, **values)
+                yield command.finding("lost_update", watch_late=late, **values)
             if command.client is not None:
                 written[key] = at, command.client, command.words[2]
         elif command.changes_any:
@@ -77,10 +77,8 @@ def check_then_set(look: Look, handle: Any) -> Iterator[Finding]:
                 continue
             if _is_race(before[0], first, command):
                 evidence = [one.entry.number for one in (*before, first)]
-                yield about_key(
-                    "check_then_set", command.entry, command.key, evidence,
-                    read=before[1].name, write=command.name, item=" ".join(item),
-                )  # fmt: skip
+                values = {"read": before[1].name, "write": command.name, "item": " ".join(item)}
+                yield command.finding("check_then_set", evidence, **values)
             del checks[item]
             del writes[item]
         elif command.changes_any:
@@ -120,7 +118,7 @@ def lock_without_ttl(look: Look, handle: Any) -> Iterator[Finding]:
         sets = command.sets_nx and command.succeeded and not command.options & EXPIRING
         stays = deleted.get(key, 0) <= command.entry.number
         if sets and stays and _LOCK_NAME.search(key) and handle.ttl(key) == -1:
-            yield about_key("lock_without_ttl", command.entry, key)
+            yield command.finding("lock_without_ttl")
 
 
 def lock_of_another(look: Look, handle: Any) -> Iterator[Finding]:
@@ -141,8 +139,7 @@ def lock_of_another(look: Look, handle: Any) -> Iterator[Finding]:
         values = holders.get(key, [])
         deletes = command.name == "DEL" and command.result == 1 and len(command.words) == 2
         if deletes and len(set(values)) > 1 and not expiries.expired(key, command.at_us):
-            held = {"holder": values[-1], "earlier": values[0]}
-            yield about_key("lock_of_another", command.entry, key, **held)
+            yield command.finding("lock_of_another", holder=values[-1], earlier=values[0])
         command.drop_replaced(holders)
 
 
@@ -174,7 +171,7 @@ def changed_nothing(look: Look, handle: Any) -> Iterator[Finding]:
             found.append((command, values))
     for command, values in found:
         if command.key not in counted:
-            yield about_key("changed_nothing", command.entry, command.key, **values)
+            yield command.finding("changed_nothing", **values)
 
 
 def _prevented(command: Command) -> tuple[str, list[str]]:

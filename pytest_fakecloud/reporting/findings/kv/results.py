@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...model import Finding
-from ..look import Look, about_key
+from ..look import Look
 from .commands import EXPIRY_ONLY, SCRIPTS, UNKNOWN, Command, commands, history, with_expiries
 
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
@@ -54,9 +54,9 @@ def equal_scores(look: Look, handle: Any) -> Iterator[Finding]:
         _follow_scores(command, scores)
         if command.name == "ZADD" and not _all_equal(scores[key] or {}):
             ranged.pop(key, None)
-    for key, (command, known) in ranged.items():
+    for command, known in ranged.values():
         score = f"{next(iter(known.values())):g}"
-        yield about_key("equal_scores", command.entry, key, members=len(known), score=score)
+        yield command.finding("equal_scores", members=len(known), score=score)
 
 
 def _all_equal(scores: dict[str, float]) -> bool:
@@ -107,8 +107,7 @@ def never_acknowledged(look: Look, handle: Any) -> Iterator[Finding]:
                 again[words[1], words[2]] = command, ids
     for (key, group), (command, ids) in again.items():
         if (key, group) not in acknowledged:
-            values = {"group": group, "entries": ids}
-            yield about_key("never_acknowledged", command.entry, key, **values)
+            yield command.finding("never_acknowledged", group=group, entries=ids)
 
 
 def _is_list(value: object) -> bool:
@@ -134,10 +133,9 @@ def pages_overlap(look: Look, handle: Any) -> Iterator[Finding]:
             meets = bool(result) and result[:1] == page.result[last - first :]
             if same_size and start == last and meets:
                 reported.add(listing)
-                values = {"command": command.name, "start": start, "first": first, "stop": stop}
-                values["member"] = str(result[0])
-                evidence = [page.entry.number]
-                yield about_key("pages_overlap", command.entry, command.key, evidence, **values)
+                values = {"start": start, "first": first, "stop": stop, "member": str(result[0])}
+                number = page.entry.number
+                yield command.finding("pages_overlap", [number], command=command.name, **values)
         before[listing] = start, stop, command
 
 
@@ -162,8 +160,6 @@ def commands_failed(look: Look, handle: Any) -> Iterator[Finding]:
         failed = len(lines) - executed[call.number]
         if has_several and call.status == 200 and executed[call.number] and failed > 0:
             what = "transaction" if call.route == "multi-exec" or steps else "pipeline"
-            values = {
-                "failed": failed, "executed": executed[call.number], "commands": len(lines),
-                "what": what,
-            }  # fmt: skip
+            values = {"failed": failed, "executed": executed[call.number], "commands": len(lines)}
+            values |= {"what": what}
             yield Finding("commands_failed", handle.name, (call.number,), values=values)
