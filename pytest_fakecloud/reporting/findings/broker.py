@@ -13,7 +13,7 @@ from ...core.calls import Call, Event
 from ..bodies import parsed
 from ..model import Finding
 from .kv.commands import ADDING, commands
-from .look import Look, about, about_group, executed, items_of
+from .look import Look, about, about_entry, about_group, executed, items_of
 
 
 class _Place(NamedTuple):
@@ -121,13 +121,12 @@ def unknown_header(look: Look, handle: Any) -> Iterator[Finding]:
             disables = setting == "enable-auto-commit" and value.lower() == "false"
             commits = _auto_commits_after(look, call) if disables else []
             # Keep the spelling of the prefix "Kafka-".
-            values = {
-                "header": name, "known": f"{name[: len('kafka-')]}{setting.title()}", "value": value,
-                "committed": [f"{topic}-{partition}={offset}" for event in commits
-                              for topic, partition, offset in event.data["offsets"]],
-            }  # fmt: skip
-            rows = call.number, *(event.number for event in commits)
-            yield Finding("unknown_header", handle.name, rows, values=values)
+            yield about_entry(
+                "unknown_header", call, [event.number for event in commits],
+                header=name, known=f"{name[: len('kafka-')]}{setting.title()}", value=value,
+                committed=[f"{topic}-{partition}={offset}" for event in commits
+                           for topic, partition, offset in event.data["offsets"]],
+            )  # fmt: skip
 
 
 def _intended_setting(header: str) -> str:
@@ -212,7 +211,7 @@ def produced_again(look: Look, handle: Any) -> Iterator[Finding]:
         ]
         if appended_before:
             found = {"status": first.status, "values": appended_before}
-            yield Finding("produced_again", handle.name, (call.number, first.number), (), found)
+            yield about_entry("produced_again", call, [first.number], **found)
 
 
 def received_again(look: Look, handle: Any) -> Iterator[Finding]:

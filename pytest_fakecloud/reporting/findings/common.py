@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from ...core.calls import Call, Entry
 from ..connections import error_of, on_connection
 from ..model import Finding
-from .look import Look
+from .look import Look, about_entry
 
 SLEPT_S = 1.0
 """Minimum wall-clock time in seconds that a test must sleep before a frozen clock is reported."""
@@ -27,11 +27,10 @@ def continued_after_error(look: Look) -> Iterator[Finding]:
         later = [one for one in look.calls[number + 1 :] if one.handle == call.handle]
         if later:
             status, error = error_of(call)
-            values = {
-                "call": f"{call.method} {call.path}", "status": status, "error": error,
-                "later": len(later),
-            }  # fmt: skip
-            yield Finding("continued_after_error", call.handle, (call.number,), values=values)
+            yield about_entry(
+                "continued_after_error", call,
+                call=f"{call.method} {call.path}", status=status, error=error, later=len(later),
+            )  # fmt: skip
 
 
 def unused_fault(look: Look) -> Iterator[Finding]:
@@ -91,21 +90,19 @@ def error_not_seen(look: Look) -> Iterator[Finding]:
     if look.raised is None or not _has_only_assertions(look.raised):
         return
     read_only = _read_only_tokens(look).values()
+    # Clients try options that a server may not support, and scripts that it may not have.
+    attempts = {*look.scene.grouped_calls, *look.scene.without_row}
     for call in look.calls:
         rejected = call.status in (400, 422) and call.fault is None and call.problem is None
         # The detector `read_only_token` reports writes with that token.
         if not rejected or call.headers.get("Authorization") in read_only:
             continue
-        # Clients try options that a server may not support, and scripts that it may not have.
-        is_attempt = (
-            call.number in look.scene.grouped_calls or call.number in look.scene.without_row
-        )
-        if is_attempt or _was_sent_with_source(call, look):
+        if call.number in attempts or _was_sent_with_source(call, look):
             continue
-        values = {"call": call.route, "status": str(call.status)}
+        name, status = call.route, str(call.status)
         if on_connection(call):
-            values = {"call": call.facts["command"][0], "status": ""}
-        yield Finding("error_not_seen", call.handle, (call.number,), values=values)
+            name, status = call.facts["command"][0], ""
+        yield about_entry("error_not_seen", call, call=name, status=status)
 
 
 def _has_only_assertions(error: BaseException) -> bool:
@@ -137,8 +134,8 @@ def read_only_token(look: Look) -> Iterator[Finding]:
         given = call.headers.get("Authorization")
         if rejected and given is not None and given == tokens.get(call.handle):
             names = call.facts.get("command") or call.route
-            values = {"command": names[0] if isinstance(names, list) and names else names}
-            yield Finding("read_only_token", call.handle, (call.number,), values=values)
+            name = names[0] if isinstance(names, list) else names
+            yield about_entry("read_only_token", call, command=name)
 
 
 def _read_only_tokens(look: Look) -> dict[str, str]:

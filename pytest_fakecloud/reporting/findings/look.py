@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,17 @@ from ..model import Finding, Subject
 from ..scene import Scene
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from ...any_cloud import AnyCloud
     from ..applications import Served
 
 NONE = re.compile(r"(?<![A-Za-z0-9])None(?![A-Za-z0-9])")
 """``None`` as a separate word, which Python writes for a missing value."""
+
+
+def about_entry(kind: str, entry: Entry, evidence: Iterable[int] = (), /, **values: Any) -> Finding:
+    """Return a finding about a journal entry; ``evidence`` are the numbers of other entries."""
+    rows = tuple(dict.fromkeys((entry.number, *evidence)))
+    return Finding(kind, entry.handle, rows, values=values)
 
 
 def about(
@@ -30,8 +35,8 @@ def about(
     ``entry`` is the journal entry that decided it, ``evidence`` are the numbers of other entries.
     """
     subject = Subject(what, str(name), entry.handle)
-    rows = tuple(dict.fromkeys((entry.number, *evidence)))
-    return Finding(kind, entry.handle, rows, (subject,), {what: str(name), **values})
+    finding = about_entry(kind, entry, evidence, **{what: str(name)}, **values)
+    return replace(finding, subjects=(subject,))
 
 
 about_group = partial(about, "group")
@@ -97,11 +102,8 @@ class Look:
     @cached_property
     def attempts(self) -> list[Event]:
         """The delivery attempts during which the application did nothing else."""
-        return [
-            one
-            for one in self.events("attempt")
-            if one.data.get("alone") and isinstance(one.data.get("began"), int)
-        ]
+        alone = (one for one in self.events("attempt") if one.data.get("alone"))
+        return [one for one in alone if isinstance(one.data.get("began"), int)]
 
     def attempt_around(self, entry: Entry) -> Event | None:
         """Return the attempt during which an entry was recorded; None outside of attempts."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..bodies import parsed
 from ..model import Finding
 from ..scene import has_full_answer
-from .look import Look, about_message, items_of
+from .look import Look, about_entry, about_message, items_of
 
 if TYPE_CHECKING:
     from ...core.calls import Call, Event
@@ -124,10 +124,8 @@ def published_again(look: Look) -> Iterator[Finding]:
         names = {name.lower() for name in call.headers}
         if call.route not in ("publish", "enqueue") or names & _DEDUPLICATING or call.cut:
             continue
-        alike, first = (
-            (call.handle, call.target, call.body),
-            look.scene.created_by_lost_call.get(call.number),
-        )
+        alike = call.handle, call.target, call.body
+        first = look.scene.created_by_lost_call.get(call.number)
         if first is not None:
             lost[alike] = first
         elif has_full_answer(call) and alike in lost:
@@ -148,8 +146,8 @@ def scheduled_twice(look: Look) -> Iterator[Finding]:
         alike = call.handle, call.target, cron, call.body.decode("utf-8", "replace")
         earlier, number = first.setdefault(alike, (answer["scheduleId"], call.number))
         if earlier != answer["scheduleId"]:
-            values = {"cron": cron, "first": earlier, "second": answer["scheduleId"]}
-            yield Finding("scheduled_twice", call.handle, (call.number, number), (), values)
+            ids = {"first": earlier, "second": answer["scheduleId"]}
+            yield about_entry("scheduled_twice", call, [number], cron=cron, **ids)
 
 
 def delivered_late(look: Look) -> Iterator[Finding]:

@@ -146,8 +146,8 @@ def _counter(command: Command) -> str:
 def stopped_writing(look: Look, handle: Any) -> Iterator[Finding]:
     """Find received numbers that were not written although they exceed the stored ones.
 
-    As strings, they are less. Example: the version 9 is stored and the application receives the version 10, reads the stored
-    version with HGET, and writes nothing before it receives the next version.
+    As strings, they are less. Example: the version 9 is stored, and the application receives the
+    version 10, reads the stored version with HGET, and writes nothing before it receives the next.
     """
     calls = {call.number for call in look.calls}
     every = history(look, handle)

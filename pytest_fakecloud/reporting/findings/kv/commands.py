@@ -282,8 +282,9 @@ def by_execution(look: Look, handle: Any) -> list[Command]:
 
     def executed_at(command: Command) -> int:
         entry = command.entry
-        held_up = isinstance(entry, Call) and was_held_up(entry)
-        return faults_ended(entry) if held_up else entry.number
+        if isinstance(entry, Call) and was_held_up(entry):
+            return faults_ended(entry)
+        return entry.number
 
     return sorted(history(look, handle), key=executed_at)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...model import Finding
-from ..look import Look
+from ..look import Look, about_entry
 from .commands import EXPIRY_ONLY, SCRIPTS, UNKNOWN, Command, commands, history, with_expiries
 
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
@@ -32,9 +32,7 @@ def scan_not_finished(look: Look, handle: Any) -> Iterator[Finding]:
             unfinished.pop(scan, None)
     for (name, *_), (command, cursor) in unfinished.items():
         if cursor != "0":
-            values = {"command": name, "cursor": cursor}
-            rows = (command.entry.number,)
-            yield Finding("scan_not_finished", handle.name, rows, values=values)
+            yield about_entry("scan_not_finished", command.entry, command=name, cursor=cursor)
 
 
 def equal_scores(look: Look, handle: Any) -> Iterator[Finding]:
@@ -144,10 +142,9 @@ def accept_missing(look: Look, handle: Any) -> Iterator[Finding]:
     for call in look.calls_of(handle):
         if call.route not in ("subscribe", "psubscribe", "monitor") or call.status != 400:
             continue
-        accepted = call.headers.get("Accept")
-        if call.fault is None and "text/event-stream" not in (accepted or ""):
-            values = {"command": call.route, "accept": accepted or "none"}
-            yield Finding("accept_missing", handle.name, (call.number,), values=values)
+        accepted = call.headers.get("Accept") or "none"
+        if call.fault is None and "text/event-stream" not in accepted:
+            yield about_entry("accept_missing", call, command=call.route, accept=accepted)
 
 
 def commands_failed(look: Look, handle: Any) -> Iterator[Finding]:
@@ -160,6 +157,7 @@ def commands_failed(look: Look, handle: Any) -> Iterator[Finding]:
         failed = len(lines) - executed[call.number]
         if has_several and call.status == 200 and executed[call.number] and failed > 0:
             what = "transaction" if call.route == "multi-exec" or steps else "pipeline"
-            values = {"failed": failed, "executed": executed[call.number], "commands": len(lines)}
-            values |= {"what": what}
-            yield Finding("commands_failed", handle.name, (call.number,), values=values)
+            yield about_entry(
+                "commands_failed", call,
+                failed=failed, executed=executed[call.number], commands=len(lines), what=what,
+            )  # fmt: skip
