@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from ...core.calls import Call, Entry
 from ..connections import error_of, on_connection
@@ -146,7 +146,7 @@ def _read_only_tokens(look: Look) -> dict[str, str]:
     }
 
 
-FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
+FINDINGS = (
     continued_after_error,
     error_not_seen,
     unused_fault,

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from ...core.calls import Call, Event
 from ..bodies import parsed
 from ..model import Finding
 from ..scene import has_full_answer
 from .look import Look, about_entry, about_message, items_of
-
-if TYPE_CHECKING:
-    from ...core.calls import Call, Event
 
 _DEDUPLICATING = {"upstash-deduplication-id", "upstash-content-based-deduplication"}
 
@@ -30,15 +28,13 @@ def deduplicated(look: Look) -> Iterator[Finding]:
             if not isinstance(one, dict) or "messageId" not in one:
                 continue
             message = one["messageId"]
-            if one.get("deduplicated"):
-                first = bodies.get(message)
-                yield about_message(
-                    "deduplicated", call, message,
-                    several=several, by="content" if by_content else "id",
-                    body_differs=None not in (first, body) and first != body,
-                )  # fmt: skip
-            else:
+            if not one.get("deduplicated"):
                 bodies[message] = body
+                continue
+            first, by = bodies.get(message), "content" if by_content else "id"
+            differs = None not in (first, body) and first != body
+            values = {"several": several, "by": by, "body_differs": differs}
+            yield about_message("deduplicated", call, message, **values)
 
 
 def _deduplicated_by(call: Call, several: bool) -> tuple[bool, str | None]:
@@ -76,11 +72,9 @@ def wrong_signature(look: Look) -> Iterator[Finding]:
             kind = "signature_valid"
             reason = {name: signature[name] for name in ("url", "size", "hash", "called")}
         message = event.data.get("message_id")
-        if (message, *sorted(reason.items())) in told:
-            continue
-        told.add((message, *sorted(reason.items())))
-        status = event.data.get("status")
-        yield about_message(kind, event, message, status=status, **reason)
+        if (message, *sorted(reason.items())) not in told:
+            told.add((message, *sorted(reason.items())))
+            yield about_message(kind, event, message, status=event.data.get("status"), **reason)
 
 
 def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
@@ -90,8 +84,7 @@ def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
     if signature["invalid"]:
         return {"reason": "invalid", "got": signature["invalid"]}
     if signature["verified_url"] is not None:
-        urls = {"got": signature["verified_url"], "signed": signature["url"]}
-        return {"reason": "url", **urls}
+        return {"reason": "url", "got": signature["verified_url"], "signed": signature["url"]}
     if signature["verified_body"] is not None:
         same = signature["verified_body_same_json"]
         return {"reason": "json" if same else "body", "size": signature["verified_size"]}
@@ -154,10 +147,8 @@ def delivered_late(look: Look) -> Iterator[Finding]:
     """Find retries that were delivered after a newer message to the same URL."""
     published = look.scene.published
     done: list[tuple[object, str]] = []
-    for event in look.events("attempt"):
-        status, message = event.data.get("status"), str(event.data.get("message_id"))
-        if not isinstance(status, int) or not 200 <= status < 300:
-            continue
+    for event in _accepted(look):
+        message = str(event.data.get("message_id"))
         number, url = event.data.get("number") or 0, event.data.get("url")
         later = [one for to, one in done if to == url
                  and published.get(one, 0) > published.get(message, event.at_us)]  # fmt: skip
@@ -175,26 +166,29 @@ def handled_twice(look: Look) -> Iterator[Finding]:
         inside = [one for one in look.calls if event.data["began"] < one.number < event.number]
         words = [(one.handle, one.method, one.target, one.body) for one in inside]
         half = len(words) // 2
-        if any(one.cut for one in inside):
-            continue
-        if half and words[:half] == words[half:]:
+        if half and words[:half] == words[half:] and not any(one.cut for one in inside):
             yield about_message("handled_twice", event, event.data.get("message_id"), calls=half)
 
 
 def accepted_with_error(look: Look) -> Iterator[Finding]:
     """Find deliveries answered with a 2xx although the handler logged or raised an exception."""
-    for event in look.events("attempt"):
-        status = event.data.get("status")
-        if not isinstance(status, int) or not 200 <= status < 300:
-            continue
-        message = event.data.get("message_id")
+    for event in _accepted(look):
+        message, status = event.data.get("message_id"), event.data["status"]
         if event.data.get("logged"):
             yield about_message("error_logged", event, message, status=status)
         elif event.data.get("error"):
             yield about_message("raised_after_answer", event, message, status=status)
 
 
-FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
+def _accepted(look: Look) -> Iterator[Event]:
+    """Yield the delivery attempts that were answered with a 2xx."""
+    for event in look.events("attempt"):
+        status = event.data.get("status")
+        if isinstance(status, int) and 200 <= status < 300:
+            yield event
+
+
+FINDINGS = (
     deduplicated,
     redirected,
     wrong_signature,

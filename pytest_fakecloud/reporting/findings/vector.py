@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...vector.filter.explain import why_not
 from ..bodies import parsed
@@ -15,9 +16,6 @@ from ..scene import executed_but_lost
 from .kv.commands import WRITES as KV_WRITES
 from .kv.commands import commands
 from .look import NONE, Look, about_namespace, executed, items_of
-
-if TYPE_CHECKING:
-    from ...core.calls import Call
 
 _QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
 _READS = (*_QUERIES, "fetch", "range", "info", "list-namespaces")
@@ -40,6 +38,10 @@ class _Query:
     def ids(self) -> list[str]:
         return [str(hit["id"]) for hit in self.hits]
 
+    def finding(self, kind: str, evidence: Iterable[int] = (), /, **values: Any) -> Finding:
+        """Return a finding about the query; ``evidence`` are the numbers of other entries."""
+        return about_namespace(kind, self.call, self.namespace, evidence, **values)
+
 
 def _queries(look: Look, handle: Any) -> Iterator[_Query]:
     for call in _calls(look, handle):
@@ -57,9 +59,7 @@ def _queries(look: Look, handle: Any) -> Iterator[_Query]:
 
 
 def _calls(look: Look, handle: Any) -> list[Call]:
-    """Return the calls of an index; none if a write is not known in full, because the records that
-    it wrote are then unknown.
-    """
+    """Return the calls of an index; none if a write, and thus its records, is not known in full."""
     calls = look.calls_of(handle)
     unknown = any(one.cut and one.reached and one.route not in _READS for one in calls)
     return [] if unknown else calls
@@ -67,6 +67,11 @@ def _calls(look: Look, handle: Any) -> list[Call]:
 
 def _namespace(call: Call) -> str:
     return str(call.facts.get("namespace") or "")
+
+
+def _written(call: Call, routes: Collection[str] = _UPSERTS) -> list[dict[str, Any]]:
+    """Return the records of a successful write by one of the routes; none for another call."""
+    return items_of(call.body) if call.route in routes and call.status == 200 else []
 
 
 def _written_after(look: Look, handle: Any, query: _Query, namespace: str) -> set[str] | None:
@@ -103,8 +108,8 @@ def filter_rejected(look: Look, handle: Any) -> Iterator[Finding]:
             }
             first = next(iter(reasons.values()), None)
             if first is not None:
-                values = {"ids": [id for id, own in reasons.items() if own == first], "why": first}
-                yield about_namespace("filter_rejected", query.call, namespace, **values)
+                ids = [id for id, own in reasons.items() if own == first]
+                yield query.finding("filter_rejected", ids=ids, why=first)
 
 
 def no_longer_matches(look: Look, handle: Any) -> Iterator[Finding]:
@@ -115,11 +120,10 @@ def no_longer_matches(look: Look, handle: Any) -> Iterator[Finding]:
     """
     writes: dict[tuple[str, str], list[tuple[Call, Any]]] = {}
     for call in _calls(look, handle):
-        if call.route in _WRITES and call.status == 200:
-            for item in items_of(call.body):
-                if item.get("metadata") is not None:
-                    key = _namespace(call), str(item.get("id"))
-                    writes.setdefault(key, []).append((call, item["metadata"]))
+        for item in _written(call, _WRITES):
+            if item.get("metadata") is not None:
+                key = _namespace(call), str(item.get("id"))
+                writes.setdefault(key, []).append((call, item["metadata"]))
     for query in _queries(look, handle):
         filter, namespace = query.options.get("filter"), query.namespace
         if not filter or namespace not in handle.namespaces():
@@ -135,10 +139,11 @@ def no_longer_matches(look: Look, handle: Any) -> Iterator[Finding]:
             with suppress(ServiceError):
                 why = why_not(filter, record.get("metadata"))
                 if why is not None and why_not(filter, first) is None:
-                    values = {"id": id, "why": why, "route": last.route,
-                              "mode": _update_mode(last, id), "writes": len(steps) - 1}  # fmt: skip
-                    evidence = [query.call.number]
-                    yield about_namespace("no_longer_matches", last, namespace, evidence, **values)
+                    yield about_namespace(
+                        "no_longer_matches", last, namespace, [query.call.number],
+                        id=id, why=why, route=last.route, mode=_update_mode(last, id),
+                        writes=len(steps) - 1,
+                    )  # fmt: skip
 
 
 def _update_mode(write: Call, id: str) -> str:
@@ -161,31 +166,25 @@ def upserted_again(look: Look, handle: Any) -> Iterator[Finding]:
         if executed_but_lost(call):
             lost.append((content, ids, call.number))
             continue
-        repeated = [
-            (earlier_ids, number)
-            for earlier, earlier_ids, number in lost
-            if content == earlier and not {*ids} & {*earlier_ids}
-        ]
-        if repeated:
-            earlier_ids, number = repeated[0]
-            values = {"count": len(items), "ids": ids, "earlier": earlier_ids}
-            yield about_namespace("upserted_again", call, _namespace(call), [number], **values)
+        for earlier, earlier_ids, number in lost:
+            if content == earlier and not {*ids} & {*earlier_ids}:
+                values = {"count": len(items), "ids": ids, "earlier": earlier_ids}
+                yield about_namespace("upserted_again", call, _namespace(call), [number], **values)
+                break
 
 
 def deleted_by_prefix(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find deletions by prefix that also removed IDs with a longer word, such as ``doc-12`` beside
-    ``doc-1:a`` for the prefix ``doc-1``.
+    """Find deletions by prefix that also removed IDs with a longer word.
+
+    Example: the prefix ``doc-1`` removes ``doc-12`` too, beside ``doc-1:a``.
     """
     known: dict[str, set[str]] = {}
     for call in _calls(look, handle):
         body, namespace = parsed(call.body), _namespace(call)
-        if call.status != 200:
-            continue
-        if call.route in _UPSERTS:
-            ids = {str(one["id"]) for one in items_of(call.body) if "id" in one}
-            known.setdefault(namespace, set()).update(ids)
-        elif call.route in _REMOVALS:
-            present = known.pop(namespace, set())
+        ids = {str(one["id"]) for one in _written(call) if "id" in one}
+        known.setdefault(namespace, set()).update(ids)
+        if call.route in _REMOVALS and call.status == 200:
+            present = known.pop(namespace)
             prefix = body.get("prefix") if isinstance(body, dict) else ""
             if not isinstance(prefix, str) or not prefix[-1:].isalnum():
                 continue
@@ -222,11 +221,10 @@ def hit_not_used(look: Look, handle: Any) -> Iterator[Finding]:
             pair = _similar_writes(query, writes)
             if pair is not None:
                 unread, (number, written) = pair
-                values = {"id": query.ids[0], "score": query.hits[0]["score"], "unread": unread,
-                          "written": written}  # fmt: skip
-                evidence = [number]
-                call, namespace = query.call, query.namespace
-                yield about_namespace("hit_not_used", call, namespace, evidence, **values)
+                values = {"id": query.ids[0], "score": query.hits[0]["score"]}
+                yield query.finding(
+                    "hit_not_used", [number], **values, unread=unread, written=written
+                )
 
 
 def _are_mentioned(ids: list[str], calls: list[Call]) -> bool:
@@ -237,7 +235,7 @@ def _similar_writes(
     query: _Query, writes: list[tuple[int, str]]
 ) -> tuple[str, tuple[int, str]] | None:
     """Return the last key with the first hit's ID that was written before a query, and the first
-    write after the query to a key with the same text around its ID; None if there are none.
+    later write to a key with the same text around an ID; None if there are none.
     """
     id, number = query.ids[0], query.call.number
     of_hit = [key for written, key in writes if written < number and id in key]
@@ -254,9 +252,9 @@ def empty_namespace(look: Look, handle: Any) -> Iterator[Finding]:
     """Find queries in a namespace without vectors, while another namespace has some."""
     spaces = handle._engine.info().namespaces
     full = {name: one.vector_count for name, one in spaces.items() if one.vector_count}
+    in_use = full.keys() | {name for name, one in spaces.items() if one.pending_vector_count}
     for query in _queries(look, handle):
-        namespace = query.namespace
-        if query.hits or not full or namespace in full or _has_pending(spaces, namespace):
+        if query.hits or query.namespace in in_use:
             continue
         others = {}
         for name, count in full.items():
@@ -265,11 +263,7 @@ def empty_namespace(look: Look, handle: Any) -> Iterator[Finding]:
             if written is not None and count > len(written):
                 others[name] = count
         if others:
-            yield about_namespace("empty_namespace", query.call, namespace, others=others)
-
-
-def _has_pending(spaces: Any, namespace: str) -> bool:
-    return namespace in spaces and bool(spaces[namespace].pending_vector_count)
+            yield query.finding("empty_namespace", others=others)
 
 
 def metadata_not_included(look: Look, handle: Any) -> Iterator[Finding]:
@@ -283,35 +277,31 @@ def metadata_not_included(look: Look, handle: Any) -> Iterator[Finding]:
         ids = {*query.ids} - (_written_after(look, handle, query, namespace) or set())
         records = handle.vectors(namespace=namespace)
         if any(str(one["id"]) in ids and one.get("metadata") for one in records):
-            yield about_namespace("metadata_not_included", query.call, namespace)
+            yield query.finding("metadata_not_included")
 
 
 def upsert_replaced(look: Look, handle: Any) -> Iterator[Finding]:
     """Find upserts that replaced records of an earlier upsert with other metadata."""
     known: dict[tuple[str, str], Any] = {}
     for call in _calls(look, handle):
-        if call.route not in _UPSERTS or call.status != 200:
-            if call.route in (*_REMOVALS, "update"):
-                known.clear()
-            continue
+        if call.route in (*_REMOVALS, "update"):
+            known.clear()
         namespace, replaced = _namespace(call), []
-        for item in items_of(call.body):
+        for item in _written(call):
             id, metadata = str(item.get("id")), item.get("metadata")
             before = known.get((namespace, id))
             if metadata and before and before != metadata:
                 replaced.append(id)
             known[namespace, id] = metadata
         if replaced:
-            values = {"count": len(replaced), "ids": replaced}
-            yield about_namespace("upsert_replaced", call, namespace, **values)
+            count = len(replaced)
+            yield about_namespace("upsert_replaced", call, namespace, count=count, ids=replaced)
 
 
 def none_in_id(look: Look, handle: Any) -> Iterator[Finding]:
     """Find upserts of records whose ID contains the word ``None``."""
     for call in _calls(look, handle):
-        if call.route not in _UPSERTS or call.status != 200:
-            continue
-        for item in items_of(call.body):
+        for item in _written(call):
             if NONE.search(str(item.get("id") or "")):
                 yield about_namespace("none_in_id", call, _namespace(call), id=str(item["id"]))
 
@@ -328,16 +318,13 @@ def deleted_elsewhere(look: Look, handle: Any) -> Iterator[Finding]:
             continue
         ids = set(map(str, given))
         for name in handle.namespaces():
-            if name == namespace:
-                continue
             there = [str(one["id"]) for one in handle.vectors(namespace=name)]
             found = [one for one in there if one in ids]
-            if found:
-                values = {"other": name, "ids": found}
-                yield about_namespace("deleted_elsewhere", call, namespace, **values)
+            if found and name != namespace:
+                yield about_namespace("deleted_elsewhere", call, namespace, other=name, ids=found)
 
 
-FINDINGS: tuple[Callable[[Look, Any], Iterator[Finding]], ...] = (
+FINDINGS = (
     filter_rejected,
     no_longer_matches,
     upserted_again,
