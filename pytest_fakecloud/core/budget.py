@@ -13,9 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 STEPS = 10_000_000
-"""Maximum number of steps of one command or request (decided here; the services publish no
-figures).
-"""
+"""Maximum number of steps of one command or request. Decided here; no service publishes one."""
 
 UNBOUNDED = math.inf
 
@@ -48,9 +46,7 @@ def spend(steps: float) -> None:
 
 @contextmanager
 def budgeted(steps: int | None = None) -> Iterator[None]:
-    """Limit a with-block to ``steps`` (default ``STEPS``); a nested block uses the outer block's
-    budget.
-    """
+    """Limit a with-block to ``steps``; a nested block uses the outer block's budget."""
     begins = running.left == UNBOUNDED
     if begins:
         running.left = STEPS if steps is None else steps

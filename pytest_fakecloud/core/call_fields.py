@@ -1,6 +1,4 @@
-"""The fields by which calls and events can be filtered, and the names by which a test can refer to a
-call.
-"""
+"""The fields and the names by which calls and events can be filtered."""
 
 from __future__ import annotations
 
@@ -200,9 +198,7 @@ EVENT_FIELD_TYPES: Mapping[str, FieldType] = {
 }
 """The data that events can be filtered by."""
 EVENT_KINDS = frozenset(("refused", "run"))
-"""Kinds of events that every service can record: received bytes that are not a request, and runs of
-``every_failure``.
-"""
+"""Kinds of events of every service: rejected bytes, and runs of ``every_failure``."""
 
 
 # -- names of calls --------------------------------------------------------------------------------

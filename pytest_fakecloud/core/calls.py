@@ -301,9 +301,7 @@ def _record_cut(call: Call, cut: Mapping[str, int]) -> None:
 
 
 def begin_cut(call: Call, **sizes: int) -> None:
-    """Record that only the beginning of some fields was received; ``sizes`` maps them to their full
-    sizes.
-    """
+    """Record the full sizes of fields of which only the beginning was received."""
     _record_cut(call, {**call.cut, **sizes})
 
 
@@ -313,9 +311,7 @@ def end_faults(call: Call, number: int) -> None:
 
 
 def faults_ended(call: Call) -> int:
-    """Return the journal number reserved when the effects of faults on a call had ended; 0 without
-    faults.
-    """
+    """Return the number that ``end_faults()`` set; 0 without faults."""
     return call._until
 
 
@@ -357,9 +353,7 @@ def _size_of(value: object, most: int = 1 << 20) -> int:
 
 
 def _beginning(value: Any, most: int = KEPT_OF_CUT) -> Any:
-    """Return the beginning of a fact: at most ``most`` bytes or characters, or ``ITEMS_OF_CUT``
-    items.
-    """
+    """Return the first bytes, characters or items of a fact."""
     if isinstance(value, str):
         # Return a short string itself, because a new string would lose its subclass (names of
         # commands have one).

@@ -55,9 +55,7 @@ class Clock:
 
     _wait_cap = 1.0
     _reads: Reads | None = None
-    """A log of the running clock's readings, for reports that replay the journal; None if not
-    recorded.
-    """
+    """The running clock's readings, for reports that replay the journal; None if not recorded."""
     _was_driven = False
     """Whether a caller has ever fired due timers: by an advance, a move or a delivering call."""
 
@@ -187,16 +185,14 @@ class Clock:
         return AioClock(self)
 
     def _after(self, duration: Duration) -> Target:
-        """Return a function that computes the target of an advance by a duration when the advance
-        begins.
-        """
+        """Return a function that computes the target of an advance when the advance begins."""
         self._check_free()
         span = duration_us(duration)
         return lambda: self.now_us() + span
 
     def _until(self, instant: Instant) -> Target:
-        """Return a function that returns a time as the target of a move; it raises
-        ``ContractError`` if that time is then in the past.
+        """Return a function that returns a target, or raises ``ContractError`` if it is in the
+        past.
         """
         self._check_free()
         target_us = instant_us(instant)
@@ -213,9 +209,7 @@ class Clock:
         return target
 
     def _onward(self) -> Target | None:
-        """Return a function that returns the next due time as a move's target; None if nothing is
-        planned.
-        """
+        """Return a function that returns the next due time; None if nothing is planned."""
         self._check_free()
         due = self._timers.next_due_us()
         return None if due is None else lambda: max(due, self.now_us())

@@ -55,9 +55,7 @@ def is_lazy_function(function: object) -> bool:
 
 
 def discard_awaitable(result: object) -> bool:
-    """Return whether a function's result must be awaited. If it is a coroutine, close it to avoid a
-    warning.
-    """
+    """Return whether a result must be awaited. Close a coroutine, to avoid a warning."""
     if inspect.iscoroutine(result):
         result.close()
     return inspect.isawaitable(result)

@@ -1,6 +1,4 @@
-"""Errors of services and of misuse by the test, their descriptions, and the exceptions that end a
-test.
-"""
+"""Errors of services, misuse by the test, and exceptions that end a test."""
 
 from __future__ import annotations
 
@@ -142,9 +140,7 @@ def _outcomes() -> tuple[type[BaseException], ...]:
 
 
 def broken_promise(error: BaseException | None) -> AssertionError | None:
-    """Return the exception if it is a failed assertion, or the failed assertion that a group
-    contains; otherwise None.
-    """
+    """Return the failed assertion that an exception is or, as a group, contains; else None."""
     if error is None or isinstance(error, AssertionError):
         return error
     if isinstance(error, BaseExceptionGroup):

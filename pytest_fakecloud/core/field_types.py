@@ -83,9 +83,7 @@ class FieldType:
         return bool(found == wanted)
 
     def equals_unaccepted(self, found: Any, wanted: Any) -> bool:
-        """Compare a value with a wanted value that ``accepts()`` rejects: None, or a comparer such
-        as ``ANY``.
-        """
+        """Compare a value with one that ``accepts()`` rejects: None, or a comparer such as ``ANY``."""
         return bool(found == wanted)
 
     def check_not_cut(self, found: Any, wanted: Any) -> None:
@@ -422,9 +420,7 @@ PATH = _Shaped(
 MESSAGE_ID = _Shaped(
     "the id of a message", "msg_5b5eb2f7", begins=("msg_",), never=r"[^0-9A-Za-z_]"
 )
-"""The ID of a queue's message. Defined here because strict-mode violations of every cloud contain
-it.
-"""
+"""The ID of a queue's message. Strict-mode violations of every cloud contain it."""
 
 
 def one_of(what: str, words: Iterable[str], *, fold: bool = False) -> FieldType:

@@ -105,17 +105,13 @@ PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {
 }
 """The kinds of strict-mode violations, each with the facts that ``allow()`` can match."""
 NAMED_KINDS: Mapping[str, Mapping[str, Field]] = {"undelivered": {"handle": Field(TEXT)}}
-"""Kinds that only cause a warning, unless a test names them in ``strict=``; they then fail the
-test.
-"""
+"""Kinds that only cause a warning, unless a test names them in ``strict=`` in order to fail."""
 ALLOWABLE: Mapping[str, Mapping[str, Field]] = {
     **PROBLEM_KINDS,
     **NAMED_KINDS,
     "refused": {"path": Field(PATH), "method": Field(METHOD), "handle": Field(TEXT)},
 }
-"""The kinds that ``allow()`` accepts: the kinds above and ``refused``, the warning about a client
-that received only 401 responses.
-"""
+"""The kinds that ``allow()`` accepts. ``refused`` warns of a client that received only 401s."""
 PROBLEM_FIELDS: Mapping[str, Field] = {
     "kind": Field(one_of("kind of problem", [*PROBLEM_KINDS, *NAMED_KINDS])),
     "text": Field(TEXT),

@@ -79,15 +79,11 @@ class SharedRecords:
         self.actions: deque[Action] = deque(maxlen=_ACTIONS)
         self.large = LargeCalls()
         self.find_site: Callable[[], dict[str, str | int] | None] | None = None
-        """A function that returns the source line of the current call; None if call sites are not
-        recorded.
-        """
+        """Returns the source line of the current call; None if call sites are not recorded."""
         self.sites: dict[int, dict[str, str | int]] = {}
         """The source line that made each call, by the call's number."""
         self.reads: Reads | None = None
-        """When threads read the clock, interleaved with the numbers of calls and actions; None if
-        not recorded.
-        """
+        """Readings of the clock and numbers of calls, interleaved; None if not recorded."""
 
     def forget_sites(self, is_gone: Callable[[int], bool]) -> None:
         """Forget the source lines of the calls for whose numbers ``is_gone`` returns true."""
@@ -282,9 +278,7 @@ class Recorder:
             self.shared.reads.append((threading.get_ident(), -number))
 
     def renumber(self, call: Call, at_us: int) -> None:
-        """Make a call that waited before it reached the engine the newest entry, at the given
-        time.
-        """
+        """Make a call that waited before it reached the engine the newest entry."""
         newest = self._parent or self
         with self.shared.lock:
             if newest.entries and newest.entries[-1] is call and call.at_us == at_us:
@@ -365,9 +359,7 @@ class Recorder:
         return [child for child in found if child is not None]
 
     def clear(self) -> None:
-        """Forget all entries: of a fake, also in the cloud's recorder; of a cloud, also in the
-        recorders of its fakes.
-        """
+        """Forget all entries, also in the cloud's recorder or in those of the cloud's fakes."""
         parent, shared = self._parent, self.shared
         with shared.lock:
             entries, self.entries = self.entries, []

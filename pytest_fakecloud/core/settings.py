@@ -165,9 +165,7 @@ def duration(unit: Literal["us", "ms"], minimum: int = 0) -> Kind[int]:
 
 
 def setting(default: object, kind: Kind[A]) -> A:
-    """Declare a field of a dataclass of settings. ``default`` is written as in a test, before
-    conversion.
-    """
+    """Declare a field of a dataclass of settings. ``default`` is written as in a test."""
     value = kind.read("the default", default)
     found: A = field(default=value, metadata={"kind": kind, "default": default})
     return found

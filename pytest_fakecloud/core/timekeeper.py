@@ -170,9 +170,7 @@ class Timekeeper(Clock):
         return fired
 
     def settle(self) -> int:
-        """Fire the due timers of lane ``"state"``, before an engine is read; return the current
-        time.
-        """
+        """Fire the due timers of lane ``"state"``, for a reading engine; return the current time."""
         now = self.now_us()
         # Every request calls this, so check without the lock first.
         if not self._timers.is_due("state", now) or self.driving:

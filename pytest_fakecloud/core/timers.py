@@ -89,9 +89,7 @@ class Timers:
         async_callback: Callable[[int], Awaitable[object]] | None,
         begin: Begin | None,
     ) -> Timer:
-        """Plan a timer. A timer that is due after the end of the year 9999 is returned but never
-        fires.
-        """
+        """Plan a timer. One that is due after the year 9999 never fires."""
         with self._lock:
             self._sequence += 1
             timer = Timer(due_us, self._sequence, callback, lane, label, async_callback, begin)

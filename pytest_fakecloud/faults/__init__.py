@@ -1,3 +1,1 @@
-"""Injected faults: their kinds, the plan that tests use, and the table that applies them to
-requests.
-"""
+"""Injected faults: the plan that tests use, and the table that applies faults to requests."""

@@ -1,6 +1,4 @@
-"""Makes the responses that faults send, in the format of the service, and validates those that a
-test defines.
-"""
+"""Makes and validates the responses that faults send, in the format of the service."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ if TYPE_CHECKING:
 
 _VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 Step = int | None | tuple[int, Any] | Answer | Literal["drop", "hang", "lose_answer", "truncate"]
-"""One step of a sequence: a status, None for a normal response, ``(status, body)``, or a fault's
-name.
-"""
+"""A step of a sequence: a status, None for no fault, ``(status, body)``, or a fault's name."""
 
 
 class AnswerMaker:
@@ -77,15 +73,11 @@ class AnswerMaker:
         return make
 
     def encoded(self, answer: Answer) -> Answer:
-        """Encode the body of the test's response; raise ``ContractError`` if the response is
-        invalid.
-        """
+        """Encode the body of the test's response; raise ``ContractError`` for an invalid one."""
         return checked_answer(answer, self.dump)
 
     def step(self, step: Step) -> Callable[[Serve], Response]:
-        """Return a function that applies one step of a sequence; raise ``ContractError`` if it is
-        invalid.
-        """
+        """Return a function that applies a step; raise ``ContractError`` for an invalid one."""
         if step is None:
             return lambda serve: serve()
         if isinstance(step, str) and step in _NAMED_STEPS:
@@ -126,9 +118,7 @@ def checked_status(status: object) -> int:
 
 
 def checked_headers(headers: object) -> HeaderPairs:
-    """Return headers as pairs of strings, with numbers converted; raise ``ContractError`` if a
-    header is invalid.
-    """
+    """Return headers as pairs of strings; raise ``ContractError`` if one is invalid."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
         raise _bad_headers(headers)

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 # Levels of rules, in the order in which a request passes through them (see the module ``table``).
 WAIT, CUT, SPOIL, REPLACE = range(4)
 Respond: TypeAlias = Callable[[Serve], Response]
-"""A function that returns the response to a request on which a rule fires. It can call ``serve()``,
-which returns the response without the rule.
-"""
+"""Returns the response to a request on which a rule fires. ``serve()`` is the usual response."""
 _COMMON = frozenset({"times", "skip", "route", "when"})
 
 
@@ -236,9 +234,7 @@ def rule_of(fault: Fault) -> Rule:
 
 
 setting_over: ContextVar[str] = ContextVar("setting_over", default="")
-"""The interface through which a fault is being set, e.g. the control API; empty if it is the test's
-code.
-"""
+"""The interface through which a fault is being set; empty if it is the test's code."""
 
 
 def _caller() -> str:

@@ -171,9 +171,7 @@ def lost(response: Response, reset: bool = False) -> Response:
 
 
 def truncated(response: Response, keep: int | None = None) -> Response:
-    """Return the first ``keep`` bytes of a response (default: half), or chunks of a stream
-    (default: one).
-    """
+    """Return the first ``keep`` bytes of a response (usually half), or chunks of a stream (one)."""
     if isinstance(response, Effect):
         return response
     if isinstance(response, Stream):

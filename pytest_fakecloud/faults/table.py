@@ -43,9 +43,7 @@ class FaultTable:
     def __init__(self, stream: Callable[[], RandomStream], clock: Timekeeper) -> None:
         self.clock = clock
         self.gate: Callable[[bool], None] | None = None
-        """A function that makes the fake stop (True) or start (False) listening; None if the fake
-        has no server.
-        """
+        """Makes the fake stop (True) or start (False) listening; None if it has no server."""
         self.answers = AnswerMaker()
         self._new_stream = stream
         self._lock = threading.Lock()
@@ -74,15 +72,11 @@ class FaultTable:
 
     @property
     def call_words(self) -> Callable[[], Iterable[str]]:
-        """A function that returns the names of routes and commands, or nothing if no app is
-        attached.
-        """
+        """A function that returns the names of routes and commands."""
         return tuple if self.answers.app is None else self.answers.app.words
 
     def record_change(self, kind: str, caller: FrameType, **data: object) -> None:
-        """Record for reports that the test changed a fault, unless the caller belongs to this
-        package.
-        """
+        """Record for reports that the test, not this package, changed a fault."""
         recorder = getattr(self.answers.app, "recorder", None)
         if recorder is not None and not is_own(caller):
             recorder.record_action(kind, place_of(caller), recorder.reserve(), **data)
@@ -163,8 +157,8 @@ class FaultTable:
         return serve()
 
     def _count_hit(self, rule: Rule, request: Any) -> int | None:
-        """Count a matching request; return the number of the hit, or None if the rule does not fire
-        on it.
+        """Count a matching request; return the number of the hit, or None if the rule does not
+        fire.
         """
         # Call the predicate without the lock, because it is the test's code and may read the plan.
         if not rule.active or not rule.matches(request):

@@ -70,13 +70,9 @@ class Connection:
         self.early = b""
         """The beginning of the client's next requests, received while a response was being sent."""
         self.received = self.handled = 0
-        """The number of bytes read from the client, and the number of these bytes that were
-        processed.
-        """
+        """The number of bytes read from the client, and how many of them were processed."""
         self.unsent: Callable[[], bool] | None = None
-        """A function that returns whether messages are waiting to be sent; only in protocols that
-        push messages.
-        """
+        """Returns whether messages wait to be sent; only in protocols that push messages."""
 
     def enter(self, doing: object) -> bool:
         """Mark the beginning of a call into the engine; return False if the connection has been

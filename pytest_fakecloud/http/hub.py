@@ -38,9 +38,7 @@ _NO_SOCKET = {errno.EBADF, errno.EINVAL, errno.ENOTSOCK}
 _SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _gone_already = contextlib.suppress(KeyError, ValueError, OSError)
 SCARCE_SECONDS = 0.05
-"""Real seconds to wait before accepting again after the system ran out of file descriptors or
-memory.
-"""
+"""Real seconds to wait after the system ran out of file descriptors or memory."""
 
 
 class Hub:
@@ -147,7 +145,7 @@ class Hub:
         raise OSError(errno.EADDRINUSE, "every port of the range is in use")
 
     def register(self, sock: socket.socket, data: Acceptor | Watch) -> bool:
-        """Call ``data.ready()`` in the hub's thread whenever the socket is readable. Return False
+        """Call ``data.ready()`` in the hub's thread whenever the socket is readable; return False
         if the hub is not running.
         """
         selector = self._selector

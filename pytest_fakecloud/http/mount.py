@@ -249,9 +249,7 @@ class Mount:
             raise errors[0]
 
     def after_fork(self) -> None:
-        """Close the file descriptors of this child process without a shutdown, because the parent
-        process keeps serving.
-        """
+        """Close the copies of the sockets in a child process; its parent keeps serving."""
         self.lock = threading.Lock()
         self.closed = True
         for sock in (self.listener, *(connection.sock for connection in self._live)):

@@ -16,17 +16,11 @@ from ..core.calls import Headers
 from .messages import Request
 
 HEAD_LIMIT = 64 * 1024
-"""Maximum size in bytes of a request line with headers, and of trailers. Larger ones get a 431
-response.
-"""
+"""Maximum bytes of a request line with headers, and of trailers. Larger ones get a 431."""
 HEADERS_LIMIT = 1000
-"""Maximum number of headers in a request. It limits memory, because a header takes more memory than
-its bytes.
-"""
+"""Maximum number of headers in a request. A header takes more memory than its bytes."""
 BODY_LIMIT = 64 * 1024 * 1024
-"""Maximum size of a request body in bytes. It is larger than the limit of any service, so that the
-service's own limit applies.
-"""
+"""Maximum bytes of a request body, above the limits of all services, so that those apply."""
 
 _METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} ")
 _TLS_HELLO = b"\x16\x03"
@@ -395,9 +389,7 @@ class RequestReader:
 
 
 def _no_method(data: bytes) -> Refusal | None:
-    """Return the refusal of an unknown method or of TLS sent to a plain HTTP server; None for other
-    data.
-    """
+    """Return the refusal of an unknown method or of TLS; None for other data."""
     if _METHOD.match(data) is not None:
         # The parser rejects methods that are not registered, but any token is valid syntax.
         method, target, *_ = [*data.split(b"\r\n")[0].decode("latin-1").split(" "), ""]

@@ -127,9 +127,7 @@ class HTTPHandler:
         return False
 
     def _stream(self, message: Message, stream: Stream) -> bool:
-        """Send chunks as they are produced. After a failure, omit the last chunk, so that the
-        client notices.
-        """
+        """Send chunks as they are produced. After a failure, omit the last chunk."""
         sock = self.sock
         chunked = message.version == "1.1"
         framing = "Transfer-Encoding: chunked\r\n" if chunked else "Connection: close\r\n"
@@ -184,9 +182,7 @@ class HTTPHandler:
     # -- ending ----------------------------------------------------------------------------------
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Send the reason for closing the connection, and give the client time to read the
-        response.
-        """
+        """Send the reason for closing the connection, and let the client read it."""
         status = refusal.status
         message = Message(refusal.method or "GET", refusal.target, client=self.client_address)
         message.version, message.keep_alive = "1.1", False

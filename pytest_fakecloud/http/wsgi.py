@@ -79,9 +79,7 @@ class _EnvironServer:
 
 
 class _ClientGone(ConnectionError):
-    """Raised if a part of the response cannot be sent, unlike an error of the application's own
-    connections.
-    """
+    """Raised if a part of the response cannot be sent."""
 
 
 class _Framing(enum.Enum):
@@ -173,7 +171,7 @@ class _WSGICall:
 
     def _choose_framing(self, length: int | None) -> _Framing:
         """Choose how the client finds the end of a body of ``length`` bytes (None: not known), and
-        add the header that says so.
+        add the header for it.
         """
         if self.message.method == "HEAD" or self.status[:3] in ("204", "304"):
             return _Framing.NO_BODY

@@ -1,3 +1,1 @@
-"""Sends requests to fakes without sockets, redirects hard-coded origins, and speeds up client
-libraries.
-"""
+"""Requests without sockets, redirected origins, HTTPS, and cheaper client libraries."""

@@ -32,9 +32,7 @@ Site = dict[str, str | int]
 
 
 def call_site() -> Site | None:
-    """Return the file, line and function of the application code that makes the current call, or
-    None.
-    """
+    """Return the line of the application that makes the current call, or None."""
     mine = _stack(sys._getframe(1))
     here = _application(mine)
     if here is not None:

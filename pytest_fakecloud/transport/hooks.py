@@ -1,6 +1,4 @@
-"""Replaces a function of a client library in a way that works alongside other tools that replace
-it.
-"""
+"""Replaces functions of client libraries, alongside other tools that replace them."""
 
 from __future__ import annotations
 
@@ -50,18 +48,14 @@ class Hook:
         return self._users > 0
 
     def enter(self) -> None:
-        """Register a user of this hook. The library's function is replaced as soon as the library
-        has been imported.
-        """
+        """Register a user. The function is replaced as soon as its library has been imported."""
         with self._lock:
             self._users += 1
             if self._users == 1:
                 self.refresh()
 
     def refresh(self) -> None:
-        """Replace the function if the hook has users, the library has been imported, and the
-        replacement is not in place.
-        """
+        """Replace the function, if the library is imported and the replacement not in place."""
         with self._lock:
             holder, name = self._find() if self._users else (None, "")
             if holder is None or (present := getattr(holder, name)) is self._ours:
@@ -75,9 +69,7 @@ class Hook:
             setattr(holder, name, self._ours)
 
     def leave(self) -> None:
-        """Remove a user. The last user restores the original, unless another tool has replaced the
-        function.
-        """
+        """Remove a user. The last restores the original, unless another tool replaced it too."""
         with self._lock:
             self._users = max(0, self._users - 1)
             if self._users or self._ours is None:

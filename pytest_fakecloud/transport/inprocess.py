@@ -54,9 +54,7 @@ class Origins(Hooks):
         self.detours: dict[Origin, Detour] = {}
 
     def add(self, origin: Origin, shortcut: Shortcut) -> Callable[[], None]:
-        """Use a shortcut for an origin while the libraries are wrapped. Return a function that
-        restores the previous shortcut.
-        """
+        """Use a shortcut for an origin; return a function that restores the previous one."""
         with self._lock:
             before = self.shortcuts.get(origin)
             self.shortcuts[origin] = shortcut
@@ -87,17 +85,13 @@ class Origins(Hooks):
         self._mocks.leave()
 
     def refresh(self) -> None:
-        """Wrap libraries that were imported after ``enter()``, or whose functions another tool
-        restored.
-        """
+        """Wrap libraries imported after ``enter()``, or whose functions another tool restored."""
         super().refresh()
         self._mocks.refresh()
 
 
 origins = Origins()
-"""The origins of this process. There is only one table, because client libraries are patched for
-the whole process.
-"""
+"""The origins of this process. Client libraries are patched for the whole process."""
 
 
 class Interception(AbstractContextManager["Interception"]):

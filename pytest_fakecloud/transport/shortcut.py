@@ -53,9 +53,7 @@ _effects: dict[tuple[str, str], _Effect] = {}
 
 
 class NoAnswer(ConnectionError):
-    """Raised if the connection ended without a response. Each client library converts it to its own
-    error.
-    """
+    """Raised if the connection ended without a response. The hooks convert it."""
 
 
 class Shortcut:

@@ -46,9 +46,7 @@ class Authority:
         return ssl.create_default_context(cafile=self.ca_file)
 
     def close(self) -> None:
-        """Delete the files. In a forked process, do nothing, because the files belong to its
-        parent.
-        """
+        """Delete the files. A forked process does nothing, because they belong to its parent."""
         self._remove()
 
 

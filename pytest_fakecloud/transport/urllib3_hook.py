@@ -1,6 +1,4 @@
-"""Sends the requests of ``urllib3`` and ``requests`` to mounted fakes without a socket, or redirects
-them, also while ``responses`` is active.
-"""
+"""Sends the requests of ``urllib3`` and ``requests`` without a socket, or redirects them."""
 
 from __future__ import annotations
 

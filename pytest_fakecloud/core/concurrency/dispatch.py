@@ -92,9 +92,7 @@ class Dispatcher:
 
     @property
     def place(self) -> str:
-        """The code locations that the threads are executing, for the error after a wait that timed
-        out.
-        """
+        """The code that the threads are executing, for the error after a wait that timed out."""
         thread = self._thread
         idents = {
             *self._busy,
