@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ..core.calls import Call
 from ..core.errors import ContractError
-from ..core.field_types import ITEM, one_of
+from ..core.field_types import ITEM, OneOf
 from ..core.found import Found, check_predicate, expect, found_of
 from ..core.journal import Journal
 from ..core.matching import Condition, Field, Query
@@ -167,7 +167,7 @@ class BrokerAssertions:
         string("group", group)
         self._time.settle()
         wanted = {"topic": topic, "partition": partition, "offset": offset}
-        fields = {**OFFSET_FIELDS, "topic": Field(one_of("topic", self.topics()), optional=False)}
+        fields = {**OFFSET_FIELDS, "topic": Field(OneOf("topic", self.topics()), optional=False)}
         query = Query(_given(wanted), fields, "committed offset")
         if times is None:
             now = self.group(group).committed

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypedDict
 
-from ..core.field_types import DOCUMENT, TEXT, one_of, shaped, whole_number
+from ..core.field_types import DOCUMENT, TEXT, OneOf, Shaped, WholeNumber
 from ..core.found import Found, found_of
 from ..core.matching import PAIRS, Field, fields_of
 from .errors import can_name_a_topic, illegal_argument
@@ -105,12 +105,12 @@ class TopicPartitionOffset(NamedTuple):
     offset: int
 
 
-TOPIC = shaped("the name of a topic", "orders", never=r"[^A-Za-z0-9._-]", fits=can_name_a_topic)
+TOPIC = Shaped("the name of a topic", "orders", never=r"[^A-Za-z0-9._-]", fits=can_name_a_topic)
 RECORD_FIELDS: Mapping[str, Field] = {
     "topic": Field(TOPIC, optional=False),
-    "partition": Field(whole_number(0), optional=False),
-    "offset": Field(whole_number(0), optional=False),
-    "timestamp": Field(whole_number(0), optional=False),
+    "partition": Field(WholeNumber(0), optional=False),
+    "offset": Field(WholeNumber(0), optional=False),
+    "timestamp": Field(WholeNumber(0), optional=False),
     "key": Field(TEXT, lambda record: record.key or "", optional=False),
     "value": Field(DOCUMENT, optional=False),
     "headers": Field(PAIRS, optional=False),
@@ -124,7 +124,7 @@ Values can be matched as strings or as JSON, and headers by name. A record witho
 
 def record_fields(partitions: int) -> Mapping[str, Field]:
     """Return the fields by which the records of a topic with that many partitions can be filtered."""
-    return {**RECORD_FIELDS, "partition": Field(whole_number(0, partitions - 1), optional=False)}
+    return {**RECORD_FIELDS, "partition": Field(WholeNumber(0, partitions - 1), optional=False)}
 
 
 OFFSET_FIELDS: Mapping[str, Field] = {
@@ -245,7 +245,7 @@ class MemberView:
 MEMBER_FIELDS: Mapping[str, Field] = {
     **fields_of(MemberView),
     "state": Field(
-        one_of("state of a member", ("joining", "active", "closed", "crashed", "expired")),
+        OneOf("state of a member", ("joining", "active", "closed", "crashed", "expired")),
         optional=False,
     ),
     "topics": Field(TOPIC, several=True),

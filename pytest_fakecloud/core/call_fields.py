@@ -23,7 +23,7 @@ from .field_types import (
     TEXT,
     URL,
     FieldType,
-    one_of,
+    OneOf,
 )
 from .matching import HEADERS, Field
 from .wording import did_you_mean, unknown_name
@@ -179,7 +179,7 @@ CALL_FIELDS: Mapping[str, Field] = {
             "answer": BYTES,
             "route": TEXT,
             "fault": TEXT,
-            "outcome": one_of("outcome", get_args(Outcome)),
+            "outcome": OneOf("outcome", get_args(Outcome)),
             "reached": FLAG,
             "problem": TEXT,
             "note": TEXT,

@@ -24,21 +24,10 @@ KEPT_OF_CUT = 1024
 ITEMS_OF_CUT = 16
 """Number of items to which a list is cut."""
 _HEADERS_OF_CUT, _HEADER_OF_CUT = 64, 256
-_PER_HEADER = (
-    160  # approximate bytes of the objects for a pair of strings, without their characters
-)
-
+_PER_HEADER = 160  # approximate bytes of the objects for a pair of strings without their characters
 
 Outcome: TypeAlias = Literal[
-    "answered",
-    "broken off",
-    "dropped",
-    "hung",
-    "lost",
-    "open",
-    "refused",
-    "streamed",
-    "truncated",
+    "answered", "broken off", "dropped", "hung", "lost", "open", "refused", "streamed", "truncated"
 ]
 """The outcome of a call; ``"open"`` until its response is complete."""
 

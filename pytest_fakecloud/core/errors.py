@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 
 class ServiceError(Exception):
@@ -66,30 +66,20 @@ def describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}{place}"
 
 
-class report_failure:
-    """A context manager that turns an exception into one line of text and suppresses it.
+@contextmanager
+def report_failure(failed: str, report: Callable[[str], object]) -> Iterator[None]:
+    """Turn an exception in a with-block into one line of text, and suppress it.
 
     The line begins with ``failed`` and is passed to ``report``. Reports use it because they call code
     of the test (a ``repr``, a predicate, an exception's ``__str__``), and an exception in a pytest
     hook would abort the whole run.
     """
-
-    __slots__ = ("_failed", "_report")
-
-    def __init__(self, failed: str, report: Callable[[str], object]) -> None:
-        self._failed = failed
-        self._report = report
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> bool:
-        if error is None or kind is KeyboardInterrupt:
-            return False
-        self._report(f"{self._failed}: {describe_error(error)}")
-        return True
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        report(f"{failed}: {describe_error(error)}")
 
 
 # -- exceptions that end a test --------------------------------------------------------------------

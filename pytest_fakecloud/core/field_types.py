@@ -107,8 +107,11 @@ class _Text(FieldType):
         return isinstance(wanted, str) or is_text_pattern(wanted)
 
 
-class _OneOf(_Text):
-    """A string from a fixed list; ``fold`` ignores case."""
+class OneOf(_Text):
+    """A string from a fixed list.
+
+    ``what`` describes such a string in errors; ``fold`` ignores case.
+    """
 
     def __init__(self, what: str, words: Iterable[str], *, fold: bool = False) -> None:
         self.words = tuple(words)
@@ -133,12 +136,13 @@ class _OneOf(_Text):
         return super().equals(found, wanted)
 
 
-class _Shaped(_Text):
-    """A string of a known form: it has one of the allowed prefixes, does not contain a pattern, and
-    passes a check.
+class Shaped(_Text):
+    """A string of a known form.
 
-    If the test gives a string with ``*``, only its literal pieces are checked. With ``fold``, the
-    case of the prefix does not matter.
+    ``what`` is its name with an article and ``example`` a valid string, both for error messages.
+    ``begins`` are the allowed prefixes, whose case ``fold`` ignores, ``never`` is a regular
+    expression that the string never contains, ``fits`` returns whether a whole string is valid. Of
+    a string with ``*``, only the literal pieces are checked.
     """
 
     def __init__(
@@ -205,17 +209,16 @@ class _Either(FieldType):
 
     def __init__(self, field_types: Iterable[FieldType]) -> None:
         self._types = tuple(field_types)
-        self.expected = "; or ".join(
-            dict.fromkeys(field_type.expected for field_type in self._types)
-        )
-        self.samples = tuple(sample for field_type in self._types for sample in field_type.samples)
+        self.expected = "; or ".join(dict.fromkeys(one.expected for one in self._types))
+        self.samples = tuple(sample for one in self._types for sample in one.samples)
 
     def check(self, name: str, wanted: Any) -> None:
-        errors = [
-            error
-            for field_type in self._types
-            if (error := _error_of_check(field_type, name, wanted))
-        ]
+        errors = []
+        for field_type in self._types:
+            try:
+                field_type.check(name, wanted)
+            except ContractError as error:
+                errors.append(error)
         if len(errors) == len(self._types):
             raise errors[0]
 
@@ -232,14 +235,6 @@ class _Either(FieldType):
         )
 
 
-def _error_of_check(field_type: FieldType, name: str, wanted: Any) -> ContractError | None:
-    try:
-        field_type.check(name, wanted)
-    except ContractError as error:
-        return error
-    return None
-
-
 class _Number(FieldType):
     expected = "a number"
     samples: tuple[object, ...] = (0, 0.0)
@@ -249,10 +244,10 @@ class _Number(FieldType):
         return isinstance(wanted, numbers.Real) and not isinstance(wanted, bool)
 
 
-class _Whole(_Number):
+class WholeNumber(_Number):
     """An integer within bounds, both included."""
 
-    def __init__(self, minimum: int, maximum: int | None) -> None:
+    def __init__(self, minimum: int, maximum: int | None = None) -> None:
         self.minimum, self.maximum = minimum, maximum
         above = "" if maximum is None else f" to {maximum}"
         self.expected = f"a whole number from {minimum}{above or ' up'}"
@@ -402,7 +397,7 @@ def _is_url(text: str) -> bool:
 
 
 _WEB = ("http://", "https://")
-URL = _Shaped(
+URL = Shaped(
     "an absolute URL",
     "https://app.example.com/hook",
     begins=_WEB,
@@ -410,52 +405,21 @@ URL = _Shaped(
     fits=_is_url,
     fold=True,
 )
-TARGET = _Shaped(
+TARGET = Shaped(
     "a request target", "/v2/messages?cursor=1", begins=("/", *_WEB), never=r"[^\x21-\x7e]"
 )
-PATH = _Shaped(
+PATH = Shaped(
     "a path without a query", "/v2/messages", begins=("/", *_WEB), never=r"[^\x21-\x7e]|\?"
 )
 """Paths as sent by the client: spaces and non-ASCII characters are percent-encoded."""
-MESSAGE_ID = _Shaped(
-    "the id of a message", "msg_5b5eb2f7", begins=("msg_",), never=r"[^0-9A-Za-z_]"
-)
+MESSAGE_ID = Shaped("the id of a message", "msg_5b5eb2f7", begins=("msg_",), never=r"[^0-9A-Za-z_]")
 """The ID of a queue's message. Strict-mode violations of every cloud contain it."""
-
-
-def one_of(what: str, words: Iterable[str], *, fold: bool = False) -> FieldType:
-    """Return the type of a string that is one of these words. ``what`` describes such a word in
-    errors.
-    """
-    return _OneOf(what, words, fold=fold)
-
-
-def shaped(
-    what: str,
-    example: str,
-    *,
-    begins: Iterable[str] = (),
-    never: str | None = None,
-    fits: Callable[[str], bool] | None = None,
-) -> FieldType:
-    """Return the type of a string of a known form.
-
-    ``what`` is its name with an article and ``example`` a valid string, both for error messages.
-    ``begins`` are the allowed prefixes, ``never`` is a regular expression that the string never
-    contains, ``fits`` returns whether a whole string, without ``*``, is valid.
-    """
-    return _Shaped(what, example, begins=begins, never=never, fits=fits)
 
 
 def either(field_types: Iterable[FieldType]) -> FieldType:
     """Return the type of a field that may be of any of these types."""
     found = tuple(dict.fromkeys(field_types))
     return found[0] if len(found) == 1 else _Either(found)
-
-
-def whole_number(minimum: int, maximum: int | None = None) -> FieldType:
-    """Return the type of an integer between ``minimum`` and ``maximum``, both included."""
-    return _Whole(minimum, maximum)
 
 
 def _is_json(value: object) -> bool:

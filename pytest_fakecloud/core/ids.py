@@ -18,9 +18,7 @@ T = TypeVar("T")
 BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _changing_streams = threading.Lock()
-_MOST_BITS = (
-    4096  # limit for integer seeds; a longer seed cannot be copied by hand to repeat a test
-)
+_MOST_BITS = 4096  # of a seed; a longer one cannot be copied by hand to repeat a test
 
 
 def check_seed(seed: object) -> None:

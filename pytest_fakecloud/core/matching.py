@@ -45,7 +45,7 @@ from .field_types import (
     TOKEN,
     Absent,
     FieldType,
-    one_of,
+    OneOf,
 )
 from .wording import brief, unknown_name
 
@@ -417,7 +417,7 @@ def _field_of(name: str, annotation: Any) -> Field:
 def _type_of(name: str, options: list[Any]) -> FieldType:
     words = [word for one in options for word in _literals(one)]
     if words and all(typing.get_origin(one) is typing.Literal for one in options):
-        return one_of(name, words) if all(isinstance(one, str) for one in words) else ANYTHING
+        return OneOf(name, words) if all(isinstance(one, str) for one in words) else ANYTHING
     field_types = {_FIELD_TYPES.get(one, ANYTHING) for one in options}
     return field_types.pop() if len(field_types) == 1 else ANYTHING
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from .errors import ContractError, describe_error
-from .field_types import MAPPING, MESSAGE_ID, METHOD, PATH, TEXT, URL, one_of
+from .field_types import MAPPING, MESSAGE_ID, METHOD, PATH, TEXT, URL, OneOf
 from .found import Found, found_of
 from .matching import Field, Query
 from .wording import unknown_name
@@ -113,7 +113,7 @@ ALLOWABLE: Mapping[str, Mapping[str, Field]] = {
 }
 """The kinds that ``allow()`` accepts. ``refused`` warns of a client that received only 401s."""
 PROBLEM_FIELDS: Mapping[str, Field] = {
-    "kind": Field(one_of("kind of problem", [*PROBLEM_KINDS, *NAMED_KINDS])),
+    "kind": Field(OneOf("kind of problem", [*PROBLEM_KINDS, *NAMED_KINDS])),
     "text": Field(TEXT),
     "facts": Field(MAPPING),
     "exception": Field(),

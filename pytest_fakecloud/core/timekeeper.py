@@ -210,7 +210,8 @@ class Timekeeper(Clock):
         asynchronous API await ``async_callback`` instead, and ``dispatch()`` uses ``begin`` if it
         can hand over work. Callbacks run without holding any lock of the clock.
         """
-        timer = self._timers.add(due_us, callback, lane, label, async_callback, begin)
+        timer = Timer(due_us, callback, lane, label, async_callback, begin)
+        self._timers.add(timer)
         if lane == "background" and due_us <= LAST_US:
             if self.on_background is not None:
                 self.on_background()

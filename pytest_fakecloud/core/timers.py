@@ -22,45 +22,24 @@ for the rest, which can run in any thread.
 """
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Timer:
     """A callback that is due at a time of the clock.
 
-    ``due_us`` is the time in microseconds, ``label`` the name in reports. ``cancel()`` is final and
-    may be called repeatedly.
+    ``due_us`` is the time in microseconds, ``label`` the name in reports, ``sequence`` the number
+    of the timer among those of its clock. ``cancel()`` is final and may be called repeatedly.
     """
 
-    __slots__ = (
-        "async_callback",
-        "begin",
-        "callback",
-        "cancelled",
-        "due_us",
-        "label",
-        "lane",
-        "sequence",
-    )
-
-    def __init__(
-        self,
-        due_us: int,
-        sequence: int,
-        callback: Callable[[int], object],
-        lane: Lane,
-        label: str,
-        async_callback: Callable[[int], Awaitable[object]] | None,
-        begin: Begin | None,
-    ) -> None:
-        self.due_us = due_us
-        self.sequence = sequence
-        self.callback = callback
-        self.async_callback = async_callback
-        self.begin = begin
-        self.lane = lane
-        self.label = label
-        self.cancelled = False
+    due_us: int
+    callback: Callable[[int], object]
+    lane: Lane = "state"
+    label: str = ""
+    async_callback: Callable[[int], Awaitable[object]] | None = None
+    begin: Begin | None = None
+    sequence: int = 0
+    cancelled: bool = False
 
     def cancel(self) -> None:
-        """Cancel the timer."""
         self.cancelled = True
 
     def __repr__(self) -> str:
@@ -80,30 +59,21 @@ class Timers:
         self._compact_at: dict[Lane, int] = dict.fromkeys(LANES, _COMPACT)
         self._sequence = 0
 
-    def add(
-        self,
-        due_us: int,
-        callback: Callable[[int], object],
-        lane: Lane,
-        label: str,
-        async_callback: Callable[[int], Awaitable[object]] | None,
-        begin: Begin | None,
-    ) -> Timer:
+    def add(self, timer: Timer) -> None:
         """Plan a timer. One that is due after the year 9999 never fires."""
         with self._lock:
             self._sequence += 1
-            timer = Timer(due_us, self._sequence, callback, lane, label, async_callback, begin)
-            if due_us > LAST_US:
-                return timer
-            planned = self._lanes[lane]
-            heapq.heappush(planned, (due_us, self._sequence, timer))
-            if len(planned) > self._compact_at[lane]:
+            timer.sequence = self._sequence
+            if timer.due_us > LAST_US:
+                return
+            planned = self._lanes[timer.lane]
+            heapq.heappush(planned, (timer.due_us, self._sequence, timer))
+            if len(planned) > self._compact_at[timer.lane]:
                 # Remove cancelled timers, which pile up when a deadline is postponed again and
                 # again.
                 planned[:] = [each for each in planned if not each[2].cancelled]
                 heapq.heapify(planned)
-                self._compact_at[lane] = max(_COMPACT, 2 * len(planned))
-        return timer
+                self._compact_at[timer.lane] = max(_COMPACT, 2 * len(planned))
 
     def pop(self, lanes: tuple[Lane, ...], until_us: int) -> Timer | None:
         """Remove and return the first timer of the lanes that is due by ``until_us``, or None."""

@@ -113,101 +113,86 @@ class Items(list[T]):
 
     @overload
     def where(
-        self: Items[Call], predicate: Test[Call] = None, /, **fields: Unpack[CallFields]
-    ) -> Found[Call]: ...
+        self: Items[Call], predicate: Test[T] = None, /, **fields: Unpack[CallFields]
+    ) -> Found[T]: ...
 
     @overload
     def where(
-        self: Items[Event], predicate: Test[Event] = None, /, **fields: Unpack[EventFields]
-    ) -> Found[Event]: ...
+        self: Items[Event], predicate: Test[T] = None, /, **fields: Unpack[EventFields]
+    ) -> Found[T]: ...
 
     @overload
     def where(
-        self: Items[Attempt], predicate: Test[Attempt] = None, /, **fields: Unpack[AttemptFields]
-    ) -> Found[Attempt]: ...
+        self: Items[Attempt], predicate: Test[T] = None, /, **fields: Unpack[AttemptFields]
+    ) -> Found[T]: ...
 
     @overload
     def where(
-        self: Items[PublishedMessage],
-        predicate: Test[PublishedMessage] = None,
-        /,
-        **fields: Unpack[MessageWhere],
-    ) -> Found[PublishedMessage]: ...
+        self: Items[PublishedMessage], predicate: Test[T] = None, /, **fields: Unpack[MessageWhere]
+    ) -> Found[T]: ...
 
     @overload
     def where(
-        self: Items[DeadLetterView],
-        predicate: Test[DeadLetterView] = None,
-        /,
-        **fields: Unpack[DeadLetterWhere],
-    ) -> Found[DeadLetterView]: ...
+        self: Items[DeadLetterView], predicate: Test[T] = None, /, **fields: Unpack[DeadLetterWhere]
+    ) -> Found[T]: ...
 
     @overload
     def where(
-        self: Items[ScheduleView],
-        predicate: Test[ScheduleView] = None,
-        /,
-        **fields: Unpack[ScheduleWhere],
-    ) -> Found[ScheduleView]: ...
+        self: Items[ScheduleView], predicate: Test[T] = None, /, **fields: Unpack[ScheduleWhere]
+    ) -> Found[T]: ...
 
     @overload
     def where(
-        self: Items[DeliveredRequest],
-        predicate: Test[DeliveredRequest] = None,
-        /,
-        **fields: Unpack[DeliveryWhere],
-    ) -> Found[DeliveredRequest]: ...
+        self: Items[DeliveredRequest], predicate: Test[T] = None, /, **fields: Unpack[DeliveryWhere]
+    ) -> Found[T]: ...
 
     @overload
     def where(
-        self: Items[Callback], predicate: Test[Callback] = None, /, **fields: Unpack[CallbackFields]
-    ) -> Found[Callback]: ...
+        self: Items[Callback], predicate: Test[T] = None, /, **fields: Unpack[CallbackFields]
+    ) -> Found[T]: ...
 
     @overload
     def where(
-        self: Items[Record], predicate: Test[Record] = None, /, **fields: Unpack[RecordWhere]
-    ) -> Found[Record]: ...
+        self: Items[Record], predicate: Test[T] = None, /, **fields: Unpack[RecordWhere]
+    ) -> Found[T]: ...
 
     @overload
     def where(
         self: Items[TopicPartitionOffset],
-        predicate: Test[TopicPartitionOffset] = None,
+        predicate: Test[T] = None,
         /,
         **fields: Unpack[OffsetWhere],
-    ) -> Found[TopicPartitionOffset]: ...
+    ) -> Found[T]: ...
 
     @overload
     def where(
-        self: Items[MemberView],
-        predicate: Test[MemberView] = None,
-        /,
-        **fields: Unpack[MemberWhere],
-    ) -> Found[MemberView]: ...
+        self: Items[MemberView], predicate: Test[T] = None, /, **fields: Unpack[MemberWhere]
+    ) -> Found[T]: ...
 
     @overload
     def where(
-        self: Items[Search], predicate: Test[Search] = None, /, **fields: Unpack[SearchWhere]
-    ) -> Found[Search]: ...
+        self: Items[Search], predicate: Test[T] = None, /, **fields: Unpack[SearchWhere]
+    ) -> Found[T]: ...
 
     @overload
     def where(
-        self: Items[Handle], predicate: Test[Handle] = None, /, **fields: Unpack[HandleWhere]
-    ) -> Found[Handle]: ...
+        self: Items[Handle], predicate: Test[T] = None, /, **fields: Unpack[HandleWhere]
+    ) -> Found[T]: ...
 
     @overload
     def where(
-        self: Items[Problem], predicate: Test[Problem] = None, /, **fields: Unpack[ProblemWhere]
-    ) -> Found[Problem]: ...
+        self: Items[Problem], predicate: Test[T] = None, /, **fields: Unpack[ProblemWhere]
+    ) -> Found[T]: ...
 
     @overload
     def where(
-        self: Items[Failure], predicate: Test[Failure] = None, /, **fields: Unpack[FailureWhere]
-    ) -> Found[Failure]: ...
+        self: Items[Failure], predicate: Test[T] = None, /, **fields: Unpack[FailureWhere]
+    ) -> Found[T]: ...
 
     @overload
     def where(
-        self: Items[dict[str, Any]], predicate: Test[dict[str, Any]] = None, /, **fields: object
-    ) -> Found[dict[str, Any]]: ...
+        self: Items[dict[str, Any]], predicate: Test[T] = None, /, **fields: object
+    ) -> Found[T]: ...
 
     @overload
     def where(self, predicate: Test[T] = None, /) -> Found[T]: ...

@@ -16,7 +16,7 @@ from ..core.calls import Call
 from ..core.clock import Clock
 from ..core.conditions import check_function
 from ..core.errors import ContractError, shown
-from ..core.field_types import FLAG, TEXT, URL, one_of
+from ..core.field_types import FLAG, TEXT, URL, OneOf
 from ..core.found import Found, found_of
 from ..core.ids import new_token
 from ..core.journal import Journal, recorder_of
@@ -386,7 +386,7 @@ def found_handles(handles: Iterable[Handle]) -> Found[Handle]:
     found = list(handles)
     names = {
         name: Field(
-            one_of(f"{name} of a fake here", sorted({getattr(each, name) for each in found}))
+            OneOf(f"{name} of a fake here", sorted({getattr(each, name) for each in found}))
         )
         for name in ("name", "fixture", "service")
         if found

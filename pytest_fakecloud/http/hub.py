@@ -65,11 +65,6 @@ class Hub:
         self._thread: threading.Thread | None = None
         self.workers = WorkerPool()
 
-    @property
-    def mounts(self) -> int:
-        """The number of mounted applications."""
-        return len(self._mounts)
-
     def mount(
         self,
         app: Any,
@@ -89,7 +84,10 @@ class Hub:
         Raises ``ContractError`` if the given address is not available.
         """
         if protocol is None:
-            protocol = _http()
+            # Imported here, so that using the hub without HTTP does not import the HTTP server.
+            from .server import serve_http
+
+            protocol = serve_http
         if self._selector is None:
             self._start()
         # Remove the dot of a fully qualified name such as "localhost.", because clients compare
@@ -318,14 +316,6 @@ def _drop_closed(selector: selectors.BaseSelector) -> None:
             key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)  # type: ignore[union-attr]
         except OSError:
             _drop(selector, key)
-
-
-@functools.cache
-def _http() -> ConnectionHandler:
-    # Imported here, so that using the hub without HTTP does not import the HTTP server.
-    from .server import serve_http
-
-    return serve_http
 
 
 _hubs: weakref.WeakSet[Hub] = weakref.WeakSet()

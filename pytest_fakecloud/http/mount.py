@@ -102,11 +102,6 @@ class Mount:
         scheme, host, port = self.origin
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
-    @property
-    def connections(self) -> int:
-        """The number of open connections."""
-        return len(self._live)
-
     def __repr__(self) -> str:
         return f"<Mount {self.url}{' closed' if self.closed else ''}>"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
-from ..core.field_types import MESSAGE_ID, URL, Absent, FieldType, either, one_of, shaped
+from ..core.field_types import MESSAGE_ID, URL, Absent, FieldType, OneOf, Shaped, either
 from ..core.found import Found, found_of
 from ..core.matching import HEADERS, Field, fields_of
 from ..core.wording import brief
@@ -149,14 +149,14 @@ def always(field_type: FieldType, **options: Any) -> Field:
     return Field(field_type, optional=False, **options)
 
 
-DLQ_ID = shaped(
+DLQ_ID = Shaped(
     "the id of a dead letter", "1767225600000-0", never=r"[^0-9-]", fits=lambda text: "-" in text
 )
-NAME = shaped("a name", "orders", never=r"[^A-Za-z0-9._-]", fits=bool)
+NAME = Shaped("a name", "orders", never=r"[^A-Za-z0-9._-]", fits=bool)
 """The name of a queue or a URL group."""
-DESTINATION = either((URL, NAME, one_of("destination", NAMED)))
+DESTINATION = either((URL, NAME, OneOf("destination", NAMED)))
 """A URL, the name of a URL group, or the name of one of the service's own destinations."""
-LABEL = shaped("a label", "billing", never=",", fits=lambda text: text == text.strip() != "")
+LABEL = Shaped("a label", "billing", never=",", fits=lambda text: text == text.strip() != "")
 """The type of the label field. A label cannot contain a comma, because commas separate labels in
 the header.
 """
@@ -173,13 +173,13 @@ def _is_cron(text: str) -> bool:
     return True
 
 
-CRON = shaped("a cron expression", "0 9 * * *", fits=_is_cron)
+CRON = Shaped("a cron expression", "0 9 * * *", fits=_is_cron)
 ATTEMPTS: Mapping[str, Field] = {
     **fields_of(Attempt),
     "message_id": always(MESSAGE_ID),
     "url": always(URL),
-    "kind": always(one_of("kind", KINDS)),
-    "state": always(one_of("state", ("in flight", "delivered", "failed", "lost"))),
+    "kind": always(OneOf("kind", KINDS)),
+    "state": always(OneOf("state", ("in flight", "delivered", "failed", "lost"))),
     "headers": always(HEADERS),
 }
 """Fields of an attempt, by name."""

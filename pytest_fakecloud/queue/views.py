@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.calls import Headers
 from ..core.errors import ContractError
-from ..core.field_types import INSTANT, JSON, MESSAGE_ID, METHOD, TEXT, URL, one_of
+from ..core.field_types import INSTANT, JSON, MESSAGE_ID, METHOD, TEXT, URL, OneOf
 from ..core.found import Found, found_of
 from ..core.matching import HEADERS, Field, fields_of
 from ..core.settings import whole
@@ -331,9 +331,9 @@ MESSAGES: Mapping[str, Field] = {
     "topic": Field(NAME),
     "dlq_id": Field(DLQ_ID),
     "method": always(METHOD),
-    "kind": always(one_of("kind", KINDS)),
-    "state": always(one_of("state", STATES)),
-    "service_state": always(one_of("state of the service", WORDS, fold=True)),
+    "kind": always(OneOf("kind", KINDS)),
+    "state": always(OneOf("state", STATES)),
+    "service_state": always(OneOf("state of the service", WORDS, fold=True)),
     "label": always(LABEL, read=lambda one: one.labels, several=True),
     "labels": always(LABEL, several=True),
     "json": Field(JSON, json_of(PublishedMessage.json, lambda one: one.body)),

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from ..core.errors import ContractError
-from ..core.field_types import ABSENT, FLAG, MAPPING, TEXT, FieldType, one_of, whole_number
+from ..core.field_types import ABSENT, FLAG, MAPPING, TEXT, FieldType, OneOf, WholeNumber
 from ..core.matching import Condition, Field
 from ..core.wording import SHOWN, brief
 from .errors import VectorError
@@ -131,8 +131,8 @@ UPSERT_FIELDS: Mapping[str, Field] = {**RECORD_FIELDS, "namespace": Field(TEXT, 
 """Fields by which upserted and pending records can be filtered."""
 
 QUERY_FIELDS: Mapping[str, Field] = {
-    "top_k": Field(whole_number(1), lambda query: query.get("topK", ABSENT), optional=False),
-    "topK": Field(whole_number(1), optional=False),
+    "top_k": Field(WholeNumber(1), lambda query: query.get("topK", ABSENT), optional=False),
+    "topK": Field(WholeNumber(1), optional=False),
     "filter": Field(TEXT, optional=False),
     "namespace": Field(TEXT, optional=False),
     "vector": Field(_VECTOR),
@@ -141,9 +141,9 @@ QUERY_FIELDS: Mapping[str, Field] = {
     "includeVectors": Field(FLAG),
     "includeMetadata": Field(FLAG),
     "includeData": Field(FLAG),
-    "weightingStrategy": Field(one_of("weighting strategy", Weighting, fold=True)),
-    "fusionAlgorithm": Field(one_of("fusion algorithm", Fusion, fold=True)),
-    "queryMode": Field(one_of("query mode", QueryMode, fold=True)),
-    "maxIdle": Field(whole_number(0)),
+    "weightingStrategy": Field(OneOf("weighting strategy", Weighting, fold=True)),
+    "fusionAlgorithm": Field(OneOf("fusion algorithm", Fusion, fold=True)),
+    "queryMode": Field(OneOf("query mode", QueryMode, fold=True)),
+    "maxIdle": Field(WholeNumber(0)),
 }
 """Fields by which queries can be filtered: the names of the API, and ``top_k``."""

@@ -20,7 +20,7 @@ import orjson
 
 from ..core.budget import OverBudget, budgeted
 from ..core.errors import ServiceError
-from ..core.field_types import TEXT, one_of
+from ..core.field_types import TEXT, OneOf
 from ..core.matching import Field
 from ..http.app import App
 from ..http.messages import Answer, Request
@@ -90,7 +90,7 @@ class VectorApp(App):
     writes: ClassVar[frozenset[str]] = frozenset(map(_name, _WRITING))
     """Commands that the read-only token may not call."""
     fact_fields: ClassVar[Mapping[str, Field]] = {
-        "command": Field(one_of("command", map(_name, _WRITING + _READING))),
+        "command": Field(OneOf("command", map(_name, _WRITING + _READING))),
         "namespace": Field(TEXT),
         **{name: Field() for name in _BODY_FACTS},
     }

@@ -36,8 +36,8 @@ from pytest_fakecloud.core.field_types import (
     NUMBER,
     TEXT,
     FieldType,
+    OneOf,
     either,
-    one_of,
 )
 from pytest_fakecloud.core.matching import (
     HEADERS,
@@ -51,8 +51,8 @@ from pytest_fakecloud.core.matching import (
 from tests.harness import check_each
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-STATE = one_of("state", ("ACTIVE", "DONE"))
-WORD = one_of("word", ("Set", "Get"), fold=True)
+STATE = OneOf("state", ("ACTIVE", "DONE"))
+WORD = OneOf("word", ("Set", "Get"), fold=True)
 
 
 class Text(str):
@@ -409,7 +409,7 @@ def test_what_ends_the_test_goes_through(error: BaseException) -> None:
 
 
 class TestSeveral:
-    SORT = one_of("command", ("SET", "GET"), fold=True)
+    SORT = OneOf("command", ("SET", "GET"), fold=True)
 
     @pytest.mark.parametrize(
         ("wanted", "agrees"),

@@ -236,7 +236,7 @@ def test_hang_is_silent_until_the_client_gives_up(demo: Demo) -> None:
     assert demo._engine.words == []
     assert fault.hits == 1
     assert demo.journal.calls().only().outcome == "hung"
-    wait_until(lambda: not demo.mount.connections)
+    wait_until(lambda: not demo.mount._live)
 
 
 def test_hang_ends_when_the_fake_closes(demo: Demo, raw: Raw) -> None:

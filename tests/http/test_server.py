@@ -630,7 +630,7 @@ def test_a_client_that_leaves_a_stream_is_noticed(demo: Demo, farewell: str) -> 
         if farewell != "shutdown":
             raw.sock.close()
         assert demo.app.closed_streams.acquire(timeout=10)
-    wait_until(lambda: demo.mount.connections == 0)
+    wait_until(lambda: not demo.mount._live)
 
 
 def test_closing_the_fake_ends_a_stream(demo: Demo, unhindered: Unhindered) -> None:

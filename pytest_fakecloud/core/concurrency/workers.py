@@ -28,20 +28,10 @@ class WorkerPool:
         self.spare = spare
         self.linger = linger
         self._lock = threading.Lock()
-        self._idle: list[_Worker] = []
+        self.idle: list[_Worker] = []
         self._closed = False
-        self._workers: set[_Worker] = set()
+        self.threads: set[_Worker] = set()
         self._started = 0
-
-    @property
-    def threads(self) -> int:
-        """The number of threads."""
-        return len(self._workers)
-
-    @property
-    def idle(self) -> int:
-        """The number of threads that are waiting for a job."""
-        return len(self._idle)
 
     def close(self, timeout: float = 1.0) -> bool:
         """End all threads, busy ones after their job; return whether all ended within the timeout.
@@ -50,8 +40,8 @@ class WorkerPool:
         """
         with self._lock:
             self._closed = True
-            idle, self._idle = self._idle, []
-            threads = {worker.thread for worker in self._workers}
+            idle, self.idle = self.idle, []
+            threads = {worker.thread for worker in self.threads}
         for worker in idle:
             worker.wake.release()
         give_up = monotonic() + timeout
@@ -64,10 +54,10 @@ class WorkerPool:
     def submit(self, job: Callable[[], None], abandon: Callable[[], None]) -> None:
         """Run the job in an idle or a new thread; call ``abandon()`` if no thread can be started."""
         with self._lock:
-            if self._idle:
+            if self.idle:
                 # Take the thread that was busy last, so that surplus threads stay idle long enough
                 # to end.
-                worker = self._idle.pop()
+                worker = self.idle.pop()
                 worker.job = job
                 worker.wake.release()
                 return
@@ -79,12 +69,12 @@ class WorkerPool:
                 name=f"{self._name}-{self._started}",
                 daemon=True,
             )
-            self._workers.add(worker)
+            self.threads.add(worker)
         try:
             worker.thread.start()
         except RuntimeError:
             with self._lock:
-                self._workers.discard(worker)
+                self.threads.discard(worker)
             abandon()
 
     def _work(self, worker: _Worker) -> None:
@@ -92,16 +82,16 @@ class WorkerPool:
             worker.job()
             worker.job = _nothing
             with self._lock:
-                if self._closed or len(self._idle) >= self.spare:
-                    self._workers.discard(worker)
+                if self._closed or len(self.idle) >= self.spare:
+                    self.threads.discard(worker)
                     return
-                self._idle.append(worker)
+                self.idle.append(worker)
             while not worker.wake.acquire(timeout=self.linger):
                 with self._lock:
                     # A worker that is no longer in the list has just been assigned a job.
-                    if worker in self._idle and len(self._workers) > self.keep:
-                        self._idle.remove(worker)
-                        self._workers.discard(worker)
+                    if worker in self.idle and len(self.threads) > self.keep:
+                        self.idle.remove(worker)
+                        self.threads.discard(worker)
                         return
 
 

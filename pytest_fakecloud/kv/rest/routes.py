@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import orjson
 
 from ...core.errors import ServiceError
-from ...core.field_types import TEXT, one_of
+from ...core.field_types import TEXT, OneOf
 from ...core.ids import new_token
 from ...core.matching import Field
 from ...core.timekeeper import Timekeeper
@@ -65,7 +65,7 @@ class KVApp(App):
         "command": Field(COMMAND, several=True),
         "words": Field(LINES),
         "index": Field(TEXT, several=True),
-        "encoding": Field(one_of("encoding", ("", "base64"), fold=True)),
+        "encoding": Field(OneOf("encoding", ("", "base64"), fold=True)),
     }
 
     def __init__(

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from ...core.errors import ContractError
-from ...core.field_types import JSON, NUMBER, TEXT, FieldType, one_of, shaped
+from ...core.field_types import JSON, NUMBER, TEXT, FieldType, OneOf, Shaped
 from ...core.found import Found, expect, found_of
 from ...core.matching import Field, Query
 from ...core.wording import counted, did_you_mean
@@ -141,7 +141,7 @@ class SearchFields(TypedDict, total=False):
 
 
 _FIELDS: Mapping[str, Field] = {
-    "command": Field(one_of("command", ("query", "count", "aggregate"))),
+    "command": Field(OneOf("command", ("query", "count", "aggregate"))),
     "index": Field(TEXT),
     "filter": Field(JSON),
     "keys": Field(TEXT, several=True),
@@ -169,7 +169,7 @@ def _key_type(reading: Reading, searches: list[Search], name: object) -> FieldTy
     for search in searches:
         if search.index == name and not all(key.startswith(prefixes) for key in search.keys):
             return TEXT  # An earlier index with this name may have had other prefixes.
-    return shaped(f"a key of {name!r}", f"{prefixes[0]}1", begins=prefixes)
+    return Shaped(f"a key of {name!r}", f"{prefixes[0]}1", begins=prefixes)
 
 
 def expect_search(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from ...core.field_types import MESSAGE_ID, URL, one_of
+from ...core.field_types import MESSAGE_ID, URL, OneOf
 from ...core.matching import Field, Question
 from ...core.settings import whole
 from ...faults.fault import Fault, Matchers, Rule, ServiceRule
@@ -85,7 +85,7 @@ FACTS: Mapping[str, Field] = {
     "topic": Field(NAME),
     "url": Field(DESTINATION),
     "label": Field(LABEL, several=True),
-    "kind": Field(one_of("kind", KINDS)),
+    "kind": Field(OneOf("kind", KINDS)),
     "queue": Field(NAME),
     "message_id": Field(MESSAGE_ID),
 }
@@ -179,7 +179,7 @@ class QueueFaults(FaultPlan):
         URL.check("url", rule.facts.get("url"))
         if kind == "drop_callback" and isinstance(rule.facts.get("kind"), str):
             # Reject other kinds, because the fault would never apply to them.
-            Question("kind", rule.facts["kind"], one_of("kind", KINDS[1:]))
+            Question("kind", rule.facts["kind"], OneOf("kind", KINDS[1:]))
         return self._add(rule)
 
     def _refusal(

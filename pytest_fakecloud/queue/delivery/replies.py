@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from ...core.calls import Headers
 from ...core.errors import ContractError
-from ...core.field_types import JSON, MESSAGE_ID, METHOD, URL, shaped
+from ...core.field_types import JSON, MESSAGE_ID, METHOD, URL, Shaped
 from ...core.matching import HEADERS, Field, fields_of
 from ...core.timeparse import Duration, duration_us
 from ..arguments import bytes_of, json_bytes
@@ -178,7 +178,7 @@ DELIVERIES: Mapping[str, Field] = {
     "method": Field(METHOD, optional=False),
     "url": Field(URL, optional=False),
     "path": Field(
-        shaped("a path without a query", "/hook", begins=("/",), never="[ ?#]"), optional=False
+        Shaped("a path without a query", "/hook", begins=("/",), never="[ ?#]"), optional=False
     ),
     "headers": Field(HEADERS, optional=False),
     "json": Field(JSON, json_of(DeliveredRequest.json, lambda one: one.body)),

@@ -29,11 +29,11 @@ def test_a_thread_runs_one_job_after_the_other(pool: WorkerPool) -> None:
     ran: list[threading.Thread] = []
     for _ in range(3):
         pool.submit(lambda: ran.append(threading.current_thread()), never)
-        wait_until(lambda: pool.idle == 1)
+        wait_until(lambda: len(pool.idle) == 1)
     assert [thread.name for thread in ran] == ["pool-1"] * 3
     assert len(set(ran)) == 1
     assert ran[0].daemon
-    assert pool.threads == 1
+    assert len(pool.threads) == 1
 
 
 def test_the_thread_that_was_busy_last_is_the_next_to_work(pool: WorkerPool) -> None:
@@ -49,7 +49,7 @@ def test_the_thread_that_was_busy_last_is_the_next_to_work(pool: WorkerPool) -> 
     wait_until(lambda: len(threads) == 3)
     for at, number in enumerate((0, 2, 1)):
         events[number].set()
-        wait_until(lambda at=at: pool.idle == at + 1)  # type: ignore[misc]
+        wait_until(lambda at=at: len(pool.idle) == at + 1)  # type: ignore[misc]
     ran: list[threading.Thread] = []
     pool.submit(lambda: ran.append(threading.current_thread()), never)
     wait_until(lambda: ran != [])
@@ -66,7 +66,7 @@ def test_the_job_of_whom_no_thread_can_be_started_is_given_up(
     told: list[str] = []
     pool.submit(never, lambda: told.append("given up"))
     assert told == ["given up"]
-    assert (pool.threads, pool.idle) == (0, 0)
+    assert (len(pool.threads), len(pool.idle)) == (0, 0)
 
 
 def test_closing_ends_the_idle_at_once_and_the_busy_after_their_job() -> None:
@@ -82,33 +82,33 @@ def test_closing_ends_the_idle_at_once_and_the_busy_after_their_job() -> None:
     together = threading.Barrier(2, timeout=10)
     pool.submit(lambda: together.wait() and None, never)
     pool.submit(lambda: together.wait() and None, never)
-    wait_until(lambda: pool.idle == 2)
+    wait_until(lambda: len(pool.idle) == 2)
     pool.submit(busy, never)
     wait_until(lambda: found != [])
-    assert (pool.threads, pool.idle) == (2, 1)
+    assert (len(pool.threads), len(pool.idle)) == (2, 1)
     started = time.monotonic()
     assert not pool.close(0.01)
     assert time.monotonic() - started < 0.9
     go_on.set()
     assert pool.close(10)
     assert ended.is_set()
-    assert (pool.threads, pool.idle) == (0, 0)
+    assert (len(pool.threads), len(pool.idle)) == (0, 0)
     assert not any(thread.is_alive() for thread in found)
 
 
 def test_closing_a_pool_that_is_idle_needs_no_time() -> None:
     pool = WorkerPool(linger=60.0)
     pool.submit(lambda: None, never)
-    wait_until(lambda: pool.idle == 1)
+    wait_until(lambda: len(pool.idle) == 1)
     assert pool.close()
-    assert (pool.threads, pool.idle) == (0, 0)
+    assert (len(pool.threads), len(pool.idle)) == (0, 0)
 
 
 def test_a_job_may_close_its_pool() -> None:
     pool = WorkerPool()
     closed: list[bool] = []
     pool.submit(lambda: closed.append(pool.close(10)), never)
-    wait_until(lambda: pool.threads == 0)
+    wait_until(lambda: len(pool.threads) == 0)
     assert closed == [True]
 
 
@@ -117,7 +117,7 @@ def test_an_idle_thread_ends_after_a_while_but_for_those_that_are_kept() -> None
     together = threading.Barrier(3, timeout=10)
     for _ in range(3):
         pool.submit(lambda: together.wait() and None, never)
-    wait_until(lambda: (pool.threads, pool.idle) == (1, 1))
+    wait_until(lambda: (len(pool.threads), len(pool.idle)) == (1, 1))
     pool.close()
 
 
@@ -126,5 +126,5 @@ def test_with_enough_idle_threads_one_that_has_done_its_job_ends() -> None:
     together = threading.Barrier(3, timeout=10)
     for _ in range(3):
         pool.submit(lambda: together.wait() and None, never)
-    wait_until(lambda: (pool.threads, pool.idle) == (1, 1))
+    wait_until(lambda: (len(pool.threads), len(pool.idle)) == (1, 1))
     pool.close()

@@ -135,9 +135,9 @@ class TestAddress:
     def test_the_port_opens_when_it_is_asked_for(self, context: Context, server: KVServer) -> None:
         hub = context.hub
         assert hub is not None
-        before = hub.mounts
+        before = len(hub._mounts)
         url = server.database_url
-        assert hub.mounts == before + 1
+        assert len(hub._mounts) == before + 1
         assert server.database_url == url
         assert url.startswith("redis://default:")
         assert "@127.0.0.1:" in url
@@ -630,10 +630,10 @@ class TestListening:
     ) -> None:
         client("SUBSCRIBE a")
         workers = server._mount.hub.workers
-        before = workers.threads
+        before = len(workers.threads)
         for _ in range(2000):
             assert server.execute("PUBLISH", "a", "x" * 10_000) == 1
-        assert workers.threads <= before + 1
+        assert len(workers.threads) <= before + 1
         for _ in range(2000):
             assert client.read()[2] == b"x" * 10_000
         server.execute("PUBLISH", "a", "the last")
