@@ -51,9 +51,6 @@ class _States:
         return _State(test, assertion)
 
 
-# -- the tree of an expression -------------------------------------------------------------------
-
-
 class Node(Protocol):
     """A part of an expression."""
 
@@ -137,9 +134,6 @@ class Repeat:
             last.next.append(first)
         last.next.append(final)
         return start, final
-
-
-# -- matching ------------------------------------------------------------------------------------
 
 
 class Automaton:

@@ -152,8 +152,6 @@ class _Parser:
             raise RegexError("has an unclosed parenthesis")
         return content
 
-    # -- tests of a single character -------------------------------------------------------------
-
     def _character_test(self) -> Callable[[str], bool]:
         sign = self._take()
         if sign == ".":
@@ -215,9 +213,6 @@ class _Parser:
         if self._ignore_case:
             return lambda character: low <= character <= high or low <= character.upper() <= high
         return lambda character: low <= character <= high
-
-
-# -- categories and anchors ----------------------------------------------------------------------
 
 
 def _is_word(character: str) -> bool:

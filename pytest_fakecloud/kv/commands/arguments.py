@@ -52,12 +52,12 @@ def slice_bounds(first: int, last: int, length: int) -> tuple[int, int]:
     return (first, stop) if first < stop else (0, 0)
 
 
-def is_first_end(word: bytes, first: bytes, last: bytes) -> bool:
-    """Return whether a word is ``first``; raise a syntax error if it is not ``last`` either."""
-    end = word.upper()
-    if end not in (first, last):
+def is_first(word: bytes, first: bytes, second: bytes) -> bool:
+    """Return whether a word is ``first``; raise a syntax error if it is not ``second`` either."""
+    word = word.upper()
+    if word not in (first, second):
         raise CommandError(errors.SYNTAX)
-    return end == first
+    return word == first
 
 
 def parse_milliseconds(text: bytes) -> int:

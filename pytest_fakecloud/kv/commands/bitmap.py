@@ -13,7 +13,7 @@ from ..errors import CommandError
 from ..reply import Reply
 from ..table.registry import Args, command
 from ..table.syntax import parse_int, try_int
-from .arguments import options
+from .arguments import is_first, options
 from .string.values import grow
 
 BLOCK_SIZE = 1 << 16
@@ -105,16 +105,6 @@ def getbit(session: Session, args: Args) -> Reply:
 # -- ranges of bits ------------------------------------------------------------------------------
 
 
-def _unit_is_bit(args: Args, at: int) -> bool:
-    """Parse the optional unit of a range, BYTE or BIT."""
-    if at >= len(args):
-        return False
-    unit = args[at].upper()
-    if unit not in (b"BYTE", b"BIT"):
-        raise CommandError(errors.SYNTAX)
-    return unit == b"BIT"
-
-
 _BYTES_PER_STEP = 200
 
 
@@ -131,7 +121,7 @@ def bitcount(session: Session, args: Args) -> Reply:
     start, end = parse_int(args[1]), parse_int(args[2])
     if start < 0 and end < 0 and start > end:
         return 0
-    if _unit_is_bit(args, 3):
+    if len(args) == 4 and is_first(args[3], b"BIT", b"BYTE"):
         start, end = clamp_range(start, end, len(value) * 8)
         if start > end:
             return 0
@@ -157,7 +147,7 @@ def bitpos(session: Session, args: Args) -> Reply:
     if len(args) > 5:
         raise CommandError(errors.SYNTAX)
     start = parse_int(args[2]) if len(args) > 2 else 0
-    in_bits = _unit_is_bit(args, 4)
+    in_bits = len(args) == 5 and is_first(args[4], b"BIT", b"BYTE")
     length = len(value) * 8 if in_bits else len(value)
     end = parse_int(args[3]) if len(args) > 3 else length - 1
     start, end = clamp_range(start, end, length)

@@ -14,11 +14,9 @@ from ..reply import NIL_ARRAY, Blocked, Reply
 from ..table.long_double import parse_long_double
 from ..table.registry import Args
 from ..table.syntax import I64_MAX, I64_MIN, parse_int
-from .arguments import is_first_end
+from .arguments import is_first
 
 T = TypeVar("T")
-
-# -- timeouts ------------------------------------------------------------------------------------
 
 
 def parse_timeout(session: Session, text: bytes) -> int:
@@ -46,9 +44,6 @@ def _waiting_time(session: Session, milliseconds: int) -> int:
     if milliseconds > I64_MAX:
         raise CommandError(errors.TIMEOUT_NEGATIVE)
     return 0
-
-
-# -- waiting -------------------------------------------------------------------------------------
 
 
 def try_or_wait(
@@ -82,24 +77,20 @@ def try_or_wait(
     return Blocked(keys, timeout_ms, again, NIL_ARRAY)
 
 
-# -- pops ----------------------------------------------------------------------------------------
-
-
 def _parse_pop(args: Args, at: int, first: bytes, last: bytes) -> tuple[list[bytes], bool, int]:
     """Parse ``numkeys key [key ...] first|last [COUNT n]``: the keys, whether first, the count."""
     end = at + 1 + parse_int(args[at], 1, I64_MAX, errors.NUMKEYS_NOT_POSITIVE)
     if end >= len(args):
         raise CommandError(errors.SYNTAX)
-    is_first = is_first_end(args[end], first, last)
+    from_first = is_first(args[end], first, last)
     words = args[end + 1 :]
     count = 1
     if len(words) > 1 and words[0].upper() == b"COUNT":
         count = parse_int(words[1], 1, I64_MAX, errors.COUNT_NOT_POSITIVE)
-    elif words:
+        words = words[2:]
+    if words:
         raise CommandError(errors.SYNTAX)
-    if len(words) > 2:
-        raise CommandError(errors.SYNTAX)
-    return args[at + 1 : end], is_first, count
+    return args[at + 1 : end], from_first, count
 
 
 def pop_several(
@@ -117,11 +108,11 @@ def pop_several(
     ends, and the count. It returns the elements for the reply.
     """
     timeout_ms = parse_timeout(session, args[0]) if blocking else 0
-    keys, is_first, count = _parse_pop(args, int(blocking), *ends)
+    keys, from_first, count = _parse_pop(args, int(blocking), *ends)
 
     def attempt(keys: list[bytes]) -> Reply:
         return _pop_first(
-            session, keys, kind, lambda key, value: [take(key, value, is_first, count)]
+            session, keys, kind, lambda key, value: [take(key, value, from_first, count)]
         )
 
     if blocking:

@@ -48,10 +48,6 @@ def _place(session: Session, score: float) -> list[Reply]:
     return [_coordinate(session, longitude), _coordinate(session, latitude)]
 
 
-def _distance_text(metres: float, unit: float) -> bytes:
-    return b"%.4f" % (metres / unit)
-
-
 @command("GEOADD")
 def geoadd(session: Session, args: Args) -> Reply:
     """Add members with their longitude and latitude to a geospatial index."""
@@ -100,10 +96,7 @@ def geodist(session: Session, args: Args) -> Reply:
     if first is None or second is None:
         return None
     metres = geohash.distance(*geohash.decode(first), *geohash.decode(second))
-    return _distance_text(metres, unit)
-
-
-# -- searching -----------------------------------------------------------------------------------
+    return b"%.4f" % (metres / unit)
 
 
 _Sizes = Mapping[bytes, int]
@@ -203,9 +196,8 @@ def _members_inside(members: SortedSet, shape: Shape) -> Iterator[_Hit]:
 
 
 def _find(members: SortedSet, search: _Search) -> list[_Hit]:
-    hits = list(
-        islice(_members_inside(members, search.shape()), search.count if search.any else None)
-    )
+    limit = search.count if search.any else None
+    hits = list(islice(_members_inside(members, search.shape()), limit))
     # COUNT without ANY returns the closest members, so sort the members by distance.
     order = search.order or ("ASC" if search.count and not search.any else None)
     if order is not None:
@@ -231,7 +223,7 @@ def _hit_reply(session: Session, search: _Search, hit: _Hit) -> Reply:
         return hit.member
     item: list[Reply] = [hit.member]
     if b"WITHDIST" in search.with_words:
-        item.append(_distance_text(hit.metres, search.unit))
+        item.append(b"%.4f" % (hit.metres / search.unit))
     if b"WITHHASH" in search.with_words:
         item.append(int(hit.score))
     if b"WITHCOORD" in search.with_words:

@@ -12,17 +12,10 @@ from ..reply import NIL_ARRAY, OK, Reply
 from ..table.registry import Args, command
 from ..table.syntax import I64_MAX, I64_MIN, parse_int
 from ..values.lists import QuickList
-from .arguments import is_first_end, options, parse_bounds, parse_negatable, slice_bounds
+from .arguments import is_first, options, parse_bounds, parse_negatable, slice_bounds
 from .blocking import parse_timeout, pop_or_wait, pop_several, try_or_wait
 
 _ENDS = (b"LEFT", b"RIGHT")
-
-
-def _is_left(word: bytes) -> bool:
-    return is_first_end(word, *_ENDS)
-
-
-# -- adding --------------------------------------------------------------------------------------
 
 
 @command("LPUSH")
@@ -59,16 +52,14 @@ def rpushx(session: Session, args: Args) -> Reply:
 def linsert(session: Session, args: Args) -> Reply:
     """Insert an element before or after the first element equal to the pivot."""
     key, where, pivot, item = args
-    where = where.upper()
-    if where not in (b"BEFORE", b"AFTER"):
-        raise CommandError(errors.SYNTAX)
+    is_before = is_first(where, b"BEFORE", b"AFTER")
     items = session.db.get(key, QuickList)
     if items is None:
         return 0
     index = next(items.matches(pivot), None)
     if index is None:
         return -1
-    items.insert(index + (where == b"AFTER"), item)
+    items.insert(index if is_before else index + 1, item)
     session.db.touch(key)
     return len(items)
 
@@ -89,14 +80,10 @@ def lset(session: Session, args: Args) -> Reply:
     return OK
 
 
-# -- reading -------------------------------------------------------------------------------------
-
-
 @command("LLEN")
 def llen(session: Session, args: Args) -> Reply:
     """Return the length of a list."""
-    items = session.db.get(args[0], QuickList)
-    return 0 if items is None else len(items)
+    return len(session.db.get(args[0], QuickList) or ())
 
 
 @command("LINDEX")
@@ -124,7 +111,7 @@ def lrange(session: Session, args: Args) -> Reply:
 @command("LPOS")
 def lpos(session: Session, args: Args) -> Reply:
     """Return the index of an element equal to a value, or the indexes of several such elements."""
-    rank, count, maxlen = _lpos_words(session, args)
+    rank, count, maxlen = _parse_lpos(session, args)
     items = session.db.get(args[0], QuickList)
     if items is None:
         return None if count is None else []
@@ -143,7 +130,8 @@ def _parse_rank(session: Session, text: bytes) -> int:
     return rank if rank > I64_MIN else -1
 
 
-def _lpos_words(session: Session, args: Args) -> tuple[int, int | None, int]:
+def _parse_lpos(session: Session, args: Args) -> tuple[int, int | None, int]:
+    """Return the options RANK, COUNT and MAXLEN."""
     rank, count, maxlen = 1, None, 0
     for word, (value,) in options(args, 2, {b"RANK": 1, b"COUNT": 1, b"MAXLEN": 1}):
         if word == b"RANK":
@@ -155,9 +143,6 @@ def _lpos_words(session: Session, args: Args) -> tuple[int, int | None, int]:
         else:
             maxlen = parse_int(value, 0, I64_MAX, errors.LPOS_MAXLEN)
     return rank, count, maxlen
-
-
-# -- removing ------------------------------------------------------------------------------------
 
 
 @command("LREM")
@@ -229,9 +214,6 @@ def lmpop(session: Session, args: Args) -> Reply:
     return pop_several(session, args, _ENDS, QuickList, partial(_take, session))
 
 
-# -- moving --------------------------------------------------------------------------------------
-
-
 def _move(
     session: Session, source: bytes, target: bytes, *, from_left: bool, to_left: bool
 ) -> Reply:
@@ -252,7 +234,7 @@ def _move(
 @command("LMOVE")
 def lmove(session: Session, args: Args) -> Reply:
     """Move an element from either end of a list to either end of another, and return it."""
-    from_left, to_left = _is_left(args[2]), _is_left(args[3])
+    from_left, to_left = (is_first(word, *_ENDS) for word in args[2:4])
     return _move(session, args[0], args[1], from_left=from_left, to_left=to_left)
 
 
@@ -260,9 +242,6 @@ def lmove(session: Session, args: Args) -> Reply:
 def rpoplpush(session: Session, args: Args) -> Reply:
     """Move the last element of a list to the head of another, and return it."""
     return _move(session, args[0], args[1], from_left=False, to_left=True)
-
-
-# -- blocking ------------------------------------------------------------------------------------
 
 
 @command("BLPOP")
@@ -283,29 +262,23 @@ def blmpop(session: Session, args: Args) -> Reply:
     return pop_several(session, args, _ENDS, QuickList, partial(_take, session), blocking=True)
 
 
-def _blocking_move(
-    session: Session, args: Args, *, from_left: bool, to_left: bool, timeout: bytes
-) -> Reply:
-    source, target = args[0], args[1]
-    timeout_ms = parse_timeout(session, timeout)
-    return try_or_wait(
-        session,
-        [source],
-        timeout_ms,
-        lambda keys: _move(session, source, target, from_left=from_left, to_left=to_left),
-        QuickList,
-        empty=None,
-    )
+def _blocking_move(session: Session, args: Args, *, from_left: bool, to_left: bool) -> Reply:
+    timeout_ms = parse_timeout(session, args[-1])
+
+    def attempt(keys: list[bytes]) -> Reply:
+        return _move(session, args[0], args[1], from_left=from_left, to_left=to_left)
+
+    return try_or_wait(session, args[:1], timeout_ms, attempt, QuickList, empty=None)
 
 
 @command("BLMOVE")
 def blmove(session: Session, args: Args) -> Reply:
     """Move an element between the ends of two lists, or block until the source has an element."""
-    from_left, to_left = _is_left(args[2]), _is_left(args[3])
-    return _blocking_move(session, args, from_left=from_left, to_left=to_left, timeout=args[4])
+    from_left, to_left = (is_first(word, *_ENDS) for word in args[2:4])
+    return _blocking_move(session, args, from_left=from_left, to_left=to_left)
 
 
 @command("BRPOPLPUSH")
 def brpoplpush(session: Session, args: Args) -> Reply:
     """Move the last element of a list to the head of another; block while the list is empty."""
-    return _blocking_move(session, args, from_left=False, to_left=True, timeout=args[2])
+    return _blocking_move(session, args, from_left=False, to_left=True)

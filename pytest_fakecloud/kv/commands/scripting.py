@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..algorithms.glob import matches
+from ..engine.engine import Session
 from ..errors import TOO_MANY_KEYS, CommandError, bad_subcommand_arguments
 from ..reply import OK, Map, Reply, SetReply, Status
 from ..scripting import errors
@@ -12,7 +13,6 @@ from ..table.registry import Args, command
 from ..table.syntax import parse_int
 
 if TYPE_CHECKING:
-    from ..engine.engine import Session
     from ..scripting.libraries import Library
 
 
@@ -108,9 +108,6 @@ def script_debug(session: Session, args: Args) -> Reply:
     if args[0].upper() not in (b"YES", b"SYNC", b"NO"):
         raise CommandError(errors.SCRIPT_DEBUG_MODE)
     return OK
-
-
-# -- functions -------------------------------------------------------------------------------------
 
 
 def _call(session: Session, args: Args, read_only: bool) -> Reply:

@@ -13,8 +13,6 @@ from ..values.sets import SetValue
 from .arguments import options, parse_negatable, random_indexes
 from .scanning import scan_page
 
-# -- one set -------------------------------------------------------------------------------------
-
 
 @command("SADD")
 def sadd(session: Session, args: Args) -> Reply:
@@ -43,16 +41,15 @@ def smove(session: Session, args: Args) -> Reply:
     """Move a member from one set to another."""
     source, target, member = args
     db = session.db
-    if db.lookup(source) is None:
-        return 0
     members = db.get(source, SetValue)
+    if members is None:
+        return 0
     receiving = db.get(target, SetValue)
-    assert members is not None
     if members is receiving:
         return int(member in members)
     if not members.remove(member):
         return 0
-    session.db.note_removal(source, "srem")
+    db.note_removal(source, "srem")
     if db.get_or_create(target, SetValue).add(member):
         db.touch(target, "sadd")
     return 1
@@ -61,22 +58,20 @@ def smove(session: Session, args: Args) -> Reply:
 @command("SCARD")
 def scard(session: Session, args: Args) -> Reply:
     """Return the number of members in a set."""
-    members = session.db.get(args[0], SetValue)
-    return 0 if members is None else len(members)
+    return len(session.db.get(args[0], SetValue) or ())
 
 
 @command("SISMEMBER")
 def sismember(session: Session, args: Args) -> Reply:
     """Return whether a set contains a member."""
-    members = session.db.get(args[0], SetValue)
-    return int(members is not None and args[1] in members)
+    return int(args[1] in (session.db.get(args[0], SetValue) or ()))
 
 
 @command("SMISMEMBER")
 def smismember(session: Session, args: Args) -> Reply:
     """Return for each member whether the set contains it."""
-    members = session.db.get(args[0], SetValue)
-    return [int(members is not None and member in members) for member in args[1:]]
+    members = session.db.get(args[0], SetValue) or ()
+    return [int(member in members) for member in args[1:]]
 
 
 @command("SMEMBERS")
@@ -90,9 +85,6 @@ def sscan(session: Session, args: Args) -> Reply:
     """Iterate over the members of a set."""
     page = scan_page(session, args, SetValue)
     return [page.cursor, page.items]
-
-
-# -- random members ------------------------------------------------------------------------------
 
 
 @command("SPOP")
@@ -132,18 +124,13 @@ def srandmember(session: Session, args: Args) -> Reply:
     return [members.at(place) for place in random_indexes(session, len(members), count)]
 
 
-# -- several sets --------------------------------------------------------------------------------
-
-
-def _sets(session: Session, keys: list[bytes]) -> list[SetValue | None]:
-    return [session.db.get(key, SetValue) for key in keys]
+def _sets(session: Session, keys: list[bytes]) -> list[SetValue]:
+    """Return the sets at some keys; an empty set for a missing key."""
+    return [session.db.get(key, SetValue) or SetValue() for key in keys]
 
 
 def _intersection(session: Session, keys: list[bytes], limit: int = 0) -> list[bytes]:
-    present = [members for members in _sets(session, keys) if members is not None]
-    if len(present) < len(keys):
-        return []
-    smallest, *others = sorted(present, key=len)
+    smallest, *others = sorted(_sets(session, keys), key=len)
     found: list[bytes] = []
     for member in smallest:
         spend(1 + len(others))
@@ -157,19 +144,16 @@ def _intersection(session: Session, keys: list[bytes], limit: int = 0) -> list[b
 def _union(session: Session, keys: list[bytes]) -> SetValue:
     union = SetValue()
     for members in _sets(session, keys):
-        spend(2 * len(members or ()))
-        for member in members or ():
+        spend(2 * len(members))
+        for member in members:
             union.add(member)
     return union
 
 
 def _difference(session: Session, keys: list[bytes]) -> SetValue:
     first, *others = _sets(session, keys)
-    without = [other for other in others if other is not None]
-    spend(len(first or ()) * (1 + len(without)))
-    return SetValue(
-        member for member in first or () if not any(member in other for other in without)
-    )
+    spend(len(first) * (1 + len(others)))
+    return SetValue(member for member in first if not any(member in other for other in others))
 
 
 @command("SINTER")

@@ -84,8 +84,6 @@ class HashValue:
         self.persist(field)
         return True
 
-    # -- expiry of fields ------------------------------------------------------------------------
-
     def expire_at(self, field: bytes, at_ms: int) -> None:
         """Set the time at which an existing field expires, in Unix milliseconds."""
         if self.expires is None:

@@ -57,8 +57,6 @@ class JsonValue:
         return len(write_json(self.root))
 
 
-# -- reading ---------------------------------------------------------------------------------------
-
 _STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"?'
 _STRINGS = re.compile(_STRING, re.DOTALL)
 _NESTING = re.compile(_STRING + rb"|[\[{]|[\]}]", re.DOTALL)
@@ -135,9 +133,6 @@ def _complaint(error: json.JSONDecodeError) -> str:
     if error.msg == "Expecting value":
         return f"expected value at {where}"
     return f"{error.msg[0].lower()}{error.msg[1:]} at {where}"
-
-
-# -- writing ---------------------------------------------------------------------------------------
 
 
 class Layout:
@@ -218,17 +213,11 @@ def format_float(value: float) -> str:
     return f"{mantissa}e{power}"
 
 
-# -- values ----------------------------------------------------------------------------------------
-
-_WORDS = {
+TYPE_WORDS = {
     dict: "object", list: "array", str: "string", bool: "boolean", int: "integer",
     float: "number", type(None): "null",
 }  # fmt: skip
-
-
-def type_word(value: Json) -> str:
-    """Return the type name that JSON.TYPE reports."""
-    return _WORDS[value.__class__]
+"""The names of types that JSON.TYPE reports."""
 
 
 def copy_json(value: Json) -> Json:

@@ -61,8 +61,6 @@ class ScoreOrder:
         twin._length = self._length
         return twin
 
-    # -- positions -------------------------------------------------------------------------------
-
     def _block(self, score: float, member: bytes) -> int:
         """Return the index of the first block that ends at or after an item, or their number."""
         lasts = self._last_scores
@@ -92,8 +90,6 @@ class ScoreOrder:
             return self._length
         before = self._tree().before(i) if i else 0
         return before + self._place(i, score, member)
-
-    # -- changes ---------------------------------------------------------------------------------
 
     def add(self, score: float, member: bytes) -> None:
         """Insert an item that does not exist yet."""
@@ -180,8 +176,6 @@ class ScoreOrder:
         if left:
             del self._scores[i][:left], self._members[i][:left]
         return removed
-
-    # -- reading ---------------------------------------------------------------------------------
 
     def at(self, position: int) -> Item:
         i, j = (0, position) if len(self._members) == 1 else self._tree().find(position)

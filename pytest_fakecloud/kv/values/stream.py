@@ -130,8 +130,6 @@ class Stream:
         twin.groups = {name: group.copy() for name, group in self.groups.items()}
         return twin
 
-    # -- entries ---------------------------------------------------------------------------------
-
     @property
     def first_id(self) -> int:
         """The lowest ID in the stream, or 0 if the stream is empty."""
@@ -306,8 +304,6 @@ class Stream:
             assert place is not None
             self._remove(place)
         return removed
-
-    # -- storage details for XINFO -----------------------------------------------------------------
 
     @property
     def radix_tree_nodes(self) -> int:

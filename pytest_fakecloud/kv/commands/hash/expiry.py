@@ -70,9 +70,6 @@ def _expire_or_remove(session: Session, value: HashValue, field: bytes, at_ms: i
     return "hexpired"
 
 
-# -- setting -------------------------------------------------------------------------------------
-
-
 def _expire(session: Session, args: Args, name: str, *, seconds: bool, since_ms: int = 0) -> Reply:
     """Set the expiry of fields to a number of seconds or milliseconds after ``since_ms``."""
     fields_at = _find_fields_word(args, 2)
@@ -123,18 +120,13 @@ def hpersist(session: Session, args: Args) -> Reply:
     """Remove the TTL of hash fields."""
     if args[1].upper() != b"FIELDS":
         raise CommandError(errors.SYNTAX)
+    fields = _read_fields(args, 1)
     value, results = _result_per_field(
-        session,
-        args[0],
-        _read_fields(args, 1),
-        lambda value, field: 1 if value.persist(field) else -1,
+        session, args[0], fields, lambda value, field: 1 if value.persist(field) else -1
     )
     if value is not None and 1 in results:
         _note_change(session, args[0], value, "hpersist")
     return results
-
-
-# -- reading -------------------------------------------------------------------------------------
 
 
 def _read(session: Session, args: Args, convert: Callable[[int], int]) -> Reply:
@@ -176,9 +168,6 @@ def hpexpiretime(session: Session, args: Args) -> Reply:
     return _read(session, args, lambda at_ms: at_ms)
 
 
-# -- reading and changing ------------------------------------------------------------------------
-
-
 @command("HGETDEL")
 def hgetdel(session: Session, args: Args) -> Reply:
     """Return the values of hash fields and delete the fields."""
@@ -192,7 +181,7 @@ def hgetdel(session: Session, args: Args) -> Reply:
     for field in fields:
         results.append(value.fields.get(field))
         value.remove(field)
-    if any(result is not None for result in results):
+    if results.count(None) < len(results):
         _note_change(session, args[0], value, "hdel")
     return results
 

@@ -71,18 +71,13 @@ def hmget(session: Session, args: Args) -> Reply:
 def hgetall(session: Session, args: Args) -> Reply:
     """Return all fields and values of a hash."""
     value = session.db.get(args[0], HashValue)
-    return Map([] if value is None else _flat(value.fields))
-
-
-def _flat(fields: dict[bytes, bytes]) -> list[bytes]:
-    return [item for pair in fields.items() for item in pair]
+    return Map() if value is None else Map(item for pair in value.fields.items() for item in pair)
 
 
 @command("HKEYS")
 def hkeys(session: Session, args: Args) -> Reply:
     """Return all fields of a hash."""
-    value = session.db.get(args[0], HashValue)
-    return [] if value is None else list(value.fields)
+    return list(session.db.get(args[0], HashValue) or ())
 
 
 @command("HVALS")
@@ -95,15 +90,13 @@ def hvals(session: Session, args: Args) -> Reply:
 @command("HLEN")
 def hlen(session: Session, args: Args) -> Reply:
     """Return the number of fields in a hash."""
-    value = session.db.get(args[0], HashValue)
-    return 0 if value is None else len(value.fields)
+    return len(session.db.get(args[0], HashValue) or ())
 
 
 @command("HEXISTS")
 def hexists(session: Session, args: Args) -> Reply:
     """Return whether a hash field exists."""
-    value = session.db.get(args[0], HashValue)
-    return int(value is not None and args[1] in value.fields)
+    return int(args[1] in (session.db.get(args[0], HashValue) or ()))
 
 
 @command("HSTRLEN")

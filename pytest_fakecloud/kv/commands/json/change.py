@@ -6,19 +6,18 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...engine.engine import Session
 from ...errors import CommandError, wrong_arity
 from ...reply import Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.json import copy_json, equal, write_json
 from .matches import (
-    ABSENT,
     LEGACY_ROOT,
     NOT_A_NUMBER,
     OUT_OF_BOUNDS,
     change_arrays,
     check_elements,
-    of_kind,
     read,
     read_path,
     read_value,
@@ -27,26 +26,15 @@ from .matches import (
 )
 
 if TYPE_CHECKING:
-    from ...engine.engine import Session
     from ...values.json_path import Location
-
-# -- numbers, strings, booleans ------------------------------------------------------------------
-
-
-def _number(text: bytes) -> int | float:
-    value = read_value(text)
-    if value.__class__ not in (int, float):
-        raise CommandError(b"ERR expected a number")
-    number: int | float = value
-    return number
 
 
 def _arithmetic(session: Session, args: Args, compute: Callable[[Any, Any], int | float]) -> Reply:
-    path, operand = read_path(session, args[1]), _number(args[2])
+    path, operand = read_path(session, args[1]), read_value(args[2])
+    if operand.__class__ not in (int, float):
+        raise CommandError(b"ERR expected a number")
 
     def operation(value: Any) -> Any:
-        if value.__class__ not in (int, float):
-            return ABSENT
         try:
             result = compute(value, operand)
             if result.__class__ is int and not -(2**63) <= result < 2**63:
@@ -57,15 +45,12 @@ def _arithmetic(session: Session, args: Args, compute: Callable[[Any, Any], int 
             raise CommandError(NOT_A_NUMBER)
         return result
 
-    results = replace(session, args[0], path, "number", operation)
-    if session.resp > 2 and session.engine.dialect == "redis":
-        # In RESP3, RedisJSON returns an array of numbers even for a legacy path.
-        shown = [None if result is ABSENT else result for result in results]
-        return shown if not path.legacy else [each for each in shown if each is not None][-1:]
+    results = replace(session, args[0], path, operation, int, float)
     if path.legacy:
-        numbers = [result for result in results if result is not ABSENT]
-        return write_json(numbers[-1])
-    return write_json([None if result is ABSENT else result for result in results])
+        results = [result for result in results if result is not None][-1:]
+    if session.resp > 2 and session.engine.dialect == "redis":
+        return results  # In RESP3, RedisJSON returns an array of numbers even for a legacy path.
+    return write_json(results[0] if path.legacy else results)
 
 
 @command("JSON.NUMINCRBY")
@@ -89,24 +74,19 @@ def json_strappend(session: Session, args: Args) -> Reply:
     addition = read_value(args[-1])
     if addition.__class__ is not str:
         raise wrong_type("string", addition)
-    joined = of_kind(str, lambda text: text + addition)
-    results = replace(session, args[0], path, "string", joined)
-    lengths = [None if text is ABSENT else len(text.encode()) for text in results]
+    results = replace(session, args[0], path, lambda text: text + addition, str)
+    lengths = [None if text is None else len(text.encode()) for text in results]
     return lengths[0] if path.legacy else lengths
 
 
 @command("JSON.TOGGLE")
 def json_toggle(session: Session, args: Args) -> Reply:
     """Negate the booleans at a path and return their new values."""
-    toggled = of_kind(bool, lambda value: not value)
     path = read_path(session, args[1])
-    results = replace(session, args[0], path, "boolean", toggled)
+    results = replace(session, args[0], path, lambda value: not value, bool)
     if path.legacy:
         return b"true" if results[0] else b"false"
-    return [None if result is ABSENT else int(result) for result in results]
-
-
-# -- arrays --------------------------------------------------------------------------------------
+    return [None if result is None else int(result) for result in results]
 
 
 @command("JSON.ARRAPPEND")
@@ -160,7 +140,7 @@ def json_arrindex(session: Session, args: Args) -> Reply:
                 return at
         return -1
 
-    return read(session, args[0], path, "array", of_kind(list, index))
+    return read(session, args[0], path, list, index)
 
 
 @command("JSON.ARRPOP")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ....core.budget import spend
 from ... import errors
+from ...engine.engine import Session
 from ...errors import CommandError, wrong_arity
 from ...reply import OK, Reply, Status
 from ...table.registry import Args, command
-from ...values.json import JsonValue, Layout, copy_json, merge, type_word, write_json
+from ...values.json import TYPE_WORDS, JsonValue, Layout, copy_json, merge, write_json
 from .matches import (
     LEGACY_ROOT,
     NOT_STATIC,
@@ -19,7 +21,6 @@ from .matches import (
     existing,
     find,
     no_path,
-    of_kind,
     optional_path,
     outermost,
     parent_of,
@@ -30,7 +31,6 @@ from .matches import (
 )
 
 if TYPE_CHECKING:
-    from ...engine.engine import Session
     from ...values.json_path import Location, Path
 
 
@@ -158,11 +158,10 @@ def json_get(session: Session, args: Args) -> Reply:
         if word in words and at + 1 < len(args):
             words[word] = args[at + 1]
             at += 2
-        elif word == b"NOESCAPE":  # accepted without effect, as in RedisJSON 2
-            at += 1
-        else:
+            continue
+        if word != b"NOESCAPE":  # accepted without effect, as in RedisJSON 2
             paths.append(read_path(session, args[at]))
-            at += 1
+        at += 1
     document = document_of(session, args[0])
     if document is None:
         return None
@@ -175,13 +174,16 @@ def json_get(session: Session, args: Args) -> Reply:
     return write_json(picked, layout)
 
 
-def _picked(path: Path, root: Any, legacy: bool) -> Any:
+def _picked(
+    path: Path, root: Any, legacy: bool, show: Callable[[Any], Any] = lambda value: value
+) -> Any:
+    """Return what ``show`` returns for each match or, if ``legacy``, for the first match."""
     matches = find(path, root)
     if not legacy:
-        return [match.value for match in matches]
+        return [show(match.value) for match in matches]
     if not matches:
         raise no_path(path)
-    return matches[0].value
+    return show(matches[0].value)
 
 
 @command("JSON.MGET")
@@ -204,9 +206,6 @@ def json_mget(session: Session, args: Args) -> Reply:
             spend(len(text) // _BYTES_PER_STEP)
         replies.append(text)
     return replies
-
-
-# -- removing ------------------------------------------------------------------------------------
 
 
 def _remove(session: Session, key: bytes, document: JsonValue, matches: list[Location]) -> int:
@@ -262,9 +261,6 @@ def json_clear(session: Session, args: Args) -> Reply:
     return changed
 
 
-# -- describing ------------------------------------------------------------------------------------
-
-
 @command("JSON.TYPE")
 def json_type(session: Session, args: Args) -> Reply:
     """Return the types of the values at a path."""
@@ -272,7 +268,7 @@ def json_type(session: Session, args: Args) -> Reply:
     document = document_of(session, args[0])
     found: Reply = None
     if document is not None:
-        words = [type_word(match.value).encode() for match in find(path, document.root)]
+        words = [TYPE_WORDS[match.value.__class__].encode() for match in find(path, document.root)]
         found = words if not path.legacy else words[0] if words else None
     # In RESP3, RedisJSON wraps the reply in another array.
     return [found] if session.resp > 2 and session.engine.dialect == "redis" else found
@@ -282,15 +278,13 @@ def json_type(session: Session, args: Args) -> Reply:
 def json_strlen(session: Session, args: Args) -> Reply:
     """Return the lengths in bytes of the strings at a path."""
     path = optional_path(session, args, "json.strlen")
-    return read(session, args[0], path, "string", of_kind(str, lambda text: len(text.encode())))
+    return read(session, args[0], path, str, lambda text: len(text.encode()))
 
 
 @command("JSON.ARRLEN")
 def json_arrlen(session: Session, args: Args) -> Reply:
     """Return the lengths of the arrays at a path."""
-    return read(
-        session, args[0], optional_path(session, args, "json.arrlen"), "array", of_kind(list, len)
-    )
+    return read(session, args[0], optional_path(session, args, "json.arrlen"), list, len)
 
 
 @command("JSON.OBJLEN")
@@ -304,15 +298,14 @@ def json_objlen(session: Session, args: Args) -> Reply:
     excused = session.engine.dialect == "redis" and path.legacy
     if excused and (document is None or not find(path, document.root)):
         return None
-    return read(session, args[0], path, "object", of_kind(dict, len))
+    return read(session, args[0], path, dict, len)
 
 
 @command("JSON.OBJKEYS")
 def json_objkeys(session: Session, args: Args) -> Reply:
     """Return the member names of the objects at a path."""
     path = optional_path(session, args, "json.objkeys")
-    names = of_kind(dict, lambda value: [name.encode() for name in value])
-    return read(session, args[0], path, "object", names)
+    return read(session, args[0], path, dict, lambda value: [name.encode() for name in value])
 
 
 @command("JSON.RESP")
@@ -326,12 +319,8 @@ def json_resp(session: Session, args: Args) -> Reply:
     document = document_of(session, args[0])
     if document is None:
         return None
-    matches = find(path, document.root)
-    if not path.legacy:
-        return [_resp(match.value, doubles) for match in matches]
-    if not matches:
-        raise no_path(path)
-    return _resp(matches[0].value, doubles)
+    reply: Reply = _picked(path, document.root, path.legacy, lambda value: _resp(value, doubles))
+    return reply
 
 
 def _resp(value: Any, doubles: bool) -> Reply:
@@ -363,9 +352,7 @@ def json_debug_memory(session: Session, args: Args) -> Reply:
     document = document_of(session, args[0])
     if document is None:
         return 0 if path.legacy else []
-    sizes = [8 + len(write_json(match.value)) for match in find(path, document.root)]
-    if not path.legacy:
-        return list(sizes)
-    if not sizes:
-        raise no_path(path)
-    return sizes[0]
+    sizes: Reply = _picked(
+        path, document.root, path.legacy, lambda value: 8 + len(write_json(value))
+    )
+    return sizes

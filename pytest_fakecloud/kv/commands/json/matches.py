@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...engine.engine import Session
 from ...errors import CommandError, Template, one_line, wrong_arity
 from ...reply import Reply
 from ...table.registry import Args
-from ...values.json import DEEPEST, JsonError, JsonValue, depth, parse_json, type_word
+from ...values.json import DEEPEST, TYPE_WORDS, JsonError, JsonValue, depth, parse_json
 
 if TYPE_CHECKING:
-    from ...engine.engine import Session
     from ...values.json_path import Location, Path
 
 NO_KEY = b"ERR could not perform this operation on a key that doesn't exist"
@@ -36,12 +36,6 @@ _wrong_type = Template("WRONGTYPE wrong type of path value - expected <expected>
 _MAX_LEVELS = 2 * DEEPEST
 """Maximum depth of a document into which clients have inserted values, each of ``DEEPEST`` levels."""
 LEGACY_ROOT = b"."
-
-ABSENT = object()
-"""Result of an operation that does not apply to the type of a match."""
-
-
-# -- reading arguments ---------------------------------------------------------------------------
 
 
 def read_path(session: Session, text: bytes) -> Path:
@@ -90,52 +84,41 @@ def no_path(path: Path) -> CommandError:
 
 
 def wrong_type(expected: str, value: Any) -> CommandError:
-    return CommandError(_wrong_type(expected, type_word(value)))
+    return CommandError(_wrong_type(expected, TYPE_WORDS[value.__class__]))
 
-
-# -- one operation on every match ----------------------------------------------------------------
 
 Operation = Callable[[Any], Any]
 
 
-def reply_for(
-    path: Path,
-    matches: list[Location],
-    expected: str,
-    operation: Operation,
-    *,
-    of_last: bool = False,
+def _reply(
+    path: Path, matches: list[Location], kind: type, operation: Operation, *, of_last: bool = False
 ) -> Reply:
-    """Run an operation on all matches and return the results in the form for the kind of path.
+    """Run an operation on the matches of a type; return the results in the form for the path.
 
     A legacy path has a single result: that of the first match or, with ``of_last``, of the last
-    match of the right type.
+    match of the type.
     """
+    fitting = [match for match in matches if match.value.__class__ is kind]
+    if path.legacy:
+        if not matches:
+            raise no_path(path)
+        if not fitting or (fitting[0] is not matches[0] and not of_last):
+            raise wrong_type(TYPE_WORDS[kind], matches[0].value)
+    results = {match.parts: operation(match.value) for match in fitting}
     if not path.legacy:
-        results = [operation(match.value) for match in matches]
-        return [None if result is ABSENT else result for result in results]
-    if not matches:
-        raise no_path(path)
-    first = operation(matches[0].value)
-    if first is ABSENT and not of_last:
-        # Raise the error before the operation can change another match.
-        raise wrong_type(expected, matches[0].value)
-    results = [first, *(operation(match.value) for match in matches[1:])]
-    present = [result for result in results if result is not ABSENT]
-    if not present:
-        raise wrong_type(expected, matches[0].value)
-    reply: Reply = present[-1] if of_last else first
+        return [results.get(match.parts) for match in matches]
+    reply: Reply = list(results.values())[-1 if of_last else 0]
     return reply
 
 
-def read(session: Session, key: bytes, path: Path, expected: str, operation: Operation) -> Reply:
+def read(session: Session, key: bytes, path: Path, kind: type, operation: Operation) -> Reply:
     """Return the reply of a reading operation; without the key, nil or an error for a ``$`` path."""
     document = document_of(session, key)
     if document is None:
         if path.legacy:
             return None
         raise CommandError(NO_KEY)
-    return reply_for(path, find(path, document.root), expected, operation)
+    return _reply(path, find(path, document.root), kind, operation)
 
 
 def change_arrays(
@@ -157,7 +140,7 @@ def change_arrays(
             check(match)
     lengths = [len(match.value) for match in arrays]
     is_redis = session.engine.dialect == "redis"
-    reply = reply_for(path, matches, "array", of_kind(list, operation), of_last=is_redis)
+    reply = _reply(path, matches, list, operation, of_last=is_redis)
     if lengths != [len(match.value) for match in arrays]:
         session.db.touch(key)
     return reply
@@ -189,27 +172,27 @@ def put(document: JsonValue, match: Location, value: Any) -> None:
 
 
 def replace(
-    session: Session, key: bytes, path: Path, expected: str, operation: Operation
+    session: Session, key: bytes, path: Path, operation: Operation, *kinds: type
 ) -> list[Any]:
-    """Replace the matches with the results of an operation, except ``ABSENT``; return the results."""
+    """Replace the matches of some types with the results of an operation.
+
+    Returns the result for each match; None for a match of another type.
+    """
     document = existing(session, key)
     matches = find(path, document.root)
     if path.legacy and not matches:
         raise no_path(path)
-    results = [operation(match.value) for match in matches]
-    if path.legacy and results[0] is ABSENT:
-        raise wrong_type(expected, matches[0].value)
+    if path.legacy and matches[0].value.__class__ not in kinds:
+        raise wrong_type(TYPE_WORDS[kinds[-1]], matches[0].value)
+    results = [
+        operation(match.value) if match.value.__class__ in kinds else None for match in matches
+    ]
     for match, result in zip(matches, results, strict=True):
-        if result is not ABSENT:
+        if result is not None:
             put(document, match, result)
-    if any(result is not ABSENT for result in results):
+    if any(result is not None for result in results):
         session.db.touch(key)
     return results
-
-
-def of_kind(kind: type, operation: Operation) -> Operation:
-    """Limit an operation to values of one type; it returns ``ABSENT`` for all others."""
-    return lambda value: operation(value) if value.__class__ is kind else ABSENT
 
 
 def check_depth(levels: int, value: Any) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...algorithms.glob import matcher
+from ...engine.engine import Session
 from ...errors import WRONGTYPE, CommandError
 from ...reply import Map, Reply
 from ...search.index import SearchIndex
@@ -12,9 +11,6 @@ from ...search.schema import FIELD_TYPES, KEY_TYPES, Definition, FieldSpec, Sear
 from ...table.registry import Args, command
 from ...table.syntax import decoded, encoded
 from .reading import Words, as_command_errors, indexes_of
-
-if TYPE_CHECKING:
-    from ...engine.engine import Session
 
 
 @command("SEARCH.CREATE")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from ...engine.engine import Session
 from ...errors import CommandError, one_line
 from ...search.index import Indexes
 from ...search.schema import SearchError
 from ...table.registry import Args
 from ...table.syntax import decoded, encoded, try_int
-
-if TYPE_CHECKING:
-    from ...engine.engine import Session
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
+from ...engine.engine import Session
 from ...reply import Map, Reply
 from ...search.aggregation import parse_aggregations
 from ...search.aggregation.request import format_number
@@ -16,9 +16,6 @@ from ...search.schema import SearchError
 from ...table.registry import Args, command
 from ...table.syntax import decoded, encoded, parse_float
 from .reading import Words, as_command_errors, indexes_of
-
-if TYPE_CHECKING:
-    from ...engine.engine import Session
 
 _MOST_HITS, _FARTHEST = 1000, 10_000
 _LIMIT_ERROR = f"limit should be a positive number less than {_MOST_HITS}"
@@ -113,9 +110,6 @@ def _single(score: float) -> bytes | None:
         if struct.pack("<f", short) == struct.pack("<f", kept):
             return format_number(short)
     return format_number(kept)
-
-
-# -- options ---------------------------------------------------------------------------------------
 
 
 def _read_query(words: Words) -> Query:

@@ -21,9 +21,6 @@ def _bad_arguments(subcommand: bytes) -> CommandError:
     return CommandError(errors.bad_subcommand_arguments(subcommand, "ACL"))
 
 
-# -- users ---------------------------------------------------------------------------------------
-
-
 @command("ACL SETUSER")
 def acl_setuser(session: Session, args: Args) -> Reply:
     """Create or change a user; if a rule is invalid, no rule is applied."""
@@ -103,9 +100,6 @@ def acl_dryrun(session: Session, args: Args) -> Reply:
     return OK
 
 
-# -- credentials ---------------------------------------------------------------------------------
-
-
 def _random_digits(args: Args) -> bytes:
     bits = PASSWORD_BITS
     if args:
@@ -150,9 +144,6 @@ def acl_resttoken(session: Session, args: Args) -> Reply:
     if user is None or not user.accepts(args[1]):
         raise CommandError(errors.rest_token_failed(args[0]))
     return engine.users.make_token(user, args[1]).encode()
-
-
-# -- categories, log, files ----------------------------------------------------------------------
 
 
 @command("ACL CAT")

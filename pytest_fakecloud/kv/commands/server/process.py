@@ -131,9 +131,6 @@ def migrate(session: Session, args: Args) -> Reply:
     raise CommandError(errors.MIGRATE_REFUSED)
 
 
-# -- modules -------------------------------------------------------------------------------------
-
-
 @command("MODULE LIST")
 def module_list(session: Session, args: Args) -> Reply:
     """Return the modules that the server has loaded."""
@@ -151,9 +148,6 @@ def loaded_modules(session: Session) -> list[Reply]:
 def module_load(session: Session, args: Args) -> Reply:
     """Load or unload a module; always returns an error."""
     raise CommandError(disabled_by_option("MODULE", "enable-module-command"))
-
-
-# -- files ---------------------------------------------------------------------------------------
 
 
 def _record_save(session: Session) -> None:
@@ -196,9 +190,6 @@ def lolwut(session: Session, args: Args) -> Reply:
     if len(args) > 1 and args[0].upper() == b"VERSION":
         parse_int(args[1])
     return Verbatim(b"Redis ver. " + session.engine.version.encode() + b"\n")
-
-
-# -- cluster -------------------------------------------------------------------------------------
 
 
 @command(*_OF_CLUSTER, "ASKING", "READONLY", "READWRITE")

@@ -72,9 +72,6 @@ def swapdb(session: Session, args: Args) -> Reply:
     return OK
 
 
-# -- configuration ---------------------------------------------------------------------------------
-
-
 @command("CONFIG GET")
 def config_get(session: Session, args: Args) -> Reply:
     """Return the configuration parameters that match patterns, with their values."""

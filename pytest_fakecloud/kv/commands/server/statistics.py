@@ -37,9 +37,6 @@ def info(session: Session, args: Args) -> Reply:
     return Verbatim("\r\n".join(parts).encode())
 
 
-# -- memory --------------------------------------------------------------------------------------
-
-
 @command("MEMORY USAGE")
 def memory_usage(session: Session, args: Args) -> Reply:
     """Return an estimate of the memory that a key and its value use, in bytes."""
@@ -127,9 +124,6 @@ def memory_purge(session: Session, args: Args) -> Reply:
     return OK
 
 
-# -- latency -------------------------------------------------------------------------------------
-
-
 @command("LATENCY LATEST")
 def latency_latest(session: Session, args: Args) -> Reply:
     """Return the latest sample of each latency event."""
@@ -200,9 +194,6 @@ def latency_histogram(session: Session, args: Args) -> Reply:
             figures = Map([b"calls", count.calls, b"histogram_usec", Map(buckets)])
             found += [spec.full_name.encode(), figures]
     return Map(found)
-
-
-# -- slow commands -------------------------------------------------------------------------------
 
 
 @command("SLOWLOG GET")

@@ -58,8 +58,6 @@ def _scan_printer(session: Session, members: SortedSet | None) -> Callable[[floa
     return format_double if session.engine.print_double is None else _listpack_text
 
 
-# -- scores --------------------------------------------------------------------------------------
-
 _ZADD_WORDS = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"})
 
 
@@ -222,9 +220,6 @@ def zscan(session: Session, args: Args) -> Reply:
     print_score = _scan_printer(session, page.collection)
     pairs = [part for score, member in page.items for part in (member, print_score(score))]
     return [page.cursor, pairs]
-
-
-# -- removing ------------------------------------------------------------------------------------
 
 
 @command("ZREM")

@@ -164,9 +164,6 @@ def _limited_span(start: int, stop: int, limit: tuple[int, int], reverse: bool) 
     return start, start + size
 
 
-# -- commands ---------------------------------------------------------------------------------------
-
-
 def _range(session: Session, args: Args, kind: RangeKind | None, *, reverse: bool | None) -> Reply:
     """Return a range of members. Options of the command decide about what is None."""
     wanted = parse_range(session, args, kind, reverse)

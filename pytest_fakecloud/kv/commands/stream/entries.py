@@ -31,8 +31,6 @@ def _forget_entry(stream: Stream, entry_id: int) -> None:
         group.acknowledge(entry_id)
 
 
-# -- trimming ------------------------------------------------------------------------------------
-
 _VENDOR_MIN_SURPLUS = 100
 """Minimum number of surplus entries at which the vendor trims with ``~``.
 
@@ -140,9 +138,6 @@ def _parse_strategy(given: _Options, args: Args) -> None:
         raise CommandError(errors.TRIM_MAXLEN_NEGATIVE)
 
 
-# -- commands ------------------------------------------------------------------------------------
-
-
 @command("XADD")
 def xadd(session: Session, args: Args) -> Reply:
     """Append an entry to a stream, optionally trim the stream, and return the ID of the entry."""
@@ -245,9 +240,6 @@ def xsetid(session: Session, args: Args) -> Reply:
     stream.max_deleted_id = new.max_deleted_id or stream.max_deleted_id
     session.db.touch_unwatched(args[0])
     return OK
-
-
-# -- deleting --------------------------------------------------------------------------------------
 
 
 @command("XDEL")

@@ -36,9 +36,6 @@ def find_group(
     return stream, group
 
 
-# -- XGROUP --------------------------------------------------------------------------------------
-
-
 def _group_words(args: Args, sub: bytes) -> tuple[bool, int]:
     """Parse the options MKSTREAM (allowed only with CREATE) and ENTRIESREAD."""
     mkstream, entries_read = False, UNKNOWN_ENTRIES_READ
@@ -129,9 +126,6 @@ def xgroup_delconsumer(session: Session, args: Args) -> Reply:
         return 0
     session.db.touch_unwatched(args[0])
     return pending
-
-
-# -- reading as a consumer -----------------------------------------------------------------------
 
 
 def _read_id(text: bytes) -> int | None:
@@ -246,9 +240,6 @@ def _history(
         if len(entries) == count:
             break
     return entries
-
-
-# -- acknowledging -------------------------------------------------------------------------------
 
 
 @command("XACK")
