@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ... import errors
 from ...algorithms.glob import matcher
@@ -192,34 +192,19 @@ def dump_(session: Session, args: Args) -> Reply:
     return dumps.dump(value, engine.config, rdb_version(engine.version))
 
 
-class _RestoreOptions(NamedTuple):
-    replace: bool
-    absolute: bool
-    idle_s: int | None
-    frequency: int | None
-
-
-def _parse_restore_options(args: Args) -> _RestoreOptions:
-    replace = absolute = False
-    idle_s: int | None = None
-    frequency: int | None = None
+def _parse_restore_options(args: Args) -> dict[bytes, int]:
+    """Return the options of RESTORE with their numbers; 0 for an option without a number."""
+    given: dict[bytes, int] = {}
     sizes = {b"REPLACE": 0, b"ABSTTL": 0, b"IDLETIME": 1, b"FREQ": 1}
     for word, values in options(args, 3, sizes):
-        if word == b"REPLACE":
-            replace = True
-        elif word == b"ABSTTL":
-            absolute = True
-        elif word == b"IDLETIME" and frequency is None:
-            idle_s = parse_int(values[0])
-            if idle_s < 0:
-                raise CommandError(errors.INVALID_IDLETIME)
-        elif word == b"FREQ" and idle_s is None:
-            frequency = parse_int(values[0])
-            if not 0 <= frequency <= 255:
-                raise CommandError(errors.INVALID_FREQ)
-        else:
+        if {b"IDLETIME", b"FREQ"} <= {word, *given}:
             raise CommandError(errors.SYNTAX)
-    return _RestoreOptions(replace, absolute, idle_s, frequency)
+        given[word] = parse_int(values[0]) if values else 0
+        if given.get(b"IDLETIME", 0) < 0:
+            raise CommandError(errors.INVALID_IDLETIME)
+        if not 0 <= given.get(b"FREQ", 0) <= 255:
+            raise CommandError(errors.INVALID_FREQ)
+    return given
 
 
 @command("RESTORE", "RESTORE-ASKING")
@@ -227,7 +212,7 @@ def restore(session: Session, args: Args) -> Reply:
     """Create a key from the payload that DUMP returned."""
     key, ttl_text, payload = args[:3]
     given = _parse_restore_options(args)
-    if not given.replace and session.db.lookup(key) is not None:
+    if b"REPLACE" not in given and session.db.lookup(key) is not None:
         raise CommandError(errors.BUSYKEY)
     ttl = parse_int(ttl_text)
     if ttl < 0:
@@ -246,12 +231,12 @@ def restore(session: Session, args: Args) -> Reply:
     session.db.delete(key, "")
     at_ms = None
     if ttl:
-        at_ms = ttl if given.absolute else min(ttl + session.now_ms, I64_MAX)
+        at_ms = ttl if b"ABSTTL" in given else min(ttl + session.now_ms, I64_MAX)
     session.db.put_back(key, value, at_ms, "restore")
-    if given.frequency is not None and session.db.frequencies is not None:
-        session.db.frequencies.put(key, given.frequency, session.now_ms)
-    if given.idle_s and session.db.exists(key):
-        session.db.accessed[key] = session.now_ms - given.idle_s * 1000
+    if b"FREQ" in given and session.db.frequencies is not None:
+        session.db.frequencies.put(key, given[b"FREQ"], session.now_ms)
+    if given.get(b"IDLETIME") and session.db.exists(key):
+        session.db.accessed[key] = session.now_ms - given[b"IDLETIME"] * 1000
     return OK
 
 

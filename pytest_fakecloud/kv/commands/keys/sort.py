@@ -102,13 +102,6 @@ def _in_order(session: Session, elements: list[bytes], options: _Options) -> lis
     return [element for _, element in weighed]
 
 
-def _limited(elements: list[bytes], options: _Options) -> list[bytes]:
-    start = max(options.offset, 0)
-    if options.count < 0:
-        return elements[start:]
-    return elements[start : start + options.count]
-
-
 def _check_permission(session: Session, options: _Options, may_store: bool) -> None:
     spec = session.engine.table.commands["SORT" if may_store else "SORT_RO"]
     # It is not known in advance which keys the BY and GET patterns will read, so require access to
@@ -136,7 +129,8 @@ def _sort(session: Session, args: Args, may_store: bool) -> Reply:
             elements.reverse()
     else:
         elements = _in_order(session, elements, options)
-    elements = _limited(elements, options)
+    start = max(options.offset, 0)
+    elements = elements[start : None if options.count < 0 else start + options.count]
     result: list[bytes | None] = list(elements)
     if options.get:
         spend(_STEPS_PER_ELEMENT * len(elements) * len(options.get))

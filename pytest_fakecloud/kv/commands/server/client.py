@@ -12,17 +12,13 @@ from ...errors import CommandError
 from ...reply import NO_REPLY, OK, Map, Reply, SetReply, Verbatim
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int
-from ..arguments import options, parse_milliseconds
+from ..arguments import is_first, options, parse_milliseconds
 
 
-def check_client_name(name: bytes) -> None:
-    """Raise ``CommandError`` for a name of a connection with spaces or control characters."""
-    if not _is_printable(name):
-        raise CommandError(errors.CLIENT_NAME)
-
-
-def _is_printable(text: bytes) -> bool:
-    return all(0x21 <= byte <= 0x7E for byte in text)
+def check_printable(text: bytes, error: bytes = errors.CLIENT_NAME) -> None:
+    """Raise ``error`` for a string with spaces or control characters."""
+    if not all(0x21 <= byte <= 0x7E for byte in text):
+        raise CommandError(error)
 
 
 # -- the client's own connection -----------------------------------------------------------------
@@ -43,7 +39,7 @@ def client_getname(session: Session, args: Args) -> Reply:
 @command("CLIENT SETNAME")
 def client_setname(session: Session, args: Args) -> Reply:
     """Set the name of the connection."""
-    check_client_name(args[0])
+    check_printable(args[0])
     session.name = args[0]
     return OK
 
@@ -54,8 +50,7 @@ def client_setinfo(session: Session, args: Args) -> Reply:
     attribute = args[0].lower().decode("utf-8", "replace")
     if attribute not in ("lib-name", "lib-ver"):
         raise CommandError(errors.unknown_client_attribute(args[0]))
-    if not _is_printable(args[1]):
-        raise CommandError(errors.bad_client_attribute(attribute))
+    check_printable(args[1], errors.bad_client_attribute(attribute))
     session.library[attribute] = args[1]
     return OK
 
@@ -75,29 +70,22 @@ def client_capa(session: Session, args: Args) -> Reply:
 @command("CLIENT IMPORT-SOURCE")
 def client_import_source(session: Session, args: Args) -> Reply:
     """Mark the connection as an import source; ON is an error, because there is no import mode."""
-    if _switch(args):
+    if is_first(args[0], b"ON", b"OFF"):
         raise CommandError(errors.NOT_IMPORT_MODE)
     return OK
-
-
-def _switch(args: Args) -> bool:
-    word = args[0].upper()
-    if word not in (b"ON", b"OFF"):
-        raise CommandError(errors.SYNTAX)
-    return word == b"ON"
 
 
 @command("CLIENT NO-EVICT")
 def client_no_evict(session: Session, args: Args) -> Reply:
     """Exclude the connection from client eviction, which never happens here."""
-    session.no_evict = _switch(args)
+    session.no_evict = is_first(args[0], b"ON", b"OFF")
     return OK
 
 
 @command("CLIENT NO-TOUCH")
 def client_no_touch(session: Session, args: Args) -> Reply:
     """Choose whether commands of the connection update the last access time of keys."""
-    session.no_touch = _switch(args)
+    session.no_touch = is_first(args[0], b"ON", b"OFF")
     return OK
 
 
@@ -117,7 +105,7 @@ def client_reply(session: Session, args: Args) -> Reply:
 @command("CLIENT TRACKING")
 def client_tracking(session: Session, args: Args) -> Reply:
     """Turn invalidation messages for keys that the connection has read on or off."""
-    is_on = _switch(args)
+    is_on = is_first(args[0], b"ON", b"OFF")
     wanted = _tracking_options(session, args)
     tracking = session.engine.tracking
     if is_on:
@@ -179,16 +167,14 @@ def _tracking_options(session: Session, args: Args) -> TrackingOptions:
 @command("CLIENT CACHING")
 def client_caching(session: Session, args: Args) -> Reply:
     """Choose whether the keys of the next command are tracked."""
-    word = args[0].upper()
     if session.tracking is None:
         raise CommandError(errors.CACHING_WITHOUT_TRACKING)
-    if word not in (b"YES", b"NO"):
-        raise CommandError(errors.SYNTAX)
-    if word == b"YES" and "optin" not in session.tracking.words:
+    is_tracked = is_first(args[0], b"YES", b"NO")
+    if is_tracked and "optin" not in session.tracking.words:
         raise CommandError(errors.CACHING_YES)
-    if word == b"NO" and "optout" not in session.tracking.words:
+    if not is_tracked and "optout" not in session.tracking.words:
         raise CommandError(errors.CACHING_NO)
-    session.tracking.caching = word == b"YES"
+    session.tracking.caching = is_tracked
     return OK
 
 
@@ -225,18 +211,13 @@ def client_trackinginfo(session: Session, args: Args) -> Reply:
 Filter = Callable[[Session], bool]
 
 
-def _type_of(session: Session) -> bytes:
-    return b"pubsub" if any(session.subscriptions.values()) else b"normal"
-
-
-_TYPES = (b"normal", b"master", b"primary", b"slave", b"replica", b"pubsub")
-
-
 def _type_filter(word: bytes) -> Filter:
     kind = word.lower()
-    if kind not in _TYPES:
-        raise CommandError(errors.unknown_client_type(word))
-    return lambda other: _type_of(other) == kind
+    if kind in (b"normal", b"pubsub"):
+        return lambda other: any(other.subscriptions.values()) == (kind == b"pubsub")
+    if kind in (b"master", b"primary", b"slave", b"replica"):
+        return lambda other: False
+    raise CommandError(errors.unknown_client_type(word))
 
 
 @command("CLIENT LIST")
@@ -285,12 +266,10 @@ def _kill_filters(session: Session, args: Args) -> tuple[list[Filter], bool]:
     if len(args) % 2:
         raise CommandError(errors.SYNTAX)
     for word, value in zip(args[::2], args[1::2], strict=True):
-        if word.upper() != b"SKIPME":
-            filters.append(_kill_filter(session, word.upper(), value))
-        elif value.lower() in (b"yes", b"no"):
-            skip_me = value.lower() == b"yes"
+        if word.upper() == b"SKIPME":
+            skip_me = is_first(value, b"YES", b"NO")
         else:
-            raise CommandError(errors.SYNTAX)
+            filters.append(_kill_filter(session, word.upper(), value))
     return filters, skip_me
 
 

@@ -11,7 +11,7 @@ from ...errors import CommandError, wrong_arity
 from ...reply import OK, Map, Reply, Status
 from ...table.registry import Args, command
 from ...table.syntax import decoded, parse_database, parse_int
-from .client import check_client_name
+from .client import check_printable
 from .process import loaded_modules
 
 
@@ -92,22 +92,18 @@ def hello(session: Session, args: Args) -> Reply:
         version = parse_int(args[0], error=errors.PROTO_NOT_INTEGER)
         if version not in (2, 3):
             raise CommandError(errors.NOPROTO)
-    user = session.user
-    name = session.name
-    at = 1
+    user, name, at = session.user, session.name, 1
     while at < len(args):
         word = args[at].upper()
         if word == b"AUTH" and at + 2 < len(args):
-            wanted = decoded(args[at + 1])
-            user = _log_in(session, wanted, args[at + 2], b"HELLO")
-            at += 2
+            user = _log_in(session, decoded(args[at + 1]), args[at + 2], b"HELLO")
+            at += 3
         elif word == b"SETNAME" and at + 1 < len(args):
             name = args[at + 1]
-            check_client_name(name)
-            at += 1
+            check_printable(name)
+            at += 2
         else:
             raise CommandError(errors.hello_syntax(args[at]))
-        at += 1
     if not user.known:
         raise CommandError(errors.HELLO_NOAUTH)
     session.user, session.name, session.resp = user, name, version

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ... import errors
 from ...engine.engine import Session
@@ -196,15 +195,9 @@ def xtrim(session: Session, args: Args) -> Reply:
     return removed
 
 
-class _NewIds(NamedTuple):
-    """The arguments of XSETID. The last two are optional."""
-
-    last_id: int
-    entries_added: int | None
-    max_deleted_id: int
-
-
-def _parse_new_ids(args: Args) -> _NewIds:
+@command("XSETID")
+def xsetid(session: Session, args: Args) -> Reply:
+    """Set the last ID, the number of added entries and the highest deleted ID of a stream."""
     last_id = parse_id(args[1])
     entries_added, max_deleted_id = None, 0
     for word, (value,) in options(args, 2, {b"ENTRIESADDED": 1, b"MAXDELETEDID": 1}):
@@ -216,28 +209,20 @@ def _parse_new_ids(args: Args) -> _NewIds:
             max_deleted_id = parse_id(value)
             if last_id < max_deleted_id:
                 raise CommandError(errors.XSETID_BELOW_GIVEN)
-    return _NewIds(last_id, entries_added, max_deleted_id)
-
-
-@command("XSETID")
-def xsetid(session: Session, args: Args) -> Reply:
-    """Set the last ID, the number of added entries and the highest deleted ID of a stream."""
-    new = _parse_new_ids(args)
     stream = session.db.get(args[0], Stream)
     if stream is None:
         raise CommandError(errors.NO_SUCH_KEY)
     checks_deleted = session.engine.table.knows["XSETID checks the highest deleted id"]
-    if checks_deleted and new.last_id < stream.max_deleted_id:
+    if checks_deleted and last_id < stream.max_deleted_id:
         raise CommandError(errors.XSETID_BELOW_DELETED)
-    if stream.length:
-        if new.last_id < stream.highest_id:
-            raise CommandError(errors.XSETID_SMALL)
-        if new.entries_added is not None and new.entries_added < stream.length:
+    if stream.length and last_id < stream.highest_id:
+        raise CommandError(errors.XSETID_SMALL)
+    if entries_added is not None:
+        if entries_added < stream.length:
             raise CommandError(errors.XSETID_ENTRIES_SMALL)
-    stream.last_id = new.last_id
-    if new.entries_added is not None:
-        stream.entries_added = new.entries_added
-    stream.max_deleted_id = new.max_deleted_id or stream.max_deleted_id
+        stream.entries_added = entries_added
+    stream.last_id = last_id
+    stream.max_deleted_id = max_deleted_id or stream.max_deleted_id
     session.db.touch_unwatched(args[0])
     return OK
 

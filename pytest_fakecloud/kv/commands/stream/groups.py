@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError, bad_subcommand_arguments
@@ -229,7 +231,7 @@ def _history(
 ) -> list[Reply]:
     """Return a consumer's pending entries as a reply, in which a deleted entry has no fields."""
     entries: list[Reply] = []
-    for entry_id, pending in consumer.pending.items(after + 1):
+    for entry_id, pending in islice(consumer.pending.items(after + 1), count or None):
         fields = stream.get(entry_id)
         if fields is None:
             entries.append([format_id(entry_id), NIL_ARRAY])
@@ -237,8 +239,6 @@ def _history(
             entries.append(entry_reply(entry_id, fields))
             pending.delivered_ms = session.now_ms
             pending.deliveries += 1
-        if len(entries) == count:
-            break
     return entries
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError, bad_subcommand_arguments
@@ -25,17 +27,16 @@ def _entries_read(group: Group) -> int | None:
     return None if group.entries_read == UNKNOWN_ENTRIES_READ else group.entries_read
 
 
-def _sorted_groups(stream: Stream) -> list[tuple[bytes, Group]]:
-    return [(name, stream.groups[name]) for name in sorted(stream.groups)]
+def _lag(session: Session, stream: Stream, group: Group) -> int | None:
+    knows = session.engine.table.knows
+    estimate = knows["the counter of groups before the first entry is estimated"]
+    return lag(stream, group, estimate=estimate)
 
 
 @command("XINFO GROUPS")
 def xinfo_groups(session: Session, args: Args) -> Reply:
     """Return the consumer groups of a stream."""
     stream = _stream(session, args[0])
-    estimate = session.engine.table.knows[
-        "the counter of groups before the first entry is estimated"
-    ]
     return [
         Map([
             b"name", name,
@@ -43,9 +44,9 @@ def xinfo_groups(session: Session, args: Args) -> Reply:
             b"pending", len(group.pending),
             b"last-delivered-id", format_id(group.last_id),
             b"entries-read", _entries_read(group),
-            b"lag", lag(stream, group, estimate=estimate),
+            b"lag", _lag(session, stream, group),
         ])
-        for name, group in _sorted_groups(stream)
+        for name, group in sorted(stream.groups.items())
     ]  # fmt: skip
 
 
@@ -69,31 +70,23 @@ def xinfo_consumers(session: Session, args: Args) -> Reply:
             b"pending", len(consumer.pending),
             b"idle", max(now_ms - consumer.seen_ms, 0),
         ])  # fmt: skip
-        if _tells_activity(session):
+        if session.engine.table.knows["XINFO CONSUMERS inactive"]:
             active_ms = consumer.active_ms
             shown += [b"inactive", -1 if active_ms < 0 else max(now_ms - active_ms, 0)]
         found.append(shown)
     return found
 
 
-def _tells_activity(session: Session) -> bool:
-    """Return whether this server version reports when a consumer last received an entry."""
-    return session.engine.table.knows["XINFO CONSUMERS inactive"]
-
-
 @command("XINFO STREAM")
 def xinfo_stream(session: Session, args: Args) -> Reply:
     """Return information about a stream; with FULL, include its entries and groups."""
     stream = _stream(session, args[0])
-    words = [word.upper() for word in args[1:]]
-    count = 10
-    if words:
-        shape = (words[0], len(words), words[1] if len(words) == 3 else b"COUNT")
-        if shape not in ((b"FULL", 1, b"COUNT"), (b"FULL", 3, b"COUNT")):
-            raise CommandError(bad_subcommand_arguments(b"STREAM", "XINFO"))
-        if len(words) == 3:
-            count = parse_int(args[3])
-            count = 10 if count < 0 else count
+    words = [word.upper() for word in args[1:3]]
+    if words not in ([], [b"FULL"], [b"FULL", b"COUNT"]) or len(args) not in (1, 2, 4):
+        raise CommandError(bad_subcommand_arguments(b"STREAM", "XINFO"))
+    count = parse_int(args[3]) if len(args) == 4 else 10
+    if count < 0:
+        count = 10
     head = Map([
         b"length", stream.length,
         b"radix-tree-keys", len(stream.nodes),
@@ -108,10 +101,9 @@ def xinfo_stream(session: Session, args: Args) -> Reply:
         first, last = (entry_reply(*end[0]) if end else None for end in ends)
         head += [b"groups", len(stream.groups), b"first-entry", first, b"last-entry", last]
         return head
-    active = _tells_activity(session)
     groups = [
-        _full_group(session, stream, name, group, count, active=active)
-        for name, group in _sorted_groups(stream)
+        _full_group(session, stream, name, group, count or None)
+        for name, group in sorted(stream.groups.items())
     ]
     entries = entries_reply(stream.range(count=count or -1))
     head += [b"entries", entries, b"groups", groups]
@@ -119,39 +111,31 @@ def xinfo_stream(session: Session, args: Args) -> Reply:
 
 
 def _full_group(
-    session: Session, stream: Stream, name: bytes, group: Group, count: int, *, active: bool
+    session: Session, stream: Stream, name: bytes, group: Group, limit: int | None
 ) -> Map:
-    estimate = session.engine.table.knows[
-        "the counter of groups before the first entry is estimated"
+    """Return a group with its consumers, each with up to ``limit`` pending entries."""
+    pending = [
+        [format_id(entry_id), each.consumer.name, each.delivered_ms, each.deliveries]
+        for entry_id, each in islice(group.pending.items(), limit)
     ]
-    pending: list[Reply] = []
-    for entry_id, each in group.pending.items():
-        pending.append(
-            [format_id(entry_id), each.consumer.name, each.delivered_ms, each.deliveries]
-        )
-        if len(pending) == count:
-            break
     return Map([
         b"name", name,
         b"last-delivered-id", format_id(group.last_id),
         b"entries-read", _entries_read(group),
-        b"lag", lag(stream, group, estimate=estimate),
+        b"lag", _lag(session, stream, group),
         b"pel-count", len(group.pending),
         b"pending", pending,
-        b"consumers", [
-            _full_consumer(each, count, active=active) for each in group.sorted_consumers()
-        ],
+        b"consumers", [_full_consumer(session, each, limit) for each in group.sorted_consumers()],
     ])  # fmt: skip
 
 
-def _full_consumer(consumer: Consumer, count: int, *, active: bool) -> Map:
-    pending: list[Reply] = []
-    for entry_id, each in consumer.pending.items():
-        pending.append([format_id(entry_id), each.delivered_ms, each.deliveries])
-        if len(pending) == count:
-            break
+def _full_consumer(session: Session, consumer: Consumer, limit: int | None) -> Map:
+    pending = [
+        [format_id(entry_id), each.delivered_ms, each.deliveries]
+        for entry_id, each in islice(consumer.pending.items(), limit)
+    ]
     shown = Map([b"name", consumer.name, b"seen-time", consumer.seen_ms])
-    if active:
+    if session.engine.table.knows["XINFO CONSUMERS inactive"]:
         shown += [b"active-time", consumer.active_ms]
     shown += [b"pel-count", len(consumer.pending), b"pending", pending]
     return shown

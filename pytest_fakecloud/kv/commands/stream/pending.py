@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -58,17 +58,12 @@ def _summary(group: Group) -> Reply:
 def _details(
     session: Session, pending: PendingList, start: int, end: int, count: int, min_idle: int
 ) -> Reply:
-    found: list[Reply] = []
-    if count == 0:
-        return found
-    for entry_id, each in pending.items(start, end):
-        idle = session.now_ms - each.delivered_ms
-        if min_idle and idle < min_idle:
-            continue
-        found.append([format_id(entry_id), each.consumer.name, max(idle, 0), each.deliveries])
-        if len(found) == count:
-            break
-    return found
+    details: Iterator[Reply] = (
+        [format_id(entry_id), each.consumer.name, max(idle, 0), each.deliveries]
+        for entry_id, each in pending.items(start, end)
+        if (idle := session.now_ms - each.delivered_ms) >= min_idle or not min_idle
+    )
+    return list(islice(details, count))
 
 
 @dataclass(slots=True)

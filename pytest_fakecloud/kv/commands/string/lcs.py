@@ -11,8 +11,6 @@ length, but not the one that Redis finds (731 runs against 765).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ....core.budget import spend
 from ... import errors
 from ...engine.engine import Session
@@ -71,38 +69,23 @@ def common_matches(first: bytes, second: bytes) -> list[Match]:
     return found
 
 
-@dataclass(slots=True)
-class _Options:
-    length: bool = False
-    ranges: bool = False
-    min_length: int = 0
-    """Minimum length of a range in the reply."""
-    with_lengths: bool = False
-
-
-def _parse_options(args: Args) -> _Options:
-    given = _Options()
+def _parse_options(args: Args) -> dict[bytes, int]:
+    """Return the options of LCS with their numbers; 0 for an option without a number."""
     sizes = {b"IDX": 0, b"LEN": 0, b"WITHMATCHLEN": 0, b"MINMATCHLEN": 1}
-    for word, values in options(args, 2, sizes):
-        if word == b"IDX":
-            given.ranges = True
-        elif word == b"LEN":
-            given.length = True
-        elif word == b"WITHMATCHLEN":
-            given.with_lengths = True
-        else:
-            given.min_length = max(0, parse_int(values[0]))
-    if given.length and given.ranges:
+    given = {
+        word: parse_int(values[0]) if values else 0 for word, values in options(args, 2, sizes)
+    }
+    if b"LEN" in given and b"IDX" in given:
         raise CommandError(errors.LCS_LEN_AND_IDX)
     return given
 
 
-def _ranges_reply(matches: list[tuple[int, int, int]], given: _Options) -> Reply:
+def _ranges_reply(matches: list[Match], given: dict[bytes, int]) -> Reply:
     ranges: list[Reply] = []
     for i, j, length in matches:
-        if length >= given.min_length:
+        if length >= given.get(b"MINMATCHLEN", 0):
             entry: list[Reply] = [[i, i + length - 1], [j, j + length - 1]]
-            ranges.append([*entry, length] if given.with_lengths else entry)
+            ranges.append([*entry, length] if b"WITHMATCHLEN" in given else entry)
     total = sum(length for _, _, length in matches)
     return Map([b"matches", ranges, b"len", total])
 
@@ -118,9 +101,9 @@ def lcs(session: Session, args: Args) -> Reply:
     if lengths[0] * lengths[1] * 4 > session.engine.config.number("proto-max-bulk-len"):
         raise CommandError(errors.LCS_TOO_LONG)
     first, second = (bytes(value or b"") for value in values)
-    if given.length:
+    if b"LEN" in given:
         return common_length(first, second)
     matches = common_matches(first, second)
-    if given.ranges:
+    if b"IDX" in given:
         return _ranges_reply(matches, given)
     return b"".join(first[i : i + length] for i, _, length in reversed(matches))
