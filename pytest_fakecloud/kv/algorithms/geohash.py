@@ -51,18 +51,17 @@ def _squeeze(number: int) -> int:
     return (number | number >> 16) & 0x00000000FFFFFFFF
 
 
-def _encode(
+def encode(
     longitude: float, latitude: float, steps: int = STEPS, latitudes: tuple[float, float] = LATITUDE
 ) -> int:
+    """Return the cell of a position in ``steps`` bits per coordinate, with the latitude in even bits.
+
+    With the default for ``steps``, the cell is the score of the position.
+    """
     across = (longitude - LONGITUDE[0]) / (LONGITUDE[1] - LONGITUDE[0])
     up = (latitude - latitudes[0]) / (latitudes[1] - latitudes[0])
     cells = 1 << steps
     return _spread(int(up * cells) & 0xFFFFFFFF) | _spread(int(across * cells) & 0xFFFFFFFF) << 1
-
-
-def encode(longitude: float, latitude: float) -> int:
-    """Return the 52-bit score of a position, with the latitude in the even bits."""
-    return _encode(longitude, latitude)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ def decode(score: float) -> tuple[float, float]:
 
 def text(score: float) -> bytes:
     """Return the standard geohash of a stored position: 11 characters, of which the last is ``0``."""
-    bits = _encode(*decode(score), latitudes=_STANDARD_LATITUDE)
+    bits = encode(*decode(score), latitudes=_STANDARD_LATITUDE)
     letters = [_ALPHABET[bits >> (52 - 5 * i) & 31] for i in range(1, 11)]
     return bytes((*letters, _ALPHABET[0]))
 
@@ -195,7 +194,7 @@ class Shape:
         """Yield the cells that cover the area, in the same order as Redis."""
         west, south, east, north = self._bounding_box()
         steps = self._steps()
-        centre = Cell(_encode(self.longitude, self.latitude, steps), steps)
+        centre = Cell(encode(self.longitude, self.latitude, steps), steps)
         too_small = (
             centre.moved(0, 1).bounds()[3] < north
             or centre.moved(0, -1).bounds()[1] > south
@@ -204,7 +203,7 @@ class Shape:
         )
         if steps > 1 and too_small:
             steps -= 1
-            centre = Cell(_encode(self.longitude, self.latitude, steps), steps)
+            centre = Cell(encode(self.longitude, self.latitude, steps), steps)
         cell_west, cell_south, cell_east, cell_north = centre.bounds()
         previous = None
         for across, up in (

@@ -52,6 +52,16 @@ def slice_bounds(first: int, last: int, length: int) -> tuple[int, int]:
     return (first, stop) if first < stop else (0, 0)
 
 
+def clamp_range(start: int, end: int, length: int) -> tuple[int, int]:
+    """Convert the range of a string command to inclusive indexes; it is empty if start > end.
+
+    Unlike in other commands, an end before the string means its first byte.
+    """
+    start = max(start + length, 0) if start < 0 else start
+    end = max(end + length, 0) if end < 0 else end
+    return start, min(end, length - 1)
+
+
 def is_first(word: bytes, first: bytes, second: bytes) -> bool:
     """Return whether a word is ``first``; raise a syntax error if it is not ``second`` either."""
     word = word.upper()

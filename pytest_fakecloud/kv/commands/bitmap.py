@@ -13,18 +13,11 @@ from ..errors import CommandError
 from ..reply import Reply
 from ..table.registry import Args, command
 from ..table.syntax import parse_int, try_int
-from .arguments import is_first, options
+from .arguments import clamp_range, is_first, options
 from .string.values import grow
 
 BLOCK_SIZE = 1 << 16
 """Number of bytes converted to an integer at a time, which bounds the memory for a huge value."""
-
-
-def clamp_range(start: int, end: int, length: int) -> tuple[int, int]:
-    """Return the first and last position of a range, which is empty if the first is greater."""
-    start = max(start + length, 0) if start < 0 else start
-    end = max(end + length, 0) if end < 0 else end
-    return start, min(end, length - 1)
 
 
 def count_set_bits(value: bytes | bytearray, start: int, end: int) -> int:

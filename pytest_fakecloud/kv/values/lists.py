@@ -80,12 +80,6 @@ class QuickList:
         twin._exceeded = self._exceeded
         return twin
 
-    def _grew(self, item: bytes) -> None:
-        self._length += 1
-        self._bytes += entry_size(item)
-        if self._bytes > _GROWN_ABOVE[self._exceeded]:
-            self._note_size()
-
     def _shrank(self, items: Iterable[bytes]) -> None:
         for item in items:
             self._length -= 1
@@ -99,58 +93,56 @@ class QuickList:
         while self._bytes <= _SHRUNK_TO[self._exceeded]:
             self._exceeded -= 1
 
-    def _split_if_full(self, i: int) -> None:
+    def _insert(self, i: int, j: int, item: bytes) -> None:
+        """Insert an item at index ``j`` of block ``i``, and split the block if it is full."""
         block = self._blocks[i]
+        block.insert(j, item)
+        self._length += 1
+        self._bytes += entry_size(item)
+        if self._bytes > _GROWN_ABOVE[self._exceeded]:
+            self._note_size()
         if len(block) > 2 * LOAD:
             self._blocks.insert(i + 1, block[LOAD:])
             del block[LOAD:]
             self._positions = None
+        elif self._positions is not None:
+            self._positions.add(i, 1)
 
     def push_right(self, items: Iterable[bytes]) -> None:
         for item in items:
             if not self._blocks:
-                self._blocks.append([])
-                self._positions = None
+                self._add_block()
             last = len(self._blocks) - 1
-            self._blocks[last].append(item)
-            if self._positions is not None:
-                self._positions.add(last, 1)
-            self._grew(item)
-            self._split_if_full(last)
+            self._insert(last, len(self._blocks[last]), item)
 
     def push_left(self, items: Iterable[bytes]) -> None:
         """Prepend the items one after another, so that the last item becomes the head."""
         for item in items:
             if not self._blocks:
-                self._blocks.append([])
-                self._positions = None
-            self._blocks[0].insert(0, item)
-            if self._positions is not None:
-                self._positions.add(0, 1)
-            self._grew(item)
-            self._split_if_full(0)
+                self._add_block()
+            self._insert(0, 0, item)
 
-    def _block_shrank(self, i: int) -> None:
+    def _add_block(self) -> None:
+        self._blocks.append([])
+        self._positions = None
+
+    def _pop(self, i: int, j: int) -> bytes:
+        item = self._blocks[i].pop(j)
+        self._shrank((item,))
         if not self._blocks[i]:
             del self._blocks[i]
             self._positions = None
         elif self._positions is not None:
             self._positions.add(i, -1)
+        return item
 
     def pop_left(self) -> bytes:
         """Remove and return the head; the list must not be empty."""
-        item = self._blocks[0].pop(0)
-        self._shrank((item,))
-        self._block_shrank(0)
-        return item
+        return self._pop(0, 0)
 
     def pop_right(self) -> bytes:
         """Remove and return the tail; the list must not be empty."""
-        last = len(self._blocks) - 1
-        item = self._blocks[last].pop()
-        self._shrank((item,))
-        self._block_shrank(last)
-        return item
+        return self._pop(len(self._blocks) - 1, -1)
 
     def _find(self, index: int) -> tuple[int, int]:
         if index < len(self._blocks[0]):
@@ -173,13 +165,8 @@ class QuickList:
         """Insert an item before the item at ``index``, or append it if ``index`` equals the length."""
         if index >= self._length:
             self.push_right((item,))
-            return
-        i, j = self._find(index)
-        self._blocks[i].insert(j, item)
-        if self._positions is not None:
-            self._positions.add(i, 1)
-        self._grew(item)
-        self._split_if_full(i)
+        else:
+            self._insert(*self._find(index), item)
 
     def slice(self, start: int, stop: int) -> list[bytes]:
         """Return the items with ``start <= index < stop``. Both bounds must be within 0..length."""

@@ -18,33 +18,27 @@ MODULE_VERSIONS = {"ReJSON": 20000}
 """The versions that modules report: for ReJSON, the first with the current path syntax."""
 
 _OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
+_OF_CLUSTER += ["ASKING", "READONLY", "READWRITE"]
 _ONLY_REDIS = 'the vendor never reports a running script; `kv_server(dialect="redis")` does'
 REASONS = {
-    "SHUTDOWN": "there is no process to stop",
-    "REPLICAOF": "there is no replication; NO ONE is accepted",
-    "SLAVEOF": "there is no replication; NO ONE is accepted",
-    "FAILOVER": "there are no replicas",
-    "SYNC": "there is no replication",
-    "PSYNC": "there is no replication",
-    "REPLCONF": "accepted without effect: there is no replication",
-    "MODULE LOAD": "modules are native code",
-    "MODULE LOADEX": "modules are native code",
-    "MODULE UNLOAD": "modules are native code",
-    "DEBUG": "`kv_server(debug_command=True)` allows it",
-    "MIGRATE": "no connection is opened to other servers",
-    "SAVE": "accepted without effect: there is no file to write",
-    "BGSAVE": "accepted without effect: there is no file to write",
-    "BGREWRITEAOF": "accepted without effect: there is no file to write",
-    "ACL LOAD": "accepted without effect: every change of a user is persisted",
-    "ACL SAVE": "accepted without effect: every change of a user is persisted",
-    "CONFIG REWRITE": "there is no configuration file",
-    "CLIENT IMPORT-SOURCE": "there is no import mode; OFF is accepted",
-    "SCRIPT KILL": _ONLY_REDIS,
-    "FUNCTION KILL": _ONLY_REDIS,
-    **dict.fromkeys(_OF_CLUSTER, "cluster mode is off"),
-    "ASKING": "cluster mode is off",
-    "READONLY": "cluster mode is off",
-    "READWRITE": "cluster mode is off",
+    name: reason
+    for reason, *names in (
+        ("there is no process to stop", "SHUTDOWN"),
+        ("there is no replication; NO ONE is accepted", "REPLICAOF", "SLAVEOF"),
+        ("there are no replicas", "FAILOVER"),
+        ("there is no replication", "SYNC", "PSYNC"),
+        ("accepted without effect: there is no replication", "REPLCONF"),
+        ("modules are native code", "MODULE LOAD", "MODULE LOADEX", "MODULE UNLOAD"),
+        ("`kv_server(debug_command=True)` allows it", "DEBUG"),
+        ("no connection is opened to other servers", "MIGRATE"),
+        ("accepted without effect: there is no file to write", "SAVE", "BGSAVE", "BGREWRITEAOF"),
+        ("accepted without effect: every change of a user is persisted", "ACL LOAD", "ACL SAVE"),
+        ("there is no configuration file", "CONFIG REWRITE"),
+        ("there is no import mode; OFF is accepted", "CLIENT IMPORT-SOURCE"),
+        (_ONLY_REDIS, "SCRIPT KILL", "FUNCTION KILL"),
+        ("cluster mode is off", *_OF_CLUSTER),
+    )
+    for name in names
 }
 """Reasons why commands have no effect, for the table of supported commands in the documentation."""
 
@@ -192,7 +186,7 @@ def lolwut(session: Session, args: Args) -> Reply:
     return Verbatim(b"Redis ver. " + session.engine.version.encode() + b"\n")
 
 
-@command(*_OF_CLUSTER, "ASKING", "READONLY", "READWRITE")
+@command(*_OF_CLUSTER)
 def cluster(session: Session, args: Args) -> Reply:
     """Manage a cluster; always returns an error, because cluster mode is off."""
     raise CommandError(errors.CLUSTER_DISABLED)

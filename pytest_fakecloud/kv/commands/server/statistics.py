@@ -102,14 +102,11 @@ _ALMOST_EMPTY = (
 )
 
 
-_MIN_JUDGED_BYTES = 5 * 2**20
-
-
 @command("MEMORY DOCTOR")
 def memory_doctor(session: Session, args: Args) -> Reply:
     """Return a report on memory problems, which never finds any."""
-    total = used_memory(session.engine.databases)
-    return Verbatim(_ALMOST_EMPTY if total < _MIN_JUDGED_BYTES else _HEALTHY)
+    is_almost_empty = used_memory(session.engine.databases) < 5 * 2**20
+    return Verbatim(_ALMOST_EMPTY if is_almost_empty else _HEALTHY)
 
 
 @command("MEMORY MALLOC-STATS")
@@ -143,10 +140,11 @@ def latency_history(session: Session, args: Args) -> Reply:
 @command("LATENCY GRAPH")
 def latency_graph(session: Session, args: Args) -> Reply:
     """Return the samples of a latency event as an ASCII graph."""
-    samples = session.engine.statistics.latency.get(args[0].decode("utf-8", "replace"))
+    name = args[0].decode("utf-8", "replace")
+    samples = session.engine.statistics.latency.get(name)
     if not samples:
         raise CommandError(errors.no_samples(args[0]))
-    name, latest = args[0].decode("utf-8", "replace"), samples[-1][1]
+    latest = samples[-1][1]
     high, low = max(ms for _, ms in samples), min(ms for _, ms in samples)
     head = f"{name} - high {high} ms, low {low} ms (all time high {high} ms, latest {latest} ms)"
     bars = "\n".join("#" * max(1, 20 * ms // max(high, 1)) for _, ms in samples)

@@ -14,7 +14,7 @@ from ...errors import CommandError, wrong_arity
 from ...reply import OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import EXPIRY_WORDS, expiry_ms, parse_int
-from ..arguments import options
+from ..arguments import clamp_range, options
 
 
 def _check_length(session: Session, size: int) -> None:
@@ -367,8 +367,7 @@ def getrange(session: Session, args: Args) -> Reply:
     value = session.db.string(args[0])
     if not value or (start < 0 and end < 0 and start > end):
         return b""
-    start = max(start + len(value), 0) if start < 0 else start
-    end = max(end + len(value), 0) if end < 0 else end
+    start, end = clamp_range(start, end, len(value))
     return bytes(value[start : end + 1])
 
 
