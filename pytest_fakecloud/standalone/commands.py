@@ -27,7 +27,7 @@ from .hosts import is_loopback
 from .remote import RemoteCloud
 
 EXIT_REFUSED = 1
-SHOWN = 10
+_SHOWN = 10
 """Maximum number of events that the clock commands print one by one."""
 _PLAIN = re.compile(r"[\w.:/@+=%-]*")
 _NOT_IN_SINGLE_QUOTES = re.compile(r"['\n\r]|\\\\|\\$")
@@ -47,8 +47,13 @@ class Answer:
     """The result of a command as data (``--json``) and as text, and whether it succeeded."""
 
     data: Any
-    text: str
+    text: str = ""
     well: bool = True
+
+
+Argument = tuple[tuple[str, ...], Mapping[str, Any]]
+"""The arguments of ``add_argument()``."""
+Act = Callable[[RemoteCloud, argparse.Namespace], Answer]
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,25 @@ class Command:
     """
 
     words: str
-    arguments: Callable[[argparse.ArgumentParser], object]
-    act: Callable[[RemoteCloud, argparse.Namespace], Answer] | None
+    arguments: tuple[Argument, ...]
+    act: Act | None
+
+
+COMMANDS: dict[str, Command] = {}
+
+
+def _command(name: str, words: str, *arguments: Argument) -> Callable[[Act], Act]:
+    """Return a decorator that adds a function to ``COMMANDS``."""
+
+    def add(act: Act) -> Act:
+        COMMANDS[name] = Command(words, arguments, act)
+        return act
+
+    return add
+
+
+def _argument(*names: str, **options: Any) -> Argument:
+    return names, options
 
 
 def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -74,7 +96,8 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         parser.add_argument("--url", help="address of the running server")
         parser.add_argument("--token", help="its control token")
         parser.add_argument("--json", action="store_true", help="print the result as JSON")
-        command.arguments(parser)
+        for names, options in command.arguments:
+            parser.add_argument(*names, **options)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -114,14 +137,6 @@ def _ask(cloud: RemoteCloud, method: str, path: str, body: Any = None) -> Any:
     return cloud._connection.ask(method, path, body)
 
 
-def _value(text: str) -> Any:
-    """Return an argument parsed as JSON, or unchanged if it is not JSON."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
 def _handle(cloud: RemoteCloud, name: str) -> Any:
     """Return the fake with this name, or the first fake of the service with this name."""
     known = [one.name for one in cloud.handles]
@@ -132,36 +147,10 @@ def _handle(cloud: RemoteCloud, name: str) -> Any:
     raise ContractError(unknown_name("fake", name, known))
 
 
-# -- the clock -------------------------------------------------------------------------------------
+# -- the server ------------------------------------------------------------------------------------
 
 
-def _clock(action: str, field: str = "") -> Callable[[RemoteCloud, argparse.Namespace], Answer]:
-    def act(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
-        body = {"action": action, **({field: given.value} if field else {})}
-        clock = _ask(cloud, "POST", "/clock", body)
-        fired = clock["fired"]
-        lines = [f"{clock['now']}, {clock['mode']}", *(f"  {one}" for one in fired[:SHOWN])]
-        if len(fired) > SHOWN:
-            lines.append(f"  ... and {len(fired) - SHOWN} more, all of them with --json:")
-            # Count events by label. In each line, the label follows the time.
-            counts = Counter(one.partition(" ")[2] for one in fired)
-            lines += [f"  {count} x {label}" for label, count in counts.most_common(SHOWN)]
-        return Answer(clock, "\n".join(lines))
-
-    return act
-
-
-def _one(name: str, words: str) -> Callable[[argparse.ArgumentParser], object]:
-    return lambda parser: parser.add_argument("value", metavar=name, help=words)
-
-
-def _nothing(parser: argparse.ArgumentParser) -> None:
-    pass
-
-
-# -- looking ---------------------------------------------------------------------------------------
-
-
+@_command("state", "Show the fakes, the clock and the problems of a server")
 def _state(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     state = _ask(cloud, "GET", "/state")
     problems = _ask(cloud, "GET", "/problems")
@@ -174,21 +163,22 @@ def _state(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     return Answer({**state, "problems": problems}, "\n".join(lines))
 
 
-def _env_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+@_command(
+    "env",
+    "Print the environment variables of a server's fakes as export lines for a shell",
+    _argument(
         "--dotenv",
         metavar="FILE",
         help="write the variables to a .env file, keeping its other lines",
-    )
-
-
+    ),
+)
 def _env(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     variables = _ask(cloud, "GET", "/env")
     if given.dotenv is None:
         exports = (f"export {name}={shlex.quote(value)}" for name, value in variables.items())
         return Answer(variables, "\n".join(exports))
     write_dotenv(Path(given.dotenv), variables)
-    return Answer(variables, "")
+    return Answer(variables)
 
 
 def write_dotenv(path: Path, variables: Mapping[str, str]) -> None:
@@ -229,23 +219,16 @@ def _assignment(name: str, value: str) -> str:
     )
 
 
-def _console_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--print", action="store_true", help="only print a URL that signs in once")
-
-
+@_command(
+    "console",
+    "Open the console of a server in the browser, signed in",
+    _argument("--print", action="store_true", help="only print a URL that signs in once"),
+)
 def _console(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     found = _ask(cloud, "POST", "/codes", {})
     if given.print or given.json or not webbrowser.open(found["url"]):
         return Answer(found, found["url"])
-    return Answer(found, "")
-
-
-def _health_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--live",
-        action="store_true",
-        help="report whether the server runs, not whether it is ready",
-    )
+    return Answer(found)
 
 
 def _health(url: str, given: argparse.Namespace) -> Answer:
@@ -267,63 +250,117 @@ def _health(url: str, given: argparse.Namespace) -> Answer:
     return Answer(found, words, well)
 
 
+COMMANDS["health"] = Command(
+    "Report whether a server is ready; needs no token",
+    (
+        _argument(
+            "--live",
+            action="store_true",
+            help="report whether the server runs, not whether it is ready",
+        ),
+    ),
+    None,
+)
+
+
+# -- the clock -------------------------------------------------------------------------------------
+
+
+def _clock_command(name: str, words: str, action: str, field: str = "", **value: str) -> None:
+    """Add a command for an action of the clock, whose argument is sent as ``field``."""
+    arguments = [_argument("value", **value)] if field else []
+
+    @_command(name, words, *arguments)
+    def act(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
+        body = {"action": action, **({field: given.value} if field else {})}
+        clock = _ask(cloud, "POST", "/clock", body)
+        fired = clock["fired"]
+        lines = [f"{clock['now']}, {clock['mode']}", *(f"  {one}" for one in fired[:_SHOWN])]
+        if len(fired) > _SHOWN:
+            lines.append(f"  ... and {len(fired) - _SHOWN} more, all of them with --json:")
+            # Count events by label. In each line, the label follows the time.
+            counts = Counter(one.partition(" ")[2] for one in fired)
+            lines += [f"  {count} x {label}" for label, count in counts.most_common(_SHOWN)]
+        return Answer(clock, "\n".join(lines))
+
+
+_clock_command(
+    "advance", "Advance the clock and run everything that becomes due", "advance", "by",
+    metavar="DURATION", help="such as 24h, 1d2h or 200ms",
+)  # fmt: skip
+_clock_command(
+    "move-to", "Move the clock to a time", "move_to", "to",
+    metavar="TIME", help="ISO 8601 with an offset",
+)  # fmt: skip
+_clock_command(
+    "next", "Move the clock to the next due time and run everything that is due", "advance_to_next"
+)
+_clock_command("freeze", "Freeze the clock", "freeze")
+_clock_command("resume", "Let the clock run again", "resume")
+
+
 # -- faults ----------------------------------------------------------------------------------------
 
 
-def _fault_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("fake", metavar="FAKE", help="kv, vector, broker, queue, or a fake's name")
-    parser.add_argument("kind", metavar="KIND", help="answer, drop, lose_answer, delay, down, ...")
-    parser.add_argument("args", nargs="*", metavar="ARG", help="arguments of the kind, such as 503")
-    parser.add_argument(
+@_command(
+    "fault",
+    "Inject a fault",
+    _argument("fake", metavar="FAKE", help="kv, vector, broker, queue, or a fake's name"),
+    _argument("kind", metavar="KIND", help="answer, drop, lose_answer, delay, down, ..."),
+    _argument("args", nargs="*", metavar="ARG", help="arguments of the kind, such as 503"),
+    _argument(
         "--times", type=int, metavar="N", help="maximum number of times that the fault fires"
-    )
-    parser.add_argument(
-        "--skip", type=int, metavar="N", help="number of matching calls that pass first"
-    )
-    parser.add_argument(
-        "--route", help="only calls of this endpoint: its name, path or 'POST /path'"
-    )
-    parser.add_argument(
+    ),
+    _argument("--skip", type=int, metavar="N", help="number of matching calls that pass first"),
+    _argument("--route", help="only calls of this endpoint: its name, path or 'POST /path'"),
+    _argument(
         "--where",
         action="append",
         default=[],
         metavar="FIELD=VALUE",
         help="only calls with this value of a field, such as command=SET; may be repeated",
-    )
-
-
+    ),
+)
 def _fault(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     fields: dict[str, Any] = {}
     for word in given.where:
         name, sign, text = word.partition("=")
         if not sign or not name:
             raise ContractError(f"{word!r} is not FIELD=VALUE: pass e.g. command=SET")
-        fields[name] = _value(text)
-    for name in ("times", "skip", "route"):
-        if getattr(given, name) is not None:
-            fields[name] = getattr(given, name)
-    body = {**fields, "kind": given.kind, "args": [_value(one) for one in given.args]}
-    fault = _ask(cloud, "POST", f"{_place(cloud, given.fake)}/faults", body)
+        fields[name] = _json_or_text(text)
+    fields |= _options(given, "times", "skip", "route")
+    body = {**fields, "kind": given.kind, "args": [_json_or_text(one) for one in given.args]}
+    fault = _ask(cloud, "POST", _faults_of(cloud, given.fake), body)
     return Answer(fault, fault["text"])
 
 
-def _place(cloud: RemoteCloud, name: str) -> str:
-    return f"/handles/{quote(_handle(cloud, name).name, safe='')}"
+def _json_or_text(text: str) -> Any:
+    """Return an argument parsed as JSON, or unchanged if it is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
-def _faults_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("fake", nargs="?", metavar="FAKE", help="only the faults of this fake")
-    parser.add_argument(
-        "--clear", action="store_true", help="remove the faults instead of listing them"
-    )
+def _options(given: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return the values of the options that were given."""
+    return {name: vars(given)[name] for name in names if vars(given)[name] is not None}
 
 
+def _faults_of(cloud: RemoteCloud, name: str) -> str:
+    return f"/handles/{quote(_handle(cloud, name).name, safe='')}/faults"
+
+
+@_command(
+    "faults",
+    "List the injected faults, or remove them",
+    _argument("fake", nargs="?", metavar="FAKE", help="only the faults of this fake"),
+    _argument("--clear", action="store_true", help="remove the faults instead of listing them"),
+)
 def _faults(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     handles = [_handle(cloud, given.fake)] if given.fake else list(cloud.handles)
-    found: dict[str, Any] = {}
-    for handle in handles:
-        place = f"{_place(cloud, handle.name)}/faults"
-        found[handle.name] = _ask(cloud, "DELETE" if given.clear else "GET", place)
+    method = "DELETE" if given.clear else "GET"
+    found = {one.name: _ask(cloud, method, _faults_of(cloud, one.name)) for one in handles}
     lines = [f"{name}: {one['text']}" for name, faults in found.items() for one in faults]
     return Answer(found, "\n".join(lines) or "no faults")
 
@@ -331,40 +368,30 @@ def _faults(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
 # -- the queue -------------------------------------------------------------------------------------
 
 
-def _publish_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("destination", metavar="URL", help="the destination")
-    parser.add_argument("--body", help="text to deliver")
-    parser.add_argument(
-        "--body-json", metavar="JSON", help="JSON to deliver, with its content type"
-    )
-    parser.add_argument(
+@_command(
+    "publish",
+    "Publish a message to the queue",
+    _argument("destination", metavar="URL", help="the destination"),
+    _argument("--body", help="text to deliver"),
+    _argument("--body-json", metavar="JSON", help="JSON to deliver, with its content type"),
+    _argument(
         "--header", action="append", default=[], metavar="'NAME: VALUE'", help="may be repeated"
-    )
-    parser.add_argument(
-        "--delay", metavar="DURATION", help="delay before the delivery, such as 10s"
-    )
-    parser.add_argument(
-        "--retries", type=int, metavar="N", help="attempts after the first one (default: 3)"
-    )
-    parser.add_argument("--queue", metavar="NAME", help="the ordered queue to use")
-    parser.add_argument(
-        "--method", metavar="METHOD", help="HTTP method of the delivery (default: POST)"
-    )
-    parser.add_argument(
-        "--callback", metavar="URL", help="URL that receives the response of each attempt"
-    )
-    parser.add_argument(
+    ),
+    _argument("--delay", metavar="DURATION", help="delay before the delivery, such as 10s"),
+    _argument("--retries", type=int, metavar="N", help="attempts after the first one (default: 3)"),
+    _argument("--queue", metavar="NAME", help="the ordered queue to use"),
+    _argument("--method", metavar="METHOD", help="HTTP method of the delivery (default: POST)"),
+    _argument("--callback", metavar="URL", help="URL that receives the response of each attempt"),
+    _argument(
         "--failure-callback",
         metavar="URL",
         help="URL that receives the message if all attempts failed",
-    )
-
-
+    ),
+)
 def _publish(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
-    options: dict[str, Any] = {}
-    for name in ("body", "delay", "retries", "queue", "method", "callback", "failure_callback"):
-        if getattr(given, name) is not None:
-            options[name] = getattr(given, name)
+    options = _options(
+        given, "body", "delay", "retries", "queue", "method", "callback", "failure_callback"
+    )
     if given.body_json is not None:
         if given.body is not None:
             raise ContractError("--body and --body-json cannot be combined: pass one of them")
@@ -387,14 +414,13 @@ def _publish(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
 # -- data ------------------------------------------------------------------------------------------
 
 
-def _replay_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="an HTTP archive (HAR)")
-    parser.add_argument("--into", metavar="FAKE", help="send all requests to this fake")
-    parser.add_argument(
-        "--move-clock", action="store_true", help="advance the clock by the recorded pauses"
-    )
-
-
+@_command(
+    "replay",
+    "Send a recorded session to the fakes and compare the responses",
+    _argument("file", metavar="FILE", help="an HTTP archive (HAR)"),
+    _argument("--into", metavar="FAKE", help="send all requests to this fake"),
+    _argument("--move-clock", action="store_true", help="advance the clock by the recorded pauses"),
+)
 def _replay(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     options: dict[str, Any] = {}
     if given.into:
@@ -406,6 +432,11 @@ def _replay(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     return Answer(lines, "\n".join(lines) or "all responses are the same", not lines)
 
 
+@_command(
+    "load",
+    "Load a state file",
+    _argument("value", metavar="FILE", help="see docs/guides/server.md"),
+)
 def _load(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     from .state_file import load_state, read_state
 
@@ -420,62 +451,30 @@ def _load(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     return Answer(loaded, f"loaded {file}: {words or 'only destinations and faults'}")
 
 
+@_command(
+    "snapshot",
+    "Take a snapshot of all fakes",
+    _argument("name", nargs="?", metavar="NAME", help="name of the snapshot (default: a number)"),
+)
 def _snapshot(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     kept = _ask(cloud, "POST", "/snapshots", {"id": given.name} if given.name else {})
     return Answer(kept, kept["id"])
 
 
+@_command(
+    "restore",
+    "Restore a snapshot",
+    _argument("value", metavar="NAME", help="name of the snapshot"),
+)
 def _restore(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
-    return Answer(_ask(cloud, "POST", f"/snapshots/{quote(given.value, safe='')}"), "")
+    return Answer(_ask(cloud, "POST", f"/snapshots/{quote(given.value, safe='')}"))
 
 
+@_command(
+    "reset",
+    "Return to the baseline: the data that --load loaded",
+    _argument("fake", nargs="?", metavar="FAKE", help="only this fake"),
+)
 def _reset(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     body = {"handle": _handle(cloud, given.fake).name} if given.fake else {}
-    return Answer(_ask(cloud, "POST", "/reset", body), "")
-
-
-def _optional(name: str, words: str) -> Callable[[argparse.ArgumentParser], object]:
-    return lambda parser: parser.add_argument(name, nargs="?", metavar=name.upper(), help=words)
-
-
-COMMANDS: Mapping[str, Command] = {
-    "state": Command("Show the fakes, the clock and the problems of a server", _nothing, _state),
-    "env": Command(
-        "Print the environment variables of a server's fakes as export lines for a shell",
-        _env_arguments, _env,
-    ),
-    "console": Command(
-        "Open the console of a server in the browser, signed in", _console_arguments, _console
-    ),
-    "health": Command("Report whether a server is ready; needs no token", _health_arguments, None),
-    "advance": Command(
-        "Advance the clock and run everything that becomes due",
-        _one("DURATION", "such as 24h, 1d2h or 200ms"), _clock("advance", "by"),
-    ),
-    "move-to": Command(
-        "Move the clock to a time",
-        _one("TIME", "ISO 8601 with an offset"), _clock("move_to", "to"),
-    ),
-    "next": Command(
-        "Move the clock to the next due time and run everything that is due",
-        _nothing, _clock("advance_to_next"),
-    ),
-    "freeze": Command("Freeze the clock", _nothing, _clock("freeze")),
-    "resume": Command("Let the clock run again", _nothing, _clock("resume")),
-    "fault": Command("Inject a fault", _fault_arguments, _fault),
-    "faults": Command("List the injected faults, or remove them", _faults_arguments, _faults),
-    "publish": Command("Publish a message to the queue", _publish_arguments, _publish),
-    "replay": Command(
-        "Send a recorded session to the fakes and compare the responses", _replay_arguments, _replay
-    ),
-    "load": Command("Load a state file", _one("FILE", "see docs/guides/server.md"), _load),
-    "snapshot": Command(
-        "Take a snapshot of all fakes",
-        _optional("name", "name of the snapshot (default: a number)"), _snapshot,
-    ),
-    "restore": Command("Restore a snapshot", _one("NAME", "name of the snapshot"), _restore),
-    "reset": Command(
-        "Return to the baseline: the data that --load loaded", _optional("fake", "only this fake"),
-        _reset,
-    ),
-}  # fmt: skip
+    return Answer(_ask(cloud, "POST", "/reset", body))
