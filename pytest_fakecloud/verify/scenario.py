@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,14 +74,19 @@ class Scenario:
     steps: tuple[Step, ...]
     cleanup: tuple[Step, ...] = ()
     """Steps that delete the data of the other steps; their replies are not compared."""
-    keys: tuple[str, ...] = ()
-    """The keys to delete afterwards (only for the key-value service)."""
 
-    def __post_init__(self) -> None:
-        if self.keys:
-            names = [f"{{p}}{key}" for key in self.keys]
-            away = Step("POST", "/", json=["DEL", *names])
-            object.__setattr__(self, "cleanup", (*self.cleanup, away))
+
+def scenario(
+    service: str,
+    title: str,
+    *steps: Step,
+    cleanup: Iterable[Step] = (),
+    keys: Iterable[str] = (),
+) -> Scenario:
+    """Return a scenario that also deletes ``keys`` afterwards (only of the key-value service)."""
+    names = [f"{{p}}{key}" for key in keys]
+    away = [Step("POST", "/", json=["DEL", *names])] if names else []
+    return Scenario(service, title, steps, (*cleanup, *away))
 
 
 def read_lines(text: str) -> Iterator[Scenario]:
@@ -89,7 +94,7 @@ def read_lines(text: str) -> Iterator[Scenario]:
     for block in text.split("## ")[1:]:
         title, *lines = block.strip().splitlines()
         keys = dict.fromkeys(_KEY.findall("\n".join(lines)))
-        yield Scenario("kv", title, tuple(map(_step, lines)), keys=tuple(keys))
+        yield scenario("kv", title, *map(_step, lines), keys=keys)
 
 
 def _step(line: str) -> Step:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
-from ..scenario import Scenario, Step
+from ..scenario import Scenario, Step, scenario
 
+_scenario = partial(scenario, "broker")
 _WHERE = frozenset({"offset", "partition", "timestamp", "timestampType"})
 
 
@@ -14,56 +16,44 @@ def scenarios(topic: str) -> Iterator[Scenario]:
     retention ends.
     """
     away = (Step("POST", "/delete-consumer/{p}group/one"),)
-    yield Scenario(
-        "broker",
+    yield _scenario(
         "produce",
-        (
-            Step("GET", f"/produce/{topic}/{{p}}in-path", loose=_WHERE),
-            Step("POST", f"/produce/{topic}", json={"value": "{p}one", "key": "k"}, loose=_WHERE),
-            Step(
-                "POST",
-                f"/produce/{topic}",
-                json=[{"value": "{p}a"}, {"value": "{p}b"}],
-                loose=_WHERE,
-            ),
-            Step("POST", "/produce", json={"topic": topic, "value": "{p}c"}, loose=_WHERE),
-            Step("POST", f"/produce/{topic}", json={}),
-            Step("POST", f"/produce/{topic}", json=[]),
-            Step("POST", f"/produce/{topic}", body="not json"),
-            Step("POST", f"/produce/{topic}", json={"value": "x", "partition": 100000}),
-            Step("POST", "/produce/{p}none", json={"value": "x"}),
+        Step("GET", f"/produce/{topic}/{{p}}in-path", loose=_WHERE),
+        Step("POST", f"/produce/{topic}", json={"value": "{p}one", "key": "k"}, loose=_WHERE),
+        Step(
+            "POST",
+            f"/produce/{topic}",
+            json=[{"value": "{p}a"}, {"value": "{p}b"}],
+            loose=_WHERE,
         ),
+        Step("POST", "/produce", json={"topic": topic, "value": "{p}c"}, loose=_WHERE),
+        Step("POST", f"/produce/{topic}", json={}),
+        Step("POST", f"/produce/{topic}", json=[]),
+        Step("POST", f"/produce/{topic}", body="not json"),
+        Step("POST", f"/produce/{topic}", json={"value": "x", "partition": 100000}),
+        Step("POST", "/produce/{p}none", json={"value": "x"}),
     )
-    yield Scenario(
-        "broker",
+    yield _scenario(
         "consumer groups",
-        (
-            Step("GET", f"/consume/{{p}}group/one/{topic}?timeout=1000"),
-            Step("POST", "/commit/{p}group/one"),
-            Step("POST", "/committed/{p}group/one", json={"topic": topic, "partition": 0}),
-            Step("POST", "/commit/{p}group/none"),
-            Step("POST", "/delete-consumer/{p}group/one"),
-            Step("POST", "/delete-consumer/{p}group/one"),
-        ),
+        Step("GET", f"/consume/{{p}}group/one/{topic}?timeout=1000"),
+        Step("POST", "/commit/{p}group/one"),
+        Step("POST", "/committed/{p}group/one", json={"topic": topic, "partition": 0}),
+        Step("POST", "/commit/{p}group/none"),
+        Step("POST", "/delete-consumer/{p}group/one"),
+        Step("POST", "/delete-consumer/{p}group/one"),
         cleanup=away,
     )
-    yield Scenario(
-        "broker",
+    yield _scenario(
         "fetch and offsets",
-        (
-            Step("POST", "/fetch", json={"topic": topic, "partition": 0, "offset": -1}),
-            Step("POST", "/fetch", json={"topic": "{p}none", "partition": 0, "offset": 0}),
-            Step("POST", "/fetch", json={}),
-            Step("POST", "/offsets/earliest", json={"topic": topic, "partition": 0}, loose=_WHERE),
-            Step("POST", "/offsets/nonsense", json={"topic": topic, "partition": 0}),
-        ),
+        Step("POST", "/fetch", json={"topic": topic, "partition": 0, "offset": -1}),
+        Step("POST", "/fetch", json={"topic": "{p}none", "partition": 0, "offset": 0}),
+        Step("POST", "/fetch", json={}),
+        Step("POST", "/offsets/earliest", json={"topic": topic, "partition": 0}, loose=_WHERE),
+        Step("POST", "/offsets/nonsense", json={"topic": topic, "partition": 0}),
     )
-    yield Scenario(
-        "broker",
+    yield _scenario(
         "credentials and unknown paths",
-        (
-            Step("GET", "/topics", token=None),
-            Step("GET", "/topics", token="wrong"),
-            Step("GET", "/nothing-here"),
-        ),
+        Step("GET", "/topics", token=None),
+        Step("GET", "/topics", token="wrong"),
+        Step("GET", "/nothing-here"),
     )

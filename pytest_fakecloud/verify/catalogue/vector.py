@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
-from ..scenario import Scenario, Step
+from ..scenario import Scenario, Step, scenario
 
+_scenario = partial(scenario, "vector")
 _AWAY = (Step("DELETE", "/delete-namespace/{p}ns"), Step("DELETE", "/delete-namespace/{p}other"))
 
 
@@ -24,7 +26,7 @@ def scenarios(dimension: int) -> Iterator[Scenario]:
     fill = Step("POST", "/upsert/{p}ns", json=records, settle=True)
 
     def story(title: str, *steps: Step, filled: bool = True) -> Scenario:
-        return Scenario("vector", title, (fill, *steps) if filled else steps, cleanup=_AWAY)
+        return _scenario(title, *((fill, *steps) if filled else steps), cleanup=_AWAY)
 
     def post(path: str, json: Any, **rest: Any) -> Step:
         return Step("POST", path, json=json, **rest)
@@ -130,12 +132,9 @@ def scenarios(dimension: int) -> Iterator[Scenario]:
         post("/resumable-query-end", {"uuid": "{uuid}"}),
         post("/resumable-query-next", {"uuid": "{uuid}", "additionalK": 1}),
     )
-    yield Scenario(
-        "vector",
+    yield _scenario(
         "credentials and unknown paths",
-        (
-            Step("GET", "/info", token=None),
-            Step("GET", "/info", token="wrong"),
-            post("/nothing-here", {}),
-        ),
+        Step("GET", "/info", token=None),
+        Step("GET", "/info", token="wrong"),
+        post("/nothing-here", {}),
     )
