@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from ..core.errors import ContractError, ServiceError
 from ..core.wording import brief, one_line, unknown_name
 from ..faults.fault import setting_over
-from ..faults.plan import FaultPlan, fault_words
+from ..faults.plan import FaultPlan
 from ..files import DATA_BYTES, open_file, read_file
 from ..kv.rdb.dumps import MAGIC
 from ..services import services_by_word
+from .wire import fault_kinds
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
 
 AT_ONCE = 2_000
 """Number of keys, records or messages loaded between two progress reports."""
-T = TypeVar("T")
 _ANYTHING: dict[str, Any] = {}
 _TEXT = {"type": "string"}
 _HEADERS = {"type": "object", "additionalProperties": _TEXT}
@@ -142,8 +143,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def read_state(file: Path) -> dict[str, Any]:
-    """Return the content of a state file; raise ``ContractError`` with the location of the first
-    error.
+    """Return the content of a state file; raise ``ContractError`` for its first error.
 
     For an ``.rdb`` file of a real server, return the content of a state file that refers to it.
     """
@@ -254,42 +254,41 @@ def load_state(
     """
     for part in ("kv", "vector", "broker", "queue"):
         if content.get(part):
-            handle = _open(cloud, part)
-            for where, whole, pieces in _LOADERS[part](handle, content[part], folder):
-                done = 0
-                for size, put in pieces:
-                    _with_place(f"{part}{where}", put)
-                    done += size
-                    progress(part, done, whole)
+            for load in _LOADERS[part](_open(cloud, part), content[part], folder):
+                with _at(f"{part}{load.place}"):
+                    load.put()
+                progress(part, load.done, load.whole)
     for url, answers in content.get("destinations", {}).items():
         destinations = _open(cloud, "queue").destinations
-        _with_place(f"destinations.{brief(url)}", partial(_stub, destinations, url, answers))
+        with _at(f"destinations.{brief(url)}"):
+            _stub(destinations, url, answers)
     for part, faults in content.get("faults", {}).items():
         plan = _open(cloud, part).faults
         for number, fault in enumerate(faults):
-            _with_place(f"faults.{part}[{number}]", partial(prepare_fault, plan, fault))
+            with _at(f"faults.{part}[{number}]"):
+                _inject(plan, fault)
 
 
-def _with_place(place: str, do: Callable[[], T]) -> T:
-    """Return the result of ``do()``, and add the location in the file to the message of an error."""
+@contextmanager
+def _at(place: str) -> Iterator[None]:
+    """Add the location in the file to the message of an error."""
     try:
-        return do()
+        yield
     except (ContractError, ServiceError, TypeError) as error:
         raise ContractError(one_line(f"{place}: {error}")) from error
     except RecursionError:
         raise ContractError(f"{place}: it is nested too deeply") from None
 
 
-def prepare_fault(plan: Any, fault: Mapping[str, Any]) -> Any:
+def _inject(plan: FaultPlan, fault: Mapping[str, Any]) -> None:
     """Inject a fault, given in the form in which the control API accepts it."""
     fields = {name: value for name, value in fault.items() if name not in ("kind", "args")}
-    kinds = [name for name in fault_words(FaultPlan) if name != "call"]
-    kind = fault["kind"]
+    kind, kinds = fault["kind"], fault_kinds(FaultPlan)
     if kind not in kinds:
         raise ContractError(unknown_name("fault", kind, kinds))
     token = setting_over.set("a state file")
     try:
-        return getattr(plan, kind)(*fault.get("args", ()), **fields)
+        getattr(plan, kind)(*fault.get("args", ()), **fields)
     finally:
         setting_over.reset(token)
 
@@ -302,29 +301,34 @@ def _open(cloud: AnyCloud, part: str) -> Any:
     raise ContractError(f"the file has data for {part}, but no such fake is open: start it too")
 
 
-# -- each service's own ----------------------------------------------------------------------------
-
-Pieces = Iterator[tuple[int, Callable[[], object]]]
-Loads = Iterator[tuple[str, int, Pieces]]
+# -- the data of each service ----------------------------------------------------------------------
 
 
-def _sliced(items: list[Any], put: Callable[[list[Any]], object]) -> Pieces:
+class _Load(NamedTuple):
+    """A call that loads a part of the data at ``place`` in the file.
+
+    ``done`` is the number of items that are loaded after the call, ``whole`` their total number.
+    """
+
+    place: str
+    done: int
+    whole: int
+    put: Callable[[], object]
+
+
+def _sliced(place: str, items: list[Any], put: Callable[[list[Any]], object]) -> Iterator[_Load]:
     for start in range(0, len(items), AT_ONCE):
         piece = items[start : start + AT_ONCE]
-        yield len(piece), partial(put, piece)
+        yield _Load(place, start + len(piece), len(items), partial(put, piece))
 
 
-def _kv(handle: Any, data: Mapping[str, Any], folder: Path) -> Loads:
+def _kv(handle: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
     if "rdb" in data:
         # Make the path absolute, because the server may have another working directory.
-        path = (folder / data["rdb"]).resolve()
-        yield ".rdb", 1, iter([(1, partial(handle.load, path))])
+        yield _Load(".rdb", 1, 1, partial(handle.load, (folder / data["rdb"]).resolve()))
     values = [(key, _as_loaded(value)) for key, value in data.get("values", {}).items()]
-    if values:
-        yield ".values", len(values), _sliced(values, lambda piece: handle.load(dict(piece)))
-    commands = data.get("commands", [])
-    if commands:
-        yield ".commands", len(commands), _sliced(commands, handle.load)
+    yield from _sliced(".values", values, lambda piece: handle.load(dict(piece)))
+    yield from _sliced(".commands", data.get("commands", []), handle.load)
 
 
 def _as_loaded(value: Any) -> Any:
@@ -336,31 +340,28 @@ def _as_loaded(value: Any) -> Any:
     return value
 
 
-def _vector(handle: Any, data: Mapping[str, Any], folder: Path) -> Loads:
+def _vector(handle: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
     for namespace, records in data.items():
-        where = f".{brief(namespace)}"
+        place, put = f".{brief(namespace)}", partial(handle.load, namespace=namespace)
         if isinstance(records, str):
-            path = folder / records
-            yield where, 1, iter([(1, partial(handle.load, path, namespace=namespace))])
+            yield _Load(place, 1, 1, partial(put, folder / records))
         else:
-            put = partial(handle.load, namespace=namespace)
-            yield where, len(records), _sliced(records, put)
+            yield from _sliced(place, records, put)
 
 
-def _broker(handle: Any, data: Mapping[str, Any], folder: Path) -> Loads:
+def _broker(handle: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
     for topic, messages in data.items():
-        where = f".{brief(topic)}"
-        listed = messages
+        place = f".{brief(topic)}"
         if isinstance(messages, str):
-            listed = _with_place(f"broker{where}", partial(_lines, folder / messages))
-        put = partial(_put_records, handle, topic)
-        # Load a topic without messages too, so that it is created.
-        pieces = _sliced(listed, put) if listed else iter([(0, partial(put, []))])
-        yield where, len(listed), pieces
+            with _at(f"broker{place}"):
+                messages = _lines(folder / messages)
 
+        def put(piece: list[Any], topic: str = topic) -> None:
+            handle.load({topic: piece})
 
-def _put_records(handle: Any, topic: str, messages: list[Any]) -> None:
-    handle.load({topic: messages})
+        if not messages:  # Load the topic nevertheless, so that it is created.
+            yield _Load(place, 0, 0, partial(put, []))
+        yield from _sliced(place, messages, put)
 
 
 def _lines(path: Path) -> list[Any]:
@@ -376,17 +377,15 @@ def _lines(path: Path) -> list[Any]:
     return found
 
 
-def _queue(handle: Any, data: Mapping[str, Any], folder: Path) -> Loads:
+def _queue(handle: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
     rest = {name: part for name, part in data.items() if name != "messages"}
     if rest:
-        yield "", 1, iter([(1, partial(handle.load, rest))])
+        yield _Load("", 1, 1, partial(handle.load, rest))
     messages = data.get("messages", [])
-    if messages:
-        put = lambda piece: handle.load({"messages": piece})  # noqa: E731
-        yield ".messages", len(messages), _sliced(messages, put)
+    yield from _sliced(".messages", messages, lambda piece: handle.load({"messages": piece}))
 
 
-_LOADERS: Mapping[str, Callable[[Any, Any, Path], Loads]] = {
+_LOADERS: Mapping[str, Callable[[Any, Any, Path], Iterator[_Load]]] = {
     "kv": _kv, "vector": _vector, "broker": _broker, "queue": _queue,
 }  # fmt: skip
 
