@@ -78,9 +78,7 @@ class _Sources:
 
 
 def _services(sources: _Sources) -> dict[str, dict[str, Any]]:
-    """Return the services to start with their settings; raise ``Usage`` if two fakes have the same
-    name.
-    """
+    """Return the settings of each service to start; raise ``Usage`` if two fakes share a name."""
     known = services_by_word()
     names: list[str] = sources.read("services", _names)
     _reject_flags_of_others(sources, names)
@@ -137,9 +135,7 @@ def _hosts(value: Any, where: str) -> list[str]:
 
 
 def _words(name: str, value: Any, where: str) -> list[str]:
-    """Return the words of a list, of a space-separated string, or of a table in a configuration
-    file (as ``KEY=VALUE``).
-    """
+    """Return the words of a list, of a string, or of a table (each as ``KEY=VALUE``)."""
     if isinstance(value, dict):
         value = [f"{key}={one}" for key, one in value.items()]
     return _strings(value, where, f"a list of strings, which --{name} needs")

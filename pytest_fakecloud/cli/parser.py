@@ -16,9 +16,7 @@ from ..standalone.development import CONTROL_PORT, DEVELOPMENT
 from ..verify import command as verify
 
 JOURNAL_ENTRIES = 10_000
-"""Default maximum number of entries in a server's journal. It is limited because a server may run
-for weeks.
-"""
+"""Default maximum number of entries in the journal of a server, which may run for weeks."""
 ELSEWHERE = (
     "Options can also be set in the environment (--kv-port is "
     "PYTEST_FAKECLOUD_KV_PORT, --kv is PYTEST_FAKECLOUD_KV='SETTING=VALUE SETTING=VALUE'), then in "

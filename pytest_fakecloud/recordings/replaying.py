@@ -24,9 +24,7 @@ VOLATILE = frozenset(
     {"messageId", "scheduleId", "dlqId", "uuid", "timestamp", "time", "createdAt", "updatedAt"}
     | {"notBefore", "cursor", "endpointId", "topicId", "taskId", "jti", "workflowRunId"}
 )
-"""Fields whose values differ between runs. Later requests use the fakes' values in place of the
-recorded ones.
-"""
+"""Fields whose values differ between runs. Later requests use the fakes' values."""
 _CREDENTIALS = frozenset({"_token", "qstash_token"})
 """Query parameters that hold credentials. A replay uses the fake's own credentials instead."""
 _NOT_SENT_AGAIN = frozenset(

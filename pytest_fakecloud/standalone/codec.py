@@ -37,9 +37,7 @@ from .wire import (
 TAG = "$"
 _FLAGS = int(re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE)
 MOST_OBJECTS = 100_000
-"""Maximum number of objects that a server keeps for its clients; the least recently used are
-dropped.
-"""
+"""Maximum number of objects that a server keeps; the least recently used are dropped."""
 _SHOWN = 500
 _SENT = frozenset({"waiting"})
 """Names of the attributes of a list that are sent along with its items; their values are strings."""
@@ -77,9 +75,7 @@ class Objects:
             return number
 
     def get(self, number: int) -> Any:
-        """Return the object with a number. Raises ``ContractError`` if it was dropped or never
-        existed.
-        """
+        """Return the object with a number; raise ``ContractError`` if the server has none."""
         with self._lock:
             if number in self._objects:
                 self._objects.move_to_end(number)
@@ -242,9 +238,7 @@ def _decoded(value: Any, refer: Refer) -> Any:
 
 
 def _content(value: Mapping[str, Any], *kinds: type) -> Any:
-    """Return the content ``v`` of a tagged value, which must have no other field and one of the
-    types.
-    """
+    """Return the content ``v`` of a tagged value; raise ``Unreadable`` for another form or type."""
     if value.keys() != {TAG, "v"} or type(value["v"]) not in kinds:
         raise Unreadable(f"{value!r:.200} is not a {value[TAG]}")
     return value["v"]
@@ -399,7 +393,4 @@ def decode_error(data: Mapping[str, Any]) -> BaseException:
 
 
 def _may_be_field(name: str) -> bool:
-    """Return whether to send a field of an exception. Attributes that every exception has are not
-    sent.
-    """
     return name == "__notes__" or not (name.startswith("_") or hasattr(Exception, name))

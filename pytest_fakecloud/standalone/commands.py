@@ -120,9 +120,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _kept_token(url: str) -> str | None:
-    """Return this user's stored token if the server is on this machine and the environment sets no
-    token; otherwise None.
-    """
+    """Return this user's stored token for a server on this machine, unless a variable sets one."""
     if os.environ.get(TOKEN_VARIABLE):
         return None
     host = urlsplit(url if "://" in url else f"http://{url}").hostname

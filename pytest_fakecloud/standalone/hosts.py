@@ -45,9 +45,7 @@ class Hosts:
             self._names.add(_plain(socket.gethostname()))
 
     def takes(self, header: str | None) -> bool:
-        """Return whether the server accepts a request with this ``Host`` header; None means no
-        header.
-        """
+        """Return whether the server accepts requests with this ``Host`` header, or without one."""
         if header is None:
             return True  # Only HTTP/1.0 requests have no Host, and no browser sends them.
         try:
@@ -85,9 +83,7 @@ class Guard:
         self._hosts = hosts
 
     def __call__(self, request: Request) -> None:
-        """Raise ``ServiceError`` 421 for an unknown host, and 403 for a request from another site's
-        page.
-        """
+        """Raise ``ServiceError``: 421 for an unknown host, 403 for a page of another site."""
         host = request.fields.get("host")
         self._hosts.check(host)
         origin = request.fields.get("origin")

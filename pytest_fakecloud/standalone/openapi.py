@@ -69,9 +69,7 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneT
 
 
 class _Schemas:
-    """Generates JSON Schemas of types. Classes are referenced by name, and ``named`` contains their
-    schemas.
-    """
+    """Generates JSON Schemas of types. Classes are references to the schemas in ``named``."""
 
     def __init__(self) -> None:
         self.named: dict[str, dict[str, Any]] = {}

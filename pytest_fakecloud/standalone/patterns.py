@@ -24,9 +24,7 @@ from ..kv.algorithms.automaton import (
 )
 
 MOST_STEPS = 10_000_000
-"""Maximum product of a pattern's number of states and the length of a string. A match takes a few
-seconds at most.
-"""
+"""Maximum product of a pattern's states and a string's length: a few seconds at most."""
 # The parser of ``re``, which has no public name.
 _parser: Any = re._parser  # type: ignore[attr-defined]
 _LOOK = "has a look-around assertion"

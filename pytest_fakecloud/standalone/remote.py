@@ -69,9 +69,7 @@ class RemoteCloud(AnyCloud):
 
     @property
     def authority(self) -> None:
-        """Always None, because the certificate authority is on the server. ``env`` contains the
-        path of its certificate.
-        """
+        """Always None: the authority is on the server, and ``env`` has the path of its certificate."""
 
     @property
     def _closed_fakes(self) -> ClosedFakes:
@@ -222,9 +220,7 @@ def _checked_url(url: str) -> str:
 
 
 def _checked_token(url: str, token: str | None) -> str:
-    """Return the given control token, or that of the environment; raise ``ContractError`` if there is
-    none, or if it is not a string of printable ASCII characters.
-    """
+    """Return the given control token or that of the environment; raise ``ContractError`` if invalid."""
     given = token or os.environ.get(TOKEN_VARIABLE, "")
     if not isinstance(given, str) or not (given.isascii() and given.isprintable()):
         raise ContractError(

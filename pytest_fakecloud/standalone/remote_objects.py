@@ -24,9 +24,7 @@ CONNECTS_WITHIN = 10.0
 ANSWERS_WITHIN = 60.0
 """Time limit in real seconds for a response; then the server is assumed to hang."""
 CALLS_TAKE_AT_MOST = 600.0
-"""Time limit in real seconds for a call of a method, which may move the clock through days of
-deliveries. The call's own ``timeout=`` is added.
-"""
+"""Time limit in real seconds for a call of a method, to which its ``timeout=`` is added."""
 _LOCAL = frozenset({"client", "async_client", "closed", "fixture", "service"})
 """Attributes of a remote handle that belong to this process."""
 _IN_PROCESS_ONLY = {
@@ -216,9 +214,7 @@ class _Remote:
         return self._connection.url, self._target
 
     def _member(self, surface: Surface | None, name: str) -> Any:
-        """Return a field's value, or a method; raise ``AttributeError`` for a name that remote
-        clients may not use.
-        """
+        """Return a field's value or a method; raise ``AttributeError`` for any other name."""
         if surface is not None:
             if name == "aio":
                 return Twin(self, surface.methods)

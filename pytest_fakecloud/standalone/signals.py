@@ -1,6 +1,4 @@
-"""Signal handling of commands: the first signal ends a command within a time limit, the second
-immediately.
-"""
+"""Signals of commands: the first ends a command within a time limit, the second immediately."""
 
 from __future__ import annotations
 

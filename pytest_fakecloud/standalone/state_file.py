@@ -332,9 +332,7 @@ def _kv(handle: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
 
 
 def _as_loaded(value: Any) -> Any:
-    """Return a value in the form that ``KVServer.load()`` accepts: pairs, which are arrays in JSON,
-    become tuples.
-    """
+    """Return a value for ``KVServer.load()``: pairs, which are arrays in JSON, become tuples."""
     if isinstance(value, list) and value and all(isinstance(one, list) for one in value):
         return [tuple(one) for one in value]
     return value

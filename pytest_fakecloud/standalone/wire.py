@@ -115,9 +115,7 @@ _ASKED: Mapping[str, tuple[str, str]] = {
     "problem": ("core.problems", "PROBLEM_FIELDS"),
     "schedule": ("queue.views", "SCHEDULES"),
 }
-"""Module and name of the table of fields for each kind of item. Server and client use the same
-tables.
-"""
+"""Module and name of the table of fields for each kind of item, also used by the client."""
 
 
 def item_field(kind: str, name: str) -> Field | None:
@@ -217,9 +215,7 @@ _IN_PROCESS = frozenset(
     {"aio", "application", "between", "client", "async_client", "intercept", "on_close"}
     | {"account", "dispatch", "bake", "dump_rdb", "start", "stop", "thread_target"}
 )
-"""Methods that no remote client may use. ``dump_rdb``, for example, would let a client write files
-on this machine.
-"""
+"""Methods that no remote client may use: ``dump_rdb``, for example, writes files."""
 _NAMED: Mapping[str, str] = {
     "any_cloud:AnyCloud": "allow clock env journal problems restore seed snapshot",
     "core.clock:Clock": "advance advance_to_next freeze mode move_to next_due now now_ms now_us "
@@ -255,9 +251,7 @@ def names() -> list[str]:
 
 
 def surface_named(name: object) -> Surface | None:
-    """Return the ``Surface`` of the class with a wire name, or None if remote clients may not use
-    it.
-    """
+    """Return the ``Surface`` of a class by its wire name, or None if clients may not use it."""
     home = _home(name) if isinstance(name, str) else None
     if home is None:
         return None

@@ -12,9 +12,7 @@ from .sides import Reply
 
 MINUTE = 60
 SCORES = 1e-4
-"""Maximum difference of two numbers of which one is a float. Processors compute the scores of
-vector queries with different rounding.
-"""
+"""Maximum difference of two numbers, one of them a float: processors round scores differently."""
 
 _ID = re.compile(r"\b(msg|scd|dlq|sig|flr)_[A-Za-z0-9]+|\b\d{13}-\d+\b")
 
@@ -37,9 +35,7 @@ def _has_result(body: Any) -> bool:
 
 
 def _first(real: Any, fake: Any, step: Step, at: str) -> str | None:
-    """Return the path of the first difference between two values, with both values; None if they
-    agree.
-    """
+    """Return the path of the first difference with both values, or None if the values agree."""
     where = at or "the body"
     if isinstance(real, dict) and isinstance(fake, dict):
         for name in [*real, *(one for one in fake if one not in real)]:

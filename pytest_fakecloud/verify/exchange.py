@@ -1,6 +1,4 @@
-"""Sends requests within the limits of a run: its duration, the size of responses, and its end after
-a signal.
-"""
+"""Sends requests within the limits of a run: its duration, the size of responses, a signal."""
 
 from __future__ import annotations
 

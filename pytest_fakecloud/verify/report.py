@@ -30,9 +30,7 @@ def as_text(results: Sequence[Result]) -> str:
 
 
 def as_json(results: Sequence[Result]) -> str:
-    """Return all comparisons as JSON. A step that differs has ``differs``, and ``reason`` if it is
-    known.
-    """
+    """Return all comparisons as JSON; a step that differs has ``differs``, and maybe a ``reason``."""
     return json.dumps({"services": [_record(one) for one in results]}, indent=2, ensure_ascii=False)
 
 

@@ -64,9 +64,7 @@ def plan(target: Target, dimension: int = 2) -> Sequence[Scenario]:
 
 
 def _offered(scenario: Scenario, target: Target) -> Scenario:
-    """Return the scenario without the steps that need the REST API if the service is a Redis
-    server.
-    """
+    """Return the scenario for a target: for a Redis server, without steps that need the REST API."""
     if not target.is_redis:
         return scenario
     steps = tuple(step for step in scenario.steps if step.compare != "rest")

@@ -44,9 +44,7 @@ class Step:
     loose: frozenset[str] = frozenset()
     """Names of JSON members, at any depth of a reply, that are compared only by type."""
     keep: Mapping[str, str] = field(default_factory=dict)
-    """Values of the reply to store for later steps, as a mapping from name to path
-    (``"0.messageId"``).
-    """
+    """Paths of values in the reply to store for later steps, by name (``"0.messageId"``)."""
     settle: bool = False
     """Whether to wait until a vector index has processed the write."""
 

@@ -189,18 +189,14 @@ class Side:
             time.sleep(PAUSE)
 
     def shown(self, value: Any) -> Any:
-        """Return a value for comparison and display: without credentials, and with placeholders
-        instead of the prefix and stored values.
-        """
+        """Return a value without credentials, and with placeholders for the prefix and stored values."""
         texts = {**self._kept, "p": self._prefix}
         hidden = self._mask.value(value)
         return _replaced(hidden, {text: f"{{{name}}}" for name, text in texts.items()})
 
 
 def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
-    """Return a JSON value in which each given string is replaced everywhere, one string after
-    another.
-    """
+    """Return a JSON value in which each given string is replaced, one string after another."""
     if isinstance(value, str):
         for before, after in texts.items():
             value = value.replace(before, after)

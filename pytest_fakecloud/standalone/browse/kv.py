@@ -179,9 +179,7 @@ _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[An
     "zset": (("member", "score"), lambda value: [(plain(one), str(score)) for one, score in value]),
     "stream": (("id", "fields"), lambda value: [(plain(one), _json(row)) for one, row in value]),
 }
-"""For each type, the names of its columns, and a function that returns the rows of a value in its
-Python form.
-"""
+"""Each type's columns, and a function that returns the rows of a value in its Python form."""
 
 
 # -- search indexes --------------------------------------------------------------------------------

@@ -27,9 +27,7 @@ PAGE = 100
 """The default number of items on a page."""
 LARGEST_PAGE = 500
 MOST_IN_VIEW = 500
-"""Maximum number of keys, vectors, records or messages in a view. The view's counts also include
-the items beyond this limit.
-"""
+"""Maximum number of keys, vectors, records or messages in a view, whose counts include the rest."""
 
 
 class NotFound(ServiceError):
@@ -54,9 +52,7 @@ class Wanted(NamedTuple):
     filters: Mapping[str, str] = MappingProxyType({})
 
     def number(self, name: str) -> int | None:
-        """Return a filter as an integer, or None if it is absent; raise ``ContractError`` for any
-        other string.
-        """
+        """Return a filter as an integer, or None; raise ``ContractError`` for another string."""
         text = self.filters.get(name, "")
         if not text:
             return None

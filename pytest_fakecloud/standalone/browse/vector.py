@@ -114,9 +114,7 @@ def vector(handle: Any, id: str, wanted: Wanted) -> View:
 
 
 def vector_view(handle: Any) -> dict[str, Any]:
-    """Return the vectors of an index by namespace. Each vector, and the last query's, is projected
-    onto a plane.
-    """
+    """Return the vectors by namespace, each projected onto a plane like the last query."""
     namespaces = []
     for namespace in handle.namespaces():
         count = handle._engine.count(namespace)
@@ -137,9 +135,7 @@ def vector_view(handle: Any) -> dict[str, Any]:
 
 
 def last_query(handle: Any, namespace: str) -> tuple[list[float], list[str]]:
-    """Return the dense vector of the last successful query and the ids it returned, or two empty
-    lists.
-    """
+    """Return the vector of the last successful query and the ids it returned, or empty lists."""
     for call in reversed(handle.journal.calls()):
         if call.route not in ("query", "query-data") or call.status != 200:
             continue

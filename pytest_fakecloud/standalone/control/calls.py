@@ -91,9 +91,7 @@ class CallRoutes:
 
 
 def _use(target: Any, name: str, get: bool) -> Callable[..., Any]:
-    """Return a function that reads an attribute of an object, calls one of its methods, or uses a
-    protocol that it implements, such as iteration.
-    """
+    """Return a function that reads a field, calls a method, or uses a protocol such as iteration."""
     kind, surface = surface_of(type(target))
     if surface is not None:
         if name in surface.protocols:

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 MOST_CLOUDS = 1000
 Opener = Callable[[Mapping[str, Any]], AbstractContextManager["Served"]]
-"""A function that serves a cloud with the given options until its context manager ends. Raises
-``ContractError`` for invalid options.
-"""
+"""Serves a cloud for a with-block; raises ``ContractError`` for invalid options."""
 
 
 class IsolatedClouds:

@@ -12,9 +12,7 @@ _WHERE = frozenset({"offset", "partition", "timestamp", "timestampType"})
 
 
 def scenarios(topic: str) -> Iterator[Scenario]:
-    """Yield the scenarios. They write a few records to the topic, which keeps them until its
-    retention ends.
-    """
+    """Yield the scenarios. They write a few records, which the topic keeps until they expire."""
     away = (Step("POST", "/delete-consumer/{p}group/one"),)
     yield _scenario(
         "produce",
