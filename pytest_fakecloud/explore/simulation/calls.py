@@ -24,7 +24,7 @@ from ..run import Line
 from ..schedule import DELAY, FAULTS, PARTITION, PAUSES, SLOW, Event, Kind
 from .clock import ClockMoves
 from .frames import Source, carried_source, source_of
-from .state import RunState
+from .state import Part, RunState
 from .strands import Crash, Strand
 from .stuck import describe_places
 from .waits import Waits
@@ -43,21 +43,17 @@ _TurnsToYield = Generator[None, None, None]
 """A generator that yields wherever the strand must give up its turn."""
 
 
-class Calls:
+class Calls(Part):
     """Handles calls, and applies the events of the schedule before, around and after each call.
 
     ``late`` says whether a strand can also give up its turn before it receives an answer.
     """
 
     def __init__(self, state: RunState, clock: ClockMoves, waits: Waits, *, late: bool) -> None:
-        self._state = state
+        super().__init__(state)
         self._clock = clock
         self._waits = waits
         self._late = late
-        self._world = state.world
-        self._record = state.record
-        self._turns = state.turns
-        self._connections = state.connections
         self._cut: dict[tuple[str, str], int] = {}
         """The time until which calls of a root strand do not reach a fake, by title and name."""
         self._served = 0
@@ -75,9 +71,7 @@ class Calls:
                 return owner, False
         # A thread that is not explored works for the running strand, or for a strand that waits for
         # it.
-        waiting = (
-            s for s in self._state.strands if s.state == "waiting" and s.why in ("lock", "join")
-        )
+        waiting = (s for s in self._state.strands if s.is_waiting_for("lock", "join"))
         return self._turns.current or next(waiting, None), False
 
     def at_call(self, handle: Handle, request: Request, serve: Serve) -> Response:
@@ -97,19 +91,19 @@ class Calls:
                 return serve()
             is_second = not is_own_thread and strand in self._state.serving.values()
             self._state.serving[me] = strand
-            if strand.granted:
-                strand.granted = False
+            if strand.turn.is_granted:
+                strand.turn.is_granted = False
             elif strand.state != "running" or is_second:
                 # Another thread makes this call for a waiting strand, or for one that has another
                 # call in progress, so there is no turn to give.
                 return self._serve_without_turn(strand, handle, request, serve)
             else:
-                strand.port = request.client[1] if request.client and not is_own_thread else 0
+                strand.turn.port = request.client[1] if request.client and not is_own_thread else 0
                 for _ in self._approach(strand, handle, request):
                     self._waits.take_turn(strand, is_own_thread)
             response = self._serve(strand, handle, request, serve)
             may_yield = self._late or self._state.schedule.at(strand.name, strand.points)
-            if may_yield and not (strand.role == "task" and is_own_thread and strand.turn_is_async):
+            if may_yield and not (strand.role == "task" and is_own_thread and strand.turn.is_async):
                 for _ in self._receive(strand):
                     self._waits.take_turn(strand, is_own_thread)
             return response
@@ -138,14 +132,14 @@ class Calls:
         self._state.check_alive(strand)
         for _ in self._approach(strand, handle, None):
             await self._waits.take_turn_async(strand)
-        strand.granted = strand.turn_is_async = True
+        strand.turn.is_granted = strand.turn.is_async = True
 
     async def arrives(self, handle: Handle) -> None:
         """Let other strands run before the response to an asynchronous request is received."""
         strand = self._state.here()
         if strand is None or strand.role != "task":
             return
-        strand.turn_is_async = False
+        strand.turn.is_async = False
         for _ in self._receive(strand):
             await self._waits.take_turn_async(strand)
 
@@ -206,8 +200,8 @@ class Calls:
         run, now = self._record.run, self._world.now_us()
         root, title = strand.root, strand.title
         self._served += 1
-        root.last_call = self._served
-        root.first_call = root.first_call or self._served
+        root.work.last_call = self._served
+        root.work.first_call = root.work.first_call or self._served
         run.calls[title] = run.calls.get(title, 0) + 1
         if handle.fixture == "broker":
             _note_consumer(root, handle, request)
@@ -265,7 +259,7 @@ class Calls:
             or self._connections.source_here()
             or self._connections.sources.get(port, ())
         )
-        if not lines and strand.host.loop is None:
+        if not lines and strand.host.loop.running is None:
             lines = source_of(sys._current_frames().get(strand.host.thread))
         return lines
 
@@ -360,7 +354,7 @@ def _note_consumer(root: Strand, broker: Handle, request: Request) -> None:
     if request.route in ("consume", "commit"):
         group, instance = request.params.get("group"), request.params.get("instance")
         if group and instance:
-            root.members.add((broker, group, instance))
+            root.work.consumers.add((broker, group, instance))
 
 
 def _disturb(kind: str, broker: Any, group: str | None) -> str:

@@ -9,8 +9,8 @@ from ..event_effects import seconds
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..run import Moment, Option, Step
 from ..schedule import CLOCK, DELAY, EDGE, JUMPS, PAUSES, TICKS, Event, Kind
-from .state import RunState
-from .strands import Strand
+from .state import Part, RunState
+from .strands import Strand, Waiting
 from .stuck import describe_places
 
 MOST_STEPS = 20_000
@@ -28,13 +28,11 @@ _LATE_STARTS: tuple[tuple[Kind, str], ...] = (
 """The events by which a client may start later than the others."""
 
 
-class ClockMoves:
+class ClockMoves(Part):
     """Moves the clock when no strand can run, or when the schedule demands it."""
 
     def __init__(self, state: RunState, *, moves_time: bool) -> None:
-        self._state = state
-        self._world = state.world
-        self._record = state.record
+        super().__init__(state)
         self.moves_time = moves_time
         """Whether the search orders the moves of the clock."""
         self.may_move = moves_time or any(event.detail == CLOCK for event in state.schedule)
@@ -53,10 +51,9 @@ class ClockMoves:
         """Return the times that the clock can move to, if timers are explored."""
         if not self.moves_time:
             return frozenset()
-        waits = (
-            s.wake_us for s in self._state.strands if s.state == "waiting" and s.wake_us is not None
-        )
-        return frozenset((*self._world.time.known_instants(MOST_MOVES), *waits))
+        waits = (s.waiting.wake_us for s in self._state.strands if s.state == "waiting")
+        wakes = (wake_us for wake_us in waits if wake_us is not None)
+        return frozenset((*self._world.time.known_instants(MOST_MOVES), *wakes))
 
     def moment(self, options: Sequence[Option]) -> Moment | None:
         """Return the next move of the clock, or None if a client's patience does not allow it."""
@@ -164,17 +161,18 @@ class ClockMoves:
         """Return the times at which strands go on; daemon threads count only beside others."""
         strands = self._state.strands
         only_daemons = all(
-            s.is_daemon or s.state == "ended" or (s.role == "thread" and s.wake_us is None)
+            s.is_daemon or s.state == "ended" or (s.role == "thread" and s.waiting.wake_us is None)
             for s in strands
         )
         found = [self.held_us] if self.held_us > now else []
         for strand in strands:
             if strand.state == "ended" or (strand.is_daemon and only_daemons):
                 continue
+            wake_us = strand.waiting.wake_us or 0
             if strand.held_until_us > now:
                 found.append(strand.held_until_us)
-            elif strand.state in ("waiting", "new") and (strand.wake_us or 0) > now:
-                found.append(strand.wake_us or 0)
+            elif strand.state in ("waiting", "new") and wake_us > now:
+                found.append(wake_us)
         return found
 
     def _may_fire(self, at_us: int) -> bool:
@@ -255,18 +253,16 @@ class ClockMoves:
                 self._record.note(strand.name, 0, list(_LATE_STARTS))
             for event in self._state.schedule.at(strand.name, 0):
                 if event.kind in PAUSES and (end_us := self._pause_end_us(event)) is not None:
-                    strand.wake_us = end_us
+                    strand.waiting = Waiting(wake_us=end_us)
                     self._record.run.fired.append(event)
                     span = seconds(end_us - self._world.now_us())
                     self._record.say(strand.name, f"starts {span} later", event=True)
 
     def may_pause(self, strand: Strand, span_us: int) -> bool:
-        root = strand.root
-        if root.patience_us is None:
-            return True
-        if root.role == "delivery":
-            return self._world.now_us() + span_us - root.began_us <= root.patience_us
-        return strand.paused_us + span_us <= root.patience_us
+        deadline_us = strand.root.deadline_us
+        if deadline_us is not None:
+            return self._world.now_us() + span_us <= deadline_us
+        return strand.paused_us + span_us <= self._state.choice.patience_us
 
     def note_moves(self, strand: Strand, number: int, choices: Sequence[tuple[Kind, str]]) -> None:
         """Record the events that are possible at a point: the given ones and moves of the clock."""

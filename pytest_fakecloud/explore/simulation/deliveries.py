@@ -9,7 +9,7 @@ from ...core.errors import broken_promise
 from ...queue.model import Outcome
 from ..event_effects import delivery_words
 from ..schedule import Event, Kind
-from .state import RunState
+from .state import Part, RunState
 from .strands import Strand
 
 if TYPE_CHECKING:
@@ -119,13 +119,11 @@ _KINDS: tuple[Kind, ...] = (*_FAULTS, "fail", "unreachable")
 """The events that are possible at the start of a delivery."""
 
 
-class DeliveryStrands:
+class DeliveryStrands(Part):
     """Begins deliveries as strands, and performs them."""
 
     def __init__(self, state: RunState) -> None:
-        self._state = state
-        self._world = state.world
-        self._record = state.record
+        super().__init__(state)
         self._faults: dict[str, tuple[str, ...]] = {}
         """The faults of the next delivery of each message, by the message's internal ID."""
         self._losses: dict[str, list[Loss]] = {}
@@ -142,8 +140,7 @@ class DeliveryStrands:
             return None
         self._record.run.fired += events
         strand = self._state.add(Strand(due.name, "delivery", body, due))
-        strand.began_us = self._world.now_us()
-        strand.patience_us = max(0, due.message.timeout_us - 1000)
+        strand.deadline_us = self._world.now_us() + max(0, due.message.timeout_us - 1000)
         self._state.created_by[due.name] = len(self._record.run.steps) - 1
         self._record.say(due.name, delivery_words(due, events), event=bool(events))
         return strand

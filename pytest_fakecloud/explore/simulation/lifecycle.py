@@ -9,18 +9,16 @@ from ...core.errors import ContractError, broken_promise, ends_the_test
 from ..history import Operation, begin, end
 from .deliveries import Due
 from .loops import await_in_own_loop
-from .state import RunState
-from .strands import Strand
+from .state import Part, RunState
+from .strands import Strand, Waiting, Work
 
 
-class Lifecycle:
+class Lifecycle(Part):
     """Runs the code of strands, and records their starts and outcomes."""
 
     def __init__(self, state: RunState, restarts: WorkerRestarts) -> None:
+        super().__init__(state)
         self._restarts = restarts
-        self._world = state.world
-        self._record = state.record
-        self._connections = state.connections
         self._operations: dict[str, Operation] = {}
         """The operation of each client, by the client's title."""
 
@@ -37,7 +35,6 @@ class Lifecycle:
     def begins(self, strand: Strand) -> None:
         """Record the start of a strand; for a client, also the start of an operation."""
         self._record.run.strands.add(strand.name)
-        strand.began_us = strand.began_us or self._world.now_us()
         if strand.role == "client":
             history, name = self._record.history, strand.title
             self._operations[name] = begin(history, name, name, (), {})
@@ -57,7 +54,7 @@ class Lifecycle:
             self._report_delivery(strand.name, strand.due)
         if strand.crashed or (error is not None and broken_promise(error) is None):
             self._restarts.leave_groups(strand)
-            if strand.role == "worker" and strand.starts < MOST_STARTS:
+            if strand.role == "worker" and strand.work.starts < MOST_STARTS:
                 self._restarts.start_again(strand, failed=True)
 
     def _store_outcome(self, strand: Strand) -> None:
@@ -105,13 +102,11 @@ MOST_RESTARTS_WITHOUT_PROGRESS = 3
 """Maximum number of restarts of a worker while a group's committed offsets and lag stay the same."""
 
 
-class WorkerRestarts:
+class WorkerRestarts(Part):
     """Starts workers again, each at most ``MOST_STARTS`` times."""
 
     def __init__(self, state: RunState) -> None:
-        self._state = state
-        self._world = state.world
-        self._record = state.record
+        super().__init__(state)
         self._starts: dict[tuple[object, ...], set[int]] = {}
 
     def may_begin(self, now: int) -> bool:
@@ -119,7 +114,7 @@ class WorkerRestarts:
         if self._world.deliveries.next_us(after_us=now) is not None:
             return False
         return not any(
-            s.state == "waiting" and s.wake_us is not None and not s.is_daemon
+            s.state == "waiting" and s.waiting.wake_us is not None and not s.is_daemon
             for s in self._state.strands
         )
 
@@ -133,7 +128,7 @@ class WorkerRestarts:
             return None
         latest = {_program(s): s for s in self._state.strands if s.role == "worker"}
         for strand in [s for s in self._state.strands if s in latest.values()]:
-            if strand.state != "ended" or strand.starts >= MOST_STARTS:
+            if strand.state != "ended" or strand.work.starts >= MOST_STARTS:
                 continue
             has_backlog = self._may_try_backlog(strand)
             if has_backlog:
@@ -148,13 +143,14 @@ class WorkerRestarts:
         if not backlog:
             return False
         starts = self._starts.setdefault((_program(strand), backlog), set())
-        starts.add(strand.starts)
+        starts.add(strand.work.starts)
         return len(starts) <= MOST_RESTARTS_WITHOUT_PROGRESS
 
     def _may_have_missed_work(self, strand: Strand) -> bool:
         """Return whether another strand may have created work after the worker looked for it."""
         return any(
-            other.last_call > strand.first_call and (other.role != "worker" or other.is_restart)
+            other.work.last_call > strand.work.first_call
+            and (other.role != "worker" or other.work.is_restart)
             for other in self._state.strands
             if other.root is other
             and not (other.role == "worker" and _program(other) == _program(strand))
@@ -162,7 +158,7 @@ class WorkerRestarts:
 
     def _backlog(self, strand: Strand) -> tuple[object, ...]:
         """Return the offsets and lag of each group that has not committed all records."""
-        groups = {(broker, group) for broker, group, _ in strand.members}
+        groups = {(broker, group) for broker, group, _ in strand.work.consumers}
         views = [broker.group(group) for broker, group in groups if group in broker.groups()]
         return tuple(
             (view.name, tuple(view.committed.items()), view.total_lag)
@@ -171,19 +167,20 @@ class WorkerRestarts:
         )
 
     def start_again(self, strand: Strand, *, failed: bool = False) -> Strand:
-        starts = strand.starts + 1
-        name = f"{_program(strand)}/{starts}"
-        again = Strand(name, "worker", strand.body, starts=starts, is_restart=failed)
+        before = strand.work.starts
+        name = f"{_program(strand)}/{before + 1}"
+        again = Strand(name, "worker", strand.body, work=Work(before + 1, failed))
         if failed:
             # Double the pause before each restart, as process managers do.
-            again.wake_us = self._world.now_us() + 1_000_000 * min(2 ** (strand.starts - 1), 30)
+            pause_us = 1_000_000 * min(2 ** (before - 1), 30)
+            again.waiting = Waiting(wake_us=self._world.now_us() + pause_us)
         self._state.add(again)
         if not failed:
             self._record.run.looks.add(name)
         return again
 
     def leave_groups(self, strand: Strand) -> None:
-        for broker, group, instance in sorted(strand.members, key=lambda one: one[1:]):
+        for broker, group, instance in sorted(strand.work.consumers, key=lambda one: one[1:]):
             try:
                 broker.expire(group, instance)
             except ContractError:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..footprint import READS_CLOCK
 from .frames import is_library
-from .state import RunState, nothing
-from .strands import Crash, Strand
+from .state import Part, nothing
+from .strands import Crash, Strand, Waiting
 
 if TYPE_CHECKING:
     from ..world import World
@@ -148,42 +148,33 @@ def await_in_own_loop(sleeper: World, function: Callable[[], Coroutine[Any, Any,
         return runner.run(function())
 
 
-class EventLoops:
+class EventLoops(Part):
     """Lets other strands run while an event loop of explored code waits."""
-
-    def __init__(self, state: RunState) -> None:
-        self._state = state
-        self._world = state.world
-        self._record = state.record
-        self._turns = state.turns
-        self._connections = state.connections
 
     def on_start(self, loop: OwnLoop) -> None:
         """Called when an event loop starts in this thread. Turns its tasks into strands."""
         host = self._turns.here()
-        if host is None or host.loop is loop:
+        if host is None or host.loop.running is loop:
             return
-        host.loop = loop
+        host.loop.running = loop
         loop.strand = host
-        if host.role != "task" and host.main_task is None:
+        if host.role != "task" and host.loop.main_task is None:
             main = Strand(host.title, "task", nothing, parent=host, points=host.points)
             main.state = "running"
             self._state.add(main)
-            host.main_task = main
-            host.name = f"{host.title}:loop"
+            host.loop.main_task = main
             for task in asyncio.all_tasks(loop):
                 self._state.tasks[task] = main
 
     def on_end(self, loop: OwnLoop) -> None:
         """Called after an event loop has ended in this thread."""
         host = self._turns.here()
-        if host is None or host.loop is not loop:
+        if host is None or host.loop.running is not loop:
             return
-        host.loop = None
-        host.name = host.title
-        if host.main_task is not None:
-            host.points = host.main_task.points
-            host.main_task = None
+        host.loop.running = None
+        if host.loop.main_task is not None:
+            host.points = host.loop.main_task.points
+            host.loop.main_task = None
         tasks = [one for one in self._state.strands if one.role == "task" and one.host is host]
         for strand in sorted(tasks, key=lambda one: one.parked_at):
             while strand.state == "parked":
@@ -209,22 +200,22 @@ class EventLoops:
         sockets = [wire.fileno() for wire in self._connections.of_host(host)]
         if loop.has_sockets(sockets) and loop.has_soon():
             return True
-        now = self._world.now_us()
-        if timeout is not None and self._record.records:
-            self._record.touch([READS_CLOCK])
-        host.wake_us = None if timeout is None else now + math.ceil(timeout * 1e6)
+        wake_us = None
+        if timeout is not None:
+            wake_us = self._world.now_us() + math.ceil(timeout * 1e6)
+            if self._record.records:
+                self._record.touch([READS_CLOCK])
 
         def arrived() -> bool:
             self._world.wires.settle()
             self._connections.await_answers(host)
             return loop.selector.has_events()
 
-        host.ready = arrived
-        host.place, host.why = "wake", "loop"
-        host.points = host.main_task.points if host.main_task is not None else 0
-        self._turns.idle(host)
+        host.place = "wake"
+        host.points = 0 if host.loop.main_task is None else host.loop.main_task.points
+        self._turns.idle(host, Waiting("loop", arrived, wake_us))
         self._state.check_alive(host)
-        host.is_settled = False
+        host.loop.is_settled = False
         return True
 
     def await_answers(self, loop: OwnLoop) -> None:
@@ -236,11 +227,11 @@ class EventLoops:
         host = loop.strand
         if host is None or self._record.aside_depth or self._turns.here() is not host:
             return
-        if host.is_settled:
+        if host.loop.is_settled:
             return
         self._connections.await_handling(host)
         self._connections.await_answers(host)
-        host.is_settled = True
+        host.loop.is_settled = True
 
     def on_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
         """Assign an inner task to the strand that created it, and note the line that created it."""

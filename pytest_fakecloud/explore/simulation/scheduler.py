@@ -12,7 +12,7 @@ from ..schedule import CLOCK, Event, Kind
 from .clock import MOST_STEPS, ClockMoves
 from .deliveries import DeliveryStrands, Due
 from .lifecycle import WorkerRestarts
-from .state import RunState, StepPromises
+from .state import Part, RunState, StepPromises
 from .strands import Place, Strand, pause
 from .stuck import describe_places, describe_stuck, is_in_application
 
@@ -27,7 +27,7 @@ _NOT_CONTROLLED = (
 )
 
 
-class Scheduler:
+class Scheduler(Part):
     """Chooses the next strand, delivery or move of the clock.
 
     By default a strand runs until it ends or waits. The next one to run is the strand that gave up
@@ -44,15 +44,12 @@ class Scheduler:
         restarts: WorkerRestarts,
         promises: StepPromises,
     ) -> None:
-        self._state = state
+        super().__init__(state)
         self._strategy = strategy
         self._clock = clock
         self._deliveries = deliveries
         self._restarts = restarts
         self._promises = promises
-        self._world = state.world
-        self._record = state.record
-        self._turns = state.turns
         self._noted: set[tuple[str, int, Kind]] = set()
         self._times: frozenset[int] = frozenset()
 
@@ -95,7 +92,9 @@ class Scheduler:
     def _is_dying(self, strand: Strand) -> bool:
         if strand.is_stepped_over:
             return False
-        if strand.role == "task" and not (strand.host.state == "waiting" and strand.host.is_idle):
+        if strand.role == "task" and not (
+            strand.host.state == "waiting" and strand.host.loop.is_idle
+        ):
             return False
         return strand.state in ("parked", "waiting")
 
@@ -112,17 +111,18 @@ class Scheduler:
             state = strand.state
             if strand.held_until_us > now or strand.is_stepped_over:
                 continue
-            if strand.role == "task" and not strand.host.is_idle and not strand.inline:
+            if strand.role == "task" and not (strand.host.loop.is_idle or strand.turn.is_inline):
                 continue
             if state == "parked":
                 (last if strand.yields_to_others else parked).append(strand)
             elif state == "waiting":
-                if strand.wake_us is not None and strand.wake_us <= now:
+                waiting = strand.waiting
+                if waiting.wake_us is not None and waiting.wake_us <= now:
                     (last if strand.yields_to_others else awake).append(strand)
-                elif strand.ready is not None and strand.ready():
+                elif waiting.ready is not None and waiting.ready():
                     awake.append(strand)
             elif state == "new":
-                if strand.wake_us is not None and strand.wake_us > now:
+                if (strand.waiting.wake_us or 0) > now:
                     continue
                 if strand.role == "thread":
                     threads.append(strand)
@@ -131,7 +131,7 @@ class Scheduler:
         if len(parked) > 1:
             parked.sort(key=lambda s: (-s.host.parked_at, s.parked_at))
         if len(awake) > 1:
-            awake.sort(key=lambda s: -1 if s.wake_us is None else s.wake_us)
+            awake.sort(key=_wake_time)
         options: list[Option] = [*parked, *awake, *threads, *clients]
         if self._clock.held_us <= now:
             options += self._world.deliveries.due(now)
@@ -204,7 +204,7 @@ class Scheduler:
         if isinstance(option, Due):
             due_us = option.timer.due_us
         elif isinstance(option, Strand) and option.state != "parked":
-            due_us = option.wake_us
+            due_us = option.waiting.wake_us
         enabled_by = self._state.created_by.get(option.name, -1)
         for index, at_us in self._clock.moves:
             if due_us is not None and at_us >= due_us:
@@ -304,6 +304,11 @@ def _place_of(option: Option) -> tuple[Place, int]:
     if not isinstance(option, Strand) or option.state == "new":
         return "switch", 0
     return ("wake" if option.state == "waiting" else option.place), option.points
+
+
+def _wake_time(strand: Strand) -> int:
+    wake_us = strand.waiting.wake_us
+    return -1 if wake_us is None else wake_us
 
 
 def _title(name: str) -> str:

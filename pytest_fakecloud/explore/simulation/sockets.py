@@ -12,7 +12,7 @@ from traceback import walk_stack
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from .state import RunState
+from .state import Part, RunState
 from .strands import Strand
 from .waits import LOOK, Waits
 from .wires import PATIENCE, Wire, Wires
@@ -22,16 +22,12 @@ if TYPE_CHECKING:
     from .wires import Wire
 
 
-class SocketHooks:
+class SocketHooks(Part):
     """Called when explored code uses a socket that is connected to a fake."""
 
     def __init__(self, state: RunState, waits: Waits) -> None:
-        self._state = state
+        super().__init__(state)
         self._waits = waits
-        self._world = state.world
-        self._record = state.record
-        self._turns = state.turns
-        self._connections = state.connections
 
     def sends(self, port: int, *, is_blocking: bool) -> None:
         """Called before the code sends to a fake from a local port.
@@ -46,15 +42,15 @@ class SocketHooks:
         if (self._turns.has_ended or strand.root.crashed) and _is_finalizer(sys._getframe(1)):
             raise ConnectionResetError("the process has ended")
         self._state.check_alive(strand)
-        if strand.host.loop is None:
+        if strand.host.loop.running is None:
             connections.finish_calls(strand, but=port)
         else:
             # The fakes handle requests in the order in which the tasks send them.
-            if not strand.host.is_settled:
+            if not strand.host.loop.is_settled:
                 connections.await_handling(strand.host)
-            strand.host.is_settled = False
-            strand.is_blocking = is_blocking
-        if strand is not strand.host or strand.loop is None:
+            strand.host.loop.is_settled = False
+            strand.turn.is_blocking = is_blocking
+        if strand is not strand.host or strand.loop.running is None:
             connections.owners[port] = strand
 
     def sends_elsewhere(self, sock: socket.socket) -> None:
@@ -69,7 +65,7 @@ class SocketHooks:
         if strand is None:
             return True
         # After the last bytes, the end of the connection may follow.
-        strand.host.is_settled = False
+        strand.host.loop.is_settled = False
         if timeout == 0:
             return True
         while not self._wait_for_fake(wire, strand):

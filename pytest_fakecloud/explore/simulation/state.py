@@ -130,7 +130,6 @@ class RunState:
         return [s for s in self.strands if s.state != "ended" and (s.thread or s.state != "new")]
 
     def add(self, strand: Strand) -> Strand:
-        strand.patience_us = self.choice.patience_us
         self.strands.append(strand)
         return strand
 
@@ -160,10 +159,10 @@ class RunState:
     def here(self) -> Strand | None:
         """Return the strand of this thread or, in an event loop, of its current task."""
         host = self.turns.here()
-        if host is None or host.loop is None:
+        if host is None or host.loop.running is None:
             return host
         try:
-            task = asyncio.current_task(host.loop)
+            task = asyncio.current_task(host.loop.running)
         except RuntimeError:
             task = None
         return host if task is None else self.task_strand(host, task)
@@ -192,6 +191,17 @@ class RunState:
         return None if strand is None or strand.host.real_waits else strand
 
 
+class Part:
+    """A part of a simulation, with the state that all parts share."""
+
+    def __init__(self, state: RunState) -> None:
+        self._state = state
+        self._world = state.world
+        self._record = state.record
+        self._turns = state.turns
+        self._connections = state.connections
+
+
 def add_schedule(error: BaseException, when: str, schedule: Schedule) -> None:
     """Add a note to an exception that names the schedule in which a check raised it."""
     where = f"{when} the schedule {str(schedule)!r}" if schedule else "in the undisturbed run"
@@ -202,20 +212,15 @@ def nothing() -> None:
     return None
 
 
-class StepPromises:
+class StepPromises(Part):
     """Checks the promises of a run that must hold after every step."""
-
-    def __init__(self, state: RunState) -> None:
-        self._promises = state.choice.always
-        self._record = state.record
-        self._turns = state.turns
 
     def check(self) -> None:
         """Check the promises; if one is broken, store its error in the run."""
-        if not self._promises or self._record.run.broken is not None:
+        if not self._state.choice.always or self._record.run.broken is not None:
             return
         with self._record.aside():
-            for promise in self._promises:
+            for promise in self._state.choice.always:
                 try:
                     promise(self._record.history)
                 except AssertionError as error:

@@ -63,34 +63,84 @@ and ``blocked`` a lock that ``explore()`` does not control.
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    """The state of a strand before it was stepped over."""
+class Waiting:
+    """The reason why a strand waits, and the condition or the time that ends its wait."""
 
-    state: State
-    ready: Callable[[], bool] | None
-    wake_us: int | None
-    why: Why
+    why: Why = ""
+    ready: Callable[[], bool] | None = None
+    wake_us: int | None = None
+
+
+_NOT_WAITING = Waiting()
+
+
+@dataclass(slots=True)
+class Work:
+    """The starts of a worker, and the calls and consumers of any root strand.
+
+    ``is_restart`` says whether the worker had failed. The calls are numbered in the order of the run.
+    """
+
+    starts: int = 1
+    is_restart: bool = False
+    first_call: int = 0
+    last_call: int = 0
+    consumers: set[tuple[Any, str, str]] = field(default_factory=set)
+    """The consumers by broker, group and instance."""
+
+
+@dataclass(slots=True)
+class LoopState:
+    """The event loop that runs in a strand's thread.
+
+    ``main_task`` is the task with which the loop began. ``chosen`` is the strand that the thread
+    continues when its gate is released: the loop's strand, or one of its tasks.
+    """
+
+    running: asyncio.AbstractEventLoop | None = None
+    main_task: Strand | None = None
+    chosen: Strand | None = None
+    is_idle: bool = False
+    """Whether the loop waits, so that its tasks can be chosen."""
+    is_settled: bool = False
+    """Whether the loop can read the answers to all of its requests."""
+
+
+@dataclass(slots=True)
+class TaskTurn:
+    """The turn of a task at its next or its current call."""
+
+    port: int = 0
+    """The local port of the connection whose last call a fake's thread delayed until its turn."""
+    future: asyncio.Future[None] | None = None
+    """The future that ends when an awaiting task has its turn."""
+    is_granted: bool = False
+    """Whether the task has already had the turn for its next call, before it sent the request."""
+    is_async: bool = False
+    """Whether the task also awaits the turn after its call."""
+    is_inline: bool = False
+    """Whether the task waits in the thread of its event loop, instead of awaiting."""
+    is_blocking: bool = False
+    """Whether the last request of the task blocks its event loop."""
 
 
 @dataclass(eq=False)
 class Strand:
     """A sequence of steps in a run: a client, worker, delivery, task or thread."""
 
-    name: str
+    title: str
+    """The name in messages."""
     role: Role
     body: Callable[[], object]
     due: Due | None = None
     parent: Strand | None = None
     """The strand that started this thread, or whose event loop runs this task."""
-    title: str = ""
-    """The name in messages; the name of a strand with an event loop changes while the loop runs."""
     root: Strand = field(init=False)
     """The client, worker or delivery to which the strand belongs."""
     host: Strand = field(init=False)
     """The strand whose thread runs it: for a task, the strand of its event loop."""
     is_daemon: bool = False
 
-    # The state.
     state: State = "new"
     place: Place = "switch"
     points: int = 0
@@ -100,9 +150,7 @@ class Strand:
     error: BaseException | None = None
 
     # The conditions under which a parked or waiting strand can run.
-    ready: Callable[[], bool] | None = None
-    wake_us: int | None = None
-    why: Why = ""
+    waiting: Waiting = _NOT_WAITING
     held_until_us: int = 0
     """The end of a pause that the schedule contains; the strand cannot run before."""
     yields_to_others: bool = False
@@ -114,18 +162,10 @@ class Strand:
     real_waits: int = 0
     """Number of waits for threads of the fakes or other processes that are in progress."""
 
-    # The fake time for which events may pause the strand.
-    began_us: int = 0
+    # The limits of pauses.
     paused_us: int = 0
-    patience_us: int | None = None
-
-    # Starts of workers, and the work that they have seen.
-    starts: int = 1
-    is_restart: bool = False
-    first_call: int = 0
-    last_call: int = 0
-    members: set[tuple[Any, str, str]] = field(default_factory=set)
-    """The consumers of the strand, by broker, group and instance."""
+    deadline_us: int | None = None
+    """The latest end of a pause of a delivery."""
 
     # The thread that runs the strand, and numbers that make its names the same in every run.
     thread: int = 0
@@ -133,38 +173,21 @@ class Strand:
     locks_created: int = 0
     urandom_calls: int = 0
 
-    # A strand with an event loop.
-    loop: asyncio.AbstractEventLoop | None = None
-    main_task: Strand | None = None
-    chosen: Strand | None = None
-    """The strand that this thread continues when its gate is released: itself, or one of its tasks."""
-    is_idle: bool = False
-    """Whether the event loop waits, so that its tasks can be chosen."""
-    is_settled: bool = False
-    """Whether the event loop can read the answers to all of its requests."""
-
-    # A task.
-    port: int = 0
-    """The local port of the connection whose last call a fake's thread delayed until its turn."""
-    turn_future: asyncio.Future[None] | None = None
-    """The future that ends when an awaiting task has its turn."""
-    granted: bool = False
-    """Whether the task has already had the turn for its next call, before it sent the request."""
-    turn_is_async: bool = False
-    """Whether the task also awaits the turn after its call."""
-    inline: bool = False
-    """Whether the task waits in the thread of its event loop, instead of awaiting."""
-    is_blocking: bool = False
-    """Whether the last request of the task blocks its event loop."""
+    work: Work = field(default_factory=Work)
+    loop: LoopState = field(default_factory=LoopState)
+    turn: TaskTurn = field(default_factory=TaskTurn)
 
     def __post_init__(self) -> None:
         self.root = self if self.parent is None else self.parent.root
-        self.title = self.title or self.name
+        self.host = self
         if self.role == "task":
             assert self.parent is not None
             self.host = self.parent
-        else:
-            self.host = self
+
+    @property
+    def name(self) -> str:
+        """The name in schedules, which differs from the title while an event loop has a main task."""
+        return self.title if self.loop.main_task is None else f"{self.title}:loop"
 
     @contextlib.contextmanager
     def waits_for_real(self) -> Iterator[None]:
@@ -175,15 +198,21 @@ class Strand:
         finally:
             self.host.real_waits -= 1
 
-    def begin_step_over(self) -> _Waiting:
+    def is_waiting_for(self, *reasons: Why) -> bool:
+        return self.state == "waiting" and self.waiting.why in reasons
+
+    def resume(self) -> None:
+        """Make the strand run, because its wait has ended."""
+        self.state, self.waiting = "running", _NOT_WAITING
+
+    def begin_step_over(self) -> tuple[State, Waiting]:
         """Make the strand count as waiting; return the state to which it may return."""
-        before = _Waiting(self.state, self.ready, self.wake_us, self.why)
+        before = self.state, self.waiting
         self.is_stepped_over = True
-        self.state, self.ready, self.wake_us, self.why = "waiting", None, None, "blocked"
+        self.state, self.waiting = "waiting", Waiting("blocked")
         return before
 
-    def end_step_over(self, before: _Waiting) -> None:
+    def end_step_over(self, before: tuple[State, Waiting]) -> None:
         """Return to the state before ``begin_step_over()``."""
         self.is_stepped_over = False
-        self.state, self.ready = before.state, before.ready
-        self.wake_us, self.why = before.wake_us, before.why
+        self.state, self.waiting = before

@@ -68,7 +68,7 @@ class Watchdog:
             self._scheduler.stuck(blocked)
             blocked.is_stepped_over = True
             self._turns.end(None)
-        elif seconds >= _BUSY and blocked.host.loop is None:
+        elif seconds >= _BUSY and blocked.host.loop.running is None:
             self._turns.step_over(blocked)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic
-from .strands import Crash, Gate, Strand
+from .strands import Crash, Gate, Strand, Waiting
 from .stuck import LOOK, Watchdog
 
 if TYPE_CHECKING:
@@ -141,35 +141,30 @@ class Turns:
     def _resume(self, strand: Strand) -> None:
         if self.has_ended:
             raise Crash
-        strand.state = "running"
-        strand.ready = strand.wake_us = None
+        strand.resume()
         self.current = strand
 
-    def idle(self, host: Strand) -> None:
+    def idle(self, host: Strand, waiting: Waiting) -> None:
         """Let the next strand run, which may be a task of this strand's idle event loop."""
         if host.is_stepped_over:
             self._rejoin(host)
-        host.state, host.is_idle = "waiting", True
+        host.state, host.waiting = "waiting", waiting
+        host.loop.is_idle = True
         chosen = self._choose()
-        if chosen is not None and chosen.host is host and not chosen.inline:
-            host.chosen = chosen
+        if chosen is not None and chosen.host is host and not chosen.turn.is_inline:
+            host.loop.chosen = chosen
         else:
             self._wake(chosen)
             host.gate.acquire()
-        host.is_idle = False
-        if self.has_ended:
-            raise Crash
-        chosen, host.chosen = host.chosen, None
-        host.state = "running"
-        host.ready = host.wake_us = None
-        self.current = chosen or host
+        host.loop.is_idle = False
+        chosen, host.loop.chosen = host.loop.chosen, None
+        self._resume(host)
         if chosen is not None and chosen is not host:
-            chosen.state = "running"
-            chosen.ready = chosen.wake_us = None
-            if chosen.turn_future is None:
+            self._resume(chosen)
+            if chosen.turn.future is None:
                 chosen.gate.release()
-            elif not chosen.turn_future.done():
-                chosen.turn_future.set_result(None)
+            elif not chosen.turn.future.done():
+                chosen.turn.future.set_result(None)
 
     def adopt(self, strand: Strand) -> None:
         """Use the current thread as the strand's own thread."""
@@ -228,11 +223,11 @@ class Turns:
             with here.waits_for_real():
                 self._threads.start(self, chosen)
             return
-        if chosen.inline or (chosen.host is chosen and chosen.loop is None):
-            chosen.gate.release()
-            return
-        chosen.host.chosen = chosen
-        chosen.host.gate.release()
+        is_plain = chosen.host is chosen and chosen.loop.running is None
+        if not (is_plain or chosen.turn.is_inline):
+            chosen.host.loop.chosen = chosen
+            chosen = chosen.host
+        chosen.gate.release()
 
     def run_strands(self, strand: Strand, rest: Callable[[], None]) -> None:
         """Run a strand in this thread, and then the strands that begin after it."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ..footprint import READS_CLOCK
 from .clock import ClockMoves
-from .state import RunState, StepPromises, nothing
-from .strands import Crash, Strand, Why
+from .state import Part, RunState, StepPromises, nothing
+from .strands import Crash, Strand, Waiting, Why
 
 if TYPE_CHECKING:
     from ...core.timers import Signal
@@ -19,17 +19,13 @@ LOOK = 0.5
 """Wall-clock seconds between two checks of whether a strand has ended."""
 
 
-class Waits:
+class Waits(Part):
     """Lets other strands run while one of them sleeps, waits for a condition, or reaches a point."""
 
     def __init__(self, state: RunState, clock: ClockMoves, promises: StepPromises) -> None:
-        self._state = state
+        super().__init__(state)
         self._clock = clock
         self._promises = promises
-        self._world = state.world
-        self._record = state.record
-        self._turns = state.turns
-        self._connections = state.connections
 
     def sleep(self, seconds: float) -> bool:
         """Sleep in fake time while other strands run."""
@@ -57,10 +53,9 @@ class Waits:
         if until_us is not None and self._record.records:
             self._record.touch([READS_CLOCK])
         self._state.park(strand, "wake")
-        strand.state, strand.why = "waiting", why
-        strand.ready, strand.wake_us = ready, until_us
+        strand.state, strand.waiting = "waiting", Waiting(why, ready, until_us)
         self.take_turn(strand, is_own_thread)
-        strand.ready = strand.wake_us = None
+        strand.waiting = Waiting()
 
     def wait(
         self, signal: Signal, poll: Callable[[], object], until_us: int
@@ -109,7 +104,7 @@ class Waits:
         return child
 
     def take_turn(self, strand: Strand, is_own_thread: bool) -> None:
-        if strand.role == "task" and not is_own_thread and not strand.is_blocking:
+        if strand.role == "task" and not is_own_thread and not strand.turn.is_blocking:
             # The event loop of a task chooses the next strand when it is idle.
             self._world.wires.progresses()
             self._state.check_alive(strand)
@@ -126,11 +121,11 @@ class Waits:
             self._promises.check()
             self._state.check_alive(strand)
             return
-        strand.inline = strand.role == "task"
+        strand.turn.is_inline = strand.role == "task"
         try:
             self._turns.yield_turn(strand)
         finally:
-            strand.inline = False
+            strand.turn.is_inline = False
         self._state.check_alive(strand)
 
     def _is_alone(self, strand: Strand) -> bool:
@@ -147,12 +142,13 @@ class Waits:
         return all(one is strand or one.state == "ended" for one in self._state.strands)
 
     async def take_turn_async(self, strand: Strand) -> None:
-        assert strand.host.loop is not None
-        strand.turn_future = strand.host.loop.create_future()
+        loop = strand.host.loop.running
+        assert loop is not None
+        strand.turn.future = loop.create_future()
         try:
-            await strand.turn_future
+            await strand.turn.future
         finally:
-            strand.turn_future = None
+            strand.turn.future = None
             if strand.state != "ended":
                 strand.state = "running"
         self._state.check_alive(strand)

@@ -254,13 +254,13 @@ class Connections:
         Does not wait for tasks, or for blocking commands, such as BLPOP. ``but`` is the port of a
         connection to ignore.
         """
-        if strand.host.loop is not None:
+        if strand.host.loop.running is not None:
             return
         own = [wire for wire in self._of(lambda owner: owner is strand) if wire.port != but]
 
         def is_handling() -> bool:
-            is_blocking = strand.state == "waiting" and strand.why == "wait"
             is_alive = not (self._is_over() or strand.root.crashed)
+            is_blocking = strand.is_waiting_for("wait")
             return is_alive and not is_blocking and any(wire.has_unhandled() for wire in own)
 
         self._wires.wait_while(is_handling)
@@ -273,7 +273,7 @@ class Connections:
 
         def is_handling(wire: Wire) -> bool:
             owner = self.owners[wire.port]
-            if owner.state != "running" and owner.port == wire.port:
+            if owner.state != "running" and owner.turn.port == wire.port:
                 return False
             if wire.is_answering and wire.is_readable(0):
                 return False  # The fake may wait until the client reads.
