@@ -23,7 +23,7 @@ from time import perf_counter
 from typing import Any, cast
 
 from pytest_fakecloud import BrokenSchedule, Cloud, History
-from pytest_fakecloud.explore.promises import Promises, takes_argument
+from pytest_fakecloud.explore.promises import Promises
 from pytest_fakecloud.explore.world import World
 from tests.docs.recipes import Recipe, recipes
 
@@ -117,14 +117,12 @@ class Subject:
 
     def check(self) -> None:
         """Raise ``AssertionError`` if the promise does not hold."""
-        promise = self._promises.check
-        if promise is not None:
-            held = promise(self.history) if takes_argument(promise) else promise()
-            assert held is not False
+        for promise in self._promises.at_end:
+            assert promise(self.history) is not False
 
     def check_step(self) -> None:
         """Check the promises that hold after every step."""
-        for step in self._promises.steps:
+        for step in self._promises.at_step:
             step(self.history)
 
 

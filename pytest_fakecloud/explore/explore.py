@@ -111,7 +111,7 @@ def explore(
         kinds_of(kinds),
         duration_us(patience),
         None if horizon is None else duration_us(horizon),
-        promises.steps,
+        promises.at_step,
         promises.reads_history,
     )
     asked = () if kinds is None else names_of("kinds", kinds)
@@ -122,11 +122,11 @@ def explore(
             cooperation(world),
             share_locks(world, programs),
         ):
-            player = Player(world, programs, promises.check, setup, chosen, threads)
+            player = Player(world, programs, promises, setup, chosen, threads)
             if given is not None:
                 _replay(player, given)
             else:
-                _search(player, promises, allowed, cloud.seed if seed is None else seed)
+                _search(player, allowed, cloud.seed if seed is None else seed)
                 _check_budget(player.tally, allowed)
                 _check_covered(player, asked)
                 promises.finish()
@@ -153,12 +153,12 @@ def _replay(player: Player, schedule: Schedule) -> None:
     tally.drawn = 1
 
 
-def _search(player: Player, promises: Promises, budget: Budget, seed: int | str) -> None:
+def _search(player: Player, budget: Budget, seed: int | str) -> None:
     """Search for a schedule that breaks the promise; raise ``BrokenSchedule`` if there is one."""
     __tracebackhide__ = True
     undisturbed = player.play(Schedule(), notes=True, stacks=True)
     _check_undisturbed(player, undisturbed)
-    if not promises and not any(may_assert(each.function) for each in player.programs):
+    if not player.promises.given and not any(may_assert(each.function) for each in player.programs):
         raise ContractError(
             "nothing can fail: there is no check=, and the code asserts nothing. Pass check=, a "
             "function that asserts what must hold after a run, or a promise such as once('key')"
@@ -185,7 +185,6 @@ def _broken_schedule(player: Player, run: Run, replays: Replays | None = None) -
 
 
 def _check_undisturbed(player: Player, run: Run) -> None:
-    """Raise an error if the undisturbed run failed."""
     __tracebackhide__ = True
     for name, error in run.errors.items():
         # Raise the code's own error first, because it explains more than the broken promise.

@@ -179,6 +179,17 @@ def test_the_cloud_has_the_promises_too(cloud: Cloud, kv: KVServer) -> None:
         check(history())
 
 
+def test_a_check_after_an_asynchronous_one_runs_too(cloud: Cloud, kv: KVServer) -> None:
+    async def holds() -> None:
+        pass
+
+    def two() -> None:
+        assert kv.value("n") == "2"
+
+    with pytest.raises(BrokenSchedule, match="no event was applied"):
+        cloud.explore(kv.client().ping, [holds, two], budget=1)
+
+
 def test_observed_leaves_functions_as_they_are() -> None:
     @observed
     def double(number: int) -> int:

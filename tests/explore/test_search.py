@@ -13,7 +13,7 @@ import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, History, KVServer
-from pytest_fakecloud.explore.run import Choice, Program, Run
+from pytest_fakecloud.explore.run import Choice, Run
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
 from pytest_fakecloud.explore.search import events
 from pytest_fakecloud.explore.search.drawn import Priorities
@@ -297,7 +297,7 @@ def test_the_key_of_stored_failures_is_the_same_in_every_process() -> None:
     for members in (frozenset([0, 8]), frozenset([8, 0])):
         assert members == {0, 8}
         function = types.FunctionType(is_zero.__code__.replace(co_consts=((members,),)), {})
-        keys.add(key_of([Program("a", function)], None, Choice(frozenset(), frozenset())))
+        keys.add(key_of([function], Choice(frozenset(), frozenset())))
     assert len(keys) == 1
 
 

@@ -187,7 +187,7 @@ def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
 
 
 class Promises:
-    """The checks of one ``explore()`` call: some run at the end of each run, others after every
+    """The checks of one ``explore()`` call: all run at the end of each run, some also after every
     step.
 
     Raises ``ContractError`` for anything other than a function or a list of functions.
@@ -199,33 +199,17 @@ class Promises:
         several = [] if given is None else [given] if callable(given) else given
         if isinstance(several, str) or not isinstance(several, Sequence):
             raise ContractError(f"check={shown(given)} is not a function, nor a list of functions")
-        self._all = list(several)
-        for each in self._all:
+        self.given = list(several)
+        """The checks as the caller passed them."""
+        for each in self.given:
             if not callable(each):
                 raise ContractError(f"check={shown(each)} is not a function")
-        self.steps = [each.at_step for each in self._all if isinstance(each, StepPromise)]
-        self._sometimes = [each for each in self._all if isinstance(each, Sometimes)]
+        self.at_end = [_with_history(each) for each in self.given]
+        self.at_step = [each.at_step for each in self.given if isinstance(each, StepPromise)]
+        self._sometimes = [each for each in self.given if isinstance(each, Sometimes)]
         for promise in self._sometimes:
             promise.was_reached = False
-        self.reads_history = any(map(_takes_history, self._all))
-
-    def __bool__(self) -> bool:
-        return bool(self._all)
-
-    @property
-    def check(self) -> Callable[..., object] | None:
-        """A function that checks all promises at the end of a run."""
-        if len(self._all) <= 1:
-            return self._all[0] if self._all else None
-        return self._check_all
-
-    def _check_all(self, history: History) -> object:
-        __tracebackhide__ = True
-        for each in self._all:
-            result = each(history) if takes_argument(each) else each()
-            if result is False or inspect.iscoroutine(result):
-                return result
-        return None
+        self.reads_history = any(map(_takes_history, self.given))
 
     def finish(self) -> None:
         """Check the promises that had to hold at least once in any run."""
@@ -236,6 +220,18 @@ class Promises:
                     f"no schedule reached {promise.name}: the code cannot reach it, or the budget "
                     "is too small"
                 )
+
+
+def _with_history(check: Callable[..., object]) -> Callable[[History], object]:
+    """Return a function that calls a check with the history if the check takes it."""
+    if takes_argument(check):
+        return check
+
+    def without_history(_: History) -> object:
+        __tracebackhide__ = True
+        return check()
+
+    return without_history
 
 
 def _takes_history(check: Callable[..., object]) -> bool:

@@ -80,7 +80,6 @@ class Interleavings:
         return False
 
     def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
-        """Return the name of the strand to run next."""
         at = self._depth
         self._depth += 1
         if at < len(self._frames):

@@ -50,7 +50,6 @@ class Priorities:
         self._priorities: dict[str, float] = {}
 
     def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
-        """Return the name of the strand to run next."""
         for name in options:
             if name not in self._priorities:
                 # Every changed priority is lower than every initial one.

@@ -69,7 +69,8 @@ class Explorer:
         began = monotonic()
         player = self._player
         try:
-            key = key_of(player.programs, player.check, player.choice)
+            functions = [*(each.function for each in player.programs), *player.promises.given]
+            key = key_of(functions, player.choice)
             run = stored_failure(player, key) or self._search()
             if run is None:
                 return None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 import types
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic
-from ..run import Choice, Program, Run
+from ..run import Choice, Run
 from ..schedule import DELAYS, EDGE, PAUSES, SWITCHES, TRIED, Event, Kind, Schedule
 from .player import Player
 
@@ -28,7 +28,6 @@ def hypothesis() -> Any:
 
 
 def database() -> Any:
-    """Return the database of the current Hypothesis profile, or None."""
     return hypothesis().settings().database
 
 
@@ -42,23 +41,19 @@ def saved(key: bytes) -> list[str]:
 
 
 def forget(key: bytes, text: str) -> None:
-    """Delete a stored schedule."""
     examples = database()
     if examples is not None:
         examples.delete(key, text.encode())
 
 
-def key_of(
-    programs: Sequence[Program], check: Callable[..., object] | None, choice: Choice
-) -> bytes:
+def key_of(functions: Iterable[Callable[..., object]], choice: Choice) -> bytes:
     """Return the key under which failures of this code with these options are stored."""
     parts = sorted(choice.kinds) + sorted(choice.handles)
-    for function in (*(program.function for program in programs), check):
-        if function is not None:
-            inner = getattr(function, "func", function)
-            code = getattr(inner, "__code__", None)
-            name = f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', '')}"
-            parts += [name, "" if code is None else _code_text(code)]
+    for function in functions:
+        inner = getattr(function, "func", function)
+        code = getattr(inner, "__code__", None)
+        name = f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', '')}"
+        parts += [name, "" if code is None else _code_text(code)]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     return f"pytest_fakecloud.explore.{digest}".encode()
 
@@ -224,7 +219,6 @@ def _single_switches(run: Run, undisturbed: Run) -> Iterator[Schedule]:
 
 
 def replay(player: Player, run: Run) -> Replays:
-    """Replay a failing schedule."""
     # Replay a stuck run only once, because each replay takes seconds and leaves threads behind.
     total = 1 if run.is_stuck else REPLAYS
     found, failed = None, 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError, broken_promise, ends_the_test
 from ...core.journal import recorder_of
-from ..promises import takes_argument
 from ..run import Choice, Program, Redundant, Run, Strategy
 from ..schedule import Schedule
 from ..simulation.loops import await_in_own_loop
@@ -21,6 +19,7 @@ from .tally import Tally
 
 if TYPE_CHECKING:
     from ..history import History
+    from ..promises import Promises
     from ..world import World
 
 
@@ -34,7 +33,7 @@ class Player:
 
     world: World
     programs: Sequence[Program]
-    check: Callable[..., object] | None
+    promises: Promises
     setup: Callable[[], object] | None
     choice: Choice
     threads: Threads
@@ -76,8 +75,8 @@ class Player:
         except Redundant:
             recorder.forget_since(number)
             raise
-        if run.broken is None and self.check is not None:
-            run.broken = self._broken_promise(self.check, simulation.history, schedule)
+        for check in self.promises.at_end:
+            run.broken = run.broken or self._broken_promise(check, simulation.history, schedule)
         if not keep:
             recorder.forget_since(number)
         if strategy is None:
@@ -86,11 +85,10 @@ class Player:
         return run
 
     def _broken_promise(
-        self, check: Callable[..., object], history: History, schedule: Schedule
+        self, check: Callable[[History], object], history: History, schedule: Schedule
     ) -> AssertionError | None:
         try:
-            result = self.call(check, history) if self._check_takes_history else self.call(check)
-            if result is False:
+            if self.call(check, history) is False:
                 raise ContractError(
                     "check returned False, which explore() ignores: let it assert "
                     "the promise, such as 'assert total == 2'"
@@ -107,10 +105,6 @@ class Player:
                 raise
             return broken
         return None
-
-    @functools.cached_property
-    def _check_takes_history(self) -> bool:
-        return self.check is not None and takes_argument(self.check)
 
     def call(self, function: Callable[..., object], *args: object) -> object:
         """Call a plain or asynchronous function and return its result."""
