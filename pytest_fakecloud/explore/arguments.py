@@ -86,7 +86,6 @@ def _with_unique_names(programs: Sequence[Program]) -> list[Program]:
 
 
 def kinds_of(given: Kind | Sequence[Kind] | None) -> frozenset[Kind]:
-    """Return the kinds of events to explore, by default all."""
     if given is None:
         return frozenset(KINDS)
     names = names_of("kinds", given)

@@ -257,9 +257,6 @@ def _keyed(run: Run) -> Iterator[tuple[Line, list[_Key]]]:
 
 
 def _data_in_fakes(footprint: Footprint) -> Footprint:
-    """Return the part of a footprint that is in the fakes, without the clock, the memory and the
-    like.
-    """
     return Footprint(touch for touch in footprint.touches if touch.fake)
 
 

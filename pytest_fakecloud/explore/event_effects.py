@@ -48,7 +48,6 @@ def faulted(kind: str, handle: Handle, session: Any, serve: Serve) -> Response:
 
 
 def _refusal(handle: Handle) -> Answer:
-    """Return the service's own 503 answer."""
     answer = handle._fault_table.answers.render(ServiceError(503, "Service Unavailable"))
     if not isinstance(answer.body, bytes):
         assert handle._fault_table.answers.dump is not None

@@ -57,7 +57,6 @@ class Footprint:
         self.is_everything = False
 
     def add(self, touch: Touch) -> None:
-        """Add an access."""
         self.touches[touch] = None
 
     def conflict(self, other: Footprint) -> tuple[Touch, Touch] | None:
@@ -147,7 +146,6 @@ def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) ->
 
 
 def touch_of_key(fake: str, database: int, key: bytes, writes: bool) -> Touch:
-    """Return a record of an access to one key."""
     return Touch(fake, f"key of db{database}", _text(key), writes)
 
 

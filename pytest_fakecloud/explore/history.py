@@ -71,7 +71,6 @@ class History:
 def begin(
     history: History, client: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Operation:
-    """Return an operation that begins now."""
     return Operation(client, name, args, kwargs, next(history._places))
 
 

@@ -71,7 +71,6 @@ class _SharedLock:
         return bool(self._real.acquire(blocking, timeout))
 
     def release(self) -> None:
-        """Release the lock."""
         self._real.release()
         simulation = self._world.simulation
         # Skip a thread that just starts, because it may do so in a step of another strand. Include
@@ -80,7 +79,6 @@ class _SharedLock:
             simulation.record.touch_lock(self.name)
 
     def locked(self) -> bool:
-        """Return whether any thread holds the lock."""
         return not self._is_free()
 
     def _is_free(self) -> bool:
@@ -205,7 +203,6 @@ class _Replacements:
             self._visit_names(getattr(value, "__globals__", {}), code.co_names, depth)
 
     def undo(self) -> None:
-        """Put the original locks back."""
         for put_back in reversed(self._undo):
             put_back()
 
@@ -230,7 +227,6 @@ class _Replacements:
                 self._replace(scope[name], depth - 1, partial(scope.__setitem__, name))
 
     def _replace(self, value: Any, depth: int, put: Callable[[Any], None]) -> None:
-        """Replace a lock, or visit another object."""
         if isinstance(value, _LOCKS):
             kind = _SharedReentrantLock if isinstance(value, _LOCKS[1]) else _SharedLock
             shared = self._shared.setdefault(

@@ -62,7 +62,6 @@ class Point:
     choices: Sequence[tuple[Kind, str]]
 
     def events(self) -> list[Event]:
-        """Return the possible events."""
         return [Event(self.process, self.number, kind, detail) for kind, detail in self.choices]
 
 

@@ -12,29 +12,10 @@ from ..core.errors import ContractError, shown
 from ..core.wording import unknown_name
 
 Kind: TypeAlias = Literal[
-    "jump",
-    "nearly",
-    "past",
-    "tick",
-    "delay",
-    "switch",
-    "rebalance",
-    "redeliver",
-    "rotate_token",
-    "hold_pending",
-    "partition",
-    "crash",
-    "answer",
-    "drop",
-    "lose_answer",
-    "duplicate",
-    "slow",
-    "late",
-    "wake",
-    "crash_after_answer",
-    "fail",
-    "unreachable",
-]
+    "jump", "nearly", "past", "tick", "delay", "switch", "rebalance", "redeliver",
+    "rotate_token", "hold_pending", "partition", "crash", "answer", "drop", "lose_answer",
+    "duplicate", "slow", "late", "wake", "crash_after_answer", "fail", "unreachable",
+]  # fmt: skip
 """Kinds of events. Faults have the same names as in ``faults`` and on the fakes.
 
 Before a call: ``jump`` moves the clock to the next known time, ``nearly`` to a millisecond before
@@ -51,29 +32,10 @@ SWITCHES: frozenset[Kind] = frozenset({"switch", "late", "wake"})
 PAUSES: frozenset[Kind] = frozenset({"jump", "nearly", "past", "tick", "delay"})
 """Kinds that pause a strand before its call."""
 TRIED: tuple[Kind, ...] = (
-    "crash_after_answer",
-    "crash",
-    "lose_answer",
-    "switch",
-    "late",
-    "wake",
-    "fail",
-    "unreachable",
-    "duplicate",
-    "jump",
-    "past",
-    "drop",
-    "answer",
-    "delay",
-    "slow",
-    "nearly",
-    "partition",
-    "tick",
-    "redeliver",
-    "rebalance",
-    "hold_pending",
-    "rotate_token",
-)
+    "crash_after_answer", "crash", "lose_answer", "switch", "late", "wake", "fail",
+    "unreachable", "duplicate", "jump", "past", "drop", "answer", "delay", "slow", "nearly",
+    "partition", "tick", "redeliver", "rebalance", "hold_pending", "rotate_token",
+)  # fmt: skip
 """The order in which kinds take turns: first those that give the clearest explanations."""
 CLOCK = "@clock"
 """The name of a move of the clock in lists of strands. No client can have this name."""

@@ -23,7 +23,6 @@ from .simulation.loops import await_in_own_loop
 
 if TYPE_CHECKING:
     from ..handle import Handle
-    from ..http.app import App
     from ..queue.model import Delivery, Message, Outcome
     from .world import World
 
@@ -161,50 +160,46 @@ async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:
     return await loop.run_in_executor(world.carriers, copy_context().run, exchange)
 
 
-class _ExploredFaults:
-    """A fake's faults, wrapped so that the simulation handles each request first."""
+class _Explored:
+    """A fake's hooks as the test planned them, wrapped so that the simulation takes part."""
 
-    def __init__(self, world: World, handle: Handle, plan: Any) -> None:
+    def __init__(self, world: World, planned: Any) -> None:
         self._world = world
+        self._planned = planned
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._planned, name)
+
+
+class _ExploredFaults(_Explored):
+    """A fake's faults; the simulation handles each request first."""
+
+    def __init__(self, world: World, handle: Handle, planned: Any) -> None:
+        super().__init__(world, planned)
         self._handle = handle
-        self._plan = plan
 
     def __bool__(self) -> bool:
         # Return False if only the simulation injects faults, so that requests skip the socket.
-        return bool(self._plan)
+        return bool(self._planned)
 
     @property
     def active(self) -> tuple[object, ...]:
         return (self,)
 
     def run(self, request: Request, serve: Serve) -> Response:
-        if self._plan.active:
-            serve = partial(self._plan.run, request, serve)
+        if self._planned.active:
+            serve = partial(self._planned.run, request, serve)
         simulation = self._world.simulation
-        return (
-            serve()
-            if simulation is None
-            else simulation.calls.at_call(self._handle, request, serve)
-        )
-
-    def attach(self, app: App) -> None:
-        self._plan.attach(app)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._plan, name)
+        if simulation is None:
+            return serve()
+        return simulation.calls.at_call(self._handle, request, serve)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._plan)
+        return iter(self._planned)
 
 
-class _ExploredInterruptions:
-    """Hooks between the commands of a pipeline, wrapped so that the simulation is called after the
-    test's own.
-    """
-
-    def __init__(self, world: World, planned: Any) -> None:
-        self._world = world
-        self._planned = planned
+class _ExploredInterruptions(_Explored):
+    """Hooks between the commands of a pipeline; the simulation is called after the test's own."""
 
     def __bool__(self) -> bool:
         return self._world.simulation is not None or bool(self._planned)
@@ -220,25 +215,13 @@ class _ExploredInterruptions:
 
         return at
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._planned, name)
 
-
-class _ExploredDeliveries:
-    """Faults of deliveries: first the faults that the test injected, then the faults of the
-    schedule.
-    """
+class _ExploredDeliveries(_Explored):
+    """Faults of deliveries: first those that the test injected, then those of the schedule."""
 
     active = ("the schedule",)
-
-    def __init__(self, world: World, planned: Any) -> None:
-        self._world = world
-        self._planned = planned
 
     def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
         found: tuple[str, ...] = self._planned.before(message, delivery)
         simulation = self._world.simulation
         return found if simulation is None else found + simulation.deliveries.faults_of(message.id)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._planned, name)

@@ -181,7 +181,6 @@ class World:
     # -- time ------------------------------------------------------------------------------------
 
     def now_us(self) -> int:
-        """Return the current fake time."""
         return self.clock.now_us()
 
     def elapsed_us(self) -> int:

@@ -226,7 +226,6 @@ class Calls(Part):
             self._tell(strand, request)
 
     def _tell(self, strand: Strand, request: Request) -> Line:
-        """Add a call to the story."""
         run = self._record.run
         line = Line(self._world.now_us(), strand.name, call=request.call, step=len(run.steps) - 1)
         if self._record.stacks:

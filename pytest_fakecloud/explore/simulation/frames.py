@@ -41,7 +41,6 @@ def source_of(frame: FrameType | None) -> Source:
 
 
 def innermost(frame: FrameType | None) -> str:
-    """Return the innermost application line of a stack."""
     return next(iter(source_of(frame)), "an unknown line")
 
 

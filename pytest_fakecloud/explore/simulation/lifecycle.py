@@ -23,7 +23,6 @@ class Lifecycle(Part):
         """The operation of each client, by the client's title."""
 
     def perform(self, strand: Strand) -> object:
-        """Run the code of a strand and return its result."""
         if inspect.iscoroutinefunction(strand.body):
             return await_in_own_loop(self._world, strand.body)
         result = strand.body()
@@ -58,7 +57,6 @@ class Lifecycle(Part):
                 self._restarts.start_again(strand, failed=True)
 
     def _store_outcome(self, strand: Strand) -> None:
-        """Store the result or the error of a strand in the history."""
         history, error = self._record.history, strand.error
         if strand.crashed and strand.root is strand:
             history.crashed.append(strand.title)

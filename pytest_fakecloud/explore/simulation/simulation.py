@@ -100,7 +100,6 @@ class Simulation:
         return run
 
     def began(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation:
-        """Record the start of a client's operation."""
         strand = self.state.here() or self.turns.current
         client = strand.root.title if strand is not None else ""
         self.record.touch_history(False)
@@ -109,6 +108,5 @@ class Simulation:
         return operation
 
     def finished(self, operation: Operation, result: object) -> None:
-        """Record the end of a client's operation."""
         self.record.touch_history(True)
         end(self.history, operation, result)

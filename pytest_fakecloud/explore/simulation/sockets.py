@@ -126,7 +126,6 @@ class SocketPatches:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Use the replacements until the block ends."""
         replacements = {
             "connect": self._connecting(socket.socket.connect),
             "shutdown": self._shutting_down(socket.socket.shutdown),

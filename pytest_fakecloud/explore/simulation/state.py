@@ -64,7 +64,6 @@ class Record:
             self.touch([Touch("", "history", ALL, writes)])
 
     def touch_lock(self, name: str) -> None:
-        """Record that a lock was acquired or released."""
         if self.records:
             self.touch([Touch("", "lock", name, True)])
 

@@ -46,7 +46,6 @@ class Gate:
 
 
 def pause(seconds: float) -> None:
-    """Wait for some wall-clock seconds."""
     Gate().acquire(seconds)
 
 

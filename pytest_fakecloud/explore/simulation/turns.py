@@ -167,7 +167,6 @@ class Turns:
                 chosen.turn.future.set_result(None)
 
     def adopt(self, strand: Strand) -> None:
-        """Use the current thread as the strand's own thread."""
         strand.thread = threading.get_ident()
         self.by_thread[strand.thread] = strand
         with self._lock:

@@ -87,7 +87,6 @@ class Wire:
         return connection.handled - (self._base or 0) < self.sent or bool(connection.inside)
 
     def is_served(self) -> bool:
-        """Return whether the fake has the connection open."""
         return self.connection() in self.mount._live
 
     def has_unsent(self) -> bool:
@@ -138,7 +137,6 @@ class Wires:
         self._progress = Gate()
 
     def forget(self) -> None:
-        """Forget the connections of earlier runs."""
         self._by_socket = weakref.WeakKeyDictionary()
         self._by_port = {}
 
