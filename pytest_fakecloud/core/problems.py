@@ -44,35 +44,31 @@ class Problems(list[Problem]):
         self, kind: str, text: str, *, exception: BaseException | None = None, **facts: Any
     ) -> Problem:
         """Record a violation."""
-        if exception is not None and self._with_frames() >= self.keep_exceptions:
-            exception.__traceback__ = exception.__context__ = exception.__cause__ = None
+        if exception is not None:
+            framed = [one for one in self if one.exception and one.exception.__traceback__]
+            if len(framed) >= self.keep_exceptions:
+                exception.__traceback__ = exception.__context__ = exception.__cause__ = None
         del self[: max(0, len(self) - self.keep + 1)]
         problem = Problem(kind, shortened(text, _LONGEST_PROBLEM), facts, exception)
         self.append(problem)
         return problem
-
-    def _with_frames(self) -> int:
-        exceptions = (each.exception for each in self)
-        return sum(1 for each in exceptions if each is not None and each.__traceback__ is not None)
 
     def report_raised(self, error: BaseException, where: str, **facts: Any) -> Problem:
         """Record an exception of the test itself that a callback raised (see ``raised_by_test``).
 
         The text begins with ``where``, a description of the callback's purpose.
         """
-        return self.report("assertion", _raised_text(error, where), exception=error, **facts)
+        raised = raised_problem(error, where, **facts)
+        return self.report(raised.kind, raised.text, exception=error, **facts)
 
 
 def raised_problem(error: BaseException, where: str, **facts: Any) -> Problem:
     """Return the violation that ``Problems.report_raised()`` records."""
-    return Problem("assertion", _raised_text(error, where), facts, error)
-
-
-def _raised_text(error: BaseException, where: str) -> str:
-    return (
+    text = (
         f"{where}: a callback of the test raised {describe_error(error)}. "
         'To allow it: fakecloud.allow("assertion")'
     )
+    return Problem("assertion", text, facts, error)
 
 
 _LONGEST_PROBLEM = 20_000

@@ -8,6 +8,7 @@ import weakref
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -399,5 +400,4 @@ def is_own(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).startswith(_PACKAGE)
 
 
-def _number_of(entry: Entry) -> int:
-    return entry.number
+_number_of = attrgetter("number")

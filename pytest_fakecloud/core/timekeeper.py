@@ -265,6 +265,5 @@ class Timekeeper(Clock):
 
 
 def _nap() -> float:
-    # Wake often while a tool that can move the process's clock is loaded: such a tool does not
-    # notify its users.
+    # Wake often while a tool is loaded that can move the process's clock without notice.
     return 0.05 if "time_machine" in sys.modules or "freezegun" in sys.modules else 1.0

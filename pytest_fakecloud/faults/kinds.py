@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import ContractError, shown
-from ..http.messages import Answer, Effect, HeaderPairs, Request, Response, Serve, Stream
+from ..http.messages import (
+    Answer,
+    Effect,
+    HeaderPairs,
+    Request,
+    Response,
+    Serve,
+    Stream,
+    close_chunks,
+)
 from .fault import CUT, WAIT, Respond, Rule
 
 if TYPE_CHECKING:
@@ -163,7 +172,9 @@ class CallRule(Rule):
 def lost(response: Response, reset: bool = False) -> Response:
     """Return an effect that closes the connection without sending the response."""
     if isinstance(response, Stream):
-        _close_stream(response)
+        close_chunks(response.chunks)
+        if response.on_close is not None:
+            response.on_close()
         return Effect("lose", reset=reset)
     if isinstance(response, Effect):
         return response
@@ -189,17 +200,7 @@ def _first(chunks: Iterator[bytes], count: int) -> Iterator[bytes]:
     except StopIteration:
         return
     finally:
-        close = getattr(chunks, "close", None)
-        if close is not None:
-            close()
-
-
-def _close_stream(stream: Stream) -> None:
-    close = getattr(stream.chunks, "close", None)
-    if close is not None:
-        close()
-    if stream.on_close is not None:
-        stream.on_close()
+        close_chunks(chunks)
 
 
 def _takes_argument(function: Callable[..., object]) -> bool:

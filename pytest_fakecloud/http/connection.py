@@ -44,21 +44,6 @@ class Connection:
     calls the engine and ``leave()`` afterwards.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "address",
-        "doing",
-        "early",
-        "ended",
-        "handled",
-        "inside",
-        "mount",
-        "received",
-        "sock",
-        "unsent",
-        "worker",
-    )
-
     def __init__(self, sock: socket.socket, address: Any, mount: Mount) -> None:
         self.sock = sock
         self.address = address

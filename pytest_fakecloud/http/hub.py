@@ -234,7 +234,12 @@ class Hub:
     ) -> bool:
         """Handle one ready socket; return whether the thread continues."""
         if key.data is None:
-            if not _drained(inner):
+            try:
+                if not inner.recv(4096):
+                    return False  # stop() has closed the other end
+            except BlockingIOError:
+                pass
+            except OSError:
                 return False
             self._catch_up()
             return True
@@ -292,15 +297,6 @@ class Hub:
         if wake is not None:
             wake.close()
         self._reset()
-
-
-def _drained(inner: socket.socket) -> bool:
-    try:
-        return bool(inner.recv(4096))
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
 
 
 def _drop(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:

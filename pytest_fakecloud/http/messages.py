@@ -138,6 +138,13 @@ class Effect:
     reset: bool = False
 
 
+def close_chunks(chunks: object) -> None:
+    """Close a generator; do nothing for an iterable without ``close()``."""
+    close = getattr(chunks, "close", None)
+    if close is not None:
+        close()
+
+
 Response: TypeAlias = Answer | Stream | Effect
 Serve: TypeAlias = Callable[[], Response]
 """A function that returns the response that a request gets without faults."""

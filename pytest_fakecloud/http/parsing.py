@@ -84,30 +84,6 @@ class RequestReader:
     ``client`` is the peer's address, which is passed to each request.
     """
 
-    __slots__ = (
-        "_begun",
-        "_behind_body",
-        "_body",
-        "_framing",
-        "_head_fed",
-        "_headers",
-        "_heads",
-        "_host",
-        "_is_1_1",
-        "_known",
-        "_learning",
-        "_missing",
-        "_parser",
-        "_target",
-        "_trailers",
-        "body_limit",
-        "client",
-        "head_limit",
-        "messages",
-        "pending",
-        "refusal",
-    )
-
     def __init__(
         self,
         client: tuple[str, int] | None = None,
@@ -358,7 +334,8 @@ class RequestReader:
         if message.keep_alive and message.version == "1.0":
             # Check for "close", which the parser lets "keep-alive" override (RFC 9112, section
             # 9.3).
-            message.keep_alive = not _says_close(message)
+            options = ",".join(message.headers.getlist("Connection")).lower().split(",")
+            message.keep_alive = "close" not in map(str.strip, options)
         self.messages.append(message)
         learning, self._learning = self._learning, None
         if not message.keep_alive:
@@ -399,11 +376,6 @@ def _no_method(data: bytes) -> Refusal | None:
             400, "received TLS, but this server uses plain HTTP: use http:// (or tls=True)"
         )
     return None
-
-
-def _says_close(message: Message) -> bool:
-    options = ",".join(message.headers.getlist("Connection")).lower().split(",")
-    return any(option.strip() == "close" for option in options)
 
 
 def _two_hosts() -> Refusal:

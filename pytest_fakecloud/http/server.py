@@ -25,7 +25,7 @@ from .encoding import (
     phrase,
     status_line,
 )
-from .messages import Answer, Effect, Stream
+from .messages import Answer, Effect, Stream, close_chunks
 from .parsing import BODY_LIMIT, Message, Refusal, RequestReader
 
 if TYPE_CHECKING:
@@ -159,9 +159,7 @@ class HTTPHandler:
             self.app.stream_failed(message, error)
             return False
         finally:
-            close = getattr(chunks, "close", None)
-            if close is not None:
-                close()
+            close_chunks(chunks)
             on_close()
         return chunked
 

@@ -19,6 +19,7 @@ from .encoding import (
     header,
     http_date,
 )
+from .messages import close_chunks
 from .parsing import Message
 
 if TYPE_CHECKING:
@@ -111,9 +112,7 @@ class _WSGICall:
             try:
                 self.send(result)
             finally:
-                close = getattr(result, "close", None)
-                if close is not None:
-                    close()
+                close_chunks(result)
         except _ClientGone:
             raise
         except BaseException as error:  # pytest.fail() raises a BaseException.

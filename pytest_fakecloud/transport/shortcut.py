@@ -87,7 +87,8 @@ class Shortcut:
         if len(target) > _MOST_TARGET_BYTES or _TARGET.fullmatch(target) is None:
             return None
         length = _announced_length(headers)
-        if length is None or length > _limit_of(mount):
+        limit = _MOST_BODY_BYTES if mount.body_limit is None else mount.body_limit
+        if length is None or length > min(limit, _MOST_BODY_BYTES):
             return None
         found = app.table.find(method, target.partition("?")[0])
         waits = isinstance(found, tuple) and found[0].lingers and not self._lingers
@@ -117,11 +118,6 @@ class Shortcut:
         return response.status, out, b"" if method == "HEAD" else payload
 
 
-def _limit_of(mount: Mount) -> int:
-    own = mount.body_limit
-    return _MOST_BODY_BYTES if own is None else min(own, _MOST_BODY_BYTES)
-
-
 def _announced_length(headers: list[tuple[str, str]]) -> int | None:
     """Return the announced body length of a plain request; None if the request is not plain."""
     length: int | None = None
@@ -134,7 +130,9 @@ def _announced_length(headers: list[tuple[str, str]]) -> int | None:
             if size > _MOST_CACHED_HEADER_BYTES:
                 uncached_bytes += size
             else:
-                _remember(header, effect)
+                if len(_effects) >= _MOST_CACHED_HEADERS:
+                    _effects.clear()
+                _effects[header] = effect
         if effect is _NONE:
             continue
         if effect is _CONTENT_LENGTH and length is None:
@@ -162,12 +160,6 @@ def _effect_of(header: tuple[str, str]) -> _Effect:
     if lower == "connection" and value.lower() != "keep-alive":
         return _SOCKET
     return _NONE
-
-
-def _remember(header: tuple[str, str], effect: _Effect) -> None:
-    if len(_effects) >= _MOST_CACHED_HEADERS:
-        _effects.clear()
-    _effects[header] = effect
 
 
 def are_timeouts(*values: object) -> bool:

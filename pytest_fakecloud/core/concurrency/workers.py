@@ -80,7 +80,7 @@ class WorkerPool:
     def _work(self, worker: _Worker) -> None:
         while True:
             worker.job()
-            worker.job = _nothing
+            worker.job = lambda: None
             with self._lock:
                 if self._closed or len(self.idle) >= self.spare:
                     self.threads.discard(worker)
@@ -106,7 +106,3 @@ class _Worker:
         self.job = job
         self.wake = threading.Lock()
         self.wake.acquire()
-
-
-def _nothing() -> None:
-    """Do nothing: the job of an idle worker."""
