@@ -19,6 +19,11 @@ def second(run: Run) -> Run:
     return run.other(transport="port", address="127.0.0.1:5002")
 
 
+def test_quit_closes_the_session(run: Run) -> None:
+    assert run("QUIT") == OK
+    assert run.session.closing
+
+
 def test_tracking_leaves_no_record(run: Run, port: Run, second: Run) -> None:
     port(f"CLIENT TRACKING ON REDIRECT {second.session.id}")
     port("GET a")

@@ -5,19 +5,6 @@ from __future__ import annotations
 from tests.kv.conftest import Run
 
 
-class TestEncoding:
-    def test_more_than_128_members_or_64_bytes_are_a_skiplist(self, run: Run) -> None:
-        for n in range(128):
-            run("ZADD", "z", n, f"m{n}")
-        assert run("OBJECT ENCODING z") == b"listpack"
-        run("ZADD z 1 one-more")
-        assert run("OBJECT ENCODING z") == b"skiplist"
-        run("ZREM z one-more")
-        assert run("OBJECT ENCODING z") == b"skiplist"
-        run("ZADD", "long", 1, "x" * 65)
-        assert run("OBJECT ENCODING long") == b"skiplist"
-
-
 class TestScan:
     def test_every_member_that_stays_is_met(self, run: Run) -> None:
         for n in range(300):

@@ -1,10 +1,10 @@
-"""Trimming streams."""
+"""Stream commands, apart from the scenarios: trimming, and maps in RESP3."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.kv.commands.stream.conftest import fill
+from pytest_fakecloud.kv.reply import Map
 from tests.kv.conftest import Run
 
 
@@ -23,16 +23,16 @@ class TestTrimming:
     def test_the_vendor_trims_roughly_once_a_hundred_are_too_many(
         self, run: Run, length: int, line: str, removed: int
     ) -> None:
-        fill(run, *(f"{n}-1" for n in range(1, length + 1)))
+        for number in range(1, length + 1):
+            run("XADD", "s", f"{number}-1", "a", number)
         assert run(f"XTRIM s {line}") == removed
         assert run("XLEN s") == length - removed
         if removed < length:
             assert run("XRANGE s - + COUNT 1")[0][0] == f"{removed + 1}-1".encode()
 
 
-@pytest.mark.dialect("redis", version="7.2.0")
-def test_the_last_id_is_not_set_below_a_deleted_one(run: Run) -> None:
-    run("XADD s 5-0 a 1")
-    run("XDEL s 5-0")
-    error = "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id"
-    assert run.error("XSETID s 4-0") == error
+def test_streams_are_a_map_in_resp3(run: Run) -> None:
+    run("XADD s 1-1 a 1-1")
+    reply = run.other(resp=3)("XREAD STREAMS s 0")
+    assert isinstance(reply, Map)
+    assert reply == [b"s", [[b"1-1", [b"a", b"1-1"]]]]
