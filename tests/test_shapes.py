@@ -52,7 +52,7 @@ from pytest_fakecloud.queue.fields import (
 )
 from pytest_fakecloud.queue.rest.routes import QueueApp
 from pytest_fakecloud.queue.views import DEAD_LETTERS, MESSAGES, SCHEDULES
-from pytest_fakecloud.vector.matching import (
+from pytest_fakecloud.vector.assertions import (
     QUERY_FIELDS,
     UPSERT_FIELDS,
     QueryFields,

@@ -1,9 +1,9 @@
 """A fake of Upstash Vector: dense, sparse and hybrid vectors under string ids, queried by
 similarity.
 
-Start with ``engine`` (the operations of the index), then ``namespace`` (its rows), ``similarity``,
-``sparse`` and ``fusion`` (how rows are scored), ``ranking`` (from query to hits), ``filter``
-(metadata filters), ``routes`` (HTTP) and ``handle`` (the object that the fixture returns).
+Start with ``engine`` (the operations of the index), then ``namespace`` (its rows), ``dense`` and
+``sparse`` (how rows are scored), ``ranking`` (from query to hits), ``filter`` (metadata filters),
+``routes`` (HTTP) and ``handle`` (the object that the fixture returns).
 
 Known differences from the service:
 

@@ -12,13 +12,25 @@ from ..core.found import Found, expect, found_of
 from ..core.ids import new_token
 from ..core.matching import Condition, Field, Query
 from ..handle import Context, Handle, action
-from .assertions import QUERIES, UPSERTS, Item, queries, refused, shown, upserts
+from .assertions import (
+    QUERIES,
+    QUERY_FIELDS,
+    RECORD_FIELDS,
+    UPSERT_FIELDS,
+    UPSERTS,
+    Item,
+    QueryFields,
+    UpsertFields,
+    queries,
+    refused,
+    shown,
+    upserts,
+)
 from .embedding import Embedder
 from .engine.engine import VectorEngine
 from .errors import VectorError
 from .fields import Include
 from .loading import as_json, read_records
-from .matching import QUERY_FIELDS, RECORD_FIELDS, UPSERT_FIELDS, QueryFields, UpsertFields
 from .model import (
     DEFAULT_NAMESPACE,
     VectorRecord,

@@ -18,22 +18,30 @@ record, and for a file the line or row.
 from __future__ import annotations
 
 import math
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import orjson
 
 from ..core.errors import ContractError
-from .data_files import Raw, npz_records, parse_json, read_bytes
+from ..core.wording import counted
+from ..files import DATA_BYTES, open_file, read_file
 from .embedding import Embedder, is_sequence, is_sparse
 from .errors import VectorError, invalid_dimension
 from .fields import FieldReader, from_array
 from .model import VectorRecord
 
+Raw = dict[str, Any]
+"""The fields of a record by name, not checked yet."""
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+MOST_MEMBERS = 1_000_000
+COLUMNS = ("ids", "metadata", "data")
+"""The arrays that an ``.npz`` file may contain besides ``vectors``."""
 _RECORD_NAMES = frozenset(
     ("id", "vector", "sparseVector", "sparse_vector", "metadata", "data", "namespace")
 )
@@ -243,16 +251,103 @@ def _is_sparse_vector(value: object) -> bool:
 def _from_file(path: Path) -> Iterator[tuple[str, object]]:
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        yield from npz_records(path)
+        yield from _npz_records(path)
     elif suffix == ".jsonl":
-        for number, line in enumerate(read_bytes(path).splitlines(), 1):
+        for number, line in enumerate(_read_bytes(path).splitlines(), 1):
             if line.strip():
                 where = f"{path.name} line {number}"
-                yield where, parse_json(line, where)
+                yield where, _parse_json(line, where)
     elif suffix == ".json":
-        value = parse_json(read_bytes(path), path.name)
+        value = _parse_json(_read_bytes(path), path.name)
         if isinstance(value, str):
             raise ContractError(f"cannot load {path.name}: it contains a string, expected {SHAPES}")
         yield from _values(value, f"{path.name} ")
     else:
         raise ContractError(f"cannot load {str(path)!r:.200}: expected {SHAPES}")
+
+
+def _read_bytes(path: Path) -> bytes:
+    return read_file(path, DATA_BYTES).removeprefix(BYTE_ORDER_MARK)
+
+
+def _parse_json(text: bytes, where: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ContractError(f"{where} is not JSON: {error}") from None
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    try:
+        # Open the file here: numpy leaves a file that it opened itself open if it is not an
+        # archive.
+        with open_file(path, DATA_BYTES) as file:
+            _check_archive(file)
+            with np.load(file, allow_pickle=False) as arrays:
+                found = dict(arrays)
+        for name, array in found.items():
+            if not isinstance(array, np.ndarray):
+                raise ValueError(f"its member {name!r:.80} is not an array")
+        return found
+    except ContractError:
+        raise
+    except Exception as error:
+        # A damaged archive can raise errors of any library layer. A ``TypeError`` can also mean an
+        # .npy file: it loads as an array, which is not a context manager.
+        raise ContractError(
+            f"{path.name!s:.200} is not an .npz file of plain arrays (numpy.savez): {error!s:.300}"
+        ) from None
+
+
+def _check_archive(file: BinaryIO) -> None:
+    """Raise ``ValueError`` for an archive whose members would need too much memory."""
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+    file.seek(0)
+    size = sum(member.file_size for member in members)
+    if size > DATA_BYTES or len(members) > MOST_MEMBERS:
+        raise ValueError(
+            f"{len(members)} members of {size} bytes; at most {MOST_MEMBERS} of {DATA_BYTES} are read"
+        )
+
+
+def _npz_records(path: Path) -> Iterator[tuple[str, Raw]]:
+    """Yield the position and the fields of each record in an ``.npz`` file."""
+    arrays = _arrays(path)
+    if "vectors" not in arrays:
+        for name, vector in arrays.items():
+            yield f"{path.name} {name}", {"id": name, "vector": vector}
+        return
+    vectors = arrays.pop("vectors")
+    columns = arrays
+    _check_columns(path.name, vectors, columns)
+    for number, vector in enumerate(vectors):
+        raw: Raw = {"id": str(number), "vector": vector}
+        if "ids" in columns:
+            raw["id"] = columns["ids"][number].item()
+        if "metadata" in columns and (text := columns["metadata"][number].item()):
+            where = f"{path.name} metadata {number}"
+            if not isinstance(text, str | bytes):
+                raise ContractError(f"{where} is not a JSON string, got {text!r}")
+            raw["metadata"] = _parse_json(text.encode() if isinstance(text, str) else text, where)
+        if "data" in columns:
+            raw["data"] = columns["data"][number].item()
+        yield f"{path.name} row {number}", raw
+
+
+def _check_columns(name: str, vectors: Any, columns: Mapping[str, Any]) -> None:
+    """Raise ``ContractError`` unless the arrays of a file have one item for each vector."""
+    if unknown := sorted(columns.keys() - set(COLUMNS)):
+        raise ContractError(
+            f"{name} has the array {unknown[0]!r:.80}, "
+            f"but only {', '.join(COLUMNS)} are allowed beside vectors"
+        )
+    if vectors.ndim != 2:
+        raise ContractError(f"{name}: vectors has {counted(vectors.ndim, 'dimension')}, expected 2")
+    for column_name, column in columns.items():
+        if column.ndim != 1:
+            raise ContractError(f"{name}: {column_name} has {column.ndim} dimensions, expected 1")
+        if len(column) != len(vectors):
+            raise ContractError(
+                f"{name}: {column_name} has {len(column)} items, vectors has {len(vectors)}"
+            )

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import ServiceError
-from ...vector.filter.explain import why_not
+from ...vector.filter.predicate import why_not
 from ..bodies import parsed
 from ..model import Finding
 from ..scene import executed_but_lost

@@ -29,7 +29,7 @@ from ..model import (
     SparseVector,
     VectorRecord,
 )
-from .matrix import Matrix
+from .dense import Matrix
 from .sparse import SparseIndex
 
 if TYPE_CHECKING:

@@ -4,12 +4,18 @@ Decided here: a hybrid query that is not resumable fuses the 1000 best rows of e
 the top_k best if top_k is larger, because the service is known to examine more than top_k rows. A
 dense score is clamped to 0..1 when it is returned, after ranking by the unclamped score. Sparse and
 fused scores are returned unchanged.
+
+A record's fused score is the sum of its contributions from both rankings. RRF contributes 1 / (60 +
+rank), where ranks start at 0. DBSF contributes (s - (m - 3d)) / 6d, where s is the record's score,
+m the mean and d the sample standard deviation of all scores of the ranking; it contributes 0.5 if
+there is only one candidate or if all scores are equal. The sums are float32, because only then do
+they equal the vendor's published numbers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,14 +24,14 @@ import numpy as np
 from ...core.ids import RandomStream
 from ..model import Floats, Fusion, Hit, Rows, Similarity, VectorQuery
 from ..settings import Approximation
-from .fusion import fuse
+from .dense import Accept, Ranking, Search, best_first, float32_scores, rank_dense, threshold
 from .namespace import Namespace
-from .similarity import Accept, Ranking, Search, best_first, float32_scores, rank_dense, threshold
 
 if TYPE_CHECKING:
     from ..filter.predicate import Predicate
 
 HYBRID_DEPTH = 1000
+RANK_CONSTANT = 60
 # Number of extra rows to rank, because `recall` below 1 is expected to drop some rows.
 SPARE = 32
 EMPTY = Ranking(np.empty(0, np.intp), np.empty(0, np.float32))
@@ -193,3 +199,46 @@ def _accept(namespace: Namespace, question: Question) -> Accept | None:
     if not exclude:
         return lambda row: predicate(namespace.metadata(row))
     return lambda row: namespace.id(row) not in exclude and predicate(namespace.metadata(row))
+
+
+# -- fusion --------------------------------------------------------------------------------------
+
+
+def reciprocal_ranks(ranking: Ranking) -> Floats:
+    """Return 1 / (60 + rank) for each row, where ranks start at 0."""
+    ranks = np.arange(len(ranking.rows)) + RANK_CONSTANT
+    return (1 / ranks).astype(np.float32)
+
+
+def normalised(ranking: Ranking) -> Floats:
+    """Scale the scores so that three standard deviations below their mean is 0 and three above it
+    is 1.
+    """
+    scores = ranking.scores
+    if len(scores) < 2:
+        return np.full(len(scores), 0.5, np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = np.float32(3) * scores.std(ddof=1, dtype=np.float32)
+        middle = scores.mean(dtype=np.float32)
+        low, high = middle - spread, middle + spread
+        if not 0 < high - low < np.inf:
+            return np.full(len(scores), 0.5, np.float32)
+        return np.asarray((scores - low) / (high - low))
+
+
+def fuse(
+    rankings: Sequence[Ranking],
+    fusion: Fusion,
+    depth: int,
+    order: Callable[[Rows], Rows] | None = None,
+) -> Ranking:
+    """Combine several rankings and return the ``depth`` best rows.
+
+    Rows with equal scores are sorted by row number or, if given, by ``order``.
+    """
+    weigh = reciprocal_ranks if fusion is Fusion.RRF else normalised
+    rows = np.unique(np.concatenate([ranking.rows for ranking in rankings]))
+    total = np.zeros(len(rows), np.float32)
+    for ranking in rankings:
+        total[np.searchsorted(rows, ranking.rows)] += weigh(ranking)
+    return best_first(rows, total, depth, order)

@@ -14,9 +14,8 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.found import Found, expect
 from pytest_fakecloud.core.matching import Field, Query
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.vector.assertions import shown
+from pytest_fakecloud.vector.assertions import QUERY_FIELDS, UPSERT_FIELDS, shown
 from pytest_fakecloud.vector.handle import VectorIndex
-from pytest_fakecloud.vector.matching import QUERY_FIELDS, UPSERT_FIELDS
 from tests.ids import steady
 
 from .test_handle import post
