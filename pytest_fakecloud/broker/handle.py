@@ -124,9 +124,7 @@ class Broker(BrokerAssertions, Handle):
         return {"Authorization": f"Basic {credentials}"}
 
     def _env_variables(self) -> dict[str, str]:
-        """Return the variables that the vendor's own client tests read; the client itself reads no
-        variables.
-        """
+        """Return the variables that the vendor's client tests read; the client reads none."""
         return {
             "UPSTASH_KAFKA_REST_URL": self.url,
             "UPSTASH_KAFKA_REST_USERNAME": self.username,

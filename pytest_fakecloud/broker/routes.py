@@ -38,9 +38,7 @@ METADATA_TIMEOUT_MS = 10_000
 
 
 class BrokerApp(App):
-    """The HTTP app of a broker engine. ``credentials()`` returns the current user name and
-    password.
-    """
+    """The HTTP app of a broker engine. ``credentials()`` returns the user name and the password."""
 
     service = "broker"
     fact_fields: ClassVar[Mapping[str, Field]] = {
@@ -275,9 +273,7 @@ class BrokerApp(App):
     # -- authentication and errors ---------------------------------------------------------------
 
     def authenticate(self, request: Request) -> object:
-        """Check HTTP Basic credentials; ``/webhook`` also accepts ``user`` and ``pass`` in the
-        query.
-        """
+        """Check HTTP Basic credentials or, for ``/webhook``, ``user`` and ``pass`` in the query."""
         username, password = self.credentials()
         given = basic_credentials(request.fields.get("authorization"))
         if given is not None and same(given[0], username) and same(given[1], password):
@@ -315,9 +311,7 @@ class BrokerApp(App):
         )
 
     def facts(self, request: Request) -> dict[str, Any]:
-        """Return the values to record for a request: its group, its instance, and all topics in its
-        path, query and body.
-        """
+        """Return the group, the instance, and all topics in a request's path, query and body."""
         facts: dict[str, Any] = {
             name: _segment(request, name)
             for name in ("group", "instance")

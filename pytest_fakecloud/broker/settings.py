@@ -156,15 +156,11 @@ class BrokerConfig(HandleConfig):
             )
         ),
     )
-    """Topics to create: a mapping from topic name to partition count, or to arguments of
-    ``create_topic()``.
-    """
+    """Topics to create: partition counts, or arguments of ``create_topic()``, by topic name."""
     retention_ms: int | None = setting(None, optional(duration("ms")))
     """How long topics without their own retention keep records; None: as long as the plan allows."""
     retention_bytes: int | None = setting(None, _AMOUNT)
-    """Bytes that each partition of a topic without its own limit keeps; None: as many as the plan
-    allows.
-    """
+    """Bytes that each partition of a topic without its own limit keeps; None: the plan's limit."""
     username: str = setting(
         "fakecloud",
         text(
@@ -182,59 +178,43 @@ class BrokerConfig(HandleConfig):
     ``BrokerLimits``; None: only the maximum message size of 1 MiB.
     """
     header_prefixes: Sequence[str] = setting(("Kafka-", "Broker-"), texts())
-    """Prefixes of the consumer configuration headers. If a header is sent with several of them, the
-    first prefix in this list wins.
-    """
+    """Prefixes of the consumer configuration headers. The first prefix with a header wins."""
     idle_close_ms: int | None = setting("300s", optional(duration("ms", 1)))
     """Time without consume requests after which an instance is closed; None: never."""
     session_timeout_ms: int = setting("120s", duration("ms", 1))
-    """How long a crashed or closed instance keeps its partitions. A header of its consume request
-    can override this.
-    """
+    """How long a crashed or closed instance keeps its partitions; a header can override this."""
     heartbeats: Literal["background", "consume"] = setting(
         "background", choice("background", "consume")
     )
-    """Whether sessions are kept alive by the server's consumer in the background, or only by
-    consume requests.
-    """
+    """Whether sessions are kept alive in the background, or only by consume requests."""
     join_delay_ms: int = setting(0, duration("ms"))
     """Duration of each rebalance."""
     offset_retention_ms: int | None = setting("7d", optional(duration("ms")))
     """How long committed offsets are kept after the group's last member has left; None: forever."""
     max_timeout_ms: int = setting("600s", duration("ms"))
-    """Maximum timeout of a long poll. A longer timeout is rejected, because it can only be a
-    mistake.
-    """
+    """Maximum timeout of a long poll; a longer one, which can only be a mistake, is rejected."""
     max_poll_records: int = setting(500, whole(1))
     """Maximum number of records in one consume response."""
     max_partition_bytes: int = setting(1024 * 1024, whole(1))
     """Maximum bytes per partition in one response. A first record that is larger is still returned."""
     interleave: Literal["rotate", "random"] = setting("rotate", choice("rotate", "random"))
-    """Whether a response contains one partition after the other, or mixes them in seeded random
-    order.
-    """
+    """Whether a response contains partitions one after the other, or in seeded random order."""
     fetch_single_topic: bool = setting(False, SWITCH)
     """Whether a fetch returns records of only one topic, as the JS client describes."""
     fetch_beyond_end: Literal["error", "wait"] = setting("error", choice("error", "wait"))
     """Whether a fetch beyond the end of the log fails or waits until the offset exists."""
     delete_leaves: bool = setting(True, SWITCH)
-    """Whether delete-consumer removes the instance from its group immediately, or only after the
-    session timeout.
-    """
+    """Whether delete-consumer removes the instance immediately, or after the session timeout."""
     resubscribe: Literal["rebalance", "ignore"] = setting(
         "rebalance", choice("rebalance", "ignore")
     )
-    """Whether a consume request with other topics changes the subscription, or these topics are
-    ignored.
-    """
+    """Whether other topics in a consume request change the subscription, or are ignored."""
     concurrent_consume: Literal["wait", "error"] = setting("wait", choice("wait", "error"))
     """Whether a second consume request on a busy instance waits or is rejected."""
     instance_limit: Literal["cluster", "group"] | None = setting(
         "cluster", optional(choice("cluster", "group"))
     )
-    """Whether all instances of the cluster, or those of each group, are limited to the total number
-    of partitions; None: no limit.
-    """
+    """Whether instances per cluster or per group may not outnumber all partitions; None: no limit."""
     commit_by_unknown: Literal["error", "store"] = setting("error", choice("error", "store"))
     """Whether a commit by an unknown instance is rejected or stored for the group."""
     unknown_group: Literal["error", "uncommitted"] = setting(
@@ -246,9 +226,7 @@ class BrokerConfig(HandleConfig):
     no_such_time: int = setting(-1, whole())
     """Offset that ``/offsets`` returns if no record is at or after the given time."""
     keyless: Literal["rotate", "random"] = setting("rotate", choice("rotate", "random"))
-    """Whether messages without a key use the partitions in turn, a new one for each request, or a
-    seeded random one.
-    """
+    """Whether each request's messages without a key use the next partition, or a random one."""
     empty_key: Literal["key", "absent"] = setting("key", choice("key", "absent"))
     """Whether ``""`` is a key like any other, which is hashed, or means that there is no key."""
     batches: Literal["atomic", "in order"] = setting("atomic", choice("atomic", "in order"))
@@ -258,9 +236,7 @@ class BrokerConfig(HandleConfig):
     webhook_answer: Literal["list", "object"] = setting("list", choice("list", "object"))
     """Whether ``/webhook`` returns a list with one metadata object, or only the object."""
     webhook_drop: Sequence[str] = setting((), texts())
-    """Names of additional request headers that do not become message headers; a trailing ``*`` is a
-    wildcard.
-    """
+    """Additional headers that do not become message headers; a trailing ``*`` is a wildcard."""
     webhook_keep: Sequence[str] = setting((), texts())
     """Names of standard headers that do become message headers; a trailing ``*`` is a wildcard."""
     errors: Mapping[str, int | tuple[int, str]] | None = setting(None, optional(_ERRORS))
@@ -268,9 +244,7 @@ class BrokerConfig(HandleConfig):
     engine: str | None = setting(None, optional(text()))
     """URL of a real Kafka cluster to use (``"kafka://host:port,…"``); None: the in-memory engine."""
     isolation: Literal["prefix", "none"] = setting("prefix", choice("prefix", "none"))
-    """Whether the fake uses only names with its own prefix on a real cluster, or all topics and
-    groups.
-    """
+    """Whether the fake uses only its own topics and groups on a real cluster, or all of them."""
 
     def __post_init__(self) -> None:
         if self.engine is None and self.isolation != "prefix":

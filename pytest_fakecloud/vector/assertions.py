@@ -35,9 +35,7 @@ Item = dict[str, Any]
 
 
 def upserts(journal: Journal) -> Iterator[Item]:
-    """Yield every record that clients upserted, as they sent it, with its ``namespace`` and with
-    its id converted to a string.
-    """
+    """Yield every record that clients upserted, with its ``namespace`` and its id as a string."""
     for call in _calls(journal, UPSERTS, reached=True):
         yield from _items(call)
 
@@ -49,9 +47,7 @@ def queries(journal: Journal) -> Iterator[Item]:
 
 
 def refused(journal: Journal, routes: Iterable[str]) -> Iterator[tuple[Item, str]]:
-    """Yield the items that clients sent but the index did not store or execute, each with the
-    reason.
-    """
+    """Yield the items that clients sent but the index did not store or execute, with the reason."""
     for call in _calls(journal, routes, reached=False):
         why = f"not carried out: {_why_refused(call)}"
         try:

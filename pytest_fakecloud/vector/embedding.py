@@ -47,9 +47,7 @@ MODELS: Mapping[str, int] = {
     "bge-m3": 1024,
     "bm25": 0,
 }
-"""Maps the names of the vendor's models to their dense dimensions; each name can be passed as
-``embedding``.
-"""
+"""The vendor's models with their dense dimensions; each name can be passed as ``embedding``."""
 _PUBLISHER = "baai/"
 _REVISION = re.compile(r"-v\d+(-\d+)*$")
 SPARSE_MODELS = frozenset(("bge-m3", "bm25"))
@@ -295,18 +293,14 @@ def _lookup(texts: Mapping[str, object]) -> Callable[[str], object]:
 
 
 def _is_pair(value: object) -> bool:
-    """Return whether a value is a pair of a dense and a sparse vector, rather than a dense vector
-    of two numbers.
-    """
+    """Return whether a value is a dense and a sparse vector, rather than two numbers."""
     if not isinstance(value, tuple | list) or len(value) != 2:
         return False
     return all(part is None or is_sequence(part) or is_sparse(part) for part in value)
 
 
 def is_sparse(value: object) -> bool:
-    """Return whether a value has the form of a sparse vector: it has indices and values, or is a
-    mapping.
-    """
+    """Return whether a value has the form of a sparse vector: a mapping, or indices and values."""
     return isinstance(value, Mapping) or (hasattr(value, "indices") and hasattr(value, "values"))
 
 
@@ -317,9 +311,7 @@ def _dense(value: Any) -> Floats:
 
 
 def _numbers(values: Iterable[Any], most: int) -> list[Any]:
-    """Convert numbers of any numeric type to Python numbers. Keep other values, which are rejected
-    later.
-    """
+    """Convert numbers of any type to Python numbers. Other values, rejected later, stay."""
     taken = list(itertools.islice(values, most + 1))
     if len(taken) > most:
         raise unprocessable(f"it has more than {most} numbers")
@@ -355,9 +347,7 @@ def _sparse(value: Any) -> SparseVector:
 
 
 def _index(value: Any) -> Any:
-    """Convert an integer of any integer type to ``int``, and also a string that contains an
-    integer, because the names in JSON objects are strings.
-    """
+    """Convert any integer, or a string of one (a name in a JSON object), to ``int``."""
     if isinstance(value, str):
         return int(value) if INDEX.fullmatch(value) else value
     if isinstance(value, float | np.floating) and float(value).is_integer():

@@ -53,9 +53,7 @@ def invalid_filter(line: int, column: int, what: str) -> VectorError:
 
 
 def cursor_missing(uuid: str) -> VectorError:
-    """The error for a resumable query that never existed, was closed, or was idle for too
-    long.
-    """
+    """The error for a resumable query that never existed, was closed, or was idle too long."""
     return VectorError(
         404,
         f"Resumable query {uuid[:80]!r} does not exist: it was never started, was ended, "

@@ -115,9 +115,7 @@ def missing(field: str, expected: str) -> errors.VectorError:
 
 
 def as_floats(value: Any, field: str = "vector") -> Floats:
-    """Convert a list of numbers to a float32 array. Raises ``VectorError`` for anything else and
-    for numbers beyond float32's range.
-    """
+    """Convert a list of numbers to float32; raise ``VectorError`` for values beyond its range."""
     if not isinstance(value, list):
         raise wrong(field, "an array of numbers", value)
     kinds = list(map(type, value))
@@ -240,9 +238,7 @@ class FieldReader:
         return value
 
     def choice(self, fields: Mapping[str, Any], name: str, choices: type[Choice]) -> Choice | None:
-        """Return the value if it is one of the allowed words (case-insensitive), or None if it is
-        absent or null.
-        """
+        """Return the member with this name, ignoring case, or None if it is absent or null."""
         value = fields.get(name)
         if value is None:
             return None
@@ -273,9 +269,7 @@ class FieldReader:
         return [self.id(item, f"ids[{place}]") for place, item in enumerate(value)]
 
     def cursor(self, fields: Mapping[str, Any]) -> int:
-        """Return the cursor of a scan, given as a number or a decimal string; 0 if it is absent or
-        empty.
-        """
+        """Return the cursor of a scan, a number or a decimal string; 0 if absent or empty."""
         value = fields.get("cursor")
         if value is None or value == "":
             return 0

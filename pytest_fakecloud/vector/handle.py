@@ -138,9 +138,7 @@ class VectorIndex(Handle):
 
     @action
     def rotate_token(self) -> str:
-        """Replace both tokens and return the new one that may write. Requests with an old token are
-        rejected.
-        """
+        """Replace both tokens, whose requests are rejected then; return the one that may write."""
         self.read_only_token = new_token()
         return super().rotate_token()
 
@@ -243,9 +241,7 @@ class VectorIndex(Handle):
 
     @action
     def hold_pending(self) -> None:
-        """Hide new changes from queries and counts until ``release_pending()``; fetch and range
-        still return them.
-        """
+        """Hide new changes from queries and counts (not from fetch) until ``release_pending()``."""
         self._time.settle()
         self._engine.readiness.hold()
 

@@ -177,9 +177,7 @@ def _not_finite(
 
 
 def _values(source: object, name: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the position and the value of each record. The position is for error messages: the
-    record's number, or its line or row in the file ``name``.
-    """
+    """Yield each record with its number, or its line or row in the file ``name``, for errors."""
     if isinstance(source, str | PathLike):
         yield from _from_file(Path(source))
     elif isinstance(source, Mapping):
@@ -240,9 +238,7 @@ def _fields(value: object) -> Raw | None:
 
 
 def _is_sparse_vector(value: object) -> bool:
-    """Return whether a value is a sparse vector: a pair of lists, or an object with indices and
-    values.
-    """
+    """Return whether a value is a sparse vector: a pair of lists, or indices and values."""
     if isinstance(value, tuple):
         return len(value) == 2 and all(map(is_sequence, value))
     return not isinstance(value, Mapping) and is_sparse(value)

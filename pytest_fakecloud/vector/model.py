@@ -16,9 +16,7 @@ Rows = NDArray[np.intp]
 Metadata = Mapping[str, Any]
 
 MOST_DIMENSIONS = 1 << 20
-"""Maximum length of a dense vector. It is far above the limits of the service, and stops only
-mistakes that would use up memory.
-"""
+"""Maximum length of a dense vector; a larger number would use up memory."""
 DEFAULT_NAMESPACE = ""
 EVERYTHING = ""
 """The filter that matches every record."""

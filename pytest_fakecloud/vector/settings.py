@@ -27,15 +27,11 @@ from .model import Kind as VectorKind
 
 E = TypeVar("E", bound=StrEnum)
 Loadable = Iterable[object] | Mapping[Any, object] | str | PathLike[str]
-"""The data to load: a list of records; a mapping from id to vector, text or record; or the path of
-a file.
-"""
+"""The data to load: records, a mapping from id to vector, text or record, or a file's path."""
 
 
 class VectorSettings(HandleSettings, total=False):
-    """The keywords of ``Cloud.vector_index()`` and of the marker; ``VectorConfig`` describes each
-    of them.
-    """
+    """The keywords of ``Cloud.vector_index()`` and of the marker, described in ``VectorConfig``."""
 
     dimension: int | None
     similarity: str
@@ -135,9 +131,7 @@ class Approximation:
     """
 
     recall: float = setting(1.0, number(0, 1))
-    """Probability that a search finds each true dense neighbour. The next best record replaces one
-    that is not found.
-    """
+    """Probability that a search finds each true dense neighbour, rather than the next best one."""
     lose_first: bool = setting(False, SWITCH)
     """Whether the best hit can also be missed."""
     filter_budget: int | None = setting(None, optional(whole(1)))
@@ -155,17 +149,11 @@ class VectorConfig(Approximation, HandleConfig):
     similarity: Similarity = setting("COSINE", _word(str, Similarity))
     """``"COSINE"``, ``"EUCLIDEAN"`` or ``"DOT_PRODUCT"``."""
     kind: VectorKind = setting("dense", _word(Literal["dense", "sparse", "hybrid"], VectorKind))
-    """The kind of vectors: dense, sparse or hybrid. A record of a hybrid index has a dense and a
-    sparse vector.
-    """
+    """The kind of vectors: dense, sparse, or both in each record (hybrid)."""
     embedding: Any = setting(False, _EMBEDDING)
-    """The embedding of text: True for the built-in hashing of words, the name of a model, a
-    function, or a mapping from text to vector.
-    """
+    """True (hashes of words), the name of a model, a function, or a mapping from text to vector."""
     namespaces: Iterable[str] | Mapping[str, Loadable] = setting((), _NAMESPACES)
-    """Namespaces to create: their names, or a mapping from name to data in a form that ``load()``
-    accepts.
-    """
+    """Namespaces to create: their names, or a mapping from name to data for ``load()``."""
     limits: VectorLimits = setting(None, _LIMITS)
     """Limits to change, by the names listed below."""
     range_limit: int = setting(100, whole(1))

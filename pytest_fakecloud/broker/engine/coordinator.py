@@ -117,9 +117,7 @@ class Coordinator:
             raise errors.too_many_instances(active, partitions)
 
     def finish(self, group: ConsumerGroup, instance: Instance, turn: object, now: int) -> None:
-        """End a consume call. The next waiting call may proceed; after the last one, idle timers
-        start.
-        """
+        """End a consume call. The next waiting call proceeds; after the last, idle timers start."""
         instance.consuming -= 1
         if instance.holder is turn:
             instance.holder = None
@@ -131,9 +129,7 @@ class Coordinator:
             self._arm(group, instance, kind, now + left)
 
     def _idle_timers(self, instance: Instance) -> dict[str, int]:
-        """Return the timers that start when an instance stops consuming, with their delays in
-        microseconds.
-        """
+        """Return the delays in microseconds of the timers that start when an instance is idle."""
         timers = {}
         if self._settings.idle_close_ms is not None:
             timers["idle close"] = self._settings.idle_close_ms * 1000

@@ -186,9 +186,7 @@ class PartitionLog:
         return self._records(low, high)
 
     def records(self, *, by_client: bool | None = None) -> list[Record]:
-        """Return all records. ``by_client`` limits them to those of clients (True) or the test
-        (False).
-        """
+        """Return all records, or only those of clients (True) or of the test (False)."""
         records = self._records(self._head, len(self._values))
         if by_client is None:
             return records
@@ -196,9 +194,7 @@ class PartitionLog:
         return [r for r, origin in zip(records, origins, strict=True) if bool(origin) == by_client]
 
     def offset_at(self, timestamp_ms: int) -> int | None:
-        """Return the offset of the first record at or after a time, or None if there is no such
-        record.
-        """
+        """Return the offset of the first record at or after a time, or None if there is none."""
         index = bisect_left(self._peaks, timestamp_ms, self._head)
         return None if index == len(self._peaks) else self._base + index
 
@@ -260,9 +256,7 @@ class Topic:
         self.retention_bytes = retention_bytes
         self.max_message_bytes = max_message_bytes
         self.turn = 0
-        """Number of requests so far with messages without a key. It determines the partition of
-        such messages in the next request.
-        """
+        """Number of requests with keyless messages. It selects the partition of the next one."""
 
     def retain(self, now_ms: int) -> None:
         """Delete the records that exceed the topic's retention in age or size."""

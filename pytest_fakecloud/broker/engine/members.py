@@ -50,9 +50,7 @@ class Instance:
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     delivered: dict[TopicPartition, int] = field(default_factory=dict)
     turn: int = 0
-    """Number of responses with records so far. It determines the first partition in the next
-    response.
-    """
+    """Number of responses with records. It selects the first partition in the next response."""
     epoch: int = 0
     """Incremented when partitions are revoked, so that long polls that started earlier end."""
     consuming: int = 0

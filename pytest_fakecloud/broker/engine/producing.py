@@ -232,9 +232,7 @@ class BrokerQuota:
 
 
 class MemoryProducing:
-    """Appends records. ``partial`` contains the number of messages to keep of each batch that will
-    fail.
-    """
+    """Appends records. ``partial`` is how many messages to keep of each batch that will fail."""
 
     def __init__(self, state: BrokerState, stream: RandomStream) -> None:
         self._state = state

@@ -33,9 +33,7 @@ class Rebalancer:
         self._rebalance_readers(topic, f"{topic} was created", now)
 
     def deleted(self, topic: str, now: int) -> None:
-        """Remove a deleted topic's offsets and deliveries, and rebalance the groups that subscribe
-        to it.
-        """
+        """Remove a deleted topic's offsets and deliveries, and rebalance its subscribers."""
         for group in self._state.groups.values():
             group.forget(topic)
         self._rebalance_readers(topic, f"{topic} was deleted", now)

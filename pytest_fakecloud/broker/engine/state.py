@@ -154,9 +154,7 @@ class Waits:
         self._closed = False
 
     def wait(self, signal: Signal, poll: Callable[[], T | None], timeout_ms: int) -> T | None:
-        """Call ``poll`` whenever the signal is notified, and return its first result that is not
-        None; None after the timeout.
-        """
+        """Call ``poll`` after each notification until it returns a result, or until the timeout."""
         clock = self._clock
         deadline = clock.now_us() + timeout_ms * 1000
         self.waiting.append(signal)

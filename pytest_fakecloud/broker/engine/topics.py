@@ -14,9 +14,7 @@ from .rebalancing import Rebalancer
 from .state import BrokerState
 
 MOST_PARTITIONS = 100_000
-"""Maximum number of partitions in a topic. A larger number can only be a mistake and would exhaust
-the memory.
-"""
+"""Maximum number of partitions in a topic; a larger number could exhaust the memory."""
 
 
 class MemoryTopics:

@@ -113,9 +113,7 @@ def _null_logger() -> logging.Logger:
 
 
 def when_away(tell: Callable[[], object]) -> Callable[[Any], None]:
-    """Return an ``error_cb`` that calls ``tell`` when a client has lost its connections to all
-    brokers.
-    """
+    """Return an ``error_cb`` that calls ``tell`` when a client has lost all its connections."""
 
     def note(error: Any) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:

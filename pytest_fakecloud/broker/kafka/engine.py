@@ -211,9 +211,7 @@ class KafkaEngine:
             self._cluster.delete(topics, groups)
 
     def close(self) -> None:
-        """End all instances and waiting calls, and delete the topics and groups that belong to the
-        fake.
-        """
+        """End all instances and waiting calls, and delete the fake's own topics and groups."""
         if self.closed:
             return
         self.closed = True

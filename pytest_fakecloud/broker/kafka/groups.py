@@ -100,9 +100,7 @@ class KafkaGroups:
         timeout_ms: int,
         headers: Mapping[str, str],
     ) -> Iterator[KafkaInstance | None]:
-        """Give a request an instance that reads the topics; None if another request has it until
-        the timeout.
-        """
+        """Yield a subscribed instance, or None if another request has it until the timeout."""
         for topic in topics:
             self._topics.check(topic)
         member = self._enter(group, instance, headers)
@@ -208,9 +206,7 @@ class KafkaGroups:
             self._waits.waiting.remove(member.signal)
 
     def _check_cluster(self, member: KafkaInstance) -> None:
-        """Raise ``BrokerError`` if the cluster to which an instance lost its connections does not
-        respond.
-        """
+        """Raise ``BrokerError`` if an instance lost its connections to an unavailable cluster."""
         # Clear the flag before the request, so that a connection that is lost meanwhile sets it
         # again.
         member.in_doubt = False
@@ -331,9 +327,7 @@ class KafkaGroups:
     # -- ending ----------------------------------------------------------------------------------
 
     def stop_all(self) -> Callable[[float], None]:
-        """Start to stop all instances. Return a function that waits until they have stopped, for a
-        maximum number of seconds.
-        """
+        """Start to stop all instances; return a function that waits for that, up to a timeout."""
         with self._lock:
             members, self._instances = list(self._instances.values()), {}
         for member in members:

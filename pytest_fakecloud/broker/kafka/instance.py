@@ -70,9 +70,7 @@ class KafkaInstance:
         """Incremented when buffered records are discarded, so that waiting requests end."""
         self.stopped = False
         self.state: Literal["joining", "active", "rebalancing", "expired"] = "joining"
-        """``joining`` until the first assignment. ``expired`` after its session in the group has
-        ended.
-        """
+        """``joining`` until the first assignment, ``expired`` after the session has ended."""
         self.in_doubt = False
         """Whether the client has lost its connections since the cluster last responded."""
         self.buffer = RecordBuffer()
@@ -111,9 +109,7 @@ class KafkaInstance:
         )
 
     def ask(self, what: Callable[[Any], Any]) -> Any:
-        """Return the result of ``what(consumer)``, called in the instance's thread after its current
-        poll. The thread itself must not call this method.
-        """
+        """Call ``what(consumer)`` in the instance's thread, which must not call this method."""
         result = self._tasks.put(lambda: what(self._consumer))
         if self.stopped:
             raise Unavailable("the instance has ended")

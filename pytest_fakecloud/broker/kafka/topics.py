@@ -119,9 +119,7 @@ class KafkaTopics:
         return {name: len(topic.logs) for name, topic in self.look(fresh=True).items()}
 
     def look(self, *, fresh: bool = False) -> dict[str, Topic]:
-        """Return the known topics, after requesting them again if they are not current or with
-        ``fresh``.
-        """
+        """Return the known topics, requested again if they are old or with ``fresh``."""
         if fresh or monotonic() - self._known_at > _FRESH:
             prefix, number = self.prefix, next(self._requests)
             found = self._cluster.topics()
@@ -169,9 +167,7 @@ class KafkaTopics:
         return [(starts[place], ends[place]) for place in places]
 
     def bounds(self, name: str) -> tuple[list[int], list[int]]:
-        """Return the start offsets and the end offsets of a topic's logs, in the order of the
-        partitions.
-        """
+        """Return the start offsets and the end offsets of a topic's logs, by partition."""
         ends = self.ends([(name, number) for number in range(self.check(name))])
         return [start for start, _ in ends], [end for _, end in ends]
 

@@ -52,9 +52,7 @@ class Checks:
         self.limits = limits
 
     def records(self, records: Sequence[VectorRecord], dimension: int | None) -> int | None:
-        """Check the vectors of all records; return the dimension that the index will have once they
-        are stored.
-        """
+        """Check all records; return the index's dimension after they are stored."""
         for record in records:
             self._kind(record, "The vector", record.id)
             if self.kind.has_dense and record.vector is None:
@@ -141,9 +139,7 @@ class VectorQuota:
         self._used: dict[str, int] = {}
 
     def spend(self, what: str, count: int, now_us: int) -> None:
-        """Count a number of ``"query"`` or ``"update"`` requests; raise ``VectorError`` 429 if they
-        exceed the day's limit.
-        """
+        """Count queries or updates; raise ``VectorError`` 429 if they exceed the day's limit."""
         limit = self._limits[what]
         if limit is None:
             return

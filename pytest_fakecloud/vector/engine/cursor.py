@@ -53,9 +53,7 @@ class Cursors:
         self._cursors[cursor.uuid] = cursor
 
     def use(self, uuid: str, now_us: int) -> Cursor | None:
-        """Mark the open cursor with this uuid as used now and return it; return None if no cursor
-        is open.
-        """
+        """Mark a cursor as used now and return it; return None if it is not open."""
         self.expire(now_us)
         cursor = self._cursors.get(uuid)
         if cursor is not None:

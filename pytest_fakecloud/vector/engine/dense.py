@@ -228,9 +228,7 @@ def _rank(
 def best_first(
     rows: Rows, scores: Floats, depth: int, order: Callable[[Rows], Rows] | None = None
 ) -> Ranking:
-    """Return the ``depth`` best rows by descending score. Equal scores are sorted by row number or,
-    if given, by ``order``.
-    """
+    """Return the best rows by score; equal scores are sorted by row number or by ``order``."""
     tiebreak = rows if order is None else order(rows)
     best = np.lexsort((tiebreak, -scores))[:depth]
     return Ranking(rows[best], scores[best])
@@ -239,9 +237,7 @@ def best_first(
 def _keys(
     matrix: Matrix, similarity: Similarity, dots: Floats, norm: float
 ) -> tuple[Floats, float]:
-    """Return a float32 key for each row that increases with its score, and the maximum error of the
-    keys.
-    """
+    """Return a key for each row that increases with its score, and the keys' maximum error."""
     relative = (matrix.dimension + 8) * UNIT
     if similarity is Similarity.COSINE:
         return dots * matrix.inverse_norms, relative * norm
@@ -254,9 +250,7 @@ def _keys(
 
 
 def _slack(similarity: Similarity, error: float, norm: float, least: float) -> float:
-    """Return how far a row's key can be below the key ``least`` while the rounded scores of the two
-    rows are still equal.
-    """
+    """Return how far a row's key can be below ``least`` while the two rounded scores are equal."""
     if similarity is Similarity.COSINE:
         rounding = 8 * UNIT * norm
     elif similarity is Similarity.DOT_PRODUCT:
@@ -370,9 +364,7 @@ def _score(
 
 
 def float32_scores(matrix: Matrix, similarity: Similarity, vector: Floats, rows: Rows) -> Floats:
-    """Return the scores of the rows, computed in float32 as the service does before it fuses
-    rankings.
-    """
+    """Return the rows' scores in float32, as the service computes them before fusion."""
     vectors = matrix.values[rows]
     half, one = np.float32(0.5), np.float32(1)
     # Products beyond float32's range become infinite or NaN here; the caller replaces them.

@@ -237,9 +237,7 @@ class VectorEngine:
             return self.delete(namespace, found)
 
     def reset(self, namespace: str) -> None:
-        """Remove all records of a namespace but keep the namespace. This affects queries
-        immediately. If the namespace does not exist, do nothing.
-        """
+        """Remove all records of a namespace, immediately also for queries; keep the namespace."""
         with self._lock:
             if namespace in self.namespaces.homes:
                 self.namespaces.homes[namespace] = Namespace(self.dimension)
@@ -258,9 +256,7 @@ class VectorEngine:
             return [None if home is None else home.get(id) for id in ids]
 
     def range(self, namespace: str, cursor: int, limit: int | None, prefix: str = "") -> Page:
-        """Return at most ``limit`` records in insertion order, starting at the slot ``cursor``. If
-        ``limit`` is None, return all remaining records.
-        """
+        """Return at most ``limit`` records (None: all) in insertion order, from a slot on."""
         with self._lock:
             home = self.namespaces.homes.get(namespace)
             if home is None:
@@ -288,9 +284,7 @@ class VectorEngine:
             return home.nth(self._picks.randrange(len(home)))
 
     def info(self) -> IndexInfo:
-        """Return the properties of the index and the counts of each namespace. This counts as a
-        read for ``ready_after_reads``.
-        """
+        """Return the properties and counts of the index; a read for ``ready_after_reads``."""
         with self._lock:
             self.readiness.count_read()
             return self.describe()
@@ -312,15 +306,11 @@ class VectorEngine:
     # -- querying --------------------------------------------------------------------------------
 
     def predicate(self, filter: str) -> Predicate | None:
-        """Return the compiled filter, or None if the text is empty. Raises ``VectorError`` 400 for
-        an invalid filter.
-        """
+        """Return the compiled filter, or None if it is empty; raise ``VectorError`` for errors."""
         return self.checks.filter(filter)
 
     def query(self, namespace: str, queries: Sequence[VectorQuery]) -> list[list[Hit]]:
-        """Return the nearest records for each query, best first. The lists are empty if the
-        namespace does not exist.
-        """
+        """Return the nearest records for each query, best first; none in a missing namespace."""
         with self._lock:
             questions = [
                 Question(

@@ -72,9 +72,7 @@ class Namespace:
 
     @property
     def hidden(self) -> Rows:
-        """The rows that queries skip, in ascending order: holes, and new records that are still
-        pending.
-        """
+        """The rows that queries skip, in ascending order: holes, and new pending records."""
         if self._hidden_rows is None:
             self._hidden_rows = np.fromiter(sorted(self._hidden), np.intp, len(self._hidden))
         return self._hidden_rows
@@ -117,9 +115,7 @@ class Namespace:
         return self._metadata[row]
 
     def scan(self, slot: int = 0, prefix: str = "") -> Iterator[tuple[int, VectorRecord]]:
-        """Yield the slot and the newest record of each row from ``slot`` on, in insertion order, if
-        the record's id starts with ``prefix``.
-        """
+        """Yield slot and newest record of the rows from ``slot`` on, if the id has the prefix."""
         for row in self._live_rows(slot, prefix):
             yield self._slots[row], self._newest(row)
 
@@ -128,9 +124,7 @@ class Namespace:
         return [id for id in self._ids if id is not None and id.startswith(prefix)]
 
     def nth(self, position: int) -> VectorRecord:
-        """Return the newest record at a position in the insertion order, not counting deleted
-        records.
-        """
+        """Return the newest record at a position in the insertion order of existing records."""
         if len(self._rows) == len(self._ids):
             return self._newest(position)
         live = [row for row, id in enumerate(self._ids) if id is not None]
@@ -148,9 +142,7 @@ class Namespace:
     # -- changing --------------------------------------------------------------------------------
 
     def put(self, record: VectorRecord, *, ready: bool = True) -> None:
-        """Insert a record, or replace the record with the same id. If ``ready`` is False, the
-        change is pending.
-        """
+        """Insert or replace a record. If ``ready`` is False, the change is pending."""
         row = self._rows.get(record.id)
         if row is None:
             row = self._append(record.id)

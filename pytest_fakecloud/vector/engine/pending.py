@@ -65,9 +65,7 @@ class Readiness:
         self._plan(batch)
 
     def count_read(self) -> None:
-        """Count a query or info call, and release the batches that have been hidden from enough
-        calls.
-        """
+        """Count a query or info call, and release the batches hidden from enough calls."""
         if self.held:
             return
         for batch in list(self.batches):

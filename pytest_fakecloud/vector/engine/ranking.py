@@ -181,9 +181,7 @@ class Ranker:
         return Ranking(ranking.rows[kept[:depth]], ranking.scores[kept[:depth]])
 
     def _kept(self, count: int, first: int = 0) -> list[int]:
-        """Return the positions of a ranking that the ``recall`` setting keeps, out of ``count``
-        positions starting at ``first``.
-        """
+        """Return the positions that ``recall`` keeps, of ``count`` from ``first`` on."""
         safe = 0 if self.approximation.lose_first else 1
         return [
             place
@@ -211,9 +209,7 @@ def reciprocal_ranks(ranking: Ranking) -> Floats:
 
 
 def normalised(ranking: Ranking) -> Floats:
-    """Scale the scores so that three standard deviations below their mean is 0 and three above it
-    is 1.
-    """
+    """Scale scores so that mean - 3 standard deviations is 0 and mean + 3 deviations is 1."""
     scores = ranking.scores
     if len(scores) < 2:
         return np.full(len(scores), 0.5, np.float32)

@@ -23,9 +23,7 @@ from ..model import (
 
 
 def merged(vector: SparseVector) -> dict[int, float]:
-    """Return a vector's non-zero values by dimension; values of a repeated dimension are added in
-    float32.
-    """
+    """Return a vector's non-zero values by dimension, with repeated dimensions added in float32."""
     entries: dict[int, float] = {}
     with np.errstate(over="ignore"):
         for dimension, value in zip(vector.indices.tolist(), vector.values, strict=True):
@@ -58,9 +56,7 @@ class Posting:
         return twin
 
     def arrays(self) -> tuple[Rows, Floats]:
-        """Return rows and values as two arrays of equal length, which are cached until the next
-        change.
-        """
+        """Return rows and values as two arrays, which are cached until the next change."""
         if self._arrays is None:
             count = len(self.values)
             self._arrays = (

@@ -56,16 +56,12 @@ class _Missing:
 
 MISSING: Final = _Missing()
 _STEPS_A_TEST, _STEPS_A_CHARACTER = 4, 0.02
-"""Steps of the work budget: for each test of a value, and for each character matched with a
-pattern.
-"""
+"""Steps of the work budget for each test, and for each character matched with a pattern."""
 
 
 @lru_cache(maxsize=256)
 def compile_filter(text: str) -> Predicate:
-    """Return the predicate for a non-empty filter; raise ``VectorError`` 400 if it cannot be
-    parsed.
-    """
+    """Return the predicate for a non-empty filter; raise ``VectorError`` 400 if it is invalid."""
     return predicate(parse(text))
 
 
@@ -92,9 +88,7 @@ def predicate(expression: Expression) -> Predicate:
 
 
 def getter(path: str) -> Getter | None:
-    """Return a function that follows a path through objects and arrays, or None if the path is
-    invalid.
-    """
+    """Return a function that follows a path through metadata, or None if the path is invalid."""
     steps = _steps(path)
     if steps is None:
         return None

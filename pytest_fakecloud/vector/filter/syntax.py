@@ -127,9 +127,7 @@ class Token:
 
 
 def parse(text: str) -> Expression:
-    """Return the syntax tree of a filter; raise ``VectorError`` 400 with the line and column of an
-    error.
-    """
+    """Return a filter's syntax tree; raise ``VectorError`` 400 with an error's line and column."""
     return _Parser(text).parse()
 
 
@@ -229,9 +227,7 @@ class _Parser:
         return self._test()
 
     def _tests_a_field(self) -> bool:
-        """Return whether an operator follows. If so, the current word is a field name, even if it
-        is a keyword.
-        """
+        """Return whether an operator follows, so that the current word is a field name."""
         _, operator, *rest = (*self.tokens[self.index :][:3], self.tokens[-1])
         if operator.keyword == "NOT":
             return rest[0].keyword in SEARCHES
