@@ -139,10 +139,7 @@ def object_of(value: object, where: str = "") -> dict[str, object]:
 def long_of(
     fields: Mapping[str, object], name: str, where: str, *, minimum: int | None = None
 ) -> int | None:
-    """Return a 64-bit integer field, or None if the field is absent or null.
-
-    Raises ``BrokerError`` for any other value.
-    """
+    """Return a 64-bit integer field, or None if absent; raise ``BrokerError`` if invalid."""
     value = fields.get(name)
     if value is None:
         return None

@@ -216,10 +216,7 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def add_partitions(self, topic: str, count: int = 1) -> int:
-        """Add partitions to a topic and return the new partition count.
-
-        Groups that consume the topic rebalance.
-        """
+        """Add partitions, rebalance the topic's groups, and return the new partition count."""
         __tracebackhide__ = True
         string("topic", topic)
         with self._settled():
@@ -233,10 +230,7 @@ class Broker(BrokerAssertions, Handle):
         *,
         retention_bytes: int | None = None,
     ) -> None:
-        """Set how long a topic keeps records, and how many bytes each partition keeps.
-
-        None means no limit.
-        """
+        """Set how long a topic keeps records, and how many bytes per partition; None: no limit."""
         __tracebackhide__ = True
         string("topic", topic)
         with self._settled():
@@ -320,10 +314,7 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def delete_records(self, topic: str, *, before: int, partition: int | None = None) -> int:
-        """Delete the records below an offset in one partition or in all of them.
-
-        Returns the number of deleted records.
-        """
+        """Delete the records below an offset in one partition or in all; return their number."""
         __tracebackhide__ = True
         string("topic", topic)
         whole(0).read("before", before)
@@ -437,10 +428,7 @@ class Broker(BrokerAssertions, Handle):
 
     @contextmanager
     def reorder(self) -> Iterator[None]:
-        """Mix the records of different partitions in seeded random order during a ``with`` block.
-
-        The order within each partition is kept.
-        """
+        """Mix records of different partitions in seeded random order during a ``with`` block."""
         with self._engine.groups.reorder():
             yield
 

@@ -95,10 +95,7 @@ def _header(item: Any) -> Header:
 
 
 def checked(message: ProducerRecord) -> ProducerRecord:
-    """Return a message with its headers as a tuple, after checking the types of its fields.
-
-    Raises ``ContractError`` for an invalid type.
-    """
+    """Return a message with its headers as a tuple; raise ``ContractError`` for invalid types."""
     string("topic", message.topic)
     string("value", message.value)
     string("key", message.key, optional=True)

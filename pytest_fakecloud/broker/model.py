@@ -44,10 +44,7 @@ class Header(NamedTuple):
 
 
 class ProducerRecord(NamedTuple):
-    """A record to produce. The broker chooses ``partition`` and ``timestamp`` if they are None.
-
-    ``timestamp`` is in milliseconds since the epoch.
-    """
+    """A record to produce. The broker chooses ``partition`` and ``timestamp`` (in ms) if None."""
 
     topic: str
     value: str
@@ -212,10 +209,7 @@ def _bad_header(name: str, value: str, expected: str) -> Exception:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """A topic with its records in (partition, offset) order.
-
-    ``start_offsets`` and ``end_offsets`` contain one offset for each partition.
-    """
+    """A topic with its records in (partition, offset) order, and the offsets of each partition."""
 
     name: str
     partitions: int

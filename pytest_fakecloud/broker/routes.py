@@ -184,10 +184,7 @@ class BrokerApp(App):
         return found
 
     def commit(self, request: Request) -> object:
-        """Handle ``/commit/GROUP/INSTANCE``.
-
-        The body is an offset, an array of offsets, or empty to commit all delivered records.
-        """
+        """Handle ``/commit/GROUP/INSTANCE``; without offsets, commit all delivered records."""
         body = self._reader.json(request.body)
         items = [] if body is NO_BODY or body is None else body
         offsets = [self._reader.position(item, where) for where, item in items_in(items)]

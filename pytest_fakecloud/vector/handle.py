@@ -156,10 +156,7 @@ class VectorIndex(Handle):
         }
 
     def client(self, **options: Any) -> upstash_vector.Index:
-        """Return an ``upstash_vector.Index`` for this index; ``options`` are passed to it.
-
-        Raises ``ContractError`` if upstash-vector is not installed.
-        """
+        """Return an ``upstash_vector.Index`` for this index; ``options`` are passed to it."""
         __tracebackhide__ = True
         client: upstash_vector.Index = self._official(self._make_client, options)
         return client

@@ -120,10 +120,7 @@ class VectorApp(App):
     # -- the dialect -----------------------------------------------------------------------------
 
     def authenticate(self, request: Request) -> object:
-        """Return which token the request has, ``"default"`` or ``"read_only"``.
-
-        Raises ``VectorError`` 401 for any other token, and for a write with the read-only token.
-        """
+        """Return ``"default"`` or ``"read_only"``; raise ``VectorError`` 401 for a wrong token."""
         given = bearer_token(request.fields.get("authorization"))
         token, read_only = self._credentials()
         if same(given, token):
@@ -135,11 +132,7 @@ class VectorApp(App):
         raise errors.VectorError(401, errors.UNAUTHORIZED)
 
     def render_error(self, error: ServiceError) -> Answer:
-        """Return an object with ``error`` (the message) and ``status`` (the code).
-
-        The status is also in the body, because one client reads only the body and another only the
-        status line.
-        """
+        """Return the error with its status, because one client reads only the body."""
         body = {"error": error.message, "status": error.status}
         return Answer(body, error.status, error.headers)
 

@@ -1,7 +1,4 @@
-"""Membership of consumer groups.
-
-The state's lock is held during all calls.
-"""
+"""Membership of consumer groups. The state's lock is held during all calls."""
 
 from __future__ import annotations
 

@@ -118,10 +118,7 @@ class MemoryFetching:
             )
 
     def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
-        """Call ``look`` whenever a topic changes, and return its first result that is not None.
-
-        Returns None after ``seconds`` of wall-clock time.
-        """
+        """Call ``look`` after each change of a topic, until it returns a result or for ``seconds``."""
         signal = self._clock.signal()
         watched: list[PartitionLog] = []
         until = monotonic() + seconds
@@ -148,10 +145,7 @@ class MemoryFetching:
 
 
 def distinct_positions(positions: Sequence[TopicPartitionOffset]) -> list[TopicPartitionOffset]:
-    """Return the positions without duplicates.
-
-    Raises ``BrokerError`` if a partition has two different offsets.
-    """
+    """Return the positions without duplicates; raise ``BrokerError`` if two contradict."""
     found: dict[TopicPartition, int] = {}
     for topic, partition, offset in positions:
         tp = TopicPartition(topic, partition)

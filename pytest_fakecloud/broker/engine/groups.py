@@ -146,10 +146,7 @@ class MemoryGroups:
     def redeliver(
         self, group: str, last: int, topic: str | None, partition: int | None
     ) -> list[Record]:
-        """Deliver a group's last records again, and return them by partition.
-
-        Raises ``ContractError`` for an unknown group.
-        """
+        """Deliver a group's last records again, and return them by partition."""
         with self._state as now:
             found = self._known_group(group)
             if topic is not None:

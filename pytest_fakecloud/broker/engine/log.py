@@ -130,20 +130,14 @@ class PartitionLog:
         return gone
 
     def expire(self, cutoff_ms: int) -> int:
-        """Delete the oldest records up to the first one that is not older than the cutoff.
-
-        Returns the number of deleted records.
-        """
+        """Delete the records before the first one that is as young as the cutoff; return how many."""
         head = self._head
         if head == len(self._values) or self._peaks[head] >= cutoff_ms:
             return 0
         return self.trim(self._base + bisect_left(self._peaks, cutoff_ms, head))
 
     def shrink(self, max_bytes: int) -> int:
-        """Delete the oldest records until the rest fits, but always keep the newest record.
-
-        Returns the number of deleted records.
-        """
+        """Delete the oldest records until the rest fits or one is left; return how many."""
         count = len(self._values)
         if count - self._head <= 1 or self.size <= max_bytes:
             return 0
@@ -172,10 +166,7 @@ class PartitionLog:
     def read(
         self, offset: int, max_records: int | None = None, max_bytes: int | None = None
     ) -> list[Record]:
-        """Read records, starting at an offset inside the log.
-
-        Returns at least one record if there are any, and as many as the limits allow.
-        """
+        """Return records from an offset inside the log on, within the limits, but at least one."""
         low = offset - self._base
         high = len(self._values)
         if max_bytes is not None and low < high:

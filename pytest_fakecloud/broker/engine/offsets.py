@@ -69,10 +69,7 @@ class GroupOffsets:
         now: int,
         kind: EventKind = "commit",
     ) -> None:
-        """Commit offsets for a group, even if instances own the partitions.
-
-        Creates the group if necessary.
-        """
+        """Commit offsets for a group that may not exist, even if instances own the partitions."""
         group = self._state.groups.get(group_name)
         if group is None:
             group = self._state.groups[group_name] = ConsumerGroup(group_name)
@@ -93,10 +90,7 @@ class GroupOffsets:
     def committed(
         self, group_name: str, partitions: Sequence[TopicPartition], now: int
     ) -> list[TopicPartitionOffset]:
-        """Return committed offsets in request order.
-
-        A partition without a committed offset has the value of the ``never_committed`` setting.
-        """
+        """Return committed offsets in request order, with ``never_committed`` for missing ones."""
         for topic, partition in partitions:
             self._state.partition(topic, partition, now)
         group = self._state.groups.get(group_name)

@@ -301,9 +301,6 @@ class MemoryProducing:
         return sum(log.size for topic in self._state.topics.values() for log in topic.logs)
 
     def fail_batches(self, keep: int, times: int) -> None:
-        """Make the next ``times`` client batches of more than ``keep`` messages fail.
-
-        The first ``keep`` messages of each such batch are appended.
-        """
+        """Make the next client batches of more than ``keep`` messages fail after that many."""
         with self._state:
             self.partial += [keep] * times

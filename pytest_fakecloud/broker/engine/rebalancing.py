@@ -1,7 +1,4 @@
-"""Rebalances of consumer groups, which assign partitions to members.
-
-The state's lock is held during all calls.
-"""
+"""Rebalances of groups, which assign partitions to members while the state's lock is held."""
 
 from __future__ import annotations
 
@@ -26,10 +23,7 @@ class Rebalancer:
         self._rebalance_readers(topic, f"{topic} has more partitions", now)
 
     def created(self, topic: str, now: int) -> None:
-        """Rebalance the groups that already subscribe to a newly created topic.
-
-        A group can keep its subscription when the topic is deleted.
-        """
+        """Rebalance the groups that have kept a subscription to a topic created again."""
         self._rebalance_readers(topic, f"{topic} was created", now)
 
     def deleted(self, topic: str, now: int) -> None:

@@ -16,11 +16,7 @@ from .members import ConsumerGroup, Instance
 
 T = TypeVar("T")
 GroupListener = Callable[..., object]
-"""Callback for events of consumer groups.
-
-Its arguments are the kind of the event, a readable description, the time in microseconds, and
-details.
-"""
+"""Called with the kind of an event, a description, the time in microseconds, and details."""
 _STATE: tuple[Lane, ...] = ("state",)
 _AGAIN: Any = object()
 
@@ -61,10 +57,7 @@ class BrokerState:
     # -- lookups ---------------------------------------------------------------------------------
 
     def topic(self, name: str, now: int) -> Topic:
-        """Return a topic after deleting the records that exceed its retention.
-
-        Raises ``BrokerError`` for an unknown topic.
-        """
+        """Return a topic without expired records; raise ``BrokerError`` if it is unknown."""
         topic = self.topics.get(name)
         if topic is None:
             raise errors.missing_topic(name, sorted(self.topics))

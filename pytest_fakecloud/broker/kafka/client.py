@@ -101,10 +101,7 @@ def _flag(name: str, text: str) -> bool:
 
 
 def _null_logger() -> logging.Logger:
-    """Return a logger that discards librdkafka's messages.
-
-    Otherwise librdkafka would report every lost connection on stderr.
-    """
+    """Return a logger that discards librdkafka's messages, such as lost connections."""
     logger = logging.getLogger("pytest_fakecloud.kafka")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())

@@ -123,10 +123,7 @@ class Cluster:
         }
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Commit for a group without being a member.
-
-        The cluster rejects this while the group has members.
-        """
+        """Commit for a group without members. The cluster rejects this if the group has members."""
         places = [TopicPartition(*tp, offset) for tp, offset in offsets.items()]
         futures = self._admin.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group, places)], request_timeout=self._timeout

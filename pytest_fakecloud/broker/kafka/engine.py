@@ -37,10 +37,7 @@ _LEFT = 0.3
 
 @dataclass(frozen=True, slots=True)
 class KafkaCopy:
-    """Topics, records and committed offsets of a fake at a point in time.
-
-    ``topics`` is None if nothing was copied.
-    """
+    """A fake's topics (None if nothing was copied), records and committed offsets at some time."""
 
     topics: dict[str, int] | None
     messages: Sequence[ProducerRecord] = ()

@@ -231,10 +231,7 @@ class KafkaFetching:
         return others, own
 
     def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
-        """Call ``look`` every 50 ms, and return its first result that is not None.
-
-        Returns None after ``seconds``.
-        """
+        """Call ``look`` every 50 ms, until it returns a result or for ``seconds``."""
         until = monotonic() + seconds
         pause = threading.Event()
         while True:

@@ -30,10 +30,7 @@ _MORE = 5.0
 
 
 class KafkaProducing:
-    """The producer of a fake, and the thread that receives its confirmations.
-
-    It has the methods of ``MemoryProducing``.
-    """
+    """The producer of a fake and its thread, with the methods of ``MemoryProducing``."""
 
     def __init__(
         self,

@@ -35,10 +35,7 @@ S = TypeVar("S")
 
 
 def public_names(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Decorate a method so that its errors contain the names of the fake, without the prefix.
-
-    The object's ``public()`` removes the prefix from a message.
-    """
+    """Remove the prefix from the errors of a method, with ``public()`` of its object."""
 
     @functools.wraps(method)
     def operation(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:

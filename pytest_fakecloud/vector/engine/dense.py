@@ -168,10 +168,7 @@ class Search(NamedTuple):
 def rank_dense(
     matrix: Matrix, similarity: Similarity, searches: Sequence[Search], hidden: Rows
 ) -> list[Ranking]:
-    """Return the best rows for each search, by descending score, then by row number.
-
-    ``hidden`` rows are never returned.
-    """
+    """Return the best rows for each search by score, then row number, without ``hidden`` rows."""
     rankings: list[Ranking] = []
     for start in range(0, len(searches), BATCH):
         batch = searches[start : start + BATCH]

@@ -45,10 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The properties that an index must share with a snapshot to restore it.
-
-    ``dimension`` is None if the first vector determines it.
-    """
+    """The properties that an index and a snapshot to restore must share."""
 
     name: str
     kind: Kind
@@ -164,10 +161,7 @@ class VectorEngine:
                 self._put(namespace, home, records)
 
     def load(self, groups: Mapping[str, Sequence[VectorRecord]]) -> None:
-        """Insert or replace the records of each namespace; if any record is invalid, store none.
-
-        The records are ready for queries immediately and do not count against the quota.
-        """
+        """Insert or replace records, all or none, ready immediately and without using the quota."""
         with self._lock:
             dimension = self.dimension
             for records in groups.values():

@@ -78,10 +78,7 @@ class Namespace:
         return self._hidden_rows
 
     def info(self) -> NamespaceInfo:
-        """Return the number of ready records and the number of pending changes.
-
-        A pending replacement of a ready record counts in both.
-        """
+        """Return the numbers of ready records and of pending changes, including replacements."""
         return NamespaceInfo(len(self._ids) - len(self._hidden), len(self.staged))
 
     def size(self) -> int:
@@ -275,10 +272,7 @@ class Namespaces:
             return list(self.homes)
 
     def delete(self, namespace: str) -> None:
-        """Remove a namespace and its records.
-
-        Raises ``VectorError`` 404 if it does not exist, 400 for the default one.
-        """
+        """Remove a namespace; raise ``VectorError`` for a missing one and the default one."""
         with self._lock:
             self._check_named(namespace, "deleted")
             del self.homes[namespace]

@@ -70,10 +70,7 @@ class Ranker:
         self._random = random
 
     def answer(self, namespace: Namespace, questions: Sequence[Question]) -> list[list[Hit]]:
-        """Return the hits of each query, best first.
-
-        All dense vectors must have the namespace's dimension.
-        """
+        """Return the hits of each query, best first. Dense vectors must have the index's dimension."""
         dense = iter(self._dense(namespace, [q for q in questions if q.query.vector is not None]))
         answers = []
         for question in questions:
@@ -228,10 +225,7 @@ def fuse(
     depth: int,
     order: Callable[[Rows], Rows] | None = None,
 ) -> Ranking:
-    """Combine several rankings and return the ``depth`` best rows.
-
-    Rows with equal scores are sorted by row number or, if given, by ``order``.
-    """
+    """Return the ``depth`` best rows of several rankings; equal scores as in ``best_first()``."""
     weigh = reciprocal_ranks if fusion is Fusion.RRF else normalised
     rows = np.unique(np.concatenate([ranking.rows for ranking in rankings]))
     total = np.zeros(len(rows), np.float32)

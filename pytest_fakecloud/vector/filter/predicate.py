@@ -276,10 +276,7 @@ def _piece_lengths(pattern: str) -> list[int]:
 
 
 def why_not(text: str, metadata: Mapping[str, Any] | None) -> str | None:
-    """Return the reason why a filter does not match this metadata, or None if it matches.
-
-    Raises ``VectorError`` 400 for a filter that cannot be parsed.
-    """
+    """Return why a filter does not match this metadata, or None if it matches."""
     return _reason(parse(text), metadata)
 
 
