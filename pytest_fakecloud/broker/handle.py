@@ -87,11 +87,7 @@ class Broker(BrokerAssertions, Handle):
 
     _engine: BrokerEngine
 
-    def __init__(
-        self,
-        context: Context,
-        **settings: Unpack[BrokerSettings],
-    ) -> None:
+    def __init__(self, context: Context, **settings: Unpack[BrokerSettings]) -> None:
         config = self._configure(context, BrokerConfig, settings)
         self.username = config.username
         self._engine = _make_engine(context, config)
@@ -224,11 +220,7 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def set_retention(
-        self,
-        topic: str,
-        retention: Duration | None = None,
-        *,
-        retention_bytes: int | None = None,
+        self, topic: str, retention: Duration | None = None, *, retention_bytes: int | None = None
     ) -> None:
         """Set how long a topic keeps records, and how many bytes per partition; None: no limit."""
         __tracebackhide__ = True

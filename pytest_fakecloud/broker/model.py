@@ -185,12 +185,7 @@ def consumer_config(headers: Mapping[str, str], *, session_timeout_ms: int) -> C
         auto_commit == "true",
         _ms("Auto-Commit-Interval", headers.get("auto-commit-interval"), 5000, minimum=0),
         reset,
-        _ms(
-            "Session-Timeout-Ms",
-            headers.get("session-timeout-ms"),
-            session_timeout_ms,
-            minimum=1,
-        ),
+        _ms("Session-Timeout-Ms", headers.get("session-timeout-ms"), session_timeout_ms, minimum=1),
     )
 
 

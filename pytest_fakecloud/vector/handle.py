@@ -31,10 +31,7 @@ from .engine.engine import VectorEngine
 from .errors import VectorError
 from .fields import Include
 from .loading import as_json, read_records
-from .model import (
-    DEFAULT_NAMESPACE,
-    VectorRecord,
-)
+from .model import DEFAULT_NAMESPACE, VectorRecord
 from .routes import VectorApp, record_json
 from .settings import Loadable, VectorConfig, VectorSettings
 
@@ -83,11 +80,7 @@ class VectorIndex(Handle):
     _settings = VectorConfig
     _engine: VectorEngine
 
-    def __init__(
-        self,
-        context: Context,
-        **settings: Unpack[VectorSettings],
-    ) -> None:
+    def __init__(self, context: Context, **settings: Unpack[VectorSettings]) -> None:
         config = self._configure(context, VectorConfig, settings)
         kind, dimension = config.kind, config.dimension
         embedder = None
@@ -150,10 +143,7 @@ class VectorIndex(Handle):
 
     def _env_variables(self) -> dict[str, str]:
         """Return the environment variables that both official clients read."""
-        return {
-            "UPSTASH_VECTOR_REST_URL": self.url,
-            "UPSTASH_VECTOR_REST_TOKEN": self.token,
-        }
+        return {"UPSTASH_VECTOR_REST_URL": self.url, "UPSTASH_VECTOR_REST_TOKEN": self.token}
 
     def client(self, **options: Any) -> upstash_vector.Index:
         """Return an ``upstash_vector.Index`` for this index; ``options`` are passed to it."""

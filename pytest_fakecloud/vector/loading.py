@@ -52,11 +52,7 @@ SHAPES = (
 
 
 def read_records(
-    source: object,
-    reader: FieldReader,
-    embedder: Embedder | None,
-    *,
-    dimension: int | None = None,
+    source: object, reader: FieldReader, embedder: Embedder | None, *, dimension: int | None = None
 ) -> list[tuple[str | None, VectorRecord]]:
     """Return every record of a source with its namespace, or None if the record has no namespace.
 

@@ -30,15 +30,7 @@ from . import errors
 from .embedding import Embedder
 from .engine.engine import VectorEngine
 from .fields import FieldReader, Include, missing
-from .model import (
-    Change,
-    Hit,
-    IndexInfo,
-    Kind,
-    QueryMode,
-    VectorQuery,
-    VectorRecord,
-)
+from .model import Change, Hit, IndexInfo, Kind, QueryMode, VectorQuery, VectorRecord
 
 METHODS = "GET POST PUT DELETE"
 SUCCESS = "Success"
@@ -138,10 +130,7 @@ class VectorApp(App):
 
     def facts(self, request: Request) -> dict[str, Any]:
         """Return the command, the namespace, and the fields of the body that are not vectors."""
-        facts: dict[str, Any] = {
-            "command": request.route,
-            "namespace": _namespace(request),
-        }
+        facts: dict[str, Any] = {"command": request.route, "namespace": _namespace(request)}
         body = orjson.loads(request.body) if request.body.strip() else None
         if isinstance(body, dict):
             facts.update(

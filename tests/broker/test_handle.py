@@ -19,15 +19,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
 from tests.harness import check_each, wait_until
 
-from .conftest import (
-    START,
-    START_MS,
-    Parked,
-    Rest,
-    eventually,
-    park_consume,
-    until_parked,
-)
+from .conftest import START, START_MS, Parked, Rest, eventually, park_consume, until_parked
 
 Make = Callable[..., Broker]
 MANUAL = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
@@ -835,19 +827,10 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
                 lambda b: b.add_partitions("orders", 10**12),
                 r"count=.* of add_partitions\(\) must be .* to 100000",
             ),
-            (
-                lambda b: b.produce("orders", b"x"),
-                "b'x' is neither a string nor a JSON value",
-            ),
+            (lambda b: b.produce("orders", b"x"), "b'x' is neither a string nor a JSON value"),
             (lambda b: b.produce("orders", {1, 2}), "neither a string nor a JSON value"),
-            (
-                lambda b: b.produce("orders", float("nan")),
-                "neither a string nor a JSON value",
-            ),
-            (
-                lambda b: b.load({"orders": [object()]}),
-                "neither a string nor a JSON value",
-            ),
+            (lambda b: b.produce("orders", float("nan")), "neither a string nor a JSON value"),
+            (lambda b: b.load({"orders": [object()]}), "neither a string nor a JSON value"),
             (
                 lambda b: b.produce("orders", ["x", "y"], timestamp=2**63),
                 "timestamp=.* must be .* at most",
@@ -901,14 +884,8 @@ def test_settings_of_a_wrong_type_are_named() -> None:
         [
             ({"topics": ["a"]}, r"topics=\['a'\] of broker must be a mapping from name"),
             ({"topics": "a"}, "topics='a' of broker must be a mapping"),
-            (
-                {"topics": {"a": {"partitions": "x"}}},
-                "of topic 'a' must be a whole number",
-            ),
-            (
-                {"limits": {"max_partitions": 3}},
-                "limits=.* of broker must be the name of a plan",
-            ),
+            ({"topics": {"a": {"partitions": "x"}}}, "of topic 'a' must be a whole number"),
+            ({"limits": {"max_partitions": 3}}, "limits=.* of broker must be the name of a plan"),
             ({"limits": "gold"}, r"must be the name of a plan \('free', 'payg', 'pro', 'pro-5k'\)"),
             ({"max_poll_records": "9"}, "'9' of broker must be a whole number of at least 1"),
             ({"max_partition_bytes": 0}, "max_partition_bytes=0 of broker must be .* at least 1"),

@@ -121,42 +121,22 @@ METHODS: Table = {
     ),
     "partial_produce": ({"keep": 1}, {"keep": NUMBER, "times": NUMBER}),
     "topic": ({"name": "orders"}, {"name": TEXT}),
-    "records": (
-        {"topic": "orders"},
-        {
-            "topic": TEXT,
-            **LISTED,
-            "vaule": set(),
-        },
-    ),
+    "records": ({"topic": "orders"}, {"topic": TEXT, **LISTED, "vaule": set()}),
     "group": ({"name": "orders"}, {"name": TEXT}),
     "assert_produced": (
         {"topic": "orders", "times": 0},
-        {
-            "topic": TEXT,
-            **PRODUCED,
-            "times": NONE | NUMBER,
-        },
+        {"topic": TEXT, **PRODUCED, "times": NONE | NUMBER},
     ),
     "assert_not_produced": ({"topic": "orders"}, {"topic": TEXT, **PRODUCED}),
     "assert_committed": (
         {"group": "orders", "times": 0},
-        {
-            "group": TEXT,
-            **COMMITTED,
-            "times": NONE | NUMBER,
-        },
+        {"group": TEXT, **COMMITTED, "times": NONE | NUMBER},
     ),
     "assert_not_committed": ({"group": "orders"}, {"group": TEXT, **COMMITTED}),
     "assert_caught_up": ({"group": "orders"}, {"group": TEXT}),
     "wait_for_record": (
         {"topic": "orders", "timeout": 0},
-        {
-            "topic": TEXT,
-            "predicate": NONE | PREDICATE,
-            "timeout": {"whole", "fraction"},
-            **LISTED,
-        },
+        {"topic": TEXT, "predicate": NONE | PREDICATE, "timeout": {"whole", "fraction"}, **LISTED},
     ),
     "restore": ({}, {"snapshot": set()}),
 }

@@ -12,14 +12,7 @@ import pytest
 
 from pytest_fakecloud.broker.handle import Broker
 
-from .conftest import (
-    EARLIEST,
-    START_MS,
-    Parked,
-    Rest,
-    eventually,
-    until_parked,
-)
+from .conftest import EARLIEST, START_MS, Parked, Rest, eventually, until_parked
 
 Make = Callable[..., Broker]
 

@@ -10,13 +10,7 @@ import numpy as np
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.vector.engine.engine import VectorEngine
-from pytest_fakecloud.vector.model import (
-    Floats,
-    Hit,
-    SparseVector,
-    VectorQuery,
-    VectorRecord,
-)
+from pytest_fakecloud.vector.model import Floats, Hit, SparseVector, VectorQuery, VectorRecord
 
 NOW = "2026-01-01T00:00:00Z"
 

@@ -21,12 +21,7 @@ import numpy as np
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.vector.embedding import (
-    Embedder,
-    hash_dense,
-    hash_sparse,
-    stem,
-)
+from pytest_fakecloud.vector.embedding import Embedder, hash_dense, hash_sparse, stem
 from pytest_fakecloud.vector.engine.sparse import merged
 from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.model import Kind, SparseVector
@@ -329,14 +324,8 @@ class Asynchronous:
         (asynchronous, "embedding=.* is asynchronous, .*pass a plain function"),
         (Asynchronous(), "embedding=.* is asynchronous"),
         (AsyncMock(), "embedding=.* is asynchronous"),
-        (
-            lambda: [1],
-            "the text as its only argument: too many positional arguments",
-        ),
-        (
-            lambda a, b: [1],
-            "the text as its only argument: missing a required argument: 'b'",
-        ),
+        (lambda: [1], "the text as its only argument: too many positional arguments"),
+        (lambda a, b: [1], "the text as its only argument: missing a required argument: 'b'"),
     ],
 )
 def test_a_function_that_could_never_embed_is_refused(function: Any, reason: str) -> None:

@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.fields import FieldReader, as_floats, as_sparse
-from pytest_fakecloud.vector.model import (
-    Fusion,
-    QueryMode,
-    UpdateMode,
-    Weighting,
-)
+from pytest_fakecloud.vector.model import Fusion, QueryMode, UpdateMode, Weighting
 from pytest_fakecloud.vector.settings import VectorLimits
 
 READER = FieldReader(VectorLimits())

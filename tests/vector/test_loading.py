@@ -112,15 +112,9 @@ def test_npz_with_columns(tmp_path: Path) -> None:
     path = tmp_path / "data.npz"
     vectors = np.array([[0.1, 0.2], [3, 4]], np.float32)
     np.savez(path, vectors=vectors)
-    assert [(id, v) for id, v, _, _ in plain(path)] == [
-        ("0", vectors[0].tolist()),
-        ("1", [3, 4]),
-    ]
+    assert [(id, v) for id, v, _, _ in plain(path)] == [("0", vectors[0].tolist()), ("1", [3, 4])]
     np.savez(path, vectors=vectors, ids=["a", "b"], metadata=['{"x": 1}', ""], data=["one", "two"])
-    assert plain(path) == [
-        ("a", vectors[0].tolist(), {"x": 1}, "one"),
-        ("b", [3, 4], None, "two"),
-    ]
+    assert plain(path) == [("a", vectors[0].tolist(), {"x": 1}, "one"), ("b", [3, 4], None, "two")]
     np.savez(path, vectors=vectors, ids=np.array([7, 8]))
     assert [id for id, *_ in plain(path)] == ["7", "8"]
 

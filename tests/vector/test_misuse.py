@@ -14,14 +14,7 @@ from pytest_fakecloud.core.settings import HandleConfig, settings_of
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.vector.handle import VectorIndex
 from pytest_fakecloud.vector.settings import VectorConfig
-from tests.misuse import (
-    COMMON,
-    Table,
-    cases,
-    check_right_types,
-    check_table,
-    check_wrong_types,
-)
+from tests.misuse import COMMON, Table, cases, check_right_types, check_table, check_wrong_types
 
 VALUES: Mapping[str, Any] = {
     **COMMON,
@@ -62,24 +55,15 @@ QUERIED = {
     "maxIdle": FREE | WHOLE,
 }
 METHODS: Table = {
-    "load": (
-        {"data": {"b": [1, 2]}},
-        {"data": {"empty list", "empty mapping"}, "namespace": TEXT},
-    ),
+    "load": ({"data": {"b": [1, 2]}}, {"data": {"empty list", "empty mapping"}, "namespace": TEXT}),
     "vectors": ({}, {"namespace": TEXT, "limit": NONE | WHOLE}),
     "matches": (
         {"filter": "n = 1", "metadata": {"n": 1}},
         {"filter": set(), "metadata": NONE | {"empty mapping", "mapping"}},
     ),
-    "assert_upserted": (
-        {"times": 0},
-        {**UPSERTED, "times": NONE | WHOLE},
-    ),
+    "assert_upserted": ({"times": 0}, {**UPSERTED, "times": NONE | WHOLE}),
     "assert_not_upserted": ({}, UPSERTED),
-    "assert_queried": (
-        {"times": 0},
-        {**QUERIED, "times": NONE | WHOLE},
-    ),
+    "assert_queried": ({"times": 0}, {**QUERIED, "times": NONE | WHOLE}),
     "assert_not_queried": ({}, QUERIED),
     "restore": ({}, {"snapshot": set()}),
 }

@@ -261,11 +261,7 @@ class Coordinator:
             copies.append(GroupCopy(copied(group, self._state.clock), left, remaining))
         return copies
 
-    def restore_groups(
-        self,
-        copies: list[GroupCopy],
-        now: int,
-    ) -> None:
+    def restore_groups(self, copies: list[GroupCopy], now: int) -> None:
         """Replace the groups with copies, and start their timers with the remaining times."""
         for group in self._state.groups.values():
             self._state.set_timer(group, None)

@@ -222,14 +222,7 @@ class PartitionLog:
 class Topic:
     """A topic with its partitions and its limits. Sizes are in bytes, retention in milliseconds."""
 
-    __slots__ = (
-        "logs",
-        "max_message_bytes",
-        "name",
-        "retention_bytes",
-        "retention_ms",
-        "turn",
-    )
+    __slots__ = ("logs", "max_message_bytes", "name", "retention_bytes", "retention_ms", "turn")
 
     def __init__(
         self,

@@ -7,12 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
-from confluent_kafka import (
-    OFFSET_END,
-    ConsumerGroupTopicPartitions,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import OFFSET_END, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka import admin as _admin
 
 from ...core.errors import ContractError

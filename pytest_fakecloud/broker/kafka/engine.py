@@ -16,11 +16,7 @@ from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Signal
 from ..errors import BrokerError, as_misuse
-from ..model import (
-    ProducerRecord,
-    TopicPartition,
-    TopicPartitionOffset,
-)
+from ..model import ProducerRecord, TopicPartition, TopicPartitionOffset
 from ..settings import BrokerConfig
 from .client import Address, real_only
 from .cluster import Cluster
@@ -53,13 +49,7 @@ class KafkaEngine:
     """
 
     def __init__(
-        self,
-        clock: Timekeeper,
-        ids: Ids,
-        settings: BrokerConfig,
-        url: str,
-        *,
-        name: str = "broker",
+        self, clock: Timekeeper, ids: Ids, settings: BrokerConfig, url: str, *, name: str = "broker"
     ) -> None:
         address = Address(url)
         _check_settings(settings, static=address.static)

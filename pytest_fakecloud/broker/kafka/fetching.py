@@ -16,14 +16,7 @@ from ...core.timeparse import monotonic
 from ...core.timers import Signal
 from .. import errors
 from ..engine.fetching import distinct_positions
-from ..model import (
-    Header,
-    Record,
-    TopicPartition,
-    TopicPartitionOffset,
-    TopicView,
-    record_fields,
-)
+from ..model import Header, Record, TopicPartition, TopicPartitionOffset, TopicView, record_fields
 from ..settings import BrokerConfig
 from .client import Address, translated, when_away
 from .topics import KafkaTopics, public_names

@@ -60,12 +60,7 @@ class KafkaTopics:
     closed, because others share them.
     """
 
-    def __init__(
-        self,
-        cluster: Any,
-        address: Address,
-        settings: BrokerConfig,
-    ) -> None:
+    def __init__(self, cluster: Any, address: Address, settings: BrokerConfig) -> None:
         self.known: dict[str, Topic] = {}
         self.kept = settings.isolation == "none" or address.prefix is not None
         self._cluster = cluster

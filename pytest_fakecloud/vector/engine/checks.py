@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from .. import errors
-from ..model import (
-    Change,
-    Kind,
-    Metadata,
-    VectorQuery,
-    VectorRecord,
-)
+from ..model import Change, Kind, Metadata, VectorQuery, VectorRecord
 from ..settings import VectorLimits
 
 if TYPE_CHECKING:

@@ -14,12 +14,7 @@ import math
 
 import numpy as np
 
-from ..model import (
-    Floats,
-    Rows,
-    SparseVector,
-    Weighting,
-)
+from ..model import Floats, Rows, SparseVector, Weighting
 
 
 def merged(vector: SparseVector) -> dict[int, float]:

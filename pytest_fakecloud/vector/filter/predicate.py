@@ -22,18 +22,7 @@ from typing import Any, Final
 from unicodedata import normalize
 
 from ...core.budget import spend
-from .syntax import (
-    And,
-    Compare,
-    Contains,
-    Expression,
-    Glob,
-    HasField,
-    In,
-    Literal,
-    Or,
-    parse,
-)
+from .syntax import And, Compare, Contains, Expression, Glob, HasField, In, Literal, Or, parse
 
 Predicate = Callable[[Any], bool]
 """A function that takes a record's metadata, or None if the record has none."""
@@ -42,12 +31,7 @@ Getter = Callable[[Any], Any]
 STEP = re.compile(r"\[(\d+)\]|\[#-(\d+)\]|(?:^|\.)([^.\[\]]+)")
 NUMBERS: Final = (int, float)
 SCALARS: Final = (str, int, float)
-COMPARISONS: Final = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+COMPARISONS: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 class _Missing:

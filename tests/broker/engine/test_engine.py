@@ -22,11 +22,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 
-from ..conftest import (
-    START,
-    Parked,
-    eventually,
-)
+from ..conftest import START, Parked, eventually
 
 EARLIEST = {"auto-offset-reset": "earliest"}
 MANUAL = {**EARLIEST, "enable-auto-commit": "false"}

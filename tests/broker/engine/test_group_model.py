@@ -351,7 +351,4 @@ class Groups(RuleBasedStateMachine):
 
 
 TestGroups = Groups.TestCase
-TestGroups.settings = settings(
-    stateful_step_count=40,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+TestGroups.settings = settings(stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow])

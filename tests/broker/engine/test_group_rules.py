@@ -14,13 +14,7 @@ import pytest
 
 from pytest_fakecloud.broker.handle import Broker
 
-from ..conftest import (
-    Parked,
-    Rest,
-    eventually,
-    park_consume,
-    until_parked,
-)
+from ..conftest import Parked, Rest, eventually, park_consume, until_parked
 
 Make = Callable[..., Broker]
 

@@ -44,13 +44,7 @@ from pytest_fakecloud.transport import patches
 
 from ...harness import check_each, together
 from .. import test_routes
-from ..conftest import (
-    Parked,
-    Rest,
-    closing_brokers,
-    eventually,
-    until_parked,
-)
+from ..conftest import Parked, Rest, closing_brokers, eventually, until_parked
 from .mock_cluster import SETTINGS, MockCluster, library
 
 pytestmark = pytest.mark.slow
@@ -476,10 +470,7 @@ class TestHandle:
             (lambda b: b.join("g", ["i"], ["orders"]), "instance must be a string"),
             (lambda b: b.join("g", "i", "orders"), "topics='orders' is a single string"),
             (lambda b: b.join("g", "i", []), "topics is empty"),
-            (
-                lambda b: b.commit("g", "orders", 0, 2**63),
-                "offset=9223372036854775808 must be",
-            ),
+            (lambda b: b.commit("g", "orders", 0, 2**63), "offset=9223372036854775808 must be"),
             (lambda b: b.topic(5), "topic must be a string, got 5"),
             (lambda b: b.group(["g"]), "group must be a string"),
             (lambda b: b.wait_for_record("orders", "x"), "'x' is not a function: pass a predicate"),

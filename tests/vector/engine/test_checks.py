@@ -6,10 +6,7 @@ import pytest
 
 from pytest_fakecloud.vector.engine.checks import DAY_US, Checks, VectorQuota
 from pytest_fakecloud.vector.errors import VectorError
-from pytest_fakecloud.vector.model import (
-    Kind,
-    VectorRecord,
-)
+from pytest_fakecloud.vector.model import Kind, VectorRecord
 from pytest_fakecloud.vector.settings import VectorLimits
 
 from ..building import floats, sparse

@@ -14,13 +14,7 @@ from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.model import VectorQuery, VectorRecord
 from pytest_fakecloud.vector.settings import VectorLimits
 
-from ..building import (
-    NOW,
-    engine,
-    floats,
-    ids,
-    put,
-)
+from ..building import NOW, engine, floats, ids, put
 
 HOUR = 3_600_000_000
 NEAR = VectorQuery(floats(1, 0), top_k=2)

@@ -25,16 +25,7 @@ from pytest_fakecloud.vector.model import (
 )
 from pytest_fakecloud.vector.settings import VectorLimits
 
-from ..building import (
-    NOW,
-    ask,
-    engine,
-    floats,
-    ids,
-    put,
-    scored,
-    sparse,
-)
+from ..building import NOW, ask, engine, floats, ids, put, scored, sparse
 
 
 def all_ids(index: VectorEngine, namespace: str = "") -> list[str]:

@@ -8,13 +8,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.model import Change, NamespaceInfo
 
-from ..building import (
-    NOW,
-    ask,
-    engine,
-    ids,
-    put,
-)
+from ..building import NOW, ask, engine, ids, put
 
 
 def seen(index: VectorEngine, namespace: str = "") -> list[str]:
@@ -43,10 +37,7 @@ def test_held_changes_are_fetched_and_scanned_but_not_queried() -> None:
     assert ask(index, 1, 0)[0].score == 1
     assert [
         r and r.vector is not None and r.vector.tolist() for r in index.fetch("", ["a", "b"])
-    ] == [
-        [0, 1],
-        [1, 1],
-    ]
+    ] == [[0, 1], [1, 1]]
     assert [r.id for r in index.range("", 0, None).records] == ["a", "b"]
     assert counts(index) == (1, 2)
     assert sorted((ns, r.id) for ns, r in index.pending()) == [("", "a"), ("", "b")]

@@ -7,12 +7,7 @@ import pytest
 
 from pytest_fakecloud.vector.engine.dense import Ranking
 from pytest_fakecloud.vector.engine.engine import VectorEngine
-from pytest_fakecloud.vector.engine.ranking import (
-    HYBRID_DEPTH,
-    fuse,
-    normalised,
-    reciprocal_ranks,
-)
+from pytest_fakecloud.vector.engine.ranking import HYBRID_DEPTH, fuse, normalised, reciprocal_ranks
 from pytest_fakecloud.vector.model import (
     Fusion,
     Kind,
@@ -23,15 +18,7 @@ from pytest_fakecloud.vector.model import (
 )
 from pytest_fakecloud.vector.settings import Approximation
 
-from ..building import (
-    ask,
-    engine,
-    floats,
-    ids,
-    put,
-    scored,
-    sparse,
-)
+from ..building import ask, engine, floats, ids, put, scored, sparse
 
 
 def line_of(count: int, seed: int = 0, **approximation: float | bool | int) -> VectorEngine:
@@ -127,11 +114,7 @@ def tied(kind: Kind, **approximation: bool) -> VectorEngine:
 
 
 @pytest.mark.parametrize(
-    "query",
-    [
-        VectorQuery(floats(1, 1), None, 5),
-        VectorQuery(None, sparse({1: 1.0}), 5),
-    ],
+    "query", [VectorQuery(floats(1, 1), None, 5), VectorQuery(None, sparse({1: 1.0}), 5)]
 )
 def test_ties_are_in_insertion_order_unless_they_are_shuffled(query: VectorQuery) -> None:
     plain, shuffled = tied(Kind.HYBRID), tied(Kind.HYBRID, shuffle_ties=True)
@@ -210,14 +193,8 @@ def published() -> VectorEngine:
 @pytest.mark.parametrize(
     ("query", "hits"),
     [
-        (
-            VectorQuery(floats(0.1, 0.1), sparse({3: 0.1, 4: 0.2}), 1),
-            [("id2", "0.033333335")],
-        ),
-        (
-            VectorQuery(floats(0.5, 0.1), sparse({0: 0.5, 1: 0.1}), 1),
-            [("id0", "0.032795697")],
-        ),
+        (VectorQuery(floats(0.1, 0.1), sparse({3: 0.1, 4: 0.2}), 1), [("id2", "0.033333335")]),
+        (VectorQuery(floats(0.5, 0.1), sparse({0: 0.5, 1: 0.1}), 1), [("id0", "0.032795697")]),
         (
             VectorQuery(
                 None, sparse({2: 0.5, 3: 0.5}), 1, weighting=Weighting.IDF, fusion=Fusion.DBSF

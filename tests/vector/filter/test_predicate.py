@@ -229,12 +229,9 @@ def passes(tree: Expression, metadata: Any) -> bool:
         return False
     number = tree.literal
     assert not isinstance(number, str)
-    return {
-        "<": value < number,
-        "<=": value <= number,
-        ">": value > number,
-        ">=": value >= number,
-    }[tree.operator]
+    return {"<": value < number, "<=": value <= number, ">": value > number, ">=": value >= number}[
+        tree.operator
+    ]
 
 
 @given(tree=TREES, metadata=METADATA)
@@ -276,10 +273,7 @@ def test_glob() -> None:
     )
 
 
-@given(
-    pattern=st.text(alphabet="ab*?", max_size=10),
-    text=st.text(alphabet="ab", max_size=12),
-)
+@given(pattern=st.text(alphabet="ab*?", max_size=10), text=st.text(alphabet="ab", max_size=12))
 def test_glob_agrees_with_the_standard_library(pattern: str, text: str) -> None:
     assert glob_matcher(pattern)(text) is fnmatch.fnmatchcase(text, pattern)
 
