@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import orjson
@@ -42,50 +42,25 @@ from .settings import VectorLimits
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
-KNOWN = frozenset(
-    [
-        "id",
-        "vector",
-        "sparseVector",
-        "metadata",
-        "data",
-        "ids",
-        "prefix",
-        "filter",
-        "topK",
-        "includeVectors",
-        "includeMetadata",
-        "includeData",
-        "weightingStrategy",
-        "fusionAlgorithm",
-        "queryMode",
-        "maxIdle",
-        "uuid",
-        "additionalK",
-        "cursor",
-        "limit",
-        "metadataUpdateMode",
-        "namespace",
-        "newNamespace",
-        "deleteExisting",
-        "all",
-    ]
-)
+KNOWN = frozenset((
+    "id", "vector", "sparseVector", "metadata", "data", "ids", "prefix", "filter", "topK",
+    "includeVectors", "includeMetadata", "includeData", "weightingStrategy", "fusionAlgorithm",
+    "queryMode", "maxIdle", "uuid", "additionalK", "cursor", "limit", "metadataUpdateMode",
+    "namespace", "newNamespace", "deleteExisting", "all",
+))  # fmt: skip
+"""The names of all fields of all endpoints."""
 SPARSE_PARTS = frozenset(("indices", "values"))
 LARGEST_INTEGER = 2**31 - 1
 DEFAULT_TOP_K = 10
 DEFAULT_MAX_IDLE = 3600
 
 
-class Include:
+class Include(NamedTuple):
     """The optional parts of a record that a response includes."""
 
-    __slots__ = ("data", "metadata", "vectors")
-
-    def __init__(self, vectors: bool = False, metadata: bool = False, data: bool = False) -> None:
-        self.vectors = vectors
-        self.metadata = metadata
-        self.data = data
+    vectors: bool = False
+    metadata: bool = False
+    data: bool = False
 
 
 def shown(value: Any) -> str:

@@ -29,7 +29,7 @@ from ..http.routing import Route
 from . import errors
 from .embedding import Embedder
 from .engine.engine import VectorEngine
-from .fields import FieldReader, Include, missing
+from .fields import KNOWN, FieldReader, Include, missing
 from .model import Change, Hit, IndexInfo, Kind, QueryMode, VectorQuery, VectorRecord
 
 METHODS = "GET POST PUT DELETE"
@@ -57,12 +57,7 @@ _READING = (
     "info",
     "list-namespaces",
 )
-_BODY_FACTS = (
-    "additionalK", "cursor", "data", "deleteExisting", "filter", "fusionAlgorithm", "id", "ids",
-    "includeData", "includeMetadata", "includeVectors", "limit", "maxIdle", "metadata",
-    "metadataUpdateMode", "newNamespace", "prefix", "queryMode", "topK", "uuid",
-    "weightingStrategy",
-)  # fmt: skip
+_BODY_FACTS = sorted(KNOWN - {"vector", "sparseVector", "namespace", "all"})
 """Fields of a request body that the journal records: all except vectors."""
 
 

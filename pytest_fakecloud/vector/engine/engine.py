@@ -34,7 +34,7 @@ from ..model import (
 )
 from ..settings import Approximation, VectorLimits
 from .checks import Checks, VectorQuota, check_metadata
-from .cursor import Cursors, ResumableQueries
+from .cursor import Cursor, ResumableQueries
 from .namespace import Namespace, Namespaces
 from .pending import Batch, Readiness
 from .ranking import HYBRID_DEPTH, Question, Ranker
@@ -71,7 +71,7 @@ class VectorSnapshot:
     index: Identity
     dimension: int | None
     namespaces: dict[str, Namespace]
-    cursors: Cursors
+    cursors: list[Cursor]
     batches: list[Batch]
     held: bool
     quota: tuple[int, dict[str, int]]
@@ -356,7 +356,7 @@ class VectorEngine:
                 self.identity,
                 self.dimension,
                 {name: home.copy() for name, home in self.namespaces.homes.items()},
-                self.resumable.cursors.copy(),
+                self.resumable.copy(),
                 self.readiness.copy(),
                 self.readiness.held,
                 self.quota.state(),
@@ -378,7 +378,7 @@ class VectorEngine:
             self.namespaces.homes = {
                 name: home.copy() for name, home in snapshot.namespaces.items()
             }
-            self.resumable.cursors = snapshot.cursors.copy()
+            self.resumable.restore(snapshot.cursors)
             self.readiness.restore(snapshot.batches, snapshot.held)
             self.quota.restore(snapshot.quota)
 

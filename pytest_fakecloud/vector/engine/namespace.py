@@ -276,7 +276,7 @@ class Namespaces:
         with self._lock:
             self._check_named(namespace, "deleted")
             del self.homes[namespace]
-            self._engine.resumable.cursors.leave(namespace)
+            self._engine.resumable.follow(namespace, None)
 
     def rename(self, namespace: str, new: str, *, delete_existing: bool = False) -> bool:
         """Rename a namespace. Return False if the new name is taken and ``delete_existing`` is
@@ -294,13 +294,14 @@ class Namespaces:
             if new in self.homes and not delete_existing:
                 return False
             if self.homes.pop(new, None) is not None:
-                self._engine.resumable.cursors.leave(new)
+                self._engine.resumable.follow(new, None)
             self.homes = {
                 new if name == namespace else name: home for name, home in self.homes.items()
             }
-            for follower in (*self._engine.resumable.cursors, *self._engine.readiness.batches):
-                if follower.namespace == namespace:
-                    follower.namespace = new
+            self._engine.resumable.follow(namespace, new)
+            for batch in self._engine.readiness.batches:
+                if batch.namespace == namespace:
+                    batch.namespace = new
             return True
 
     def home(self, namespace: str) -> Namespace:
