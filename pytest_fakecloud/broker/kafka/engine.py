@@ -67,21 +67,9 @@ class KafkaEngine:
         self.topics = KafkaTopics(self._cluster, address, settings)
         self.public = self.topics.public
         self.interrupt = self._waits.interrupt
-        self.producing = KafkaProducing(
-            self.topics, address, settings, clock, ids.stream(name, "keyless partitions")
-        )
-        self.fetching = KafkaFetching(
-            self.topics,
-            self._cluster,
-            address,
-            settings,
-            clock,
-            self._waits,
-            self.producing.by_tester,
-        )
-        self.groups = KafkaGroups(
-            self.topics, self._cluster, address, settings, clock, self._waits, self.fetching
-        )
+        self.producing = KafkaProducing(self.topics, clock, ids.stream(name, "keyless partitions"))
+        self.fetching = KafkaFetching(self.topics, clock, self._waits, self.producing.by_tester)
+        self.groups = KafkaGroups(self.topics, clock, self._waits, self.fetching)
         self._release_clock = clock.tie_to_real_time(
             f"the real cluster behind it ({address.where}) runs in real time. To move the clock, "
             "use the in-memory engine (leave out engine=)"
@@ -119,7 +107,7 @@ class KafkaEngine:
         return self._waits.waiting
 
     def tell_to(self, tell: Callable[..., object]) -> None:
-        self.groups.commits.tell = tell
+        self.groups.tell = tell
 
     # -- snapshots -------------------------------------------------------------------------------
 
@@ -153,7 +141,7 @@ class KafkaEngine:
                 for r in self.fetching.records(name)
             ]
         groups = self.groups.names()
-        return KafkaCopy(topics, messages, {g: self.groups.commits.of_group(g) for g in groups})
+        return KafkaCopy(topics, messages, {g: self.groups.all_committed(g) for g in groups})
 
     def restore(self, copy: KafkaCopy) -> None:
         """Restore a copy into new topics and groups, whose names are the same for clients.
@@ -192,7 +180,7 @@ class KafkaEngine:
         self.interrupt()
 
     def _delete_own(self) -> None:
-        groups = self.groups.commits.forget_groups()
+        groups = self.groups.forget()
         topics = [self.topics.real(name) for name in self.topics.counts()]
         if topics or groups:
             self._cluster.delete(topics, groups)

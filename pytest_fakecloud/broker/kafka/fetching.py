@@ -17,8 +17,7 @@ from ...core.timers import Signal
 from .. import errors
 from ..engine.fetching import distinct_positions
 from ..model import Header, Record, TopicPartition, TopicPartitionOffset, TopicView, record_fields
-from ..settings import BrokerConfig
-from .client import Address, translated, when_away
+from .client import translated, when_away
 from .topics import KafkaTopics, public_names
 
 T = TypeVar("T")
@@ -49,18 +48,15 @@ class KafkaFetching:
     def __init__(
         self,
         topics: KafkaTopics,
-        cluster: Any,
-        address: Address,
-        settings: BrokerConfig,
         clock: Timekeeper,
         waits: Waits,
         by_tester: Collection[tuple[str, int, int]],
     ) -> None:
         self._topics = topics
         self.public = topics.public
-        self._cluster = cluster
-        self._address = address
-        self._settings = settings
+        self._cluster = topics.cluster
+        self._address = topics.address
+        self._settings = topics.settings
         self._clock = clock
         self._waits = waits
         self._by_tester = by_tester

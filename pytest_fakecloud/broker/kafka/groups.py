@@ -31,8 +31,7 @@ from ..model import (
     consumer_config,
     found_members,
 )
-from ..settings import BrokerConfig
-from .client import Address, real_only
+from .client import real_only
 from .fetching import KafkaFetching, Waits
 from .instance import KafkaInstance, Partition
 from .topics import KafkaTopics, public_names
@@ -48,23 +47,23 @@ class KafkaGroups:
     def __init__(
         self,
         topics: KafkaTopics,
-        cluster: Any,
-        address: Address,
-        settings: BrokerConfig,
         clock: Timekeeper,
         waits: Waits,
         fetching: KafkaFetching,
     ) -> None:
-        self.commits = KafkaCommits(topics, cluster)
+        self.tell: Callable[..., object] = lambda *event, **details: None
         self._topics = topics
+        self._cluster = topics.cluster
         self.public = topics.public
         self._fetching = fetching
-        self._address = address
-        self._settings = settings
+        self._address = topics.address
+        self._settings = topics.settings
         self._clock = clock
         self._waits = waits
         self._lock = threading.Lock()
         self._instances: dict[tuple[str, str], KafkaInstance] = {}
+        self._names: set[str] = set()
+        """The groups that have been used. They are deleted when the fake is closed."""
 
     # -- consuming -------------------------------------------------------------------------------
 
@@ -127,7 +126,7 @@ class KafkaGroups:
                 self._check_limit(group)
                 member = self._new_instance(group, instance, config)
                 self._instances[group, instance] = member
-                self.commits.add_group(group)
+                self._names.add(group)
             return member
 
     def _check_limit(self, group: str) -> None:
@@ -150,8 +149,8 @@ class KafkaGroups:
                 idle_ms=self._settings.idle_close_ms,
                 tell=partial(self._report, group, instance),
                 on_stopped=partial(self._remove, (group, instance)),
-                committed_offset=partial(self.commits.of_partition, group),
-                on_other_commit=partial(self.commits.report, group, instance, kind=other_commit),
+                committed_offset=partial(self._committed_offset, group),
+                on_other_commit=partial(self._report_commit, group, instance, kind=other_commit),
             )
         except KafkaException as error:
             raise errors.illegal_argument(
@@ -181,7 +180,7 @@ class KafkaGroups:
         self, group: str, instance: str, kind: EventKind, text: str, data: dict[str, Any]
     ) -> None:
         text = f"group {group!r}: {instance!r} {kind}: {self._topics.public(text)}"
-        self.commits.tell(kind, text, group=group, instance=instance, **data)
+        self.tell(kind, text, group=group, instance=instance, **data)
 
     def _remove(self, key: tuple[str, str], member: KafkaInstance) -> None:
         with self._lock:
@@ -237,8 +236,8 @@ class KafkaGroups:
         if member is None:
             if self._settings.commit_by_unknown == "error":
                 raise errors.unknown_instance(group, instance)
-            self.commits.store(group, real)
-            self.commits.report(group, f"{instance} (unknown)", real)
+            self._store(group, real)
+            self._report_commit(group, f"{instance} (unknown)", real)
             return
         if member.state == "expired":
             raise errors.unknown_member(group, instance)
@@ -248,7 +247,7 @@ class KafkaGroups:
         if not real:
             return
         if member.state == "joining":
-            self.commits.store(group, real)
+            self._store(group, real)
         else:
             assigned = member.buffer.assigned
             for topic, partition in real:
@@ -256,19 +255,19 @@ class KafkaGroups:
                     raise errors.not_assigned(group, instance, self._topics.shown(topic), partition)
             member.commit(real, self._address.timeout)
         member.resume_after_commit(real)
-        self.commits.report(group, instance, real)
+        self._report_commit(group, instance, real)
 
     @public_names
     def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
         """Set a group's committed offset. The cluster rejects this while the group has members."""
         self._fetching.offsets("earliest", [TopicPartition(offset.topic, offset.partition)])
         real = self._real([offset])
-        self.commits.store(group, real)
-        self.commits.report(group, "the test", real, "offsets set")
+        self._store(group, real)
+        self._report_commit(group, "the test", real, "offsets set")
 
     def store(self, group: str, offsets: Sequence[TopicPartitionOffset]) -> None:
         """Restore a group's committed offsets, without an event."""
-        self.commits.store(group, self._real(offsets))
+        self._store(group, self._real(offsets))
 
     def _real(self, offsets: Sequence[TopicPartitionOffset]) -> dict[Partition, int]:
         return {(self._topics.real(topic), number): at for topic, number, at in offsets}
@@ -279,11 +278,53 @@ class KafkaGroups:
     ) -> list[TopicPartitionOffset]:
         for tp in partitions:
             self._topics.check_partition(*tp)
-        found = self.commits.of_group(group)
+        found = self.all_committed(group)
         if not found and not self.members(group) and self._settings.unknown_group == "error":
             raise errors.unknown_group(group)
         never = self._settings.never_committed
         return [TopicPartitionOffset(*tp, found.get(tp, never)) for tp in partitions]
+
+    def _store(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        """Commit offsets without being a member, which a group without members accepts."""
+        if offsets:
+            with self._lock:
+                self._names.add(group)
+            self._cluster.commit(self._topics.real(group), offsets)
+
+    def _report_commit(
+        self,
+        group: str,
+        instance: str,
+        offsets: Mapping[Partition, int],
+        kind: EventKind = "commit",
+    ) -> None:
+        if not offsets:
+            return
+        stored = [(*self._topics.shown_partition(tp), at) for tp, at in offsets.items()]
+        shown = ", ".join(f"{topic}-{number}={at}" for topic, number, at in stored)
+        self.tell(
+            kind,
+            f"group {group!r}: {instance!r} committed {shown}"
+            + (" automatically" if kind == "auto commit" else ""),
+            group=group,
+            instance=instance,
+            offsets=stored,
+        )
+
+    def _committed_offset(self, group: str, partition: Partition) -> int | None:
+        found: dict[Partition, int]
+        found = self._cluster.group_offsets(self._topics.real(group), [partition])
+        return found.get(partition)
+
+    def all_committed(self, group: str) -> dict[TopicPartition, int]:
+        """Return all offsets that a group has committed in the fake's topics."""
+        own = [
+            (self._topics.real(name), number)
+            for name, count in self._topics.counts().items()
+            for number in range(count)
+        ]
+        found = self._cluster.group_offsets(self._topics.real(group), own) if own else {}
+        return {self._topics.shown_partition(tp): at for tp, at in found.items()}
 
     # -- lookups ---------------------------------------------------------------------------------
 
@@ -298,14 +339,15 @@ class KafkaGroups:
 
     @public_names
     def view(self, name: str) -> GroupView:
-        return _group_view(self._topics, name, self.members(name), self.commits.of_group(name))
+        return _group_view(self._topics, name, self.members(name), self.all_committed(name))
 
     def members(self, group: str) -> dict[str, KafkaInstance]:
         with self._lock:
             return {name: member for (g, name), member in self._instances.items() if g == group}
 
     def names(self) -> list[str]:
-        return self.commits.groups()
+        with self._lock:
+            return sorted(self._names)
 
     # -- actions of tests ------------------------------------------------------------------------
 
@@ -326,6 +368,12 @@ class KafkaGroups:
 
     # -- ending ----------------------------------------------------------------------------------
 
+    def forget(self) -> list[str]:
+        """Forget the groups that have been used; return their names on the cluster."""
+        with self._lock:
+            groups, self._names = [self._topics.real(name) for name in self._names], set()
+        return groups
+
     def stop_all(self) -> Callable[[float], None]:
         """Start to stop all instances; return a function that waits for that, up to a timeout."""
         with self._lock:
@@ -339,79 +387,6 @@ class KafkaGroups:
                 member.join(max(0.0, until - monotonic()))
 
         return join
-
-
-class KafkaCommits:
-    """Stores and returns the committed offsets of a fake's groups.
-
-    Groups are given by the names that clients use, partitions by the names on the cluster.
-    ``tell`` is called with an event for each commit that is reported.
-    """
-
-    def __init__(self, topics: KafkaTopics, cluster: Any) -> None:
-        self.tell: Callable[..., object] = lambda *event, **details: None
-        self._topics = topics
-        self._cluster = cluster
-        self._lock = threading.Lock()
-        self._groups: set[str] = set()
-
-    def add_group(self, group: str) -> None:
-        """Remember a group, so that it is deleted when the fake is closed."""
-        with self._lock:
-            self._groups.add(group)
-
-    def groups(self) -> list[str]:
-        """Return the groups that have been used, sorted."""
-        with self._lock:
-            return sorted(self._groups)
-
-    def forget_groups(self) -> list[str]:
-        """Forget all groups; return their names on the cluster."""
-        with self._lock:
-            groups, self._groups = [self._topics.real(name) for name in self._groups], set()
-        return groups
-
-    def store(self, group: str, offsets: Mapping[Partition, int]) -> None:
-        """Commit offsets without being a member, which a group without members accepts."""
-        if offsets:
-            self.add_group(group)
-            self._cluster.commit(self._topics.real(group), offsets)
-
-    def report(
-        self,
-        group: str,
-        instance: str,
-        offsets: Mapping[Partition, int],
-        kind: EventKind = "commit",
-    ) -> None:
-        if not offsets:
-            return
-        stored = [(*self._topics.shown_partition(tp), at) for tp, at in offsets.items()]
-        shown = ", ".join(f"{topic}-{number}={at}" for topic, number, at in stored)
-        self.tell(
-            kind,
-            f"group {group!r}: {instance!r} committed {shown}"
-            + (" automatically" if kind == "auto commit" else ""),
-            group=group,
-            instance=instance,
-            offsets=stored,
-        )
-
-    def of_partition(self, group: str, partition: Partition) -> int | None:
-        found: dict[Partition, int] = self._cluster.group_offsets(
-            self._topics.real(group), [partition]
-        )
-        return found.get(partition)
-
-    def of_group(self, group: str) -> dict[TopicPartition, int]:
-        """Return all offsets that a group has committed in the fake's topics."""
-        own = [
-            (self._topics.real(name), number)
-            for name, count in self._topics.counts().items()
-            for number in range(count)
-        ]
-        found = self._cluster.group_offsets(self._topics.real(group), own) if own else {}
-        return {self._topics.shown_partition(tp): at for tp, at in found.items()}
 
 
 # -- views ---------------------------------------------------------------------------------------

@@ -17,8 +17,7 @@ from ...core.timekeeper import Timekeeper
 from ...core.wording import counted
 from ..engine.producing import Placement
 from ..model import Metadata, ProducerRecord
-from ..settings import BrokerConfig
-from .client import Address, Unavailable, real_only, translated
+from .client import Unavailable, real_only, translated
 from .topics import KafkaTopics, public_names
 
 OnDelivery = Callable[[Any, Any], None]
@@ -35,8 +34,6 @@ class KafkaProducing:
     def __init__(
         self,
         topics: KafkaTopics,
-        address: Address,
-        settings: BrokerConfig,
         clock: Timekeeper,
         stream: RandomStream,
     ) -> None:
@@ -44,11 +41,12 @@ class KafkaProducing:
         """Positions of the records that the test produced."""
         self._topics = topics
         self.public = topics.public
-        self._settings = settings
+        self._settings = settings = topics.settings
         self._clock = clock
         self._stream = stream
         self._lock = threading.Lock()
         self._closed = False
+        address = topics.address
         self._patience = address.timeout + _MORE
         self._producer = Producer(
             address.settings(

@@ -63,9 +63,9 @@ class KafkaTopics:
     def __init__(self, cluster: Any, address: Address, settings: BrokerConfig) -> None:
         self.known: dict[str, Topic] = {}
         self.kept = settings.isolation == "none" or address.prefix is not None
-        self._cluster = cluster
-        self._patience = address.timeout
-        self._settings = settings
+        self.cluster = cluster
+        self.address = address
+        self.settings = settings
         self._mark = "" if settings.isolation == "none" else address.prefix or _mark()
         self._generation = 0
         self._known_at = float("-inf")
@@ -114,7 +114,7 @@ class KafkaTopics:
         """Return the known topics, requested again if they are old or with ``fresh``."""
         if fresh or monotonic() - self._known_at > _FRESH:
             prefix, number = self.prefix, next(self._requests)
-            found = self._cluster.topics()
+            found = self.cluster.topics()
             counts = {n.removeprefix(prefix): c for n, c in found.items() if n.startswith(prefix)}
             with self._lock:
                 # Ignore the response if that of a later request was faster, or if the prefix has
@@ -129,7 +129,7 @@ class KafkaTopics:
         known = self.known.get(name)
         if known is not None and len(known.logs) == partitions:
             return known
-        largest = self._settings.limits.max_message_bytes
+        largest = self.settings.limits.max_message_bytes
         topic = Topic(name, partitions, max_message_bytes=largest)
         topic.turn = known.turn if known is not None else 0
         return topic
@@ -154,8 +154,8 @@ class KafkaTopics:
     def ends(self, wanted: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]]:
         """Return the start and end offset of the partition in each tuple ``(topic, partition, …)``."""
         places = [(self.real(tp[0]), tp[1]) for tp in wanted]
-        starts = self._cluster.offsets(dict.fromkeys(places, "earliest"))
-        ends = self._cluster.offsets(dict.fromkeys(places, "latest"))
+        starts = self.cluster.offsets(dict.fromkeys(places, "earliest"))
+        ends = self.cluster.offsets(dict.fromkeys(places, "latest"))
         return [(starts[place], ends[place]) for place in places]
 
     def bounds(self, name: str) -> tuple[list[int], list[int]]:
@@ -190,7 +190,7 @@ class KafkaTopics:
             raise ContractError(
                 f"topic {name!r} already exists; add_partitions() adds partitions to it"
             )
-        limits = self._settings.limits
+        limits = self.settings.limits
         config = {
             "retention.ms": retention_ms if retention_ms is not None else limits.retention_ms,
             "retention.bytes": (
@@ -200,19 +200,19 @@ class KafkaTopics:
         }
         given = {key: str(value) for key, value in config.items() if value is not None}
         with as_misuse():
-            self._cluster.create_topic(real, partitions, given)
+            self.cluster.create_topic(real, partitions, given)
         self._wait(lambda: name in self.counts(), f"topic {name!r} did not appear")
 
     def delete(self, name: str) -> None:
         self.check(name)
-        self._cluster.delete([self.real(name)], [])
+        self.cluster.delete([self.real(name)], [])
         self._wait(lambda: name not in self.counts(), f"topic {name!r} did not disappear")
 
     def add_partitions(self, name: str, count: int) -> int:
         whole(1).read("count", count, "add_partitions()")
         total = self.check(name) + count
         with as_misuse():
-            self._cluster.add_partitions(self.real(name), total)
+            self.cluster.add_partitions(self.real(name), total)
         self._wait(
             lambda: self.counts().get(name) == total,
             f"topic {name!r} did not get its new partitions",
@@ -231,7 +231,7 @@ class KafkaTopics:
             if min(before, ends[number]) > starts[number]
         }
         with as_misuse():
-            self._cluster.delete_records(wanted)
+            self.cluster.delete_records(wanted)
         return sum(offset - starts[number] for (_, number), offset in wanted.items())
 
     def set_retention(
@@ -240,11 +240,11 @@ class KafkaTopics:
         raise real_only("set_retention() of an existing topic")
 
     def _wait(self, condition: Callable[[], bool], failure: str) -> None:
-        until = monotonic() + self._patience
+        until = monotonic() + self.address.timeout
         pause = threading.Event()
         while not condition():
             if monotonic() > until:
-                raise ContractError(f"{failure} within {self._patience} s")
+                raise ContractError(f"{failure} within {self.address.timeout} s")
             pause.wait(_POLL_SECONDS)
 
 
