@@ -13,7 +13,6 @@ from .members import (
     Instance,
     InstanceState,
     cancel,
-    cancel_timers,
     copied,
     names,
 )
@@ -75,13 +74,11 @@ class Coordinator:
     ) -> tuple[ConsumerGroup, Instance]:
         config = consumer_config(headers, session_timeout_ms=self._settings.session_timeout_ms)
         self._check_instance_limit(group_name)
-        group = self._state.groups.get(group_name)
-        if group is None:
-            group = self._state.groups[group_name] = ConsumerGroup(group_name)
+        group = self._state.groups.setdefault(group_name, ConsumerGroup(group_name))
         before = group.instances.get(name)
         instance = Instance(name, config, topics, self._state.clock.signal(), now)
         if before is not None:
-            cancel_timers(before)
+            cancel(before)
             instance.state = "active"
         group.instances[name] = instance
         if before is not None and before.topics == topics:
@@ -180,7 +177,7 @@ class Coordinator:
         idle: bool = False,
     ) -> None:
         was_member = instance.member
-        cancel_timers(instance)
+        cancel(instance)
         self._rebalancer.release(instance)
         instance.epoch += 1
         self._state.woken.add(instance.signal)
@@ -215,7 +212,7 @@ class Coordinator:
         self, group: ConsumerGroup, instance: Instance, reason: str, now: int, kind: str
     ) -> None:
         was_member = instance.member
-        cancel_timers(instance)
+        cancel(instance)
         self._rebalancer.revoke(instance)
         instance.epoch += 1
         instance.state = "removed"
@@ -269,7 +266,7 @@ class Coordinator:
                 # Mark the old instances as removed, so that calls still waiting on them start no
                 # timers.
                 instance.state = "removed"
-                cancel_timers(instance)
+                cancel(instance)
                 self._state.woken.add(instance.signal)
         self._state.groups.clear()
         for copy in copies:

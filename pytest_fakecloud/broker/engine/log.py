@@ -11,7 +11,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, repeat
-from typing import Any
 
 from ...core.timers import Signal
 from ..model import Header, Record
@@ -28,21 +27,8 @@ class PartitionLog:
     ``watchers`` are the signals to notify after an append.
     """
 
-    __slots__ = (
-        "_base",
-        "_before_bytes",
-        "_by_client",
-        "_ends",
-        "_head",
-        "_headers",
-        "_keys",
-        "_peaks",
-        "_timestamps",
-        "_values",
-        "partition",
-        "topic",
-        "watchers",
-    )
+    _COLUMNS = ("_by_client", "_ends", "_headers", "_keys", "_peaks", "_timestamps", "_values")
+    __slots__ = (*_COLUMNS, "_base", "_before_bytes", "_head", "partition", "topic", "watchers")
 
     def __init__(self, topic: str, partition: int, first_offset: int = 0) -> None:
         self.topic = topic
@@ -148,16 +134,8 @@ class PartitionLog:
     def _compact(self) -> None:
         head = self._head
         self._before_bytes = self._bytes_until(head)
-        for column in (
-            self._timestamps,
-            self._peaks,
-            self._ends,
-            self._keys,
-            self._values,
-            self._headers,
-            self._by_client,
-        ):
-            del column[:head]
+        for name in self._COLUMNS:
+            del getattr(self, name)[:head]
         self._base += head
         self._head = 0
 
@@ -190,8 +168,7 @@ class PartitionLog:
         return None if index == len(self._peaks) else self._base + index
 
     def _records(self, low: int, high: int) -> list[Record]:
-        # Use `Record._make` to avoid the keyword handling of `Record(...)`, which would take most
-        # of the time here.
+        # `Record._make` avoids the keyword handling of `Record(...)`, most of the time here.
         rows = zip(
             repeat(self.topic),
             repeat(self.partition),
@@ -211,11 +188,10 @@ class PartitionLog:
 
     def copy(self) -> PartitionLog:
         """Return an independent copy without watchers. Columns are copied, strings are shared."""
-        copy = PartitionLog(self.topic, self.partition)
-        for name in self.__slots__:
-            if name != "watchers":
-                value: Any = getattr(self, name)
-                setattr(copy, name, value if isinstance(value, int | str) else value[:])
+        copy = PartitionLog(self.topic, self.partition, self._base)
+        copy._head, copy._before_bytes = self._head, self._before_bytes
+        for name in self._COLUMNS:
+            setattr(copy, name, getattr(self, name)[:])
         return copy
 
 

@@ -89,9 +89,7 @@ class ConsumerGroup:
 
     def members(self) -> list[Instance]:
         """Return the members, sorted by name."""
-        return [
-            self.instances[name] for name in sorted(self.instances) if self.instances[name].member
-        ]
+        return [instance for _, instance in sorted(self.instances.items()) if instance.member]
 
     def forget(self, topic: str) -> None:
         """Remove all offsets and deliveries in a topic."""
@@ -141,15 +139,12 @@ def copied(group: ConsumerGroup, clock: Timekeeper) -> ConsumerGroup:
     return copy
 
 
-def cancel(instance: Instance, kind: str) -> None:
-    timer = instance.timers.pop(kind, None)
-    if timer is not None:
-        timer.cancel()
-
-
-def cancel_timers(instance: Instance) -> None:
-    for kind in list(instance.timers):
-        cancel(instance, kind)
+def cancel(instance: Instance, *kinds: str) -> None:
+    """Cancel an instance's timers of these kinds, or all of them."""
+    for kind in kinds or list(instance.timers):
+        timer = instance.timers.pop(kind, None)
+        if timer is not None:
+            timer.cancel()
 
 
 def remember(group: ConsumerGroup, tp: TopicPartition, first: int, after: int) -> None:

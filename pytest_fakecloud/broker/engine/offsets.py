@@ -9,7 +9,7 @@ from ...core.wording import counted
 from .. import errors
 from ..model import EventKind, Record, TopicPartition, TopicPartitionOffset
 from .log import PartitionLog
-from .members import ConsumerGroup, Instance, cancel, cancel_timers, remember
+from .members import ConsumerGroup, Instance, cancel, remember
 from .state import BrokerState
 
 
@@ -70,9 +70,7 @@ class GroupOffsets:
         kind: EventKind = "commit",
     ) -> None:
         """Commit offsets for a group that may not exist, even if instances own the partitions."""
-        group = self._state.groups.get(group_name)
-        if group is None:
-            group = self._state.groups[group_name] = ConsumerGroup(group_name)
+        group = self._state.groups.setdefault(group_name, ConsumerGroup(group_name))
         if group.state == "Empty":
             self.retain(group, now)
         self._store(group, offsets, kind, by, now)
@@ -331,7 +329,7 @@ class GroupOffsets:
     def _forget(self, group: ConsumerGroup, at: int) -> None:
         group.state = "Dead"
         for instance in group.instances.values():
-            cancel_timers(instance)
+            cancel(instance)
         self._state.groups.pop(group.name, None)
         self._state.tell(
             "dead", f"{group.name} and its committed offsets are forgotten", at, group=group.name

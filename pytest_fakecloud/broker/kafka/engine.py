@@ -75,11 +75,6 @@ class KafkaEngine:
             "use the in-memory engine (leave out engine=)"
         )
 
-    @property
-    def prefix(self) -> str:
-        """The prefix of the fake's topics and groups on the cluster."""
-        return self.topics.prefix
-
     @public_names
     def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
         """Create missing topics and append messages of the test.
@@ -122,10 +117,7 @@ class KafkaEngine:
         if self.topics.kept:
             if first:
                 return KafkaCopy(None)
-            raise ContractError(
-                "data that this broker shares with others cannot be copied: remove prefix= and "
-                "isolation='none', or use the in-memory engine"
-            )
+            raise _shared("copied")
         with as_misuse():
             return self._copied()
 
@@ -154,10 +146,7 @@ class KafkaEngine:
                 "this snapshot is of the in-memory broker: pass its records to load()"
             )
         if copy.topics is None:
-            raise ContractError(
-                "data that this broker shares with others cannot be restored: remove prefix= and "
-                "isolation='none', or use the in-memory engine"
-            )
+            raise _shared("restored")
         with as_misuse():
             self._put_back(copy, copy.topics)
 
@@ -202,6 +191,13 @@ class KafkaEngine:
         if there and not self.topics.kept:
             with suppress(BrokerError):
                 self._delete_own()
+
+
+def _shared(verb: str) -> ContractError:
+    return ContractError(
+        f"data that this broker shares with others cannot be {verb}: remove prefix= and "
+        "isolation='none', or use the in-memory engine"
+    )
 
 
 def _check_settings(settings: BrokerConfig, *, static: bool) -> None:

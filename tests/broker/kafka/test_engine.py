@@ -350,7 +350,7 @@ class TestGroups:
         headers = {"Kafka-Auto-Offset-Reset": "none"}
         error = rest("POST", "/consume/g/a", body, headers=headers, status=400)["error"]
         assert "no reset policy" in error
-        assert broker._engine.prefix not in error  # type: ignore[attr-defined]
+        assert broker._engine.topics.prefix not in error  # type: ignore[attr-defined]
         rest.commit("g", "a", ("orders", 0, 0), ("orders", 1, 0), ("orders", 2, 0))
         assert rest.values("g", "a", "orders") == ["x"]
 
@@ -671,7 +671,7 @@ class TestAClusterThatGoesAway:
             assert answer.status_code == 503, (name, answer.text)
             assert set(answer.json()) == {"error", "status"}
             assert "not available" in answer.json()["error"]
-            assert broker._engine.prefix not in answer.text  # type: ignore[attr-defined]
+            assert broker._engine.topics.prefix not in answer.text  # type: ignore[attr-defined]
         with pytest.raises(ContractError, match="not available"):
             looks.result()
         with pytest.raises(ContractError, match="not available"):
@@ -888,7 +888,7 @@ class TestAdmin:
         body = [{"topic": "orders", "partition": number} for number in (1, 0)]
         found = PatientRest(broker)("POST", "/offsets/1234567890", body)
         assert [tp["offset"] for tp in found] == [-5, 7]
-        name = engine.prefix + "orders"
+        name = engine.topics.prefix + "orders"
         assert asked == [{(name, 1): 1234567890, (name, 0): 1234567890}]
 
     def test_the_rest(self, cluster: Cluster) -> None:
