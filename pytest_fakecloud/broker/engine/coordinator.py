@@ -39,7 +39,7 @@ class Coordinator:
         topics: Sequence[str],
         headers: Mapping[str, str],
         now: int,
-    ) -> tuple[ConsumerGroup, Instance]:
+    ) -> Instance:
         """Return the instance of a consume request. If necessary, create it or make it rejoin its
         group.
 
@@ -62,7 +62,7 @@ class Coordinator:
         elif wanted != instance.topics and self._settings.resubscribe == "rebalance":
             instance.topics = wanted
             self._rebalancer.rebalance(group, f"{name} subscribed to {', '.join(wanted)}", now)
-        return group, instance
+        return instance
 
     def _create(
         self,
@@ -71,12 +71,12 @@ class Coordinator:
         topics: tuple[str, ...],
         headers: Mapping[str, str],
         now: int,
-    ) -> tuple[ConsumerGroup, Instance]:
+    ) -> Instance:
         config = consumer_config(headers, session_timeout_ms=self._settings.session_timeout_ms)
         self._check_instance_limit(group_name)
         group = self._state.groups.setdefault(group_name, ConsumerGroup(group_name))
         before = group.instances.get(name)
-        instance = Instance(name, config, topics, self._state.clock.signal(), now)
+        instance = Instance(group, name, config, topics, self._state.clock.signal(), now)
         if before is not None:
             cancel(before)
             instance.state = "active"
@@ -86,15 +86,15 @@ class Coordinator:
             # though, it starts at the committed offsets.
             instance.assignment = before.assignment
             if group.state == "Stable":
-                self._rebalancer.activate(group, instance, now)
+                self._rebalancer.activate(instance, now)
             kept = names(instance.assignment)
             text = f"{name} returned to {group.name} within its session and keeps {kept}"
-            self._tell("return", text, now, group, instance)
+            self._tell("return", text, now, instance)
         else:
             text = f"{name} joined {group.name}, subscribed to {', '.join(topics)}"
-            self._tell("join", text, now, group, instance, topics=list(topics))
+            self._tell("join", text, now, instance, topics=list(topics))
             self._rebalancer.rebalance(group, f"{name} joined", now, ("join", name))
-        return group, instance
+        return instance
 
     def _check_instance_limit(self, group_name: str) -> None:
         scope = self._settings.instance_limit
@@ -110,7 +110,7 @@ class Coordinator:
         if active + 1 > partitions:
             raise errors.too_many_instances(active, partitions)
 
-    def finish(self, group: ConsumerGroup, instance: Instance, turn: object, now: int) -> None:
+    def finish(self, instance: Instance, turn: object, now: int) -> None:
         """End a consume call. The next waiting call proceeds; after the last, idle timers start."""
         instance.consuming -= 1
         if instance.holder is turn:
@@ -120,7 +120,7 @@ class Coordinator:
         if instance.consuming or not instance.live:
             return
         for kind, left in self._idle_timers(instance).items():
-            self._arm(group, instance, kind, now + left)
+            self._arm(instance, kind, now + left)
 
     def _idle_timers(self, instance: Instance) -> dict[str, int]:
         """Return the delays in microseconds of the timers that start when an instance is idle."""
@@ -134,48 +134,36 @@ class Coordinator:
     # -- leaving ---------------------------------------------------------------------------------
 
     def delete(self, group_name: str, name: str, now: int) -> None:
-        group, instance = self._state.instance(group_name, name)
-        self._offsets.before_losing(group, instance, now)
+        instance = self._state.instance(group_name, name)
+        self._offsets.before_losing(instance, now)
         if not self._settings.delete_leaves and instance.member:
-            self._vanish(group, instance, "closed", f"{name} of {group.name} was deleted", now)
+            self._vanish(instance, "closed", f"{name} of {group_name} was deleted", now)
             return
-        self._tell("leave", f"{name} was deleted and left {group.name}", now, group, instance)
-        self._remove(group, instance, f"{name} left", now, "leave")
+        self._tell("leave", f"{name} was deleted and left {group_name}", now, instance)
+        self._remove(instance, f"{name} left", now, "leave")
 
     def crash(self, group_name: str, name: str, now: int) -> None:
-        group, instance = self._state.instance(group_name, name)
-        self._vanish(group, instance, "crashed", f"{name} of {group.name} crashed", now)
+        instance = self._state.instance(group_name, name)
+        self._vanish(instance, "crashed", f"{name} of {group_name} crashed", now)
 
     def expire(self, group_name: str, name: str, now: int) -> None:
         group = self._state.groups.get(group_name)
         instance = group.instances.get(name) if group is not None else None
-        if group is None or instance is None or not instance.member:
+        if instance is None or not instance.member:
             raise errors.unknown_instance(group_name, name)
-        self._session_over(group, instance, now)
+        self._session_over(instance, now)
 
-    def _close_idle(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
+    def _close_idle(self, instance: Instance, at: int) -> None:
         if instance.consuming or not instance.live:
             return
-        self._offsets.before_losing(group, instance, at)
-        self._vanish(
-            group,
-            instance,
-            "closed",
-            f"{instance.name} of {group.name} was idle and was closed",
-            at,
-            idle=True,
-        )
+        self._offsets.before_losing(instance, at)
+        text = f"{instance.name} of {instance.group.name} was idle and was closed"
+        self._vanish(instance, "closed", text, at, idle=True)
 
     def _vanish(
-        self,
-        group: ConsumerGroup,
-        instance: Instance,
-        state: InstanceState,
-        text: str,
-        now: int,
-        *,
-        idle: bool = False,
+        self, instance: Instance, state: InstanceState, text: str, now: int, *, idle: bool = False
     ) -> None:
+        """Close an instance, which stays a member until its session expires if it is one."""
         was_member = instance.member
         cancel(instance)
         self._rebalancer.release(instance)
@@ -184,60 +172,51 @@ class Coordinator:
         kind: EventKind = "crash" if state == "crashed" else "close"
         if not was_member:
             instance.state = "removed"
-            del group.instances[instance.name]
-            self._tell(kind, text, now, group, instance)
+            del instance.group.instances[instance.name]
+            self._tell(kind, text, now, instance)
             return
         instance.state = state
-        until = now + instance.config.session_timeout_ms * 1000
-        self._arm(group, instance, "session", until)
-        kept, left = names(instance.assignment), instance.config.session_timeout_ms
-        text = f"{text}; it keeps {kept} for {left} ms"
+        left = instance.config.session_timeout_ms
+        until = now + left * 1000
+        self._arm(instance, "session", until)
+        text = f"{text}; it keeps {names(instance.assignment)} for {left} ms"
         held = [list(one) for one in sorted(instance.assignment)]
-        self._tell(kind, text, now, group, instance, keeps=held, until_us=until, idle=idle)
+        self._tell(kind, text, now, instance, keeps=held, until_us=until, idle=idle)
 
-    def _session_over(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
-        text = f"the session of {instance.name} in {group.name} expired"
-        self._tell("expire", text, at, group, instance)
+    def _session_over(self, instance: Instance, at: int) -> None:
+        text = f"the session of {instance.name} in {instance.group.name} expired"
+        self._tell("expire", text, at, instance)
         reason = f"the session of {instance.name} expired"
         if not instance.live:
-            self._remove(group, instance, reason, at, "expire")
+            self._remove(instance, reason, at, "expire")
             return
         self._rebalancer.revoke(instance)
         instance.epoch += 1
         instance.state = "expired"
         cancel(instance, "session")
-        self._rebalancer.rebalance(group, reason, at, ("expire", instance.name))
+        self._rebalancer.rebalance(instance.group, reason, at, ("expire", instance.name))
 
-    def _remove(
-        self, group: ConsumerGroup, instance: Instance, reason: str, now: int, kind: str
-    ) -> None:
+    def _remove(self, instance: Instance, reason: str, now: int, kind: str) -> None:
         was_member = instance.member
         cancel(instance)
         self._rebalancer.revoke(instance)
         instance.epoch += 1
         instance.state = "removed"
-        del group.instances[instance.name]
+        del instance.group.instances[instance.name]
         if was_member:
-            self._rebalancer.rebalance(group, reason, now, (kind, instance.name))
+            self._rebalancer.rebalance(instance.group, reason, now, (kind, instance.name))
 
-    def _arm(self, group: ConsumerGroup, instance: Instance, kind: str, due: int) -> None:
+    def _arm(self, instance: Instance, kind: str, due: int) -> None:
         ended = self._close_idle if kind == "idle close" else self._session_ran_out
-        self._state.arm(group, instance, kind, due, lambda at: ended(group, instance, at))
+        self._state.arm(instance, kind, due, lambda at: ended(instance, at))
 
-    def _tell(
-        self,
-        kind: EventKind,
-        text: str,
-        at: int,
-        group: ConsumerGroup,
-        instance: Instance,
-        **data: Any,
-    ) -> None:
-        self._state.tell(kind, text, at, group=group.name, instance=instance.name, **data)
-
-    def _session_ran_out(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
+    def _session_ran_out(self, instance: Instance, at: int) -> None:
         if not instance.consuming:
-            self._session_over(group, instance, at)
+            self._session_over(instance, at)
+
+    def _tell(self, kind: EventKind, text: str, at: int, instance: Instance, **data: Any) -> None:
+        group = instance.group.name
+        self._state.tell(kind, text, at, group=group, instance=instance.name, **data)
 
     # -- snapshots -------------------------------------------------------------------------------
 
@@ -275,9 +254,9 @@ class Coordinator:
                 for kind, left in timers.items():
                     instance = group.instances[name]
                     if kind == "auto commit":
-                        self._offsets.plan_tick(group, instance, now + left)
+                        self._offsets.plan_tick(instance, now + left)
                     else:
-                        self._arm(group, instance, kind, now + left)
+                        self._arm(instance, kind, now + left)
             for instance in group.instances.values():
                 for tp in instance.positions:
                     self._state.log(tp).watchers.add(instance.signal)

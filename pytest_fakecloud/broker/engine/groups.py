@@ -56,39 +56,39 @@ class MemoryGroups:
         coordinator = self.coordinator
         turn = object()
         with self._state as now:
-            at, member = coordinator.enter(group, instance, topics, headers, now)
+            member = coordinator.enter(group, instance, topics, headers, now)
             if member.consuming and self._settings.concurrent_consume == "error":
                 raise errors.concurrent_consume(group, instance)
             member.consuming += 1
             seen = (self._waits.epoch, member.epoch)
             try:
-                found = self._poll_member(at, member, turn, seen, now)
+                found = self._poll_member(member, turn, seen, now)
             except errors.BrokerError:
-                coordinator.finish(at, member, turn, now)
+                coordinator.finish(member, turn, now)
                 raise
             if found is not None or not timeout_ms:
-                coordinator.finish(at, member, turn, now)
+                coordinator.finish(member, turn, now)
                 return found or []
 
         def poll() -> list[Record] | None:
             with self._state as now:
-                return self._poll_member(at, member, turn, seen, now)
+                return self._poll_member(member, turn, seen, now)
 
         try:
             return self._waits.wait(member.signal, poll, timeout_ms) or []
         finally:
             with self._state as now:
-                coordinator.finish(at, member, turn, now)
+                coordinator.finish(member, turn, now)
 
     def _poll_member(
-        self, group: ConsumerGroup, member: Instance, turn: object, seen: tuple[int, int], now: int
+        self, member: Instance, turn: object, seen: tuple[int, int], now: int
     ) -> list[Record] | None:
         if seen != (self._waits.epoch, member.epoch):
             return []
         if member.holder is not None and member.holder is not turn:
             return None
         member.holder = turn
-        return self._offsets.take(group, member, now)
+        return self._offsets.take(member, now)
 
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
         """Commit the given offsets or, if there are none, those of the records last delivered."""
@@ -127,9 +127,9 @@ class MemoryGroups:
         """Add an instance to a group without consuming. It is closed when idle, like any other."""
         with self._state as now:
             headers = {"auto-offset-reset": auto_offset_reset}
-            at, member = self.coordinator.enter(group, instance, topics, headers, now)
+            member = self.coordinator.enter(group, instance, topics, headers, now)
             member.consuming += 1
-            self.coordinator.finish(at, member, None, now)
+            self.coordinator.finish(member, None, now)
 
     def crash(self, group: str, instance: str) -> None:
         with self._state as now:

@@ -39,6 +39,7 @@ class Instance:
     is ``none`` and there is no offset to start from), ``delivered`` the next offset to commit.
     """
 
+    group: ConsumerGroup = field(repr=False)
     name: str
     config: ConsumerConfig
     topics: tuple[str, ...]
@@ -127,6 +128,7 @@ def copied(group: ConsumerGroup, clock: Timekeeper) -> ConsumerGroup:
     for name, instance in group.instances.items():
         copy.instances[name] = replace(
             instance,
+            group=copy,
             signal=clock.signal(),
             assignment=list(instance.assignment),
             positions=dict(instance.positions),

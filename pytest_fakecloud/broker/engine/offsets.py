@@ -35,13 +35,14 @@ class GroupOffsets:
         for topic, partition, _ in offsets:
             self._state.partition(topic, partition, now)
         try:
-            group, instance = self._state.instance(group_name, name)
+            instance = self._state.instance(group_name, name)
         except errors.BrokerError:
             if self._settings.commit_by_unknown == "error":
                 raise
             if offsets:
                 self.store(group_name, offsets, f"{name} (unknown)", now)
             return
+        group = instance.group
         if instance.state == "expired":
             raise errors.unknown_member(group.name, name)
         if instance.state != "joining":
@@ -59,7 +60,7 @@ class GroupOffsets:
             now,
         )
         if any(instance.delivered.get(TopicPartition(t, p), at) != at for t, p, at in offsets):
-            self.plan_auto_commit(group, instance, now)
+            self.plan_auto_commit(instance, now)
 
     def store(
         self,
@@ -98,7 +99,7 @@ class GroupOffsets:
         never = self._settings.never_committed
         return [TopicPartitionOffset(*tp, stored.get(tp, never)) for tp in partitions]
 
-    def plan_auto_commit(self, group: ConsumerGroup, instance: Instance, now: int) -> None:
+    def plan_auto_commit(self, instance: Instance, now: int) -> None:
         """Schedule an automatic commit at the end of the instance's current commit interval.
 
         Called after a delivery, and after a commit of offsets other than the delivered ones.
@@ -111,26 +112,26 @@ class GroupOffsets:
         # 0 means as often as possible, which is once per millisecond here.
         interval = max(1, config.auto_commit_interval_ms) * 1000
         due = instance.since_us + ((now - instance.since_us) // interval + 1) * interval
-        self.plan_tick(group, instance, due)
+        self.plan_tick(instance, due)
 
-    def plan_tick(self, group: ConsumerGroup, instance: Instance, due: int) -> None:
+    def plan_tick(self, instance: Instance, due: int) -> None:
         """Schedule an automatic commit at the given time."""
 
         def commit(at: int) -> None:
             cancel(instance, "auto commit")
-            self._auto_commit(group, instance, at)
+            self._auto_commit(instance, at)
 
-        self._state.arm(group, instance, "auto commit", due, commit)
+        self._state.arm(instance, "auto commit", due, commit)
 
-    def _auto_commit(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
+    def _auto_commit(self, instance: Instance, at: int) -> None:
         offsets = [
             TopicPartitionOffset(*tp, offset)
             for tp, offset in instance.delivered.items()
-            if group.committed.get(tp) != offset
+            if instance.group.committed.get(tp) != offset
         ]
-        self._store(group, offsets, "auto commit", instance.name, at)
+        self._store(instance.group, offsets, "auto commit", instance.name, at)
 
-    def before_losing(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
+    def before_losing(self, instance: Instance, at: int) -> None:
         """Commit the records delivered to an instance before it loses its partitions.
 
         This happens only with auto-commit, and only if the consumer is alive and still a member. It
@@ -147,7 +148,7 @@ class GroupOffsets:
         Java client also commits its position in partitions without deliveries; librdkafka does not.
         """
         if instance.config.auto_commit and instance.state == "active":
-            self._auto_commit(group, instance, at)
+            self._auto_commit(instance, at)
 
     def _store(
         self,
@@ -176,16 +177,16 @@ class GroupOffsets:
 
     # -- delivery --------------------------------------------------------------------------------
 
-    def take(self, group: ConsumerGroup, instance: Instance, now: int) -> list[Record] | None:
+    def take(self, instance: Instance, now: int) -> list[Record] | None:
         """Return the next records for an instance, or None if there are no records yet.
 
         Raises ``BrokerError`` if the reset policy is ``none`` and a partition has no position.
         """
-        if instance.state != "active" or group.state != "Stable":
+        if instance.state != "active" or instance.group.state != "Stable":
             return None
         assignment = instance.assignment
         for tp in assignment:
-            self._check_position(group, instance, tp, now)
+            self._check_position(instance, tp, now)
         first = instance.turn % len(assignment) if assignment else 0
         left = self._settings.max_poll_records
         parts: list[list[Record]] = []
@@ -197,7 +198,7 @@ class GroupOffsets:
             records = log.read(position, left, self._settings.max_partition_bytes)
             after = position + len(records)
             instance.positions[tp] = instance.delivered[tp] = after
-            remember(group, tp, position, after)
+            remember(instance.group, tp, position, after)
             parts.append(records)
             left -= len(records)
             if left <= 0:
@@ -205,7 +206,7 @@ class GroupOffsets:
         if not parts:
             return None
         instance.turn += 1
-        self.plan_auto_commit(group, instance, now)
+        self.plan_auto_commit(instance, now)
         return self._merged(parts)
 
     def _merged(self, parts: list[list[Record]]) -> list[Record]:
@@ -222,13 +223,12 @@ class GroupOffsets:
 
     # -- positions -------------------------------------------------------------------------------
 
-    def _check_position(
-        self, group: ConsumerGroup, instance: Instance, tp: TopicPartition, now: int
-    ) -> None:
+    def _check_position(self, instance: Instance, tp: TopicPartition, now: int) -> None:
+        group = instance.group
         log = self._state.topic(tp.topic, now).logs[tp.partition]
         position = instance.positions.get(tp)
         if position is None:
-            position = self.start_position(group, instance, tp)
+            position = self.start_position(instance, tp)
             if position is None:
                 committed = group.committed.get(tp)
                 if committed is None:
@@ -249,16 +249,14 @@ class GroupOffsets:
                 instance=instance.name,
             )
 
-    def start_position(
-        self, group: ConsumerGroup, instance: Instance, tp: TopicPartition
-    ) -> int | None:
+    def start_position(self, instance: Instance, tp: TopicPartition) -> int | None:
         """Return the offset at which an instance starts to read a partition.
 
         This is the committed offset or, if it is missing or outside the log, the one that the reset
         policy determines. None if the policy is ``none``.
         """
         log = self._state.log(tp)
-        committed = group.committed.get(tp)
+        committed = instance.group.committed.get(tp)
         if committed is not None and log.start <= committed <= log.end:
             return committed
         return self._reset_position(instance, log)

@@ -47,7 +47,7 @@ class Rebalancer:
         """
         members = group.members()
         for instance in group.instances.values():
-            self._offsets.before_losing(group, instance, now)
+            self._offsets.before_losing(instance, now)
             self.revoke(instance)
         group.reason, group.cause = reason, cause
         if not members:
@@ -79,7 +79,7 @@ class Rebalancer:
         for member in members:
             member.assignment = shares[member.name]
             if member.live:
-                self.activate(group, member, at)
+                self.activate(member, at)
         self._tell_rebalance(group, shares, at)
 
     def _tell_rebalance(
@@ -97,11 +97,11 @@ class Rebalancer:
             assignment={name: [tuple(tp) for tp in share] for name, share in shares.items()},
         )
 
-    def activate(self, group: ConsumerGroup, instance: Instance, now: int) -> None:
+    def activate(self, instance: Instance, now: int) -> None:
         instance.state = "active"
         for tp in instance.assignment:
             self._state.topic(tp.topic, now)
-            position = self._offsets.start_position(group, instance, tp)
+            position = self._offsets.start_position(instance, tp)
             instance.positions[tp] = position
             if position is not None:
                 instance.starts[tp] = position

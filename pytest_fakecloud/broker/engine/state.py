@@ -74,32 +74,25 @@ class BrokerState:
     def log(self, tp: TopicPartition) -> PartitionLog:
         return self.topics[tp.topic].logs[tp.partition]
 
-    def instance(self, group_name: str, name: str) -> tuple[ConsumerGroup, Instance]:
-        """Return a group and one of its live instances; raise ``BrokerError`` if either is unknown."""
+    def instance(self, group_name: str, name: str) -> Instance:
+        """Return a live instance; raise ``BrokerError`` if it or its group is unknown."""
         group = self.groups.get(group_name)
         instance = group.instances.get(name) if group is not None else None
-        if group is None or instance is None or not instance.live:
+        if instance is None or not instance.live:
             raise errors.unknown_instance(group_name, name)
-        return group, instance
+        return instance
 
     # -- timers and events -----------------------------------------------------------------------
 
-    def arm(
-        self,
-        group: ConsumerGroup,
-        instance: Instance,
-        kind: str,
-        due: int,
-        callback: Callable[[int], None],
-    ) -> None:
+    def arm(self, instance: Instance, kind: str, due: int, callback: Callable[[int], None]) -> None:
         """Start an instance's timer of the given kind, replacing the previous timer of that kind."""
         planned = instance.timers.get(kind)
         if planned is not None:
             if planned.due_us == due and not planned.cancelled:
                 return
             planned.cancel()
-        label = f"{kind} of {group.name}/{instance.name}"
-        instance.timers[kind] = self._call_at(group, due, callback, label)
+        label = f"{kind} of {instance.group.name}/{instance.name}"
+        instance.timers[kind] = self._call_at(instance.group, due, callback, label)
 
     def set_timer(
         self,
