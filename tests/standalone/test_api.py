@@ -288,17 +288,9 @@ def test_more_fakes_start_and_close(server: Server) -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"name": 5},
-        {"name": ""},
-        {"token": 5},
-        {"host": 5},
-        {"port": 99999},
-        {"port": -1},
-        {"port": "80"},
-        {"port": True},
-    ],
-)
+    [{"name": 5}, {"name": ""}, {"token": 5}, {"host": 5}, {"port": 99999}, {"port": -1},
+     {"port": "80"}, {"port": True}],
+)  # fmt: skip
 def test_a_place_that_is_none_is_refused(server: Server, settings: dict[str, object]) -> None:
     status, answer = server.ask("POST", "/handles", {"fixture": "kv_server", "settings": settings})
     (key,) = settings

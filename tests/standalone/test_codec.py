@@ -41,26 +41,14 @@ from .test_remote import other_server
 
 # Each string is a name that could be reached from a module of the package.
 REACHED = [
-    "pytest_fakecloud.cli:subprocess.getoutput",
-    "pytest_fakecloud.cli:os.system",
-    "pytest_fakecloud.cli:subprocess.Popen",
-    "pytest_fakecloud.cli:main",
+    "pytest_fakecloud.cli:subprocess.getoutput", "pytest_fakecloud.cli:os.system",
+    "pytest_fakecloud.cli:subprocess.Popen", "pytest_fakecloud.cli:main",
     "pytest_fakecloud.standalone.wire:importlib.import_module",
-    "pytest_fakecloud.standalone.codec:Objects",
-    "pytest_fakecloud.cloud:Cloud",
-    "pytest_fakecloud.core.journal:Call.__init__",
-    "pytest_fakecloud.core.journal:Journal",
-    "pytest_fakecloud.broker.model:Record.__class__",
-    "builtins:exec",
-    "builtins:eval",
-    "os:system",
-    "posix:system",
-    "subprocess:getoutput",
-    "pytest_fakecloud",
-    "",
-    ":",
-    "pytest_fakecloud.later:X",
-]
+    "pytest_fakecloud.standalone.codec:Objects", "pytest_fakecloud.cloud:Cloud",
+    "pytest_fakecloud.core.journal:Call.__init__", "pytest_fakecloud.core.journal:Journal",
+    "pytest_fakecloud.broker.model:Record.__class__", "builtins:exec", "builtins:eval", "os:system",
+    "posix:system", "subprocess:getoutput", "pytest_fakecloud", "", ":", "pytest_fakecloud.later:X",
+]  # fmt: skip
 
 
 def app_of(cloud: Cloud) -> ControlApp:

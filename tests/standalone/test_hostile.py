@@ -58,38 +58,14 @@ VALUES = st.recursive(
     max_leaves=5,
 )
 FIELDS = st.sampled_from(
-    [
-        "action",
-        "args",
-        "by",
-        "clock",
-        "command",
-        "content_type",
-        "fixture",
-        "get",
-        "handle",
-        "headers",
-        "id",
-        "kind",
-        "kwargs",
-        "name",
-        "now",
-        "object",
-        "route",
-        "seed",
-        "settings",
-        "skip",
-        "status",
-        "times",
-        "to",
-        "topic",
-        "token",
-        "port",
-        "host",
-        "when",
-        "body",
-    ]
-)
+    ["action", "args", "by", "clock", "command", "content_type", "fixture", "get", "handle",
+     "headers", "id", "kind", "kwargs", "name", "now", "object", "route", "seed", "settings",
+     "skip", "status", "times", "to", "topic", "token", "port", "host", "when", "body"],
+)  # fmt: skip
+METHODS = [
+    "execute", "value", "load", "vectors", "publish", "produce", "attempts", "snapshot", "restore",
+    "allow", "keys", "message", "schedule", "cancel", "assert_called",
+]  # fmt: skip
 WELL_MEANT = st.fixed_dictionaries(
     {},
     optional={
@@ -105,49 +81,21 @@ WELL_MEANT = st.fixed_dictionaries(
             max_size=2,
         ),
         "object": st.sampled_from([None, "kv_server", "queue", "vector_index", "broker", 1, 2]),
-        "name": st.sampled_from(
-            [
-                "execute",
-                "value",
-                "load",
-                "vectors",
-                "publish",
-                "produce",
-                "attempts",
-                "snapshot",
-                "restore",
-                "allow",
-                "keys",
-                "message",
-                "schedule",
-                "cancel",
-                "assert_called",
-            ]
-        ),
+        "name": st.sampled_from(METHODS),
         "kwargs": st.dictionaries(FIELDS, VALUES, max_size=2),
         "times": VALUES,
     },
 )
+MALFORMED = [
+    b"", b"{", b"[" * 100000, b'{"a":' * 50000, b"9" * 6000, b'{"seed":' + b"9" * 5000 + b"}",
+    b"\xff\xfe", b"\xef\xbb\xbf{}", b'{"id":"\\ud800"}', b"NaN", b'{"seed":-Infinity}',
+]  # fmt: skip
 BODIES = (
     VALUES.map(lambda value: json.dumps(value).encode())
     | st.dictionaries(FIELDS, VALUES, max_size=4).map(lambda body: json.dumps(body).encode())
     | WELL_MEANT.map(lambda body: json.dumps(body).encode())
     | st.binary(max_size=20)
-    | st.sampled_from(
-        [
-            b"",
-            b"{",
-            b"[" * 100000,
-            b'{"a":' * 50000,
-            b"9" * 6000,
-            b'{"seed":' + b"9" * 5000 + b"}",
-            b"\xff\xfe",
-            b"\xef\xbb\xbf{}",
-            b'{"id":"\\ud800"}',
-            b"NaN",
-            b'{"seed":-Infinity}',
-        ]
-    )
+    | st.sampled_from(MALFORMED)
 )
 SEGMENTS = st.sampled_from(
     ["kv_server", "queue", "vector_index", "nobody", "%00", "%ff", "..", "1", "9" * 30, "ü", "%2F"]

@@ -32,22 +32,8 @@ FLAGS = [
     re.IGNORECASE | re.MULTILINE | re.DOTALL | re.ASCII,
 ]  # fmt: skip
 TEXTS = [
-    "a",
-    "b",
-    "ab",
-    "AB",
-    "a b",
-    "a\n",
-    "a\nb",
-    "b\na\nb\n",
-    "1.",
-    "aab",
-    "a{",
-    "é",
-    "É",
-    "k",
-    "s",
-]
+    "a", "b", "ab", "AB", "a b", "a\n", "a\nb", "b\na\nb\n", "1.", "aab", "a{", "é", "É", "k", "s",
+]  # fmt: skip
 
 
 def agrees_with_re(pattern: str, flags: int, texts: list[str]) -> None:

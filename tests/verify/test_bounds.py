@@ -159,24 +159,13 @@ def test_a_run_is_bounded(serve: Serve, capsys: pytest.CaptureFixture[str]) -> N
 
 
 HOSTILE = [
-    b"[" * 900 + b"]" * 900,
-    b'{"a":' * 5000 + b"1" + b"}" * 5000,
-    b'{"result": ' + b"9" * 400 + b"}",
-    b'{"result": ' + b"9" * 5000 + b"}",
-    b'{"result": NaN}',
-    b'{"result": "\\ud800"}',
-    b'{"\\ud800": 1}',
-    b"\xff\xfe",
-    b"\x1b[2Jplain",
-    b"null",
-    b"[]",
-    b'"text"',
-    b'{"result": {"indexType": 5, "dimension": "x", "similarityFunction": []}}',
-    b'{"result": {"indexType": "DENSE"}}',
-    b'{"result": []}',
-    b'{"orders": null}',
+    b"[" * 900 + b"]" * 900, b'{"a":' * 5000 + b"1" + b"}" * 5000,
+    b'{"result": ' + b"9" * 400 + b"}", b'{"result": ' + b"9" * 5000 + b"}", b'{"result": NaN}',
+    b'{"result": "\\ud800"}', b'{"\\ud800": 1}', b"\xff\xfe", b"\x1b[2Jplain", b"null", b"[]",
+    b'"text"', b'{"result": {"indexType": 5, "dimension": "x", "similarityFunction": []}}',
+    b'{"result": {"indexType": "DENSE"}}', b'{"result": []}', b'{"orders": null}',
     b'{"orders": "many"}',
-]
+]  # fmt: skip
 
 
 @pytest.mark.usefixtures("short")
