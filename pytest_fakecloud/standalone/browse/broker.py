@@ -7,20 +7,24 @@ from urllib.parse import unquote
 
 from ...core.errors import ContractError
 from ...core.timeparse import instant_us, to_datetime
-from .pages import MOST_IN_VIEW, Listing, NotFound, Place, View, Wanted, page_of, plain
+from .pages import (
+    MOST_IN_VIEW,
+    Listing,
+    NotFound,
+    Place,
+    View,
+    Wanted,
+    page_of,
+    page_of_names,
+    plain,
+)
 
 PREVIEW = 2000
 """Maximum number of characters of a value in a row of records."""
 
 
 def topics(handle: Any, wanted: Wanted) -> View:
-    return page_of(
-        handle.topics(),
-        wanted,
-        place=lambda name: (name,),
-        show=lambda name: _topic(handle, name),
-        text=str,
-    )
+    return page_of_names(handle.topics(), wanted, lambda name: _topic(handle, name))
 
 
 def topic(handle: Any, id: str, wanted: Wanted) -> View:
@@ -53,11 +57,8 @@ def records(handle: Any, wanted: Wanted) -> View:
     name = wanted.filters.get("topic", "")
     if name not in handle.topics():
         raise NotFound(f"there is no topic {name!r:.200}: pass `topic`, the name of a topic")
-    partition, offset, at = (
-        wanted.number("partition"),
-        wanted.number("offset"),
-        wanted.filters.get("at"),
-    )
+    partition, offset = wanted.number("partition"), wanted.number("offset")
+    at = wanted.filters.get("at")
     every = handle.topic(name).records
     found = [one for one in every if partition is None or one.partition == partition]
     if offset is not None:
@@ -77,13 +78,10 @@ def records(handle: Any, wanted: Wanted) -> View:
             return (-one.timestamp, one.partition, -one.offset)
         return (one.timestamp, one.partition, one.offset)
 
-    page = page_of(
-        found,
-        wanted,
-        place=place,
-        show=_record,
-        text=lambda one: f"{one.key or ''} {one.value}",
-    )
+    def text(one: Any) -> str:
+        return f"{one.key or ''} {one.value}"
+
+    page = page_of(found, wanted, place=place, show=_record, text=text)
     return page | {"total": len(every)}
 
 
@@ -119,13 +117,7 @@ def record(handle: Any, id: str, wanted: Wanted) -> View:
 
 def groups(handle: Any, wanted: Wanted) -> View:
     """Return the consumer groups with members, committed offsets and lag."""
-    return page_of(
-        handle.groups(),
-        wanted,
-        place=lambda name: (name,),
-        show=lambda name: group_view(handle.group(name)),
-        text=str,
-    )
+    return page_of_names(handle.groups(), wanted, lambda name: group_view(handle.group(name)))
 
 
 def group(handle: Any, id: str, wanted: Wanted) -> View:

@@ -16,7 +16,7 @@ from ...kv.engine.keyspace import Keyspace, type_name
 from ...kv.python_values import python_value
 from ...kv.search.index import SearchIndex
 from ...kv.values.memory import usage
-from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, plain
+from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, page_of_names, plain
 
 PREVIEW = 200
 """Maximum number of characters of a value in a row of keys."""
@@ -189,13 +189,7 @@ def indexes(handle: Any, wanted: Wanted) -> View:
     """Return the search indexes with schema, number of documents and number of unindexed changes."""
     with _keys(handle) as (keyspace, read):
         names = [name for name in keyspace if isinstance(read(name), SearchIndex)]
-    return page_of(
-        map(_text, names),
-        wanted,
-        place=lambda name: (name,),
-        show=lambda name: _index(handle, name),
-        text=str,
-    )
+    return page_of_names(map(_text, names), wanted, lambda name: _index(handle, name))
 
 
 def _index(handle: Any, name: str) -> View:

@@ -128,6 +128,11 @@ def page_of(
     }
 
 
+def page_of_names(names: Iterable[str], wanted: Wanted, show: Callable[[str], View]) -> View:
+    """Return a page of items that are sorted and searched by their names."""
+    return page_of(names, wanted, place=lambda name: (name,), show=show, text=str)
+
+
 def _ends(found: list[T], wanted: Wanted, place: Callable[[T], Place]) -> tuple[int, int]:
     """Return the indexes at which a page begins and ends."""
     start = 0

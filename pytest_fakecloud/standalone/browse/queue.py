@@ -15,7 +15,7 @@ from ...queue.wire.text import as_text, header_map
 from ...queue.workflow.log import run_record
 from ..control.shapes import Attempt, DeadLetter
 from ..control.shapes import Message as MessageView
-from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, plain
+from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, page_of_names, plain
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""
@@ -35,12 +35,6 @@ def _at(at_us: int | None) -> str | None:
 
 
 # -- messages --------------------------------------------------------------------------------------
-
-
-def _listed(handle: Any, kinds: Iterable[str]) -> list[Message]:
-    engine = handle._engine
-    with engine.lock:
-        return [one for one in engine.messages.values() if one.kind in kinds]
 
 
 def _text_of(one: Message) -> str:
@@ -94,7 +88,9 @@ _FILTERS = ("state", "since", "until", "label", "status", "url")
 
 
 def _messages(handle: Any, wanted: Wanted, kinds: Iterable[str]) -> View:
-    every = _listed(handle, kinds)
+    engine = handle._engine
+    with engine.lock:
+        every = [one for one in engine.messages.values() if one.kind in kinds]
     page = page_of(
         filter(_filter(wanted), every),
         wanted,
@@ -249,9 +245,10 @@ def queues(handle: Any, wanted: Wanted) -> View:
     """Return the ordered queues with their waiting messages."""
     engine = handle._engine
 
-    def show(queue: Any) -> View:
+    def show(name: str) -> View:
+        queue = engine.queues.by_name[name]
         return {
-            "name": queue.name,
+            "name": name,
             "parallelism": queue.parallelism,
             "paused": queue.paused,
             "lag": engine.queues.lag(queue),
@@ -259,13 +256,7 @@ def queues(handle: Any, wanted: Wanted) -> View:
         }
 
     with engine.lock:
-        return page_of(
-            engine.queues.by_name.values(),
-            wanted,
-            place=lambda queue: (queue.name,),
-            show=show,
-            text=lambda queue: str(queue.name),
-        )
+        return page_of_names(engine.queues.by_name, wanted, show)
 
 
 def url_groups(handle: Any, wanted: Wanted) -> View:
@@ -277,7 +268,7 @@ def url_groups(handle: Any, wanted: Wanted) -> View:
 
     with engine.lock:
         return page_of(
-            _groups(engine),
+            engine.url_groups.by_name.values(),
             wanted,
             place=lambda group: (group.name,),
             show=show,
@@ -285,18 +276,15 @@ def url_groups(handle: Any, wanted: Wanted) -> View:
         )
 
 
-def _groups(engine: Any) -> list[Any]:
-    return list(engine.url_groups.by_name.values())
-
-
 def flow_keys(handle: Any, wanted: Wanted) -> View:
     """Return the flow-control keys with their limits and the messages that wait for each key."""
     engine = handle._engine
 
-    def show(key: Any) -> View:
+    def show(name: str) -> View:
+        key = engine.flow.keys[name]
         record = key.record(engine.clock.now_us())
         return {
-            "key": key.key,
+            "key": name,
             "waiting": list(key.waiting)[:100],
             "waits": record["waitListSize"],
             "parallelism": key.parallelism,
@@ -309,13 +297,7 @@ def flow_keys(handle: Any, wanted: Wanted) -> View:
         }
 
     with engine.lock:
-        return page_of(
-            engine.flow.keys.values(),
-            wanted,
-            place=lambda key: (key.key,),
-            show=show,
-            text=lambda key: str(key.key),
-        )
+        return page_of_names(engine.flow.keys, wanted, show)
 
 
 # -- workflow runs ---------------------------------------------------------------------------------
@@ -370,20 +352,16 @@ def run(handle: Any, id: str, wanted: Wanted) -> View:
             "record": run_record(engine, found),
             "messages": [
                 _message_row(one)
-                | {"errors": _failures(one)}
                 | {
+                    "errors": [_failure(each) for each in one.attempts if each.state == "failed"],
                     "tries": [
                         {"at": _at(each.at_us), "status": each.status} for each in one.attempts
-                    ]
+                    ],
                 }
                 for one in tried
             ],
             "dlq_id": found.dlq_id,
         }
-
-
-def _failures(one: Message) -> list[View]:
-    return [_failure(attempt) for attempt in one.attempts if attempt.state == "failed"]
 
 
 def _failure(attempt: Any) -> View:
@@ -479,7 +457,7 @@ def counts(handle: Any) -> dict[str, Any]:
             "runs": len(engine.workflow.runs),
             "callbacks": kinds["callback"] + kinds["failure_callback"],
             "queues": len(engine.queues.by_name),
-            "url-groups": len(_groups(engine)),
+            "url-groups": len(engine.url_groups.by_name),
             "flow-control": len(engine.flow.keys),
             "pending": len(engine.pending),
         }

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, plain
+from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, page_of_names, plain
 
 PREVIEW = 300
 """Maximum number of characters of metadata and data in a row."""
@@ -25,13 +25,10 @@ class _Vector(NamedTuple):
 
 
 def namespaces(handle: Any, wanted: Wanted) -> View:
-    return page_of(
-        handle.namespaces(),
-        wanted,
-        place=lambda name: (name,),
-        show=lambda name: {"name": name, "count": handle._engine.count(name)},
-        text=str,
-    )
+    def show(name: str) -> View:
+        return {"name": name, "count": handle._engine.count(name)}
+
+    return page_of_names(handle.namespaces(), wanted, show)
 
 
 def vectors(handle: Any, wanted: Wanted) -> View:
@@ -43,11 +40,9 @@ def vectors(handle: Any, wanted: Wanted) -> View:
     namespace = wanted.filters.get("namespace", "")
     wanted_by_filter = wanted.filters.get("filter", "")
     every = list(_each(handle, namespace))
-    found = [
-        one
-        for one in every
-        if not wanted_by_filter or handle.matches(wanted_by_filter, one.metadata)
-    ]
+    found = every
+    if wanted_by_filter:
+        found = [one for one in every if handle.matches(wanted_by_filter, one.metadata)]
     page = page_of(
         found,
         wanted,
@@ -97,11 +92,8 @@ def _short(text: str) -> str:
 
 
 def _row(one: _Vector) -> View:
-    return {
-        "id": one.id,
-        "metadata": _short(_json(one.metadata)),
-        "data": _short(one.data or ""),
-    }
+    metadata, data = _short(_json(one.metadata)), _short(one.data or "")
+    return {"id": one.id, "metadata": metadata, "data": data}
 
 
 def vector(handle: Any, id: str, wanted: Wanted) -> View:
