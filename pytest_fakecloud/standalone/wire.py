@@ -28,22 +28,22 @@ def name_of(kind: type) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-def _listed(**modules: str) -> Mapping[str, tuple[str, str]]:
-    """Return the module and name of each class by wire name.
+def _listed(**modules: str) -> frozenset[str]:
+    """Return the wire names of classes.
 
     A keyword is the name of a module, with ``__`` for a dot; its value lists the names of classes.
     """
-    return {
-        f"{_PACKAGE}.{path}:{name}": (f"{_PACKAGE}.{path}", name)
+    return frozenset(
+        f"{_PACKAGE}.{module.replace('__', '.')}:{name}"
         for module, names in modules.items()
-        for path in [module.replace("__", ".")]
         for name in names.split()
-    }
+    )
 
 
-def _class(home: tuple[str, str]) -> Any:
-    """Return a class or a table of fields by module and name, and import the module if necessary."""
-    return vars(importlib.import_module(home[0]))[home[1]]
+def _imported(name: str) -> Any:
+    """Return a listed class or table by its wire name, and import its module if necessary."""
+    module, _, attribute = name.partition(":")
+    return vars(importlib.import_module(module))[attribute]
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ _VALUES = _listed(
     core__problems="Problem",
     core__timers="Fired",
     http__messages="Answer",
-    kv__search__indexes="Search",
+    kv__search__index="Search",
     kv__settings="Limits",
     queue__delivery__replies="DeliveredRequest Reply",
     queue__engine__schedules="Schedule",
@@ -89,13 +89,12 @@ class ValueType(NamedTuple):
 
 def value_type(name: object) -> ValueType | None:
     """Return the value type with a wire name, or None if it is not listed."""
-    home = _VALUES.get(name) if isinstance(name, str) else None
-    return None if home is None else _value_type(home)
+    return _value_type(name) if isinstance(name, str) and name in _VALUES else None
 
 
 @cache
-def _value_type(home: tuple[str, str]) -> ValueType:
-    kind = _class(home)
+def _value_type(name: str) -> ValueType:
+    kind = _imported(name)
     if kind is Call:
         return ValueType(kind, tuple(sorted(CALL_NEEDS | CALL_MAY_HAVE)), CALL_MAY_HAVE)
     if issubclass(kind, tuple):
@@ -103,35 +102,32 @@ def _value_type(home: tuple[str, str]) -> ValueType:
     return ValueType(kind, tuple(field.name for field in fields(kind)))
 
 
-_ASKED: Mapping[str, tuple[str, str]] = {
-    "attempt": ("queue.fields", "ATTEMPTS"),
-    "callback": ("queue.capture.callbacks", "FIELDS"),
-    "dead letter": ("queue.views", "DEAD_LETTERS"),
-    "delivery": ("queue.delivery.replies", "DELIVERIES"),
-    "failure callback": ("queue.capture.callbacks", "FIELDS"),
-    "handle": ("handle", "HANDLE_FIELDS"),
-    "member": ("broker.model", "MEMBER_FIELDS"),
-    "message": ("queue.views", "MESSAGES"),
-    "problem": ("core.problems", "PROBLEM_FIELDS"),
-    "schedule": ("queue.views", "SCHEDULES"),
+_FIELD_TABLES: Mapping[str, str] = {
+    "attempt": "queue.fields:ATTEMPTS",
+    "callback": "queue.capture.callbacks:FIELDS",
+    "dead letter": "queue.views:DEAD_LETTERS",
+    "delivery": "queue.delivery.replies:DELIVERIES",
+    "failure callback": "queue.capture.callbacks:FIELDS",
+    "handle": "handle:HANDLE_FIELDS",
+    "member": "broker.model:MEMBER_FIELDS",
+    "message": "queue.views:MESSAGES",
+    "problem": "core.problems:PROBLEM_FIELDS",
+    "schedule": "queue.views:SCHEDULES",
 }
-"""Module and name of the table of fields for each kind of item, also used by the client."""
+"""The table of fields for each kind of item, also used by the client."""
 
 
 def item_field(kind: str, name: str) -> Field | None:
     """Return a field of a kind of item, or None if there is no such kind or field."""
-    home = _ASKED.get(kind)
-    if home is None:
+    if kind not in _FIELD_TABLES:
         return None
-    module, table = home
-    fields: Mapping[str, Field] = _class((f"{_PACKAGE}.{module}", table))
-    return fields.get(name)
+    table: Mapping[str, Field] = _imported(f"{_PACKAGE}.{_FIELD_TABLES[kind]}")
+    return table.get(name)
 
 
 def found_type(name: object) -> Any:
     """Return the list class with a wire name, or None if it is not listed."""
-    home = _FOUND.get(name) if isinstance(name, str) else None
-    return None if home is None else _class(home)
+    return _imported(name) if isinstance(name, str) and name in _FOUND else None
 
 
 # -- errors ----------------------------------------------------------------------------------------
@@ -155,8 +151,7 @@ _ERRORS = _listed(
 
 def error_type(name: str) -> type[Exception] | None:
     """Return the exception class with a wire name, or None if it is not listed."""
-    home = _ERRORS.get(name)
-    return _BUILT_IN.get(name) if home is None else _class(home)
+    return _imported(name) if name in _ERRORS else _BUILT_IN.get(name)
 
 
 # -- objects that stay where they are --------------------------------------------------------------
@@ -228,35 +223,25 @@ _OUTSIDE: Mapping[str, str] = {
     "contextlib:_GeneratorContextManager": "",
 }
 """Classes of other packages that handles return."""
-_HOMES: Mapping[str, tuple[str, str]] = {
-    name_on_wire: (name_on_wire.partition(":")[0], name_on_wire.partition(":")[2])
-    for name_on_wire in (*(f"{_PACKAGE}.{name}" for name in (*_DERIVED, *_NAMED)), *_OUTSIDE)
-}
+_OBJECTS = frozenset({*(f"{_PACKAGE}.{name}" for name in (*_DERIVED, *_NAMED)), *_OUTSIDE})
 _PROTOCOLS = ("__len__", "__iter__", "__getitem__", "__enter__", "__exit__")
-
-
-def _home(name: str) -> tuple[str, str] | None:
-    """Return the module and name of a class by wire name, or None if it is not listed."""
-    if name in _HOMES:
-        return _HOMES[name]
-    if any(service.handle == name for service in SERVICES.values()):
-        module, _, kind = name.partition(":")
-        return module, kind
-    return None
 
 
 def names() -> list[str]:
     """Return the wire names of all classes that remote clients may use."""
-    return [*_HOMES, *(service.handle for service in SERVICES.values())]
+    return [*_OBJECTS, *(service.handle for service in SERVICES.values())]
+
+
+def _is_offered(name: str) -> bool:
+    return name in _OBJECTS or any(service.handle == name for service in SERVICES.values())
 
 
 def surface_named(name: object) -> Surface | None:
     """Return the ``Surface`` of a class by its wire name, or None if clients may not use it."""
-    home = _home(name) if isinstance(name, str) else None
-    if home is None:
+    if not isinstance(name, str) or not _is_offered(name):
         return None
     try:
-        return _surface(str(name), home)
+        return _surface(name)
     except ImportError:
         return None  # The server has a library that this process lacks.
 
@@ -264,7 +249,7 @@ def surface_named(name: object) -> Surface | None:
 def surface_of(kind: type) -> tuple[str, Surface | None]:
     """Return the wire name and the ``Surface`` of an object's class."""
     for owner in kind.__mro__:
-        if _home(name_of(owner)) is not None:
+        if _is_offered(name_of(owner)):
             return name_of(owner), surface_named(name_of(owner))
     return name_of(kind), None
 
@@ -283,8 +268,8 @@ def _extent(name: str, kind: type) -> tuple[set[str], bool]:
 
 
 @cache
-def _surface(name: str, home: tuple[str, str]) -> Surface:
-    kind = _class(home)
+def _surface(name: str) -> Surface:
+    kind = _imported(name)
     names, follows = _extent(name, kind)
     methods = {each for each in names if _is_method(inspect.getattr_static(kind, each, None))}
     if name == f"{_PACKAGE}.queue.capture.handle:ScopedFaults":
