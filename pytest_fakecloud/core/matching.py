@@ -380,8 +380,10 @@ def fields_of(kind: type) -> Mapping[str, Field]:
     for base in reversed(kind.__mro__):
         for name, value in vars(base).items():
             if not name.startswith("_") and isinstance(value, property):
-                found[name] = _field_of(name, _returned(value))
-        for name, annotation in _annotations(base).items():
+                found[name] = _field_of(name, _hints(value.fget).get("return", Any))
+        hints = _hints(base)
+        for name in vars(base).get("__annotations__", ()):
+            annotation = hints.get(name, Any)
             if not name.startswith("_") and typing.get_origin(annotation) is not typing.ClassVar:
                 found[name] = _field_of(name, annotation)
         slots = vars(base).get("__slots__", ())
@@ -391,19 +393,11 @@ def fields_of(kind: type) -> Mapping[str, Field]:
     return found
 
 
-def _annotations(kind: type) -> Mapping[str, Any]:
+def _hints(described: Any) -> Mapping[str, Any]:
     try:
-        hints = typing.get_type_hints(kind)
+        return typing.get_type_hints(described)
     except Exception:  # an annotation can name a class that is imported only for type checkers
-        hints = {}
-    return {name: hints.get(name, Any) for name in vars(kind).get("__annotations__", {})}
-
-
-def _returned(value: property) -> Any:
-    try:
-        return typing.get_type_hints(value.fget).get("return", Any)
-    except Exception:  # an annotation can name a class that is imported only for type checkers
-        return Any
+        return {}
 
 
 def _field_of(name: str, annotation: Any) -> Field:

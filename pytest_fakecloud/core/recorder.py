@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .call_fields import CALL_FIELDS, EVENT_KINDS, Listed, field_reader
 from .calls import KEEP_BYTES, LIGHT, Action, Call, Entry, Event, shorten, weight_of
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .clock import Reads
 
 _PACKAGE = f"{__package__.partition('.')[0]}."
+Place: TypeAlias = dict[str, str | int]
+"""A file, a line and a function."""
 _ACTIONS = 1_000
 """Maximum number of a test's actions that are kept; beyond it the oldest are dropped."""
 
@@ -54,20 +56,17 @@ class LargeCalls:
                 self.total -= self.sizes.pop(call, 0)
 
     def _pop_over_limit(self) -> list[Call]:
-        finished: list[Call] = []
-        in_progress: list[tuple[Call, int]] = []
-        while self.sizes and self.total > self.limit:
-            call, size = self.sizes.popitem(last=False)
-            if call.outcome == "open":
-                # The server still holds this call in full, so cutting it would free nothing.
-                in_progress.append((call, size))
-            else:
-                self.total -= size
-                finished.append(call)
-        for call, size in reversed(in_progress):
-            self.sizes[call] = size
-            self.sizes.move_to_end(call, last=False)
-        return finished
+        excess = self.total - self.limit
+        cut: list[Call] = []
+        for call, size in self.sizes.items():
+            if excess <= 0:
+                break
+            # The server still holds an open call in full, so cutting it would free nothing.
+            if call.outcome != "open":
+                excess -= size
+                cut.append(call)
+        self.remove(cut)
+        return cut
 
 
 class SharedRecords:
@@ -79,9 +78,9 @@ class SharedRecords:
         self.numbers = itertools.count(1)
         self.actions: deque[Action] = deque(maxlen=_ACTIONS)
         self.large = LargeCalls()
-        self.find_site: Callable[[], dict[str, str | int] | None] | None = None
+        self.find_site: Callable[[], Place | None] | None = None
         """Returns the source line of the current call; None if call sites are not recorded."""
-        self.sites: dict[int, dict[str, str | int]] = {}
+        self.sites: dict[int, Place] = {}
         """The source line that made each call, by the call's number."""
         self.reads: Reads | None = None
         """Readings of the clock and numbers of calls, interleaved; None if not recorded."""
@@ -238,15 +237,8 @@ class Recorder:
 
     def add_event(self, kind: str, text: str, *, at_us: int | None = None, **data: object) -> Event:
         """Record an event inside the service."""
-        event = Event(
-            0,
-            self._now_us() if at_us is None else at_us,
-            self._service,
-            self._handle,
-            kind,
-            text,
-            data,
-        )
+        at_us = self._now_us() if at_us is None else at_us
+        event = Event(0, at_us, self._service, self._handle, kind, text, data)
         self._append(event)
         return event
 
@@ -389,8 +381,8 @@ class Recorder:
                 self.shared.large.remove(gone)
 
 
-def place_of(frame: FrameType) -> dict[str, object]:
-    """Return the file, line and function of a frame, for ``Recorder.record_action()``."""
+def place_of(frame: FrameType) -> Place:
+    """Return the file, line and function of a frame."""
     code = frame.f_code
     return {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
 

@@ -204,28 +204,32 @@ class Watch:
         with self._lock:
             if self._over:
                 return
-            going = True
             try:
-                # A TLS connection cannot be inspected without reading it. Treat any data as the
-                # end, because a client that sends data while it receives a response is probably
-                # closing the connection.
-                if self._connection.mount.tls is not None:
-                    pass
-                elif not self._reads:
-                    going = not self._sock.recv(1, socket.MSG_PEEK)
-                elif data := self._sock.recv(65_536):
-                    # Read the data, because the end of the connection would be hidden behind it.
-                    self._connection.early += data
-                    if len(self._connection.early) <= MOST_EARLY:
-                        return
+                peer_closed = self._read()
             except BlockingIOError:  # pragma: no cover - a spurious wake-up
                 return
             except OSError:
-                pass
+                peer_closed = True
+            if peer_closed is None:
+                return
             self._over = True
             self._hub.unregister(self._sock)
-        if going:
+        if peer_closed:
             self._gone()
+
+    def _read(self) -> bool | None:
+        """Return whether the peer has closed its side; None to continue watching."""
+        # A TLS connection cannot be inspected without reading it. Treat any data as the end,
+        # because a client that sends data while it receives a response is probably closing the
+        # connection.
+        if self._connection.mount.tls is not None:
+            return True
+        if not self._reads:
+            return not self._sock.recv(1, socket.MSG_PEEK)
+        data = self._sock.recv(65_536)
+        # Read the data, because the end of the connection would be hidden behind it.
+        self._connection.early += data
+        return None if data and len(self._connection.early) <= MOST_EARLY else True
 
     def stop(self) -> None:
         with self._lock:

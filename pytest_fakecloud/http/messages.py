@@ -25,22 +25,6 @@ class Request:
     received over a socket.
     """
 
-    __slots__ = (
-        "body",
-        "call",
-        "client",
-        "fields",
-        "head_bytes",
-        "headers",
-        "method",
-        "params",
-        "path",
-        "principal",
-        "query_string",
-        "route",
-        "target",
-    )
-
     def __init__(
         self,
         method: str,

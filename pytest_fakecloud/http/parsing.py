@@ -57,8 +57,6 @@ class Message(Request):
     sent.
     """
 
-    __slots__ = ("expects", "keep_alive", "version")
-
     version: str
     keep_alive: bool
     expects: bool
@@ -181,23 +179,8 @@ class RequestReader:
         except httptools.HttpParserUpgrade as upgrade:
             self._serve_without_upgrade(data[upgrade.args[0] :])
             return
-        except httptools.HttpParserCallbackError as error:
-            cause = error.__context__
-            self.refusal = cause if isinstance(cause, Refusal) else Refusal(400, str(error))
-            return
-        except httptools.HttpParserInvalidMethodError as error:
-            whole = fresh and len(self.messages) == done
-            self.refusal = (_no_method(data) if whole else None) or Refusal(400, str(error))
-            return
-        except httptools.HttpParserInvalidURLError as error:
-            if fresh and len(self.messages) == done and (escaped := _escape(data)):
-                self._restart()
-                self.feed(escaped)
-                return
-            self.refusal = Refusal(400, str(error))
-            return
         except httptools.HttpParserError as error:
-            self.refusal = Refusal(400, str(error))
+            self._fail(error, data, alone=fresh and len(self.messages) == done)
             return
         if self._begun and self.pending is None:
             # The data ends inside a head. If another request ended in the same data, it is unknown
@@ -208,6 +191,21 @@ class RequestReader:
         elif self._behind_body > self.head_limit and self.pending is not None:
             # An endless trailer or chunk extension: the parser calls no method while it reads one.
             self.refusal = self._too_large_a_tail()
+
+    def _fail(self, error: httptools.HttpParserError, data: bytes, *, alone: bool) -> None:
+        """Refuse data that cannot be parsed; ``alone`` is True if it begins with the bad request."""
+        if isinstance(error.__context__, Refusal):
+            self.refusal = error.__context__
+        elif (
+            alone
+            and isinstance(error, httptools.HttpParserInvalidURLError)
+            and (escaped := _escape(data))
+        ):
+            self._restart()
+            self.feed(escaped)
+        else:
+            invalid_method = alone and isinstance(error, httptools.HttpParserInvalidMethodError)
+            self.refusal = (invalid_method and _no_method(data)) or Refusal(400, str(error))
 
     def _serve_without_upgrade(self, rest: bytes) -> None:
         # Parse the head again without the Upgrade header. The parser assumes that an upgrade is

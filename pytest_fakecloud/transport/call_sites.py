@@ -17,6 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
+from ..core.recorder import Place, place_of
+
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _NO_CLIENTS = sys.stdlib_module_names | {
     "_pytest",
@@ -28,15 +30,14 @@ _NO_CLIENTS = sys.stdlib_module_names | {
 """Packages whose own tasks make no calls."""
 _MOST = 300
 """Maximum number of frames to search in a stack."""
-Site = dict[str, str | int]
 
 
-def call_site() -> Site | None:
+def call_site() -> Place | None:
     """Return the line of the application that makes the current call, or None."""
     mine = _stack(sys._getframe(1))
     here = _application(mine)
     if here is not None:
-        return _site(here)
+        return place_of(here)
     if asyncio._get_running_loop() is not None:
         return None  # A task of this thread makes the call, and runs only library code.
     own = threading.get_ident()
@@ -48,7 +49,7 @@ def call_site() -> Site | None:
         tasks = list(_tasks(stack))
         frame = None if tasks else _application(stack)
         found += tasks or ([frame] if frame is not None else [])
-    return _site(found[0]) if len(found) == 1 and found[0] is not None else None
+    return place_of(found[0]) if len(found) == 1 and found[0] is not None else None
 
 
 def _stack(frame: FrameType | None) -> list[FrameType]:
@@ -121,8 +122,3 @@ def _is_application(filename: str) -> bool:
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     libraries = [paths[name].rstrip(os.sep) + os.sep for name in names]
     return not filename.startswith((*libraries, _PACKAGE, "<"))
-
-
-def _site(frame: FrameType) -> Site:
-    code = frame.f_code
-    return {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
