@@ -63,9 +63,8 @@ def load_from_file(
         raise ContractError(f"{file.name}: {rejected}: {error}") from None
     words = ", ".join(f"{count} {kind}" for kind, count in skipped.items() if count)
     if words:
-        # Attribute the warning to the caller of load(), one level above the wrapper that records
-        # the call.
-        warnings.warn(f"{file.name}: skipped keys: {words}", stacklevel=4)
+        # Attribute the warning to the caller of load(), above the two functions that record the call.
+        warnings.warn(f"{file.name}: skipped keys: {words}", stacklevel=5)
 
 
 def _read(file: Path) -> Contents:
