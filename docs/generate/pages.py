@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks import site
-from pytest_fakecloud.kv.support import support_table
 
-from . import api, control, decided, errors, known, options, settings
+from . import api, control, decided, errors, known, kv_commands, options, settings
 
 DOCS = Path(__file__).resolve().parents[1]
 PAGES: Mapping[str, Callable[[], str]] = {
@@ -18,7 +17,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/settings.md": settings.page,
     "reference/options.md": options.page,
     "reference/control-api.md": control.page,
-    "reference/kv-commands.md": support_table,
+    "reference/kv-commands.md": kv_commands.page,
     "reference/errors.md": errors.page,
     "reference/measured.md": site.page,
     "fidelity/known.md": known.page,

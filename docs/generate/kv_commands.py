@@ -1,35 +1,22 @@
-"""The table of supported commands in the documentation, generated from the command table."""
+"""The page *Commands of the key-value service*, generated from the command table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .commands.server.introspection import summary
-from .commands.server.process import REASONS
-from .engine import engine as _engine  # noqa: F401 - binds every command's function
-from .table.availability import DOCUMENTED
-from .table.registry import COMMANDS, CommandSpec, function_of
+from pytest_fakecloud.kv.commands.server.introspection import summary
+from pytest_fakecloud.kv.commands.server.process import REASONS
+from pytest_fakecloud.kv.engine import engine as _engine  # noqa: F401 - binds every command's function
+from pytest_fakecloud.kv.table.availability import DOCUMENTED
+from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, function_of
 
 _TITLES = {
-    "string": "String",
-    "bitmap": "Bitmap",
-    "hash": "Hash",
-    "list": "List",
-    "set": "Set",
-    "sorted-set": "Sorted set",
-    "geo": "Geo",
-    "hyperloglog": "HyperLogLog",
-    "stream": "Streams",
-    "json": "JSON",
-    "search": "Search",
-    "generic": "Generic",
-    "scripting": "Scripting",
-    "transactions": "Transactions",
-    "pubsub": "Pub/Sub",
-    "connection": "Connection",
-    "server": "Server",
-    "cluster": "Cluster",
-}
+    "string": "String", "bitmap": "Bitmap", "hash": "Hash", "list": "List", "set": "Set",
+    "sorted-set": "Sorted set", "geo": "Geo", "hyperloglog": "HyperLogLog", "stream": "Streams",
+    "json": "JSON", "search": "Search", "generic": "Generic", "scripting": "Scripting",
+    "transactions": "Transactions", "pubsub": "Pub/Sub", "connection": "Connection",
+    "server": "Server", "cluster": "Cluster",
+}  # fmt: skip
 
 _HEAD = """\
 # Commands of the key-value service
@@ -71,7 +58,7 @@ def _rows(specs: list[CommandSpec]) -> Iterator[str]:
         )
 
 
-def support_table() -> str:
+def page() -> str:
     """Return the page in Markdown."""
     parts = [_HEAD]
     for group, title in _TITLES.items():
