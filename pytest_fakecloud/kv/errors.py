@@ -71,7 +71,8 @@ def one_line(text: bytes) -> bytes:
 
 
 # Names in capitals are complete messages, and names in lower case are templates. Constants of type
-# str are reasons, which a template or `RestError` completes.
+# str are reasons, which a template or `RestError` completes. Templates take names of commands in
+# lower case (`xgroup|create`), except `not_available`.
 
 # -- dispatch ------------------------------------------------------------------------------------
 
@@ -79,9 +80,8 @@ SYNTAX = b"ERR syntax error"
 OOM = b"OOM command not allowed when used memory > 'maxmemory'."
 WRONGTYPE = b"WRONGTYPE Operation against a key holding the wrong kind of value"
 NOT_INTEGER = b"ERR value is not an integer or out of range"
-NOT_INTEGER_VENDOR = (
-    b"ERR value is not an int or out of range"  # from the vendor's example of a pipeline
-)
+NOT_INTEGER_VENDOR = b"ERR value is not an int or out of range"
+"""From the vendor's example of a pipeline."""
 NOT_FLOAT = b"ERR value is not a valid float"
 OUT_OF_RANGE = b"ERR value is out of range"
 OUT_OF_INT_RANGE = b"ERR value is out of range, value must between -2147483648 and 2147483647"
@@ -104,7 +104,6 @@ CLIENT_LEFT = b"ERR the client has closed its connection"
 NOT_ENOUGH_REPLICAS = b"NOREPLICAS Not enough good replicas to write."
 
 wrong_arity = Template("ERR wrong number of arguments for '<name>' command")
-"""The name is in lower case (``xgroup|create``)."""
 over_budget = Template("ERR the command was stopped: <reason>")
 
 
@@ -139,8 +138,6 @@ def no_permission(name: str, *, vendor: bool = True) -> bytes:
 
 
 invalid_expire = Template("ERR invalid expire time in '<name>' command")
-"""The command's name is in lower case."""
-
 
 # -- transactions and scripts --------------------------------------------------------------------
 
@@ -155,7 +152,6 @@ REPLY_TOO_DEEP = b"ERR reached lua stack limit"
 
 exec_aborted_by = Template("EXECABORT Transaction discarded because of: <reason>")
 """The reason is a message without its error code."""
-
 
 # -- strings and bitmaps -------------------------------------------------------------------------
 
@@ -180,7 +176,6 @@ BITFIELD_RO_GET_ONLY = b"ERR BITFIELD_RO only supports the GET subcommand"
 
 bitop_needs_two = Template("ERR BITOP <operation> must be called with at least two source keys.")
 """From tests of the vendor's SDK."""
-
 
 # -- hashes --------------------------------------------------------------------------------------
 
@@ -218,8 +213,6 @@ LIMIT_NEEDS_BY = (
 WITHSCORES_WITH_BYLEX = b"ERR syntax error, WITHSCORES not supported in combination with BYLEX"
 
 input_key_needed = Template("ERR at least 1 input key is needed for '<name>' command")
-"""The command's name is in lower case."""
-
 
 # -- geo -----------------------------------------------------------------------------------------
 
@@ -243,7 +236,6 @@ geo_position = Template("ERR invalid longitude,latitude pair <longitude>,<latitu
 geo_centre = Template("ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for <name>")
 geo_shape = Template("ERR exactly one of BYRADIUS and BYBOX can be specified for <name>")
 
-
 # -- HyperLogLog ---------------------------------------------------------------------------------
 
 NOT_HYPERLOGLOG = b"WRONGTYPE Key is not a valid HyperLogLog string value."
@@ -252,7 +244,6 @@ PFDEBUG_NO_KEY = b"ERR The specified key does not exist"
 PFDEBUG_NOT_SPARSE = b"ERR HLL encoding is not sparse"
 
 pfdebug_unknown = Template("ERR Unknown PFDEBUG subcommand '<sent>'", c_strings=True)
-
 
 # -- streams -------------------------------------------------------------------------------------
 
@@ -304,9 +295,8 @@ XSETID_BELOW_DELETED = (
     b"ERR The ID specified in XSETID is smaller than current max_deleted_entry_id"
 )
 XDELEX_NUMIDS = b"ERR Number of IDs must be a positive integer"  # wording decided here
-XDELEX_IDS = (
-    b"ERR The `numids` parameter must match the number of arguments"  # wording decided here
-)
+XDELEX_IDS = b"ERR The `numids` parameter must match the number of arguments"
+"""The wording is decided here."""
 STREAM_GONE = b"UNBLOCKED the stream key no longer exists"
 GROUP_GONE = b"NOGROUP the consumer group this client was blocked on no longer exists"
 
@@ -327,13 +317,11 @@ pending_limit = Template(
 )
 """From the vendor's documentation."""
 
-
 # -- generic -------------------------------------------------------------------------------------
 
 BUSYKEY = b"BUSYKEY Target key name already exists."
-NO_DUMP_OF_INDEX = (
-    b"ERR a search index cannot be dumped: create the index again"  # wording decided here
-)
+NO_DUMP_OF_INDEX = b"ERR a search index cannot be dumped: create the index again"
+"""The wording is decided here."""
 BAD_DUMP = b"ERR DUMP payload version or checksum are wrong"
 BAD_DUMP_FORMAT = b"ERR Bad data format"
 DB_INDEX = b"ERR DB index is out of range"
@@ -358,7 +346,6 @@ WAITAOF_NO_FILE = b"ERR WAITAOF cannot be used when numlocal is set but appendon
 SORT_SCORES = b"ERR One or more scores can't be converted into double"
 
 unsupported_option = Template("ERR Unsupported option <option>", c_strings=True)
-
 
 # -- server --------------------------------------------------------------------------------------
 
@@ -454,7 +441,6 @@ bad_client_attribute = Template("ERR <name> cannot contain spaces, newlines or s
 unrecognized_replconf = Template("ERR Unrecognized REPLCONF option: <word>")
 hello_syntax = Template("ERR Syntax error in HELLO option '<option>'")
 
-
 # -- the database port ---------------------------------------------------------------------------
 
 MONITOR_DENIED = b"ERR MONITOR isn't allowed for DENY BLOCKING client"
@@ -476,8 +462,6 @@ listeners_may_not = Template(
     "ERR Can't execute '<name>': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
     "allowed in this context"
 )
-"""The command's name is in lower case."""
-
 
 # -- users ---------------------------------------------------------------------------------------
 
@@ -535,7 +519,6 @@ command_not_found = Template("ERR Command '<name>' not found", c_strings=True)
 fixed_user = Template("ERR The '<name>' user cannot be modified")  # decided here
 cannot_remove = Template("ERR The '<name>' user cannot be removed")
 rest_token_failed = Template('ERR Wrong password or user "<name>" does not exist')
-
 
 # -- REST ----------------------------------------------------------------------------------------
 # The vendor documents the errors for limits and tokens; the other errors are decided here.

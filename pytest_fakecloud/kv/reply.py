@@ -118,11 +118,16 @@ def with_17_digits(value: float) -> PrintedDouble:
     return PrintedDouble(value, b"%.17g" % value)
 
 
-class _NilArray:
-    __slots__ = ()
+class _Marker:
+    """A reply without content."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def __repr__(self) -> str:
-        return "NIL_ARRAY"
+        return self._name
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -141,18 +146,9 @@ class Blocked:
     on_timeout: Reply = None
 
 
-NIL_ARRAY = _NilArray()
+NIL_ARRAY = _Marker("NIL_ARRAY")
 """A nil in place of an array: ``*-1`` in RESP2, null in RESP3 and JSON."""
-
-
-class _NoReply:
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "NO_REPLY"
-
-
-NO_REPLY = _NoReply()
+NO_REPLY = _Marker("NO_REPLY")
 """The result of a command whose reply was pushed (SUBSCRIBE) or is suppressed (CLIENT REPLY)."""
 OK = Status(b"OK")
 QUEUED = Status(b"QUEUED")
@@ -166,8 +162,7 @@ Reply: TypeAlias = (
     | Bool
     | Verbatim
     | BigNumber
-    | _NilArray
-    | _NoReply
+    | _Marker
     | CommandError
     | Blocked
     | None
@@ -214,7 +209,7 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
         return str(reply)
     if isinstance(reply, bytes | bytearray):
         return to_json(bytes(reply), base64)
-    if isinstance(reply, _NilArray | _NoReply):
+    if isinstance(reply, _Marker):
         return None
     raise TypeError(f"{reply!r} is not a reply")
 
@@ -290,23 +285,16 @@ def _write_one(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
         text = double_text(reply)
         put(b",%b\r\n" % text if resp3 else b"$%d\r\n%b\r\n" % (len(text), text))
     elif isinstance(reply, Bool):
-        if resp3:
-            put(b"#t\r\n" if reply.value else b"#f\r\n")
-        else:
-            put(b":%d\r\n" % reply.value)
-    elif isinstance(reply, Verbatim):
-        if resp3:
-            put(b"=%d\r\n%b:%b\r\n" % (len(reply.text) + 4, reply.format, reply.text))
-        else:
-            put(b"$%d\r\n%b\r\n" % (len(reply.text), reply.text))
-    elif isinstance(reply, BigNumber):
-        if resp3:
-            put(b"(%b\r\n" % reply.text)
-        else:
-            put(b"$%d\r\n%b\r\n" % (len(reply.text), reply.text))
-    elif isinstance(reply, _NilArray):
+        put((b"#t\r\n" if reply.value else b"#f\r\n") if resp3 else b":%d\r\n" % reply.value)
+    elif isinstance(reply, Verbatim) and resp3:
+        put(b"=%d\r\n%b:%b\r\n" % (len(reply.text) + 4, reply.format, reply.text))
+    elif isinstance(reply, BigNumber) and resp3:
+        put(b"(%b\r\n" % reply.text)
+    elif isinstance(reply, Verbatim | BigNumber):
+        put(b"$%d\r\n%b\r\n" % (len(reply.text), reply.text))
+    elif reply is NIL_ARRAY:
         put(b"_\r\n" if resp3 else b"*-1\r\n")
-    elif not isinstance(reply, _NoReply):
+    elif reply is not NO_REPLY:
         raise TypeError(f"{reply!r} is not a reply")
 
 

@@ -261,16 +261,14 @@ class AclUser:
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``Denied`` if no selector allows the whole command line."""
-        worst: Denial | None = None
+        denials = []
         for selector in self.selectors:
             denial = selector.denial(spec, argv)
             if denial is None:
                 return
-            # If no selector allows the line, report the denial of the selector that allowed the
-            # largest part of it.
-            if worst is None or _reach(denial) > _reach(worst):
-                worst = denial
-        assert worst is not None
+            denials.append(denial)
+        # Report the denial of the selector that allowed the largest part of the line.
+        worst = max(denials, key=lambda denial: (_RANKS[denial.reason], denial.place))
         if worst.reason == "command":
             denied = spec.full_name.encode()
             text = errors.no_permission(spec.full_name, vendor=self.dialect == "vendor")
@@ -290,10 +288,6 @@ class AclUser:
 
     def may_listen(self, name: bytes, is_pattern: bool) -> bool:
         return any(each.allows_channel(name, is_pattern) for each in self.selectors)
-
-
-def _reach(denial: Denial) -> tuple[int, int]:
-    return _RANKS[denial.reason], denial.place
 
 
 class Anonymous(AclUser):

@@ -39,15 +39,10 @@ from .users import Users, UsersCopy
 if TYPE_CHECKING:
     from ..search.index import Search
 
-_SEARCHES = frozenset(
-    (
-        b"SEARCH.QUERY",
-        b"SEARCH.COUNT",
-        b"SEARCH.AGGREGATE",
-        b"SEARCH.DESCRIBE",
-        b"SEARCH.WAITINDEXING",
-    )
-)
+_SEARCHES = frozenset({
+    b"SEARCH.QUERY", b"SEARCH.COUNT", b"SEARCH.AGGREGATE", b"SEARCH.DESCRIBE",
+    b"SEARCH.WAITINDEXING",
+})  # fmt: skip
 """Commands that update the search index before they run."""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..acl.users import AclUser, first_user, read_only_user
@@ -106,10 +107,6 @@ def prepare_acl(
     return None if prepare is None else prepare(prefixes, argv)
 
 
-def _gentoken(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
-    return Prepared([b"ACL", b"GENPASS"])
-
-
 def _setuser(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
     _refuse_default_user(argv[2])
     rules = [rule for text in argv[3:] for rule in _rules(prefixes, text)]
@@ -124,27 +121,17 @@ def _deluser(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
 
 def _about_user(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
     name = argv[2] if argv[2] in _DEFAULTS else prefixes.users + argv[2]
-    return Prepared(
-        [*argv[:2], name, *argv[3:]], answer=lambda reply: _without_prefixes(prefixes, reply)
-    )
-
-
-def _users(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
-    return Prepared(argv, answer=lambda reply: _own_names(prefixes, reply))
-
-
-def _list(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
-    return Prepared(argv, answer=lambda reply: _own_lines(prefixes, reply))
+    return Prepared([*argv[:2], name, *argv[3:]], partial(_without_prefixes, prefixes))
 
 
 _PREPARED: dict[bytes, Callable[[Prefixes, list[bytes]], Prepared]] = {
-    b"GENTOKEN": _gentoken,
+    b"GENTOKEN": lambda prefixes, argv: Prepared([b"ACL", b"GENPASS"]),
     b"SETUSER": _setuser,
     b"DELUSER": _deluser,
     b"GETUSER": _about_user,
     b"DRYRUN": _about_user,
-    b"USERS": _users,
-    b"LIST": _list,
+    b"USERS": lambda prefixes, argv: Prepared(argv, partial(_own_names, prefixes)),
+    b"LIST": lambda prefixes, argv: Prepared(argv, partial(_own_lines, prefixes)),
 }
 
 

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...core.timekeeper import Timekeeper
 from ..engine.client import Client
 from ..engine.statistics import monitor_line
 from ..model import AnyEngine, AnySession
@@ -19,19 +18,29 @@ HEARTBEAT_US = 15_000_000
 
 
 class EventStream:
-    """A queue of server-sent events for one client, which ``chunks()`` yields."""
+    """A queue of server-sent events for one client, which ``chunks()`` yields.
+
+    ``opened`` and ``closed`` are called, under the engine's lock, when the stream begins and ends.
+    """
 
     def __init__(
-        self, clock: Timekeeper, opened: Callable[[], None], closed: Callable[[], None]
+        self,
+        engine: AnyEngine,
+        session: AnySession,
+        opened: Callable[[], None],
+        closed: Callable[[], None],
     ) -> None:
-        self._clock = clock
+        self._engine = engine
+        self._session = session
+        self._clock = engine.clock
         self._events: deque[bytes] = deque()
         # Two counters, so that each has a single writer: `_bytes_put` increases under the engine's
         # lock, `_bytes_taken` in the thread that reads.
         self._bytes_put = self._bytes_taken = 0
-        self._signal = clock.signal()
+        self._signal = self._clock.signal()
         self._opened = opened
         self._closed = closed
+        session.wake = self.close
 
     def put(self, text: bytes) -> None:
         """Add an event. If the client has too many unread bytes, close the stream instead."""
@@ -48,16 +57,19 @@ class EventStream:
 
     def chunks(self) -> Iterator[bytes]:
         """Yield events until ``close()``, and a comment line whenever none arrives for a while."""
-        self._opened()
+        engine = self._engine
+        with engine.lock:
+            engine.streaming.add(self._session)
+            self._opened()
         try:
             while not self._signal.closed:
-                yield self._next() or b": heartbeat\n\n"
+                until_us = self._clock.now_us() + HEARTBEAT_US
+                event = self._clock.wait(self._signal, self._take, until_us)
+                yield event or b": heartbeat\n\n"
         finally:
-            self._closed()
-
-    def _next(self) -> bytes | None:
-        until = self._clock.now_us() + HEARTBEAT_US
-        return self._clock.wait(self._signal, self._take, until)
+            with engine.lock:
+                engine.streaming.discard(self._session)
+                self._closed()
 
     def _take(self) -> bytes | None:
         # Fire timers that are due: keys that expire cause events even if no client runs a command.
@@ -93,7 +105,7 @@ def subscription_stream(
         for name in names:
             engine.pubsub.subscribe(session, kind, name)
 
-    outbox = _stream(engine, session, opened, lambda: engine.pubsub.drop(session))
+    outbox = EventStream(engine, session, opened, lambda: engine.pubsub.drop(session))
 
     def deliver(message: list[Any]) -> None:
         parts = [part if isinstance(part, bytes) else b"%d" % part for part in message]
@@ -113,25 +125,5 @@ def monitor_stream(engine: AnyEngine, session: AnySession) -> EventStream:
         engine.monitors.append(see)
         outbox.put(b'"OK"')
 
-    outbox = _stream(engine, session, opened, lambda: engine.monitors.remove(see))
-    return outbox
-
-
-def _stream(
-    engine: AnyEngine, session: AnySession, opened: Callable[[], None], closed: Callable[[], None]
-) -> EventStream:
-    """Return a stream with functions that are called, under the lock, when it opens and closes."""
-
-    def begin() -> None:
-        with engine.lock:
-            engine.streaming.add(session)
-            opened()
-
-    def end() -> None:
-        with engine.lock:
-            engine.streaming.discard(session)
-            closed()
-
-    outbox = EventStream(engine.clock, begin, end)
-    session.wake = outbox.close
+    outbox = EventStream(engine, session, opened, lambda: engine.monitors.remove(see))
     return outbox
