@@ -1,13 +1,11 @@
 """The vendor's search: indexes over JSON, hash and string keys, with filters, scores and
 aggregations.
 
-``indexes`` receives the changes of a database, and ``index`` implements a single index. ``schema``,
-``documents`` and ``analysis`` turn a key into a document, and ``postings`` stores the terms and
-values of documents. ``filters`` parses the filter language into ``clauses``, which find and score
-documents. ``queries`` orders the results and formats their content, ``highlighting`` marks words in
-it, ``aggregation`` computes metrics and buckets, and ``views`` is the interface for tests. The
-search commands only read arguments and format replies. Nothing in this package is imported before
-the first search command.
+``index`` follows the changes of a database. ``schema``, ``documents`` and ``analysis`` turn a key
+into a document, and ``postings`` stores the terms and values of documents. ``filters`` parses the
+filter language into ``clauses``, which find and score documents. ``queries`` orders the results and
+formats their content, ``aggregation`` computes metrics and buckets, and ``views`` is the interface
+for tests. Nothing in this package is imported before the first search command.
 
 The vendor uses Tantivy, which has maintained Python bindings. This package does not, for these
 reasons (measured with tantivy 0.27 on one machine):

@@ -309,10 +309,25 @@ class Regex(_Leaf):
 
 
 @dataclass(frozen=True)
-class Boosted(Clause):
-    """Matches like another clause, but multiplies the scores by a factor."""
+class _Wrapper(Clause):
+    """Matches like another clause."""
 
     inner: Clause
+
+    def find(self, index: SearchIndex) -> Matches:
+        return self.inner.find(index)
+
+    def highlighted_terms(self) -> Iterator[tuple[str, str]]:
+        return self.inner.highlighted_terms()
+
+    def refusals(self, index: SearchIndex, number: int) -> list[str]:
+        return self.inner.refusals(index, number)
+
+
+@dataclass(frozen=True)
+class Boosted(_Wrapper):
+    """Multiplies the scores of another clause by a factor."""
+
     factor: float
 
     def find(self, index: SearchIndex) -> Matches:
@@ -320,11 +335,20 @@ class Boosted(Clause):
         spend(len(found))
         return {number: score * self.factor for number, score in found.items()}
 
-    def highlighted_terms(self) -> Iterator[tuple[str, str]]:
-        return self.inner.highlighted_terms()
+
+@dataclass(frozen=True)
+class Named(_Wrapper):
+    """A clause with its text in the filter, for explanations."""
+
+    words: str
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        return self.inner.refusals(index, number)
+        """Return the first reason why a document does not match, after the clause's text."""
+        why = self.inner.refusals(index, number)
+        return [f"{self.words}: {why[0]}"] if why else []
+
+    def __str__(self) -> str:
+        return self.words
 
 
 @dataclass(frozen=True)
@@ -392,25 +416,3 @@ class AllOf(Clause):
             if not clause.refusals(index, number):
                 said.append(f"$mustNot excludes it: {clause}")
         return said
-
-
-@dataclass(frozen=True)
-class Named(Clause):
-    """A clause with its text in the filter, for explanations."""
-
-    inner: Clause
-    words: str
-
-    def find(self, index: SearchIndex) -> Matches:
-        return self.inner.find(index)
-
-    def highlighted_terms(self) -> Iterator[tuple[str, str]]:
-        return self.inner.highlighted_terms()
-
-    def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Return the first reason why a document does not match, after the clause's text."""
-        why = self.inner.refusals(index, number)
-        return [f"{self.words}: {why[0]}"] if why else []
-
-    def __str__(self) -> str:
-        return self.words

@@ -86,7 +86,7 @@ class _Reader:
         if isinstance(value, list):
             for item in value:
                 if not isinstance(item, dict):
-                    raise SearchError(f"{word} takes objects; got {_brief(item)}")
+                    raise _wrong(word, "objects", item)
             return [self.level(item) for item in value]
         if not isinstance(value, dict):
             raise SearchError(f"{word} takes an object or an array of objects")
@@ -263,7 +263,7 @@ def _boost_of(found: dict[str, Any]) -> float | None:
     if boost is None and "$boost" not in found:
         return None
     if isinstance(boost, bool) or not isinstance(boost, int | float):
-        raise SearchError(f"$boost takes a number; got {_brief(boost)}")
+        raise _wrong("$boost", "a number", boost)
     return float(boost)
 
 
@@ -292,25 +292,19 @@ def _typed(spec: FieldSpec, operand: Any) -> Any:
         if value is None:
             # The start of the message is the vendor's, as reported by users. The rest is decided
             # here.
-            raise SearchError(
-                f"Couldn't parse the value as facet path: field '{spec.name}' takes {what}; "
-                f"got {_brief(operand)}"
-            )
+            where = f"Couldn't parse the value as facet path: field '{spec.name}'"
+            raise _wrong(where, what, operand)
     else:
         what = "a string"
         value = operand if isinstance(operand, str) else None
     if value is None:
-        raise SearchError(
-            f"field '{spec.name}' is of type {spec.kind} and takes {what}; got {_brief(operand)}"
-        )
+        raise _wrong(f"field '{spec.name}' is of type {spec.kind} and", what, operand)
     return value
 
 
 def _string(spec: FieldSpec, operator: str, operand: Any) -> str:
     if not isinstance(operand, str):
-        raise SearchError(
-            f"{operator} of TEXT field '{spec.name}' takes a string; got {_brief(operand)}"
-        )
+        raise _wrong(f"{operator} of TEXT field '{spec.name}'", "a string", operand)
     return operand
 
 
@@ -329,19 +323,19 @@ def _options(
 
 def _count(spec: FieldSpec, operator: str, name: str, value: Any) -> int:
     if value.__class__ is not int or value < 0:
-        raise SearchError(
-            f"{name} in {operator} of field '{spec.name}' takes a non-negative integer; got "
-            f"{_brief(value)}"
-        )
+        where = f"{name} in {operator} of field '{spec.name}'"
+        raise _wrong(where, "a non-negative integer", value)
     return int(value)
 
 
 def _flag(spec: FieldSpec, operator: str, name: str, value: Any) -> bool:
     if value.__class__ is not bool:
-        raise SearchError(
-            f"{name} in {operator} of field '{spec.name}' takes true or false; got {_brief(value)}"
-        )
+        raise _wrong(f"{name} in {operator} of field '{spec.name}'", "true or false", value)
     return bool(value)
+
+
+def _wrong(where: str, expected: str, value: Any) -> SearchError:
+    return SearchError(f"{where} takes {expected}; got {_brief(value)}")
 
 
 def _brief(value: Any) -> str:
