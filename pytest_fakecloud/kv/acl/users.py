@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from .. import errors
 from ..algorithms.glob import matcher
 from ..errors import CommandError
-from ..table.command_spec import sort_destination
-from ..table.registry import EVERYTHING, CommandSpec, KeySpec, Table
+from ..table.registry import EVERYTHING, CommandSpec, KeySpec, Table, sort_destination
 
 if TYPE_CHECKING:
     from ..settings import Dialect

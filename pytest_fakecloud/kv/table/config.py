@@ -1,17 +1,353 @@
-"""The configuration parameters of one server, as CONFIG GET and CONFIG SET access them."""
+"""The configuration parameters of a server, as CONFIG GET and CONFIG SET access them.
+
+``PARAMETERS`` has their defaults in a new container of Redis 7.0. The parsers of values accept what
+Redis 7.0 accepts.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
 
 from .. import errors
 from ..algorithms.glob import matcher
 from ..errors import CommandError
-from .config_parameters import HIDDEN, PARAMETERS
 from .registry import EVERYTHING, Table
-from .syntax import decoded
+from .syntax import I64_MAX, I64_MIN, decoded, encoded, try_int
+
+Parser: TypeAlias = Callable[[str, str], str]
+"""Returns the value to store, given the value that a client sent and the current value.
+
+Raises ``ValueError`` with the reason if the value is invalid. Only ``output_buffer_limits`` needs
+the current value.
+"""
+I32_MIN, I32_MAX = -(2**31), 2**31 - 1
+U64_MAX = 2**64 - 1
+
+
+def text(value: str, before: str) -> str:
+    return value
+
+
+def yes_or_no(value: str, before: str) -> str:
+    if value.lower() not in ("yes", "no"):
+        raise ValueError(errors.CONFIG_NOT_BOOLEAN)
+    return value.lower()
+
+
+def choice(*words: str) -> Parser:
+    """Return a parser of one of several words."""
+
+    def parse(value: str, before: str) -> str:
+        if value.lower() not in words:
+            raise ValueError(f"argument(s) must be one of the following: {', '.join(words)}")
+        return value.lower()
+
+    return parse
+
+
+# -- numbers -------------------------------------------------------------------------------------
+
+
+def integer(low: int, high: int) -> Parser:
+    """Return a parser of integers in a range."""
+
+    def parse(value: str, before: str) -> str:
+        number = try_int(encoded(value))
+        if number is None:
+            raise ValueError(errors.CONFIG_NOT_INTEGER)
+        return str(_within(number, low, high))
+
+    return parse
+
+
+_any_frequency = integer(0, I32_MAX)
+
+
+def frequency(value: str, before: str) -> str:
+    """Parse ``hz``, which Redis changes to the nearest number from 1 to 500."""
+    return str(min(max(int(_any_frequency(value, before)), 1), 500))
+
+
+def memory(low: int, high: int) -> Parser:
+    """Return a parser of amounts of memory in a range of bytes."""
+
+    def parse(value: str, before: str) -> str:
+        number = _memory_bytes(value)
+        if number is None:
+            raise ValueError(errors.CONFIG_NOT_MEMORY)
+        return str(_within(number, low, high))
+
+    return parse
+
+
+def memory_share(value: str, before: str) -> str:
+    """Parse an amount of memory, given in bytes or as a percentage of ``maxmemory``."""
+    if value.endswith("%"):
+        percent = try_int(encoded(value[:-1]))
+        if percent is not None and percent > 100:
+            raise ValueError(errors.CONFIG_PERCENT)
+        if percent is not None and percent >= 0:
+            return f"{percent}%" if percent else "0"
+    number = _memory_bytes(value)
+    if number is None:
+        raise ValueError(errors.CONFIG_NOT_SHARE)
+    return str(number)
+
+
+_UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1024, "m": 10**6, "mb": 2**20, "g": 10**9, "gb": 2**30}
+
+
+def _memory_bytes(word: str) -> int | None:
+    """Return the bytes of an amount such as ``64mb``, modulo 2**64, or None if it is invalid."""
+    found = re.fullmatch(r"(\d{0,127})([a-z]*)", word.lower(), re.ASCII)
+    if found is None or found[2] not in _UNITS:
+        return None
+    return min(int(found[1] or "0"), U64_MAX) * _UNITS[found[2]] & U64_MAX
+
+
+def _within(number: int, low: int, high: int) -> int:
+    if not low <= number <= high:
+        raise ValueError(f"argument must be between {low} and {high} inclusive")
+    return number
+
+
+# -- lists of words ------------------------------------------------------------------------------
+
+
+def _words(value: str) -> list[str]:
+    return value.split(" ") if value else []
+
+
+def _clamped_integer(word: str) -> int | None:
+    """Parse an integer like ``strtoll``, clamping it to 64 bits; return None if it is invalid."""
+    if re.fullmatch(r"[+-]?\d{1,100}", word, re.ASCII) is None:
+        return None
+    return min(max(int(word), I64_MIN), I64_MAX)
+
+
+def save_points(value: str, before: str) -> str:
+    """Parse ``save``: pairs of a number of seconds and a number of changes."""
+    numbers = [_clamped_integer(word) for word in _words(value)]
+    seconds, changes = numbers[::2], numbers[1::2]
+    if (
+        len(seconds) != len(changes)
+        or any(number is None or number < 1 for number in seconds)
+        or any(number is None or number < 0 for number in changes)
+    ):
+        raise ValueError(errors.CONFIG_SAVE)
+    return " ".join(map(str, numbers))
+
+
+_CLIENT_CLASSES = {"normal": 0, "slave": 1, "replica": 1, "pubsub": 2}
+"""The positions of client classes in the value of ``client-output-buffer-limit``."""
+
+
+def output_buffer_limits(value: str, before: str) -> str:
+    """Replace the limits of the named client classes, and keep the others.
+
+    A class has four words: its name, the hard limit, the soft limit, and a number of seconds.
+    """
+    words = _words(value)
+    if len(words) % 4:
+        raise ValueError(errors.CONFIG_LIMIT_COUNT)
+    limits = before.split(" ")
+    for at in range(0, len(words), 4):
+        position = _CLIENT_CLASSES.get(words[at].lower())
+        if position is None:
+            raise ValueError(errors.CONFIG_LIMIT_CLASS)
+        hard, soft = _memory_bytes(words[at + 1]), _memory_bytes(words[at + 2])
+        seconds = _clamped_integer(words[at + 3])
+        if hard is None or soft is None or seconds is None or not 0 <= seconds < I64_MAX:
+            raise ValueError(errors.CONFIG_LIMIT_NUMBER)
+        limits[4 * position + 1 : 4 * position + 4] = map(str, (hard, soft, seconds))
+    return " ".join(limits)
+
+
+def percentiles(value: str, before: str) -> str:
+    """Parse ``latency-tracking-info-percentiles``: numbers from 0 to 100."""
+    return " ".join(map(_percentile, _words(value)))
+
+
+def _percentile(word: str) -> str:
+    number = math.nan
+    if word.isascii() and "_" not in word and word == word.strip():
+        with suppress(ValueError):
+            number = float(word)
+    if math.isnan(number):
+        raise ValueError(errors.CONFIG_PERCENTILE)
+    if not 0 <= number <= 100:
+        raise ValueError(errors.CONFIG_PERCENTILE_RANGE)
+    return f"{number:.6f}".rstrip("0").rstrip(".")
+
+
+def oom_scores(value: str, before: str) -> str:
+    """Parse ``oom-score-adj-values``: three numbers for the kernel's out-of-memory killer."""
+    words = _words(value)
+    if len(words) != 3:
+        raise ValueError(errors.CONFIG_OOM_COUNT)
+    numbers = [_clamped_integer(word) for word in words]
+    if any(number is None or not -2000 <= number <= 2000 for number in numbers):
+        raise ValueError(errors.CONFIG_OOM_NUMBER)
+    return " ".join(map(str, numbers))
+
+
+# -- event classes -------------------------------------------------------------------------------
+
+_ALL_EVENTS = "g$lshzxetd"
+
+
+def event_classes(value: str, before: str) -> str:
+    """Return the letters of event classes in the order of Redis, with ``A`` for all of them."""
+    if not set(value) <= set("A" + _ALL_EVENTS + "KEmn"):
+        raise ValueError(errors.CONFIG_EVENTS)
+    chosen = set(value.replace("A", _ALL_EVENTS))
+    first = "A" if chosen >= set(_ALL_EVENTS) else _ALL_EVENTS
+    return "".join(letter for letter in first + "nKEm" if letter == "A" or letter in chosen)
+
+
+class Parameter(NamedTuple):
+    """A parameter: its default value, and the parser of values that CONFIG SET stores."""
+
+    default: str
+    parse: Parser
+    refusal: str = ""
+    """The reason why CONFIG SET rejects every value of this parameter, if it does."""
+
+
+def _group(parse: Parser, defaults: str, refusal: str = "") -> dict[str, Parameter]:
+    """Return parameters with the same parser, given the text ``name=default`` for each of them."""
+    pairs = (each.partition("=") for each in defaults.split())
+    return {name: Parameter(default, parse, refusal) for name, _, default in pairs}
+
+
+# fmt: off
+_UNSORTED = {
+    **_group(yes_or_no, """
+    activedefrag=no activerehashing=yes aof-disable-auto-gc=no aof-load-truncated=yes
+    aof-rewrite-incremental-fsync=yes aof-timestamp-enabled=no aof-use-rdb-preamble=yes
+    appendonly=no cluster-allow-pubsubshard-when-down=yes cluster-allow-reads-when-down=no
+    cluster-allow-replica-migration=yes cluster-replica-no-failover=no
+    cluster-require-full-coverage=yes cluster-slave-no-failover=no crash-log-enabled=yes
+    crash-memcheck-enabled=yes dynamic-hz=yes jemalloc-bg-thread=yes latency-tracking=yes
+    lazyfree-lazy-eviction=no lazyfree-lazy-expire=no lazyfree-lazy-server-del=no
+    lazyfree-lazy-user-del=no lazyfree-lazy-user-flush=no no-appendfsync-on-rewrite=no
+    protected-mode=yes rdb-del-sync-files=no rdb-save-incremental-fsync=yes rdbcompression=yes
+    repl-disable-tcp-nodelay=no repl-diskless-sync=yes replica-announced=yes
+    replica-ignore-disk-write-errors=no replica-ignore-maxmemory=yes replica-lazy-flush=no
+    replica-read-only=yes replica-serve-stale-data=yes slave-ignore-maxmemory=yes
+    slave-lazy-flush=no slave-read-only=yes slave-serve-stale-data=yes
+    stop-writes-on-bgsave-error=yes tls-cluster=no tls-prefer-server-ciphers=no
+    tls-replication=no tls-session-caching=yes use-exit-on-panic=no
+    """),
+    **_group(integer(0, I32_MAX), """
+    auto-aof-rewrite-percentage=100 cluster-migration-barrier=1
+    cluster-replica-validity-factor=10 cluster-slave-validity-factor=10 lfu-decay-time=1
+    lfu-log-factor=10 list-compress-depth=0 min-replicas-max-lag=10 min-replicas-to-write=0
+    min-slaves-max-lag=10 min-slaves-to-write=0 repl-diskless-sync-delay=5
+    repl-diskless-sync-max-replicas=0 replica-priority=100 shutdown-timeout=10
+    slave-priority=100 tcp-keepalive=300 timeout=0 tls-session-cache-size=20480
+    tls-session-cache-timeout=300 watchdog-period=0
+    """),
+    **_group(integer(0, I64_MAX), """
+    acllog-max-len=128 busy-reply-threshold=5000 cluster-node-timeout=15000
+    hash-max-listpack-entries=512 hash-max-ziplist-entries=512 latency-monitor-threshold=0
+    lua-time-limit=5000 repl-backlog-ttl=3600 set-max-intset-entries=512
+    set-max-listpack-entries=128 set-max-listpack-value=64 slowlog-max-len=128
+    stream-node-max-entries=100 tracking-table-max-keys=1000000 zset-max-listpack-entries=128
+    zset-max-ziplist-entries=128
+    """),
+    **_group(integer(0, 65535), """
+    cluster-announce-bus-port=0 cluster-announce-port=0 cluster-announce-tls-port=0 port=6379
+    replica-announce-port=0 slave-announce-port=0 tls-port=0
+    """),
+    **_group(memory(0, I64_MAX), """
+    auto-aof-rewrite-min-size=67108864 hash-max-listpack-value=64 hash-max-ziplist-value=64
+    hll-sparse-max-bytes=3000 stream-node-max-bytes=4096 zset-max-listpack-value=64
+    zset-max-ziplist-value=64
+    """),
+    **_group(text, """
+    bind-source-addr= cluster-announce-hostname= cluster-announce-ip= ignore-warnings=
+    masterauth= masteruser= replica-announce-ip= requirepass= slave-announce-ip=
+    tls-ca-cert-dir= tls-ca-cert-file= tls-cert-file= tls-ciphers= tls-ciphersuites=
+    tls-client-cert-file= tls-client-key-file= tls-client-key-file-pass= tls-dh-params-file=
+    tls-key-file= tls-key-file-pass= tls-protocols=
+    """),
+    **_group(text, """
+    aclfile= always-show-logo=no aof_rewrite_cpulist= appenddirname=appendonlydir
+    appendfilename=appendonly.aof bgsave_cpulist= bio_cpulist= cluster-config-file=nodes.conf
+    cluster-enabled=no cluster-port=0 daemonize=no databases=16 disable-thp=yes
+    enable-debug-command=no enable-module-command=no enable-protected-configs=no io-threads=1
+    io-threads-do-reads=no logfile= pidfile= rdbchecksum=yes replicaof= server_cpulist=
+    set-proc-title=yes slaveof= socket-mark-id=0 supervised=no syslog-enabled=no
+    syslog-facility=local0 syslog-ident=redis tcp-backlog=511 unixsocket= unixsocketperm=0
+    """, errors.CONFIG_FIXED),
+    "acl-pubsub-default": Parameter("resetchannels", choice("allchannels", "resetchannels")),
+    "active-defrag-cycle-max": Parameter("25", integer(1, 99)),
+    "active-defrag-cycle-min": Parameter("1", integer(1, 99)),
+    "active-defrag-ignore-bytes": Parameter("104857600", memory(1, I64_MAX)),
+    "active-defrag-max-scan-fields": Parameter("1000", integer(1, I64_MAX)),
+    "active-defrag-threshold-lower": Parameter("10", integer(0, 1000)),
+    "active-defrag-threshold-upper": Parameter("100", integer(0, 1000)),
+    "active-expire-effort": Parameter("1", integer(1, 10)),
+    "appendfsync": Parameter("everysec", choice("everysec", "always", "no")),
+    "bind": Parameter("* -::*", text),
+    "client-output-buffer-limit": Parameter(
+        "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", output_buffer_limits
+    ),
+    "client-query-buffer-limit": Parameter("1073741824", memory(1_048_576, I64_MAX)),
+    "cluster-link-sendbuf-limit": Parameter("0", memory(0, U64_MAX)),
+    "cluster-preferred-endpoint-type": Parameter("ip", choice("ip", "hostname", "unknown-endpoint")),
+    "dbfilename": Parameter("dump.rdb", text, errors.CONFIG_PROTECTED),
+    "dir": Parameter("/data", text, errors.CONFIG_PROTECTED),
+    "hz": Parameter("10", frequency),
+    "key-load-delay": Parameter("0", integer(I32_MIN, I32_MAX)),
+    "latency-tracking-info-percentiles": Parameter("50 99 99.9", percentiles),
+    "list-max-listpack-size": Parameter("-2", integer(I32_MIN, I32_MAX)),
+    "list-max-ziplist-size": Parameter("-2", integer(I32_MIN, I32_MAX)),
+    "loading-process-events-interval-bytes": Parameter("2097152", integer(1024, I32_MAX)),
+    "loglevel": Parameter("notice", choice("debug", "verbose", "notice", "warning")),
+    "maxclients": Parameter("10000", integer(1, 2**32 - 1)),
+    "maxmemory": Parameter("0", memory(0, U64_MAX)),
+    "maxmemory-clients": Parameter("0", memory_share),
+    "maxmemory-eviction-tenacity": Parameter("10", integer(0, 100)),
+    "maxmemory-policy": Parameter("noeviction", choice(
+        "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "allkeys-lru",
+        "allkeys-lfu", "allkeys-random", "noeviction")),
+    "maxmemory-samples": Parameter("5", integer(1, I32_MAX)),
+    "notify-keyspace-events": Parameter("", event_classes),
+    "oom-score-adj": Parameter("no", choice("no", "yes", "relative", "absolute")),
+    "oom-score-adj-values": Parameter("0 200 800", oom_scores),
+    "proc-title-template": Parameter("{title} {listen-addr} {server-mode}", text),
+    "propagation-error-behavior": Parameter("ignore", choice("ignore", "panic", "panic-on-replicas")),
+    "proto-max-bulk-len": Parameter("536870912", memory(1_048_576, I64_MAX)),
+    "rdb-key-save-delay": Parameter("0", integer(I32_MIN, I32_MAX)),
+    "repl-backlog-size": Parameter("1048576", memory(1, I64_MAX)),
+    "repl-diskless-load": Parameter("disabled", choice("disabled", "on-empty-db", "swapdb")),
+    "repl-ping-replica-period": Parameter("10", integer(1, I32_MAX)),
+    "repl-ping-slave-period": Parameter("10", integer(1, I32_MAX)),
+    "repl-timeout": Parameter("60", integer(1, I32_MAX)),
+    "sanitize-dump-payload": Parameter("no", choice("no", "yes", "clients")),
+    "save": Parameter("3600 1 300 100 60 10000", save_points),
+    "shutdown-on-sigint": Parameter("default", choice("default", "save", "nosave", "now", "force")),
+    "shutdown-on-sigterm": Parameter("default", choice("default", "save", "nosave", "now", "force")),
+    "slowlog-log-slower-than": Parameter("10000", integer(-1, I64_MAX)),
+    "tls-auth-clients": Parameter("yes", choice("no", "yes", "optional")),
+}
+# fmt: on
+PARAMETERS: Mapping[str, Parameter] = dict(sorted(_UNSORTED.items()))
+"""The parameters by name, in alphabetical order."""
+HIDDEN = frozenset({
+    "key-load-delay", "loading-process-events-interval-bytes", "rdb-key-save-delay",
+    "use-exit-on-panic", "watchdog-period",
+})  # fmt: skip
+"""Parameters that CONFIG GET returns only if they are requested by their exact names."""
+
 
 _ALIASES = {
     "hash-max-ziplist-entries": "hash-max-listpack-entries",

@@ -1,4 +1,4 @@
-"""The table of commands, and the functions that run them.
+"""The table of commands: their key specs, the facts derived from their rows, and their functions.
 
 Modules of ``kv/commands`` define the functions with ``@command("NAME")``. ``rows.py`` defines
 everything else about a command.
@@ -6,19 +6,233 @@ everything else about a command.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ..errors import CommandError, unknown_command, unknown_subcommand
-from .command_spec import GROUP_CATEGORIES, Args, CommandSpec, Function, KeySpec
-from .rows import ROWS, Row
+from .rows import NOT_OVER_REST, ROWS, Row
+from .syntax import integer_at_start
 from .versions import ARITIES, LATER, MODULES, OWN, is_later
 
-__all__ = [
-    "COMMANDS", "EVERYTHING", "LOOKUP", "Args", "CommandSpec", "KeySpec", "Table", "command",
-    "find_family", "function_of", "import_with", "specs", "table_of",
-]  # fmt: skip
+if TYPE_CHECKING:
+    from ..reply import Reply
+
+
+class KeySpec:
+    """The positions of a command's keys, and how the command accesses them.
+
+    A spec is written as flags and a position:
+
+    - ``RW access update 1``: argument 1.
+    - ``RO access 1..-1/2``: every second argument up to the end.
+    - ``RO access 1..1``: argument 1 and the next one. A non-negative end counts from the first key.
+    - ``RO access numkeys@2``: argument 2 is the number of keys, which follow it.
+    - ``OW update STORE@5``: the argument after the word STORE, which is searched for from argument
+      5.
+    - ``RO access STREAMS@1..-1%2``: the first half of the arguments after the word STREAMS.
+    - ``RO access unknown``: the positions cannot be determined.
+    """
+
+    __slots__ = ("first", "flags", "keyword", "last", "limit", "numkeys", "step", "unknown")
+
+    def __init__(self, text: str) -> None:
+        *flags, place = text.split()
+        self.flags = tuple(flags)
+        self.unknown = place == "unknown"
+        self.numkeys = place.startswith("numkeys@")
+        place = place.removeprefix("numkeys@")
+        place, _, limit = place.partition("%")
+        place, _, step = place.partition("/")
+        place, _, last = place.partition("..")
+        keyword, at, first = place.rpartition("@")
+        self.keyword = keyword.encode() if at else None
+        self.first = 0 if self.unknown else int(first)
+        self.last = int(last or 0)
+        self.step = int(step or 1)
+        self.limit = int(limit or 0)
+
+    @property
+    def reads(self) -> bool:
+        """Whether the command may return the key's data."""
+        return "access" in self.flags
+
+    @property
+    def writes(self) -> bool:
+        """Whether the command may change the key's data."""
+        return bool({"update", "insert", "delete"} & set(self.flags))
+
+    @property
+    def depends_on_arguments(self) -> bool:
+        """Whether the positions depend on the arguments, not only on their number."""
+        return self.unknown or self.numkeys or self.keyword is not None
+
+    def positions(self, argv: list[bytes]) -> range | None:
+        """Return the positions of the keys in ``argv``, or None if they are unknown."""
+        if self.unknown:
+            return None
+        first = self.first
+        if self.keyword is not None:
+            found = self._after_keyword(argv)
+            if found is None:
+                return range(0)
+            first = found
+        if self.numkeys:
+            return self._counted(argv, first)
+        if self.last >= 0:
+            last = first + self.last
+        else:
+            last = len(argv) + self.last
+            if self.limit > 1:
+                last = first + (len(argv) - first) // self.limit - 1
+        last = min(last, len(argv) - 1)
+        return range(first, last + 1, self.step)
+
+    def _after_keyword(self, argv: list[bytes]) -> int | None:
+        step = 1 if self.first > 0 else -1
+        at = self.first if self.first > 0 else len(argv) + self.first
+        while 0 < at < len(argv):
+            if argv[at].upper() == self.keyword:
+                return at + 1
+            at += step
+        return None
+
+    def _counted(self, argv: list[bytes], at: int) -> range | None:
+        if at >= len(argv):
+            return None
+        count = integer_at_start(argv[at])
+        stop = at + 1 + count * self.step
+        if count < 0 or stop > len(argv):
+            return None
+        return range(at + 1, stop, self.step)
+
+
+def sort_destination(argv: list[bytes]) -> int | None:
+    """Return the position of the key after the last STORE of SORT, which no key spec locates."""
+    stores = [at + 1 for at in range(2, len(argv) - 1) if argv[at].upper() == b"STORE"]
+    return stores[-1] if stores else None
+
+
+Args: TypeAlias = list[bytes]
+"""The arguments of a command, without its name and the name of its subcommand."""
+Function: TypeAlias = Callable[[Any, Args], "Reply"]
+"""A function that runs a command. The session is untyped: the table must not import it."""
+
+GROUP_CATEGORIES = {"sorted-set": "sortedset", "generic": "keyspace", "transactions": "transaction"}
+"""ACL categories of command groups, if the names differ."""
+_FLAG_CATEGORIES = {
+    "write": ("@write",),
+    "admin": ("@admin", "@dangerous"),
+    "pubsub": ("@pubsub",),
+    "blocking": ("@blocking",),
+}
+_READING_WRITERS = frozenset(
+    {
+        *("SET", "GETDEL", "GETEX", "GETSET", "SORT", "PFMERGE", "BITOP", "COPY", "XACK"),
+        *("SUNIONSTORE", "SINTERSTORE", "SDIFFSTORE", "ZUNIONSTORE", "ZINTERSTORE", "ZDIFFSTORE"),
+        *("ZRANGESTORE", "GEOSEARCHSTORE", "GEORADIUS", "GEORADIUSBYMEMBER"),
+    }
+)
+"""Write commands whose key look-ups count as reads in statistics and for key-miss events."""
+
+
+# Key specs are cached, because many of the 400 commands have equal specs.
+
+
+@cache
+def _key_specs(texts: str) -> tuple[KeySpec, ...]:
+    return tuple(KeySpec(text) for text in texts.split(";") if text)
+
+
+@cache
+def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozenset[str]]:
+    words = text.split()
+    flags = frozenset(word for word in words if "@" not in word)
+    found = {"@fast" if "fast" in flags else "@slow"}
+    for flag, categories in _FLAG_CATEGORIES.items():
+        if flag in flags:
+            found.update(categories)
+    if "readonly" in flags and group != "scripting":
+        found.add("@read")
+    if group not in ("server", "cluster"):
+        found.add("@" + GROUP_CATEGORIES.get(group, group))
+    found.update(word for word in words if word.startswith("@"))
+    found.difference_update(word[1:] for word in words if word.startswith("-@"))
+    return flags, frozenset(found)
+
+
+class CommandSpec:
+    """A command or subcommand in the table.
+
+    ``name`` is in upper case, with a space before the subcommand (``XGROUP CREATE``). ``arity``,
+    ``group``, ``since``, ``flags``, ``categories``, ``keys`` and ``options`` come from the row in
+    the table. The most important of the others:
+
+    - ``container`` is the command of a subcommand, and ``subcommands`` are those of a container.
+    - ``function`` runs the command. It is None for a container, and until the command's module is
+      imported; use ``registry.function_of()``.
+    - ``least`` and ``most`` limit the number of words of a command line.
+    - ``skip`` is the number of words in the name.
+    - ``only_key`` is the position of the key, or 0 unless there is exactly one at a fixed position.
+    - ``may_wait``: the command has the option BLOCK.
+    - ``plain``: no argument affects the choice of a subcommand or the availability over REST.
+    - ``reads_keys``: looking up a key counts as a hit or a miss.
+    - ``hidden`` from MONITOR, or ``shown_first``: before the command runs, because a script must
+      appear before the commands that it calls.
+    - ``unlogged``: the command never appears in the slow log.
+    """
+
+    __slots__ = (
+        "arity", "categories", "container", "flags", "full_name", "function", "group", "hidden",
+        "keys", "least", "may_wait", "most", "name", "no_multi", "only_key", "options", "over_rest",
+        "plain", "readonly", "reads_keys", "shown_first", "since", "skip", "subcommands",
+        "unlogged", "write",
+    )  # fmt: skip
+
+    def __init__(
+        self, name: str, arity: int, group: str, since: str, flags: str, keys: str, options: str
+    ) -> None:
+        self.name = name
+        self.full_name = name.lower().replace(" ", "|")
+        self.arity = arity
+        self.least = abs(arity)
+        self.most = arity if arity > 0 else sys.maxsize
+        self.group = group
+        self.since = since
+        self.flags, self.categories = _flags_and_categories(flags, group)
+        self.keys = _key_specs(keys)
+        fixed = (
+            len(self.keys) == 1 and not self.keys[0].depends_on_arguments and self.keys[0].last == 0
+        )
+        self.only_key = self.keys[0].first if fixed else 0
+        self.options = tuple(options.split())
+        self.write = "write" in self.flags
+        self.readonly = "readonly" in self.flags
+        self.reads_keys = (self.readonly and name != "MEMORY USAGE") or name in _READING_WRITERS
+        self.shown_first = "skip_monitor" in self.flags
+        self.hidden = self.shown_first or "admin" in self.flags
+        self.unlogged = "skip_slowlog" in self.flags or name == "EXEC"
+        self.no_multi = "no_multi" in self.flags
+        self.function: Function | None = None
+        self.container: CommandSpec | None = None
+        self.subcommands: dict[bytes, CommandSpec] | None = None
+        self.skip = 2 if " " in name else 1
+        self.may_wait = "BLOCK" in self.options
+        self.over_rest = name.split()[0] not in NOT_OVER_REST or name == "CLIENT SETINFO"
+        self.plain = self.over_rest and not self.may_wait
+
+    def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
+        """Return the position and the spec of each key in ``argv``, which includes the name."""
+        found: list[tuple[int, KeySpec]] = []
+        for spec in self.keys:
+            positions = spec.positions(argv)
+            found.extend((place, spec) for place in positions or ())
+        return found
+
+    def __repr__(self) -> str:
+        return f"<CommandSpec {self.name}>"
+
 
 F = TypeVar("F", bound=Function)
 

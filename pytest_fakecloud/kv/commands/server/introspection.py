@@ -11,8 +11,15 @@ from ...algorithms.glob import matcher
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
-from ...table.command_spec import sort_destination
-from ...table.registry import COMMANDS, Args, CommandSpec, KeySpec, command, function_of
+from ...table.registry import (
+    COMMANDS,
+    Args,
+    CommandSpec,
+    KeySpec,
+    command,
+    function_of,
+    sort_destination,
+)
 from ...table.tips import DEPRECATED, INTERNAL, NOTES, TIPS
 from ...table.versions import MODULES
 
