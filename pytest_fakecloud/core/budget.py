@@ -35,9 +35,8 @@ running = _Running()
 
 
 def spend(steps: float) -> None:
-    """Subtract steps from the running command's budget; raise `OverBudget` if it is used up.
-
-    Does nothing between commands, so inspections by a test are not limited.
+    """Subtract steps from the running command's budget; raise `OverBudget` if it is used up. Does
+    nothing between commands, so inspections by a test are not limited.
     """
     running.left = left = running.left - steps
     if left < 0:

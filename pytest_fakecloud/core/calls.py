@@ -246,8 +246,7 @@ def weight_of(call: Call) -> int:
 def shorten(call: Call, *, read_facts: bool = True) -> None:
     """Cut long fields to their beginning, and record the cuts in ``cut`` and ``note``.
 
-    With ``read_facts=False``, facts that have not been read yet are dropped: parsing a large
-    unauthenticated request would be wasted work.
+    ``read_facts=False`` drops facts that have not been read, without parsing a large body.
     """
     facts = call.facts if read_facts or call._facts is not None else {}
     cut = dict(call.cut)
@@ -380,10 +379,8 @@ class Event:
 
 @dataclass(slots=True, eq=False)
 class Action(Event):
-    """An action of the test on a fake.
-
-    ``call`` holds the arguments of the method named ``kind``, so that a report can replay the
-    journal; None if there is nothing to replay.
+    """An action of the test on a fake. ``call`` holds the arguments of the method named ``kind``,
+    so that a report can replay it; None if there is nothing to replay.
     """
 
     call: tuple[Sequence[Any], Mapping[str, Any]] | None = None

@@ -31,9 +31,8 @@ Mode = Literal["running", "frozen"]
 Target: TypeAlias = Callable[[], int]
 """A function that returns the time to move to, in microseconds, when the move begins."""
 Reads: TypeAlias = deque[tuple[int, int]]
-"""A log of clock readings: pairs of a thread's ID and the time that it read. In a pair with a
-negative number, the second item is the negated number of a journal entry, to which the thread's
-later readings belong.
+"""A log of clock readings: pairs of a thread's ID and the time that it read. A pair with a negative
+number holds the negated number of a journal entry, to which the later readings belong.
 """
 STANDS = (
     "with process_time=True the process's time follows it, and both are frozen until the test "
@@ -256,9 +255,8 @@ class Clock:
         yielding: bool = False,
         done: Callable[[], bool] = lambda: False,
     ) -> list[Fired]:
-        """Fire the timers due up to a target time in this thread; return those that fired.
-
-        Stops after the first timer that makes ``done()`` true.
+        """Fire the timers due up to a target time, or the first that makes ``done()`` true; return
+        the timers that fired.
         """
         __tracebackhide__ = True
         fired = []

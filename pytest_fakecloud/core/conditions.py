@@ -29,10 +29,8 @@ def checked_count(name: str, value: object, least: int = 0) -> int | None:
 
 
 def check_function(value: object, kind: str) -> None:
-    """Raise ``ContractError`` unless the object is callable and its result need not be awaited or
-    iterated.
-
-    ``kind`` completes the phrase "pass one …" in the error message.
+    """Raise ``ContractError`` unless the object is a function that runs when it is called. ``kind``
+    completes the phrase "pass one …" in the error message.
     """
     if not callable(value):
         raise ContractError(f"{shown(value)} is not a function: pass one {kind}")
@@ -81,9 +79,8 @@ _PLAIN = (str, bytes, bytearray, int, float, Mapping, list, tuple, set, frozense
 def defines_equality(wanted: object, samples: Iterable[object]) -> bool:
     """Return whether a value defines its own equality, as ``mock.ANY`` and dirty-equals do.
 
-    Its ``__eq__`` is called with a sample of each type that the field can have. A ``Path`` or a
-    dataclass also has an ``__eq__``, but it returns NotImplemented for these samples. Arrays do not
-    count, because their ``==`` compares element by element.
+    The ``__eq__`` of a ``Path`` or a dataclass returns NotImplemented for samples of other types.
+    Arrays do not count, because their ``==`` compares element by element.
     """
     if hasattr(type(wanted), "__array__"):
         return False
@@ -120,11 +117,8 @@ def glob_matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def pieces_matcher(pieces: Sequence[AnyStr]) -> Callable[[AnyStr], bool]:
-    """Return a function that tests whether a string consists of these pieces in order, with anything
-    between them.
-
-    It searches for the pieces one by one, because a regular expression with several stars could take
-    exponential time.
+    """Return a function that tests whether a string consists of these pieces in order, with
+    anything between them. A regular expression with several stars could take exponential time.
     """
     if len(pieces) == 1:
         return pieces[0].__eq__

@@ -48,10 +48,9 @@ def shown(value: object) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return a one-line description of an error; never raises.
+    """Return one line about an error; never raises.
 
-    If the error's message was not written for readers, its type is put before the message and its
-    source line after it.
+    A message that was not written for readers gets the error's type and its source line.
     """
     try:
         text = str(error).partition("\n")[0]
@@ -68,10 +67,9 @@ def describe_error(error: BaseException) -> str:
 
 @contextmanager
 def report_failure(failed: str, report: Callable[[str], object]) -> Iterator[None]:
-    """Turn an exception in a with-block into one line of text, and suppress it.
+    """Turn an exception in a with-block into one line for ``report``, which begins with ``failed``.
 
-    The line begins with ``failed`` and is passed to ``report``. Reports use it because they call code
-    of the test (a ``repr``, a predicate, an exception's ``__str__``), and an exception in a pytest
+    Reports call code of the test, such as a ``repr`` or a predicate, and an exception in a pytest
     hook would abort the whole run.
     """
     try:
@@ -139,9 +137,8 @@ def broken_promise(error: BaseException | None) -> AssertionError | None:
 
 
 def raised_by_test(error: BaseException | None) -> BaseException | None:
-    """Return the exception of the test itself that a callback raised: an assertion or an outcome.
-
-    Looks through a ``ContractError`` that wraps the callback's exception.
+    """Return the assertion or outcome of the test that a callback raised, also if a
+    ``ContractError`` wraps it; else None.
     """
     found = ends_the_test(error) or broken_promise(error)
     if found is None and isinstance(error, ContractError):
@@ -150,11 +147,8 @@ def raised_by_test(error: BaseException | None) -> BaseException | None:
 
 
 def runs_through_test(error: BaseException) -> bool:
-    """Return whether the traceback of an exception includes a function of a test file or a
-    conftest.
-
-    A test file is a module whose assertions pytest has rewritten, or whose name is ``conftest``,
-    ``test_…`` or ``…_test``.
+    """Return whether a traceback includes a function of a test file or a conftest: a module that
+    pytest has rewritten, or that is named ``conftest``, ``test_…`` or ``…_test``.
     """
     for frame, _ in traceback.walk_tb(error.__traceback__):
         names = frame.f_globals

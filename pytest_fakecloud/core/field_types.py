@@ -53,10 +53,7 @@ class FieldType:
     """An example value of each type that the field can have."""
 
     def accepts(self, wanted: Any) -> bool:
-        """Return whether a value of the field could match the wanted value or pattern.
-
-        Not called for functions.
-        """
+        """Return whether a value could match the wanted one, which is not a function."""
         return True
 
     def check(self, name: str, wanted: Any) -> None:
@@ -108,10 +105,7 @@ class _Text(FieldType):
 
 
 class OneOf(_Text):
-    """A string from a fixed list.
-
-    ``what`` describes such a string in errors; ``fold`` ignores case.
-    """
+    """A string from a fixed list. ``what`` describes it in errors; ``fold`` ignores case."""
 
     def __init__(self, what: str, words: Iterable[str], *, fold: bool = False) -> None:
         self.words = tuple(words)
@@ -313,11 +307,10 @@ class _Json(FieldType):
 
 
 class _Document(_Json):
-    """A string that may contain JSON. Strings and patterns are compared with the string itself,
-    other values with the parsed JSON.
+    """A string that may contain JSON.
 
-    A comparer such as ``ANY`` is compared with the parsed JSON, or with the string if it is not
-    JSON.
+    Strings and patterns are compared with the string, other values with the parsed JSON. A comparer
+    such as ``ANY`` is compared with the string if it is not JSON.
     """
 
     def equals(self, found: Any, wanted: Any) -> bool:

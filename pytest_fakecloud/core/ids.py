@@ -117,10 +117,7 @@ class Ids:
         self._enough = 2 * len(self._streams) + 64
 
     def reseed(self, seed: int | str) -> None:
-        """Restart every stream from another seed, including existing ones.
-
-        Raises ``ContractError`` for an invalid seed.
-        """
+        """Restart all streams from another seed; raise ``ContractError`` for an invalid one."""
         check_seed(seed)
         self.seed = seed
         with _changing_streams:

@@ -73,10 +73,7 @@ class Field(NamedTuple):
 
 
 class Question:
-    """A condition on one field.
-
-    Creating one raises ``ContractError`` for a value that nothing could match.
-    """
+    """A condition on one field. Raises ``ContractError`` for a value that nothing could match."""
 
     def __init__(
         self, name: str, wanted: Any, field_type: FieldType | None = None, several: bool = False
@@ -95,10 +92,8 @@ class Question:
         self._accepted = not self.is_predicate and self.type.accepts(wanted)
 
     def agrees(self, found: Any) -> bool:
-        """Return whether a value matches; ``ABSENT`` never does.
-
-        Raises ``ContractError`` if the test's function raises or returns an awaitable, and
-        ``CannotTell`` if the journal has cut the value.
+        """Return whether a value matches; ``ABSENT`` never does. Raises ``ContractError`` if the
+        test's function fails, and ``CannotTell`` if the journal has cut the value.
         """
         if isinstance(found, Absent):
             return False
@@ -111,10 +106,7 @@ class Question:
         return False
 
     def why_not(self, found: Any) -> str | None:
-        """Return None for a match, otherwise a description of the difference.
-
-        Raises the same errors as ``agrees()``.
-        """
+        """Describe the difference; None for a match. Raises the same errors as ``agrees()``."""
         return None if self.agrees(found) else self.refusal(found)
 
     def refusal(self, found: Any) -> str:
@@ -289,9 +281,8 @@ class Query:
         self.kind = kind
 
     def why_not(self, item: Any) -> list[str]:
-        """Return descriptions of the item's differences; an empty list for a match.
-
-        Raises ``CannotTell`` if the result depends only on fields that the journal has cut.
+        """Return the item's differences; an empty list for a match. Raises ``CannotTell`` if the
+        result depends only on fields that the journal has cut.
         """
         reasons: list[str] = []
         undecided: CannotTell | None = None
@@ -372,9 +363,8 @@ _FIELD_TYPES: Mapping[type, FieldType] = {
 
 @lru_cache(maxsize=256)
 def fields_of(kind: type) -> Mapping[str, Field]:
-    """Return the public attributes and properties of a class as fields, with types by annotation.
-
-    A field without an annotation, or with one for several types, accepts any value.
+    """Return the public attributes and properties of a class as fields, with types by annotation. A
+    field without an annotation, or with one for several types, accepts any value.
     """
     found: dict[str, Field] = {}
     for base in reversed(kind.__mro__):

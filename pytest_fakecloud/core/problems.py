@@ -30,11 +30,10 @@ class Problem:
 
 
 class Problems(list[Problem]):
-    """The strict-mode violations of one cloud in order of occurrence; only the newest ``keep`` are
-    kept.
+    """The newest ``keep`` strict-mode violations of one cloud, in order of occurrence.
 
-    Only the first ``keep_exceptions`` exceptions keep their frames, because frames keep alive
-    everything that was in use when the exception was raised.
+    Only ``keep_exceptions`` exceptions keep their frames, which keep alive everything that was in
+    use when the exception was raised.
     """
 
     keep: int = 10_000
@@ -55,8 +54,7 @@ class Problems(list[Problem]):
 
     def report_raised(self, error: BaseException, where: str, **facts: Any) -> Problem:
         """Record an exception of the test itself that a callback raised (see ``raised_by_test``).
-
-        The text begins with ``where``, a description of the callback's purpose.
+        The text begins with ``where``, the callback's purpose.
         """
         raised = raised_problem(error, where, **facts)
         return self.report(raised.kind, raised.text, exception=error, **facts)
@@ -123,9 +121,8 @@ class Allowances:
         self._queries: list[tuple[str, Query]] = []
 
     def add(self, kind: str, where: Mapping[str, object]) -> None:
-        """Allow a kind of violation, or only those whose facts match.
-
-        Raises ``ContractError`` for an unknown kind or fact, suggesting the nearest.
+        """Allow a kind of violation, or only those whose facts match; raise ``ContractError`` for
+        an unknown kind or fact.
         """
         if not isinstance(kind, str) or kind not in ALLOWABLE:
             raise ContractError(unknown_name("kind of problem", kind, ALLOWABLE))

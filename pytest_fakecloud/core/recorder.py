@@ -30,10 +30,8 @@ _ACTIONS = 1_000
 
 
 class LargeCalls:
-    """The calls above 4 KiB that a journal keeps in full, oldest first.
-
-    ``sizes`` maps each call to the approximate bytes that the journal keeps for it, and ``total``
-    is their sum. The recorder's lock protects it.
+    """The calls above 4 KiB that a journal keeps in full, oldest first, with their approximate
+    bytes (``sizes``) and the sum of these (``total``). The recorder's lock protects it.
     """
 
     def __init__(self) -> None:
@@ -186,10 +184,8 @@ class Recorder:
         at_us: int | None = None,
         facts: Callable[[Call], dict[str, Any]] | None = None,
     ) -> Call:
-        """Record a received request; the server fills in the response later.
-
-        ``at_us`` is its time (now by default). ``facts`` reads details from the call on first
-        access.
+        """Record a received request; the server fills in the response later. ``at_us`` is its time
+        (now by default). ``facts`` reads details from the call on first access.
         """
         call = Call(
             0,
@@ -250,10 +246,9 @@ class Recorder:
         call: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
         **data: object,
     ) -> None:
-        """Record an action of the test on the fake, with a number from ``reserve()``.
+        """Record an action of the test on the fake, with a number from ``reserve()``, for reports.
 
         ``where`` is the place of the test's code, ``call`` the arguments of the method ``kind``.
-        Actions are not journal entries: only reports show them.
         """
         self.shared.actions.append(
             Action(number, self._now_us(), self._service, self._handle, kind, "",
@@ -369,10 +364,7 @@ class Recorder:
             shared.large.remove(entries)
 
     def forget_since(self, number: int) -> None:
-        """Forget the entries after a number from ``reserve()``, also in the fakes' journals.
-
-        Used by the cloud's recorder to undo a trial run.
-        """
+        """Undo a trial run: forget the entries after a number from ``reserve()`` in all journals."""
         with self.shared.lock:
             self.shared.forget_sites(lambda each: each > number)
             for recorder in (self, *self._open_children()):

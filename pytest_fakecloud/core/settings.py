@@ -199,10 +199,8 @@ def reject_unknown(declared: Any, given: Mapping[str, Any], of: str) -> None:
 
 
 def read_some(declared: Any, given: Mapping[str, Any], of: str) -> dict[str, Any]:
-    """Return the converted values of the given keywords, by the names of their fields.
-
-    ``of`` names the owner of the settings in errors. Raises ``ContractError`` for unknown names and
-    for values that are not of their kind.
+    """Return the converted values of the given keywords, by the names of their fields. Raises
+    ``ContractError`` for unknown names and invalid values; ``of`` is their owner in errors.
     """
     known = settings_of(declared)
     reject_unknown(declared, given, of)
@@ -218,10 +216,8 @@ def read(declared: Callable[..., A], given: Mapping[str, Any], of: str) -> A:
 
 
 def check(made: Any, of: str) -> None:
-    """Validate a dataclass of settings that a test created directly; ``of`` names its owner in
-    errors.
-
-    Its settings must keep the values that they are given, unlike durations.
+    """Validate a dataclass of settings that a test created directly. Its settings must keep the
+    values that they are given, unlike durations. ``of`` is their owner in errors.
     """
     declared: Any = type(made)
     for name, each in settings_of(declared).items():

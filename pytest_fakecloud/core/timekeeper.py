@@ -50,10 +50,8 @@ class Timekeeper(Clock):
         return self._turns.moving
 
     def tie_to_real_time(self, reason: str) -> Callable[[], None]:
-        """Forbid stopping or moving the clock, for the given reason; return a function that lifts
-        the ban.
-
-        For fakes that depend on real time, because their engines are real servers.
+        """Forbid stopping or moving the clock, whose fakes are real servers; return a function that
+        lifts the ban.
         """
         tie = (reason,)
         with self._lock:
@@ -76,12 +74,10 @@ class Timekeeper(Clock):
             )
 
     def anchor(self) -> Callable[[], None]:
-        """Stop the clock and make its current time the one that ``rewind()`` returns to; return a
-        function that undoes this.
+        """Stop the clock, because the process's time follows it; return a function that undoes
+        this.
 
-        For a clock that the process's time follows: until that function is called, it cannot run
-        and moves only when a caller moves it. Afterwards a clock that ran before runs from its
-        current time.
+        Until then, the clock cannot run, and ``rewind()`` returns to its current time.
         """
         before = self.mode, self._anchored, self._start_us, self._starts_frozen
         self.freeze()
@@ -98,10 +94,8 @@ class Timekeeper(Clock):
         return undo
 
     def spend_until(self, instant_us: int) -> None:
-        """Move the clock to a time without firing timers; they fire at the next opportunity.
-
-        For work that takes time itself, inside an advance or a background delivery. Does not affect
-        a running clock.
+        """Move a frozen clock to a time without firing timers, which fire at the next opportunity.
+        For work that takes time itself, inside an advance or a delivery.
         """
         self._check_free()
         self._check_reach(instant_us)
@@ -231,11 +225,10 @@ class Timekeeper(Clock):
         return signal
 
     def wait(self, signal: Signal, poll: Callable[[], T | None], deadline_us: int) -> T | None:
-        """Wait until ``poll()`` returns something other than None and return it; None if the wait
-        ends first.
+        """Wait until ``poll()`` returns something other than None, and return it.
 
-        The wait ends at the deadline on this clock, when the signal is closed, and, while the clock
-        is frozen or held, after ``wait_cap`` real seconds. ``poll`` is called without holding any
+        Return None at the deadline on this clock, when the signal is closed, and after ``wait_cap``
+        real seconds in which the clock is frozen or held. ``poll`` is called without holding any
         lock.
         """
         # Limit the real time of the wait to the time left now, because the process's clock may be

@@ -81,10 +81,8 @@ def check_seconds(name: str, value: object) -> None:
 
 
 def instant_us(value: Instant) -> int:
-    """Return a time in microseconds since the Unix epoch.
-
-    Accepts an aware ``datetime`` or an ISO 8601 string with an offset. Raises ``ContractError`` for
-    naive times, invalid strings and other types.
+    """Return an aware ``datetime`` or an ISO 8601 string with an offset in microseconds since the
+    Unix epoch; raise ``ContractError`` for other values.
     """
     if isinstance(value, str):
         try:
@@ -113,10 +111,8 @@ def instant_us(value: Instant) -> int:
 
 
 def to_datetime(microseconds: int) -> datetime:
-    """Convert microseconds since the Unix epoch to an aware UTC datetime.
-
-    Times outside the range of datetime become the nearest datetime: services keep times far beyond
-    the year 9999.
+    """Convert microseconds since the Unix epoch to an aware UTC datetime, or to the nearest one:
+    services keep times far beyond the year 9999.
     """
     if not _FIRST_US <= microseconds <= LAST_US:
         microseconds = _FIRST_US if microseconds < 0 else LAST_US
@@ -163,10 +159,7 @@ def _true_monotonic() -> Callable[[], float]:
 
 
 monotonic = _true_monotonic()
-"""Return the seconds of a monotonic clock that freezegun and time-machine do not move.
-
-Used for timeouts in real time.
-"""
+"""Return the seconds of a monotonic clock that freezegun and time-machine do not move."""
 
 
 def give_way(sleep: Callable[[float], None] = time.sleep) -> None:

@@ -44,10 +44,8 @@ def listed(items: Sequence[str], most: int = 6) -> str:
 
 
 def unknown_name(noun: str, given: object, known: Iterable[str], argument: str = "") -> str:
-    """Return the message for a name that is not one of the known names.
-
-    ``noun`` says what the known names are names of, e.g. ``"field of a call"``. If ``argument`` is
-    given, the message begins with ``argument=``.
+    """Return the message for a name that is not among the known names of ``noun``, such as ``"field
+    of a call"``. It begins with ``argument=`` if that is given.
     """
     names = list(known)
     named = f"{argument}={brief(given)}" if argument else brief(given)

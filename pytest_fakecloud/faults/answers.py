@@ -22,9 +22,8 @@ Step = int | None | tuple[int, Any] | Answer | Literal["drop", "hang", "lose_ans
 
 
 class AnswerMaker:
-    """Checks the responses that a test defines, and encodes them as the service does.
-
-    ``app`` is the service's app; without one, bodies can only be bytes or strings.
+    """Checks the responses that a test defines, and encodes them as the service does. Without an
+    ``app``, bodies can only be bytes or strings.
     """
 
     def __init__(self) -> None:
@@ -48,10 +47,7 @@ class AnswerMaker:
         headers: HeaderPairs | Mapping[str, str],
         content_type: str | None,
     ) -> Callable[[], Answer]:
-        """Return a function that makes a response from the test's values.
-
-        Raises ``ContractError`` if the values are invalid.
-        """
+        """Return a function that makes a response; raise ``ContractError`` for invalid values."""
         checked_status(status)
         listed = checked_headers(headers)
         for name, value in listed:

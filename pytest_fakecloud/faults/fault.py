@@ -1,8 +1,4 @@
-"""The base of all faults: matches requests, counts hits, and records the line of the test that set
-the fault.
-
-Tests use a ``Fault``; ``FaultTable`` applies the ``Rule`` behind it to requests.
-"""
+"""The base of all faults, which tests use as a ``Fault`` and ``FaultTable`` as a ``Rule``."""
 
 from __future__ import annotations
 
@@ -145,10 +141,7 @@ class Rule:
         return f"<{text}, set {self.origin}>" if self.origin else f"<{text}>"
 
     def matches(self, request: Any) -> bool:
-        """Return whether the fault matches this request.
-
-        Raises ``ContractError`` if a predicate of the test raises an exception.
-        """
+        """Return whether the fault matches; raise ``ContractError`` if a predicate raises."""
         try:
             if self._route is not None and not self._route.agrees(NamesOf(request.call)):
                 return False
@@ -164,7 +157,6 @@ class Rule:
 
     def decide(self) -> bool:
         """Return whether to fire on a matching request. Subclasses may count requests or draw lots.
-
         Called once for each matching request, with the table's lock held.
         """
         return True

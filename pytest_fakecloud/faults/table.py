@@ -62,10 +62,7 @@ class FaultTable:
         return made
 
     def attach(self, app: App) -> None:
-        """Take the facts, names and error format that faults need from the app.
-
-        Facts that a service has set for its own faults are kept.
-        """
+        """Take names, error format and facts from the app, unless the service has set facts."""
         if not self.fact_fields:
             self.fact_fields = app.fact_fields
         self.answers.app = app
@@ -129,8 +126,8 @@ class FaultTable:
                 self._closing.set()
 
     def claim(self, kind: str, subject: Any) -> Rule | None:
-        """Return the first fault of a service's own kind that fires on the subject, and count the
-        hit.
+        """Count a hit of the first fault of a service's own kind that fires on a subject; return
+        it.
 
         The subject is a ``Request``, or an object whose ``call`` has ``facts``, ``route``,
         ``method``, ``path`` and ``fault``.

@@ -200,9 +200,8 @@ class App:
     def foreign(self, request: Request) -> Answer:
         """Return the response to a request with a method that no path accepts.
 
-        Only the method and the target of the request have been read. It is recorded as an unrouted
-        request and needs no credentials. If the path is unknown too, the response lists the methods
-        of the whole service.
+        Only its method and target have been read. It is recorded as unrouted and needs no
+        credentials. The response for an unknown path lists the methods of the whole service.
         """
         call = request.call = self.recorder.open_call(request, facts=self._facts_of)
         found = self.table.find(request.method, request.path)
@@ -223,10 +222,9 @@ class App:
         self._report_bug(request, error)
 
     def broken_off(self, request: Request, error: BaseException) -> Response:
-        """Report an exception that ended a request in a server thread; return a 500 for its client.
+        """Report an exception that a callback of the test raised in a server thread; return a 500.
 
-        The exception was raised by a callback of the test, e.g. by ``pytest.fail()``. In the test's
-        own thread it would propagate to the test.
+        In the test's own thread, e.g. ``pytest.fail()`` would propagate to the test.
         """
         response = self._failed(request, error)
         self._record(request.call, response)

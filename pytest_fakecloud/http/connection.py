@@ -61,10 +61,8 @@ class Connection:
 
     def enter(self, doing: object) -> bool:
         """Mark the beginning of a call into the engine; return False if the connection has been
-        ended.
-
-        ``doing`` describes the call. It is shown in a warning if the call has not returned in time
-        when the mount is closed.
+        ended. A warning shows ``doing`` if the call has not returned in time when the mount is
+        closed.
         """
         # Set ``inside`` before reading ``ended``. A thread that ends the connection sets ``ended``
         # before it reads ``inside``, so at least one of the two notices the other.
@@ -84,10 +82,8 @@ class Connection:
 
     @contextlib.contextmanager
     def watched(self, gone: Callable[[], None], *, reads: bool = False) -> Iterator[None]:
-        """Call ``gone`` from the hub's thread if the client closes its side during the block.
-
-        Unread data hides the end of a connection. With ``reads``, such data is read and appended to
-        ``early``.
+        """Call ``gone`` from the hub's thread if the client closes its side during the block. With
+        ``reads``, data that hides the end is read and appended to ``early``.
         """
         watch = Watch(self, gone, reads)
         if self.mount.hub.register(self.sock, watch):
@@ -100,8 +96,7 @@ class Connection:
 
     def has_hung_up(self) -> bool:
         """Return whether the client has closed its side, without waiting and without reading.
-
-        On systems without POLLRDHUP (macOS, Windows) unread data hides the end.
+        Without POLLRDHUP (macOS, Windows) unread data hides the end.
         """
         try:
             if hung_up := getattr(select, "POLLRDHUP", 0):
@@ -175,8 +170,7 @@ class Connection:
     def end(self) -> None:
         """Shut the connection down.
 
-        The caller holds the mount's lock, so that no other thread closes the socket in the
-        meantime.
+        The caller holds the mount's lock, so that no other thread closes the socket.
         """
         self.ended = True
         # Reset the connection to avoid TIME_WAIT, so that the port can be reused. The peer sees the

@@ -1,10 +1,8 @@
-"""The thread that accepts connections on all listening sockets of the process, and the workers that
-serve them.
+"""The thread that accepts connections on all listening sockets of the process, and its workers.
 
-Mounting an application creates, binds and registers a socket, but starts no thread of its own. One
-daemon thread waits on all listening sockets and passes accepted connections to idle workers. The
-pool grows without a limit, because a handler may block for long (a long poll, a callback into the
-same process) and a keep-alive connection occupies its worker.
+One daemon thread waits on all listening sockets and passes accepted connections to idle workers.
+The pool grows without a limit, because a handler may block for long (a long poll, a callback into
+the same process) and a keep-alive connection occupies its worker.
 """
 
 from __future__ import annotations
@@ -75,13 +73,12 @@ class Hub:
         protocol: ConnectionHandler | None = None,
         held: bool = True,
     ) -> Mount:
-        """Serve an application at its own address.
+        """Serve an ``http.app.App`` or any WSGI callable at its own address.
 
-        ``app`` is an ``http.app.App`` or any WSGI callable. ``port`` 0 takes the next free port.
-        With ``tls``, a server's TLS context, connections use TLS. ``protocol`` replaces HTTP: it is
-        called with each ``Connection`` in a separate thread, and the connection is closed when it
-        returns. With ``held=False`` the mount closes when the caller drops its last reference.
-        Raises ``ContractError`` if the given address is not available.
+        ``port`` 0 takes the next free port. With ``tls``, a server's TLS context, connections use
+        TLS. ``protocol`` replaces HTTP: it is called with each ``Connection`` in a separate thread,
+        and the connection is closed when it returns. With ``held=False`` the mount closes when the
+        caller drops its last reference. Raises ``ContractError`` if the address is not available.
         """
         if protocol is None:
             # Imported here, so that using the hub without HTTP does not import the HTTP server.

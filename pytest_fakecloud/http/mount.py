@@ -130,10 +130,7 @@ class Mount:
         self._let_go(live, self.on_close)
 
     def reset_connections(self) -> None:
-        """Close all connections, including those with a request in progress, but keep the address.
-
-        Waits like ``close()`` for handlers that are in the engine.
-        """
+        """Close all connections but keep the address. Waits like ``close()`` for busy handlers."""
         with self.lock:
             live = self._shut_down()
         self._let_go(live, self.on_reset)

@@ -1,6 +1,6 @@
 """Parses bytes into complete HTTP/1.1 requests, without sockets.
 
-``httptools`` parses strictly: a request that two servers could interpret differently is rejected.
+``httptools`` rejects a request that two servers could interpret differently.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ _FRAMING = frozenset({"expect", "transfer-encoding", "content-length"})
 
 
 class Refusal(Exception):
-    """Raised for a request that the server itself rejects, with the status and the reason.
-
-    ``method`` and ``target`` are set only if the reason is the method.
+    """A request that the server itself rejects, with the status and the reason. ``method`` and
+    ``target`` are set only if the reason is the method.
     """
 
     def __init__(self, status: int, reason: str, method: str = "", target: str = "") -> None:
@@ -381,11 +380,8 @@ def _two_hosts() -> Refusal:
 
 
 def _escape(data: bytes) -> bytes | None:
-    """Percent-encode the raw non-ASCII bytes in the target of a request; return None if there are
-    none.
-
-    Other servers accept such targets (``curl http://…/set/key/é`` sends one), but the parser does
-    not.
+    """Percent-encode the raw non-ASCII bytes in the target of a request, which other servers accept
+    (``curl http://…/set/key/é`` sends one); return None if there are none.
     """
     line, newline, rest = data.partition(b"\r\n")
     if line.isascii() or not newline:

@@ -13,10 +13,8 @@ _kept: dict[tuple[str, int], socket.socket] = {}
 
 
 def listen(host: str, port: int | Callable[[socket.socket], int]) -> tuple[socket.socket, int]:
-    """Return a socket that listens on a port, and the port's number.
-
-    If ``port`` is a function, it binds the socket itself and returns the number. Raises
-    ``OSError``.
+    """Return a socket that listens on a port, and the port's number. If ``port`` is a function, it
+    binds the socket itself and returns the number. Raises ``OSError``.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Set the protocol number, because some libraries check it before they set TCP_NODELAY.
@@ -53,8 +51,7 @@ def is_free(host: str, port: int) -> bool:
 def keep(host: str, port: int) -> bool:
     """Listen on a port for a server that this process starts next; return whether it was free.
 
-    ``kept()`` hands the socket to that server. Checking first and binding later would let two
-    servers that start at the same moment choose the same port.
+    Without this, two servers that start at the same moment could choose the same port.
     """
     try:
         _kept[host, port] = listen(host, port)[0]

@@ -30,10 +30,8 @@ def _decode_query(raw: str) -> str:
 
 
 def json_value(body: bytes) -> Any:
-    """Parse a body as JSON, whatever its Content-Type.
-
-    Raises ``ValueError`` with line and column for invalid JSON, and for values nested too deeply
-    for the parser.
+    """Parse a body as JSON, whatever its Content-Type. Raises ``ValueError`` with line and column,
+    also for values nested too deeply for the parser.
     """
     try:
         return json.loads(body)
@@ -54,9 +52,8 @@ def bearer_token(header: str | None) -> str | None:
 
 
 def basic_credentials(header: str | None) -> tuple[bytes, bytes] | None:
-    """Return the user and password of an ``Authorization: Basic`` header as bytes, or None.
-
-    They are bytes because clients disagree about the encoding: compare them with ``same()``.
+    """Return the user and password of an ``Authorization: Basic`` header, or None. They are bytes
+    because clients disagree about the encoding: compare them with ``same()``.
     """
     if header is None:
         return None

@@ -42,10 +42,8 @@ class _Entry(NamedTuple):
 
 
 class RouteTable:
-    """All routes of a service.
-
-    The first matching route wins, but routes with a literal first segment precede routes that begin
-    with a parameter.
+    """All routes of a service. The first matching route wins, but routes with a literal first
+    segment precede routes that begin with a parameter.
     """
 
     def __init__(self, routes: Iterable[Route]) -> None:

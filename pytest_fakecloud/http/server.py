@@ -1,9 +1,4 @@
-"""Serves HTTP/1.1 on one connection: reads complete requests, and writes complete responses or
-streams.
-
-A handler owns the connection. It serves the fakes' own apps, without a WSGI environment, and plain
-WSGI applications.
-"""
+"""Serves HTTP/1.1 on one connection, for the fakes' own apps and for plain WSGI applications."""
 
 from __future__ import annotations
 
@@ -40,9 +35,8 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 def serve_http(connection: Connection, begun: bytes = b"") -> None:
-    """Serve HTTP on the connection until either side closes it.
-
-    ``begun`` is data that was already read in order to detect the protocol.
+    """Serve HTTP on the connection until either side closes it. ``begun`` is data that was already
+    read in order to detect the protocol.
     """
     HTTPHandler(connection).handle(begun)
 

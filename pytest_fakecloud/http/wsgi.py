@@ -50,10 +50,8 @@ class _EnvironHandler(WSGIRequestHandler):
 
 
 def make_environ(connection: Connection, message: Message) -> dict[str, Any]:
-    """Return the WSGI environment of a request as werkzeug makes it, plus raw values.
-
-    ``RAW_URI`` is the raw target, ``fakecloud.headers`` the raw header list. The body is complete,
-    so ``CONTENT_LENGTH`` is always set.
+    """Return the WSGI environment of a complete request as werkzeug makes it, plus
+    ``CONTENT_LENGTH``, the raw target (``RAW_URI``) and the raw headers (``fakecloud.headers``).
     """
     environ = _EnvironHandler(connection, message).make_environ()
     environ["wsgi.input_terminated"] = True

@@ -1,9 +1,8 @@
 """Finds the line of the application that makes a call, while the call is recorded.
 
 A client in this process is on the stack of the thread that handles the call, or it waits for the
-response in another thread or in a task of an event loop. If several threads or tasks wait, it is
-unknown which of them made the call, so no line is recorded. The same applies to a task that runs
-only library code, such as ``gather(client.get(url))``.
+response in another thread or in a task of an event loop. No line is recorded if several wait, or if
+a task runs only library code, such as ``gather(client.get(url))``.
 """
 
 from __future__ import annotations

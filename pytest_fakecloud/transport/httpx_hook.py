@@ -144,10 +144,8 @@ def _simple(shortcut: Shortcut | None, transport: Any, request: Any) -> _SimpleR
 
 
 def is_plain(transport: Any, request: Any) -> bool:
-    """Return whether a transport of ``httpx`` would send a request in the usual way.
-
-    It would not if it has its own proxy or Unix socket, or if the request has a timeout of zero or
-    less or an extension other than timeouts.
+    """Return whether a transport would send a request in the usual way: without its own proxy or
+    Unix socket, timeouts of zero or less, and extensions other than timeouts.
     """
     pool = getattr(transport, "_pool", None)
     if type(pool).__name__ not in _POOLS or getattr(pool, "_uds", None) is not None:

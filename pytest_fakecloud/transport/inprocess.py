@@ -28,9 +28,8 @@ _IF_UNPATCHED = "its requests to fakes are slower, and intercept() does not redi
 
 
 class Origins(Hooks):
-    """The origins of this process that are reached without a socket or redirected.
-
-    The functions of the client libraries are wrapped while the hooks have users.
+    """The origins of this process that are reached without a socket or redirected, while the
+    functions of the client libraries are wrapped.
     """
 
     def __init__(self) -> None:

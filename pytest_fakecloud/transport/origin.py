@@ -13,10 +13,9 @@ PORTS = {"http": 80, "https": 443}
 
 
 class Detour(NamedTuple):
-    """The fake that an origin is redirected to, and the certificate authority that issued its
-    certificate.
+    """The fake that an origin is redirected to, and the file of its certificate authority.
 
-    Client libraries open connections of their own to the fake, each for one request, and ignore the
+    Client libraries open a connection of their own to the fake for each request, without the
     proxies and certificates that are set for the client.
     """
 

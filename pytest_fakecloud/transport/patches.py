@@ -31,9 +31,8 @@ _contexts: dict[tuple[object, ...], Any] = {}
 
 
 class _NoProxy:
-    """The NO_PROXY variables, so that proxy settings do not divert requests to fakes.
-
-    Counts its users: the first user sets the variables, the last restores them.
+    """The NO_PROXY variables, so that proxy settings do not divert requests to fakes. The first
+    user sets the variables, the last restores them.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,7 @@
 """Answers a client's request without a socket, if the request is simple enough.
 
-Only requests that the server would certainly accept qualify. Requests that the server or a client
-library would reject, and requests with connection options, use the socket, so that the results are
-the same as without a shortcut.
+Requests that the server or a client library might reject, and requests with connection options, use
+the socket, so that the results are the same as without a shortcut.
 """
 
 from __future__ import annotations
@@ -97,9 +96,8 @@ class Shortcut:
     def send(
         self, method: str, target: str, headers: list[tuple[str, str]], body: bytes
     ) -> tuple[int, list[tuple[str, str]], bytes]:
-        """Return status, headers and body of the response as the server would send them.
-
-        Raises ``NoAnswer`` if the server would close the connection without a response.
+        """Return status, headers and body as the server would send them. Raises ``NoAnswer`` if the
+        server would close the connection without a response.
         """
         mount = self._mount()
         if mount is None:

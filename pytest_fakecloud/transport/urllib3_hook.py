@@ -102,9 +102,8 @@ def _host_of(pool: Any) -> str:
 def sent_headers(
     pool: Any, method: str, given: Mapping[str, str], body: bytes | None
 ) -> list[tuple[str, str]] | None:
-    """Return the headers that ``urllib3`` would send: the given headers and its defaults.
-
-    Returns None if ``urllib3`` would reject the given headers.
+    """Return the headers that ``urllib3`` would send: the given headers and its defaults; None if
+    it would reject the given headers.
     """
     from urllib3.util import SKIP_HEADER
 
@@ -258,10 +257,8 @@ def wrap_on_request(
 def _send_to_fake(
     send: Callable[..., Any] | None, detour: Detour, request: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """Send a prepared request of ``requests`` to the fake.
-
-    ``send`` is the adapter's original function. If ``responses`` is loaded, the original function
-    that it saved is used instead.
+    """Send a prepared request of ``requests`` to the fake, with the adapter's original function or,
+    if ``responses`` is loaded, the original function that it saved.
     """
     from requests.adapters import HTTPAdapter
 
@@ -292,9 +289,8 @@ def _target(parts: SplitResult) -> str:
 
 
 def _sends_normally(adapter: Any, request: Any, options: Mapping[str, Any]) -> bool:
-    """Return whether ``requests`` would send a request in the usual way.
-
-    It would not with retries, a proxy, an unusual timeout, or a subclass of the adapter.
+    """Return whether ``requests`` would send a request in the usual way: without retries, a proxy,
+    an unusual timeout, or a subclass of the adapter.
     """
     if type(adapter).__module__ != "requests.adapters" or options.get("proxies"):
         return False

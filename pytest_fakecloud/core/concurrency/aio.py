@@ -1,7 +1,4 @@
-"""Awaitable versions of blocking calls, for asyncio and trio.
-
-asyncio is imported inside functions, so that programs that use only trio do not load it.
-"""
+"""Awaitable versions of blocking calls. asyncio is not loaded in programs that use only trio."""
 
 from __future__ import annotations
 
@@ -61,9 +58,8 @@ async def drive(
     yielding: bool = False,
     done: Callable[[], bool] = lambda: False,
 ) -> list[Fired]:
-    """Fire the timers due up to a target time; await deliveries in the running event loop.
-
-    Stops after the first timer that makes ``done()`` true.
+    """Fire the timers due up to a target time, or the first that makes ``done()`` true; await
+    deliveries in the running event loop.
     """
     # Yield first, so that other tasks run and the caller can be cancelled even if it repeats this
     # call in a loop.
@@ -109,10 +105,8 @@ class AioClock:
 
 
 class Twin:
-    """Awaitable versions of an object's methods, each run in a worker thread.
-
-    ``names`` are the methods that can be awaited. For methods that block but do not need the
-    caller's event loop.
+    """Awaitable versions of the named methods of an object, each run in a worker thread. For
+    methods that block but do not need the caller's event loop.
     """
 
     def __init__(self, target: object, names: Iterable[str]) -> None:

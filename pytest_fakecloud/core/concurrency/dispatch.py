@@ -131,9 +131,8 @@ class Dispatcher:
         self._workers.submit(job, job)
 
     def stop(self, timeout: float = 6.0) -> bool:
-        """Stop delivering and wait for deliveries in progress; return whether they ended in time.
-
-        A delivery that stops the dispatcher does not wait for itself.
+        """Stop delivering; return whether deliveries in progress, except the caller's, ended in
+        time.
         """
         with self._lock:
             self._stopped = True

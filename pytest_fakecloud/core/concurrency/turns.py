@@ -50,10 +50,8 @@ class Turns:
 
     @contextmanager
     def move(self, yielding: bool = False) -> Iterator[Turn]:
-        """Take the turn for an advance.
-
-        Raises ``ContractError`` if another advance or a handed-over function is in progress, or
-        with ``yielding`` only ``Occupied``.
+        """Take the turn for an advance. Raises ``ContractError`` if another advance or a
+        handed-over function is in progress, or with ``yielding`` only ``Occupied``.
         """
         with self._lock:
             inside = _handed_over.get() in self._handed

@@ -34,10 +34,7 @@ class WorkerPool:
         self._started = 0
 
     def close(self, timeout: float = 1.0) -> bool:
-        """End all threads, busy ones after their job; return whether all ended within the timeout.
-
-        Does not wait for the calling thread.
-        """
+        """End all other threads, busy ones after their job; return whether all ended in time."""
         with self._lock:
             self._closed = True
             idle, self.idle = self.idle, []
