@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .exchange import Reply
 from .scenario import Step
-from .sides import Reply
 
 MINUTE = 60
 SCORES = 1e-4

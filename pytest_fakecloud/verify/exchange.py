@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import requests
 
@@ -24,6 +27,8 @@ CLEAN_SECONDS = 10.0
 """Time limit in seconds of a scenario's clean-up."""
 INTERRUPTED_CLEAN_SECONDS = 1.1
 """Time limit in seconds of the clean-up after an interruption."""
+DEEPEST = 100
+"""Maximum nesting depth of a response; a deeper one is compared as a string."""
 _CHUNK = 1 << 16
 _POLL = 0.05
 
@@ -87,12 +92,17 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The response to a request: status, content type and body."""
+class Reply:
+    """A response: status, content type and body (parsed if it is JSON)."""
 
     status: int
     kind: str
-    body: bytes
+    body: Any
+
+    def __str__(self) -> str:
+        body = self.body
+        text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
+        return f"{self.status} {text}"
 
 
 def exchange(
@@ -102,7 +112,7 @@ def exchange(
     url: str,
     body: bytes | None,
     headers: Mapping[str, str],
-) -> Answer:
+) -> Reply:
     """Send a request and read its response within the limits of the run.
 
     Raises ``Unreachable`` if no response arrives in time or the response is too long, and
@@ -110,12 +120,22 @@ def exchange(
     """
     bounds.check()
     began = time.monotonic()
-    found: list[Answer | Exception] = []
+    request = partial(
+        http.request,
+        method,
+        url,
+        data=body,
+        headers=headers,
+        timeout=2 * SECONDS,  # only to end this thread; the run stops waiting for it earlier
+        allow_redirects=False,
+        stream=True,
+    )
+    found: list[Reply | Exception] = []
     done = threading.Event()
 
     def ask() -> None:
         try:
-            found.append(_ask(http, began, method, url, body, headers))
+            found.append(_reply(request, began, bounds))
         except (Unreachable, requests.RequestException, ValueError) as error:
             found.append(error)
         finally:
@@ -129,30 +149,14 @@ def exchange(
         if time.monotonic() > min(began + SECONDS, bounds.until()):
             bounds.check(" while a request was under way, which may still have an effect")
             raise _late()
-    answer = found[0] if found else Unreachable("the request could not be sent")
-    if isinstance(answer, Answer):
-        bounds.count(len(answer.body))
-        return answer
-    raise answer if isinstance(answer, Unreachable) else Unreachable(str(answer))
+    reply = found[0] if found else Unreachable("the request could not be sent")
+    if isinstance(reply, Reply):
+        return reply
+    raise reply if isinstance(reply, Unreachable) else Unreachable(str(reply))
 
 
-def _ask(
-    http: requests.Session,
-    began: float,
-    method: str,
-    url: str,
-    body: bytes | None,
-    headers: Mapping[str, str],
-) -> Answer:
-    with http.request(
-        method,
-        url,
-        data=body,
-        headers=headers,
-        timeout=2 * SECONDS,  # only to end this thread; the run stops waiting for it earlier
-        allow_redirects=False,
-        stream=True,
-    ) as answer:
+def _reply(request: Callable[[], requests.Response], began: float, bounds: Bounds) -> Reply:
+    with request() as answer:
         content = bytearray()
         for piece in answer.iter_content(_CHUNK):
             content += piece
@@ -160,8 +164,30 @@ def _ask(
                 raise Unreachable(f"a response is larger than {ANSWER_BYTES >> 20} MiB")
             if time.monotonic() > began + SECONDS:
                 raise _late()
+        bounds.count(len(content))
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        return Answer(answer.status_code, kind, bytes(content))
+        return Reply(answer.status_code, kind, _parsed(content.decode("utf-8", "replace")))
+
+
+def _parsed(text: str) -> Any:
+    """Return the JSON value of a response, or the text if it is no JSON or nested too deeply."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return text if _is_deep(value) else value
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            below
+            for one in level
+            if isinstance(one, list | dict)
+            for below in (one.values() if isinstance(one, dict) else one)
+        ]
+    return bool(level)
 
 
 def _late() -> Unreachable:

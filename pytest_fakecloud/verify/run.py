@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from ..kv.table.registry import LOOKUP
 from .catalogue import broker, kv, queue, vector
 from .compare import OLDER, difference, reason_for
-from .exchange import Bounds, Interrupted, Unreachable
+from .exchange import Bounds, Interrupted, Reply, Unreachable
 from .scenario import Scenario, Step
-from .sides import Reply, Side, Target, facts_of, fake_of, mask_of
+from .sides import Side, Target, facts_of, fake_of, mask_of
 
 NOT_OFFERED = "the service does not have this command or endpoint"
 FOLLOWS = "depends on an earlier difference in the scenario"
@@ -55,7 +55,8 @@ class Result:
 def plan(target: Target, dimension: int = 2) -> Sequence[Scenario]:
     """Return the scenarios for a service, in the order in which they run."""
     if target.service == "kv":
-        return [_offered(one, target) for one in kv.SCENARIOS]
+        # A Redis server has no REST API.
+        return [_without_rest(one) if target.is_redis else one for one in kv.SCENARIOS]
     if target.service == "vector":
         return list(vector.scenarios(dimension))
     if target.service == "queue":
@@ -63,12 +64,9 @@ def plan(target: Target, dimension: int = 2) -> Sequence[Scenario]:
     return list(broker.scenarios(target.topic or ""))
 
 
-def _offered(scenario: Scenario, target: Target) -> Scenario:
-    """Return the scenario for a target: for a Redis server, without steps that need the REST API."""
-    if not target.is_redis:
-        return scenario
+def _without_rest(scenario: Scenario) -> Scenario:
     steps = tuple(step for step in scenario.steps if step.compare != "rest")
-    return Scenario("kv", scenario.title, steps, scenario.cleanup)
+    return replace(scenario, steps=steps)
 
 
 def verify(
@@ -98,7 +96,7 @@ def verify(
             for scenario in plan(target, facts.get("dimension", 2)):
                 on_start(f"{scenario.service}: {scenario.title}")
                 result.scenarios += 1
-                result.compared += _story(scenario, real, fake)
+                result.compared += _run_scenario(scenario, real, fake)
         finally:
             result.asked = real.asked
             real.close()
@@ -106,18 +104,15 @@ def verify(
     return result
 
 
-def _story(scenario: Scenario, real: Side, fake: Side) -> Iterable[Compared]:
+def _run_scenario(scenario: Scenario, real: Side, fake: Side) -> Iterable[Compared]:
     real.begin()
     fake.begin()
     found: list[Compared] = []
     try:
         for step in scenario.steps:
-            one = _one(scenario, step, real, fake)
-            if (
-                one.differs
-                and one.reason is None
-                and any(before.reason in _UNDONE for before in found)
-            ):
+            one = _compared(scenario, step, real, fake)
+            is_unknown = one.differs and one.reason is None
+            if is_unknown and any(before.reason in _UNDONE for before in found):
                 # Only one of the two sides executed an earlier step, so their states differ.
                 one = replace(one, reason=FOLLOWS)
             found.append(one)
@@ -134,12 +129,8 @@ def _story(scenario: Scenario, real: Side, fake: Side) -> Iterable[Compared]:
     return found
 
 
-def _one(scenario: Scenario, step: Step, real: Side, fake: Side) -> Compared:
-    theirs, ours = (
-        Reply(reply.status, side.shown(reply.kind), side.shown(reply.body))
-        for side in (real, fake)
-        for reply in [side.send(step)]
-    )
+def _compared(scenario: Scenario, step: Step, real: Side, fake: Side) -> Compared:
+    theirs, ours = real.send_for_display(step), fake.send_for_display(step)
     found = difference(step, theirs, ours)
     reason = reason_for(step, theirs, ours) if found else None
     if found and reason is None and _is_not_offered(step, theirs):

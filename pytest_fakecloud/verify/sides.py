@@ -20,11 +20,9 @@ from ..kv.handle import KVServer
 from ..kv.settings import VERSION
 from ..kv.table.versions import is_later
 from ..reporting.masking import Mask
-from .exchange import SECONDS, Answer, Bounds, Unreachable, exchange
+from .exchange import SECONDS, Bounds, Reply, Unreachable, exchange
 from .scenario import Scenario, Step
 
-DEEPEST = 100
-"""Maximum nesting depth of a response; a deeper one is compared as a string."""
 PAUSE = 0.25
 """Seconds between two checks whether an index has pending changes."""
 
@@ -54,21 +52,6 @@ class Target:
         return found - {""}
 
 
-@dataclass(frozen=True)
-class Reply:
-    """The response of one side: status, content type and body (parsed if it is JSON)."""
-
-    status: int
-    kind: str
-    body: Any
-
-    def __str__(self) -> str:
-        text = (
-            self.body if isinstance(self.body, str) else json.dumps(self.body, ensure_ascii=False)
-        )
-        return f"{self.status} {text}"
-
-
 def mask_of(*targets: Target) -> Mask:
     """Return a mask for the credentials of the given services."""
     return Mask(secrets=set().union(*(one.secrets for one in targets)))
@@ -92,11 +75,8 @@ class Side:
         self._made: list[str] = []
         self._http = requests.Session()
         # Do not use the machine's proxies and .netrc for the fake.
-        self._http.trust_env = urlsplit(target.url).hostname not in (
-            "127.0.0.1",
-            "localhost",
-            "::1",
-        )
+        local = ("127.0.0.1", "localhost", "::1")
+        self._http.trust_env = urlsplit(target.url).hostname not in local
 
     def send(self, step: Step) -> Reply:
         """Send a step and read its reply.
@@ -113,6 +93,11 @@ class Side:
         if step.settle and reply.status < 300:
             self._settle()
         return reply
+
+    def send_for_display(self, step: Step) -> Reply:
+        """Send a step, and return its reply without credentials, prefix and stored values."""
+        reply = self.send(step)
+        return Reply(reply.status, self._shown(reply.kind), self._shown(reply.body))
 
     def begin(self) -> None:
         """Forget the values that the previous scenario stored."""
@@ -148,17 +133,17 @@ class Side:
         url = self.target.url.rstrip("/") + self._filled(step.path)
         self.asked += 1
         try:
-            answer = exchange(self._http, self._bounds, step.method, url, body, headers)
+            reply = exchange(self._http, self._bounds, step.method, url, body, headers)
         except Unreachable as error:
             raise Unreachable(
                 f"{self.target.service}: no response from {self.target.url}: {error}"
             ) from None
-        if answer.status == 429:
+        if reply.status == 429:
             raise Unreachable(
                 f"{self.target.service}: {self.target.url} returned 429: the plan's rate limit or "
                 "quota is used up. The run ends here; try again later"
             )
-        return _reply(answer)
+        return reply
 
     def _authorize(self, step: Step, headers: dict[str, str]) -> None:
         if step.token is None:
@@ -188,7 +173,7 @@ class Side:
                 )
             time.sleep(PAUSE)
 
-    def shown(self, value: Any) -> Any:
+    def _shown(self, value: Any) -> Any:
         """Return a value without credentials, and with placeholders for the prefix and stored values."""
         texts = {**self._kept, "p": self._prefix}
         hidden = self._mask.value(value)
@@ -215,27 +200,6 @@ def _made(body: Any) -> Iterator[str]:
             for name, folder in (("messageId", "messages"), ("scheduleId", "schedules")):
                 if isinstance(one.get(name), str):
                     yield f"/v2/{folder}/{quote(one[name], safe='')}"
-
-
-def _reply(answer: Answer) -> Reply:
-    text = answer.body.decode("utf-8", "replace")
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = text
-    return Reply(answer.status, answer.kind, text if _is_deep(value) else value)
-
-
-def _is_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(DEEPEST):
-        level = [
-            below
-            for one in level
-            if isinstance(one, list | dict)
-            for below in (one.values() if isinstance(one, dict) else one)
-        ]
-    return bool(level)
 
 
 def _member(value: Any, path: str) -> Any:
