@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ..core.calls import KEEP_BYTES
@@ -92,16 +93,13 @@ def make_parser() -> argparse.ArgumentParser:
     )
     completion.add_argument("shell", choices=SHELLS, help="the shell: bash, zsh or fish")
     verify.add_parser(subparsers)
-    serve.add_argument(
+    number = partial(serve.add_argument, type=int, metavar="N")
+    number(
         "--journal-entries",
-        type=int,
-        metavar="N",
         help=f"how many calls and events the journal keeps (default: {JOURNAL_ENTRIES})",
     )
-    serve.add_argument(
+    number(
         "--journal-bytes",
-        type=int,
-        metavar="N",
         help=f"how many bytes of large calls the journal keeps in full (default: {KEEP_BYTES})",
     )
     serve.add_argument(
@@ -109,41 +107,35 @@ def make_parser() -> argparse.ArgumentParser:
         choices=FORMATS,
         help="format of the server's log on standard error: lines of text or of JSON",
     )
-    serve.add_argument(
-        "--json",
-        action="store_true",
-        default=None,
-        help="print the summary as one JSON object, for scripts",
-    )
-    serve.add_argument(
-        "--random",
-        action="store_true",
-        default=None,
-        help="use free ports and random credentials instead of fixed ones",
-    )
+    _add_switch(serve, "--json", "print the summary as one JSON object, for scripts")
+    _add_switch(serve, "--random", "use free ports and random credentials instead of fixed ones")
     serve.add_argument("--open", action="store_true", help="open the console in the browser")
     run.add_argument("--journal", metavar="FILE", help="write all calls as an HTTP archive (HAR)")
     run.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     return parser
 
 
+def _add_switch(parser: argparse.ArgumentParser, name: str, words: str) -> None:
+    """Add an option that may also be set by a variable or a file, and is None unless it is given."""
+    parser.add_argument(name, action="store_true", default=None, help=words)
+
+
 def _add_options(
     parser: argparse.ArgumentParser, development: Mapping[str, Mapping[str, Any]]
 ) -> None:
     """Add the options of ``serve`` and ``run``; ``development`` sets default ports and tokens."""
+    several = partial(parser.add_argument, action="append", default=[])
     parser.add_argument("--config", metavar="FILE", help="a TOML file with these options")
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument(
+    several(
         "--allow-host",
-        action="append",
         metavar="NAME",
-        default=[],
         help="a host name that the control API and the console accept, besides "
         "loopback names and --host; may be repeated",
     )
-    control = f" (default: {CONTROL_PORT})" if development else " (default: any free)"
+    control = CONTROL_PORT if development else "any free"
     parser.add_argument(
-        "--control-port", type=int, help=f"port of control API and console{control}"
+        "--control-port", type=int, help=f"port of control API and console (default: {control})"
     )
     kept = "kept in your state folder" if development else "random"
     parser.add_argument("--control-token", help=f"token of the control API (default: {kept})")
@@ -152,30 +144,24 @@ def _add_options(
         token = "a public one, on loopback addresses" if name in development else "random"
         parser.add_argument(f"--{name}-port", type=int, help=f"port of {name} (default: {port})")
         parser.add_argument(f"--{name}-token", help=f"token of {name} (default: {token})")
-        parser.add_argument(
+        several(
             f"--{name}",
-            action="append",
             metavar="SETTING=VALUE",
-            default=[],
             help=f"a setting of {name}, the value as JSON or a plain string; may be repeated",
         )
-    parser.add_argument(
+    several(
         "--load",
-        action="append",
         metavar="FILE",
-        default=[],
         help="a state file (data and destinations) or an .rdb file of a real server; "
         "may be repeated",
     )
-    parser.add_argument(
+    several(
         "--forward",
-        action="append",
         metavar="URL=TARGET",
-        default=[],
         help="send deliveries for a URL to a server at another address, such as "
         "https://app.example=http://127.0.0.1:3000, also beyond this machine; may be repeated",
     )
     parser.add_argument("--seed", help="random seed (default: random)")
     parser.add_argument("--now", help="start of the clock, an ISO string with offset; freezes it")
     parser.add_argument("--clock", choices=("running", "frozen"), help="the clock's mode")
-    parser.add_argument("--tls", action="store_true", default=None, help="serve HTTPS")
+    _add_switch(parser, "--tls", "serve HTTPS")
