@@ -99,10 +99,7 @@ def test_an_entry_that_is_none_is_said(
 
 @pytest.mark.parametrize(
     ("where", "value"),
-    [
-        ("request.method", "GET\r\nX: y"),
-        ("request.headers", [{"name": "X", "value": "a\r\nY: b"}]),
-    ],
+    [("request.method", "GET\r\nX: y"), ("request.headers", [{"name": "X", "value": "a\r\nY: b"}])],
 )
 def test_a_request_that_cannot_be_sent_is_said(
     cloud: Cloud, tmp_path: Path, where: str, value: Any

@@ -68,10 +68,7 @@ def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
     }
     body = mask.body(call)
     if body:
-        request["postData"] = {
-            "mimeType": content_type,
-            **_text(body, mask),
-        }
+        request["postData"] = {"mimeType": content_type, **_text(body, mask)}
     answer_type = call.answer_headers.get("Content-Type", "application/json")
     # Leave out the body of an answer to HEAD: the journal has the body for GET, which was never
     # sent.

@@ -191,9 +191,7 @@ class ControlApp(App):
         if len(text) > _LONGEST_MESSAGE:
             text = f"{text[:_LONGEST_MESSAGE]}… ({len(text)} characters)"
         return Answer(
-            {"error": {"type": type(error).__name__, "message": text}},
-            error.status,
-            error.headers,
+            {"error": {"type": type(error).__name__, "message": text}}, error.status, error.headers
         )
 
     # -- the server itself -----------------------------------------------------------------------

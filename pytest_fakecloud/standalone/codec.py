@@ -25,14 +25,7 @@ from ..core.field_types import ABSENT
 from ..core.found import Found
 from ..core.matching import Field
 from .patterns import LinearPattern
-from .wire import (
-    error_type,
-    found_type,
-    item_field,
-    name_of,
-    surface_of,
-    value_type,
-)
+from .wire import error_type, found_type, item_field, name_of, surface_of, value_type
 
 TAG = "$"
 _FLAGS = int(re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE)

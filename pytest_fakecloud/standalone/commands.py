@@ -460,9 +460,7 @@ def _snapshot(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
 
 
 @_command(
-    "restore",
-    "Restore a snapshot",
-    _argument("value", metavar="NAME", help="name of the snapshot"),
+    "restore", "Restore a snapshot", _argument("value", metavar="NAME", help="name of the snapshot")
 )
 def _restore(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     return Answer(_ask(cloud, "POST", f"/snapshots/{quote(given.value, safe='')}"))

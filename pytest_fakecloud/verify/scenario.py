@@ -75,11 +75,7 @@ class Scenario:
 
 
 def scenario(
-    service: str,
-    title: str,
-    *steps: Step,
-    cleanup: Iterable[Step] = (),
-    keys: Iterable[str] = (),
+    service: str, title: str, *steps: Step, cleanup: Iterable[Step] = (), keys: Iterable[str] = ()
 ) -> Scenario:
     """Return a scenario that also deletes ``keys`` afterwards (only of the key-value service)."""
     names = [f"{{p}}{key}" for key in keys]

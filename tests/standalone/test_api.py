@@ -326,10 +326,7 @@ def test_the_openapi_file_is_current(server: Server) -> None:
     ("words", "name"), [([], "control-api.json"), (["state"], "reference/state.schema.json")]
 )
 def test_the_module_writes_the_files_of_the_documentation(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    name: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], name: str
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["standalone", *words])
     runpy.run_module("pytest_fakecloud.standalone", run_name="__main__")

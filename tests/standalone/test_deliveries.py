@@ -7,14 +7,7 @@ from datetime import datetime
 import pytest
 
 from pytest_fakecloud import Cloud
-from tests.queue.engine.histories import (
-    AT_ONCE,
-    Tried,
-    World,
-    check,
-    loopback,
-    wishes,
-)
+from tests.queue.engine.histories import AT_ONCE, Tried, World, check, loopback, wishes
 
 from .conftest import Serve
 

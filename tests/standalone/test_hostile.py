@@ -376,13 +376,7 @@ def test_the_host_is_one_of_the_servers_own(
 
 
 def test_a_page_under_another_name_gets_nothing(server: Server) -> None:
-    for path in (
-        "/",
-        "/console/main.js",
-        "/__control__/ready",
-        "/__control__/state",
-        "/nothing",
-    ):
+    for path in ("/", "/console/main.js", "/__control__/ready", "/__control__/state", "/nothing"):
         headers = {"Host": "evil.example:80", "Authorization": f"Bearer {server.token}"}
         answer = fetch("GET", f"{server.url}{path}", headers=headers)
         assert answer.status == 421

@@ -16,23 +16,10 @@ from typing import Any
 import httpx
 import pytest
 
-from pytest_fakecloud import (
-    Broker,
-    Cloud,
-    ContractError,
-    KVServer,
-    Queue,
-    Reply,
-    VectorIndex,
-)
+from pytest_fakecloud import Broker, Cloud, ContractError, KVServer, Queue, Reply, VectorIndex
 from pytest_fakecloud.queue.delivery.drivers import Attempts
 from pytest_fakecloud.standalone import remote_objects
-from pytest_fakecloud.standalone.codec import (
-    Objects,
-    decode_error,
-    encode,
-    encode_error,
-)
+from pytest_fakecloud.standalone.codec import Objects, decode_error, encode, encode_error
 
 from ..harness import Run, apart
 from .conftest import Serve, Server

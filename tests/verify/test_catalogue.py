@@ -56,10 +56,7 @@ ENDPOINTS_NOT_ASKED = {
         "list_schedules": "names what others made",
         "list_groups": "names what others made",
     },
-    "broker": {
-        "consumers": "names what others made",
-        "webhook": "writes what a third party sends",
-    },
+    "broker": {"consumers": "names what others made", "webhook": "writes what a third party sends"},
 }
 
 

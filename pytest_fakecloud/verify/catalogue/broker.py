@@ -19,10 +19,7 @@ def scenarios(topic: str) -> Iterator[Scenario]:
         Step("GET", f"/produce/{topic}/{{p}}in-path", loose=_WHERE),
         Step("POST", f"/produce/{topic}", json={"value": "{p}one", "key": "k"}, loose=_WHERE),
         Step(
-            "POST",
-            f"/produce/{topic}",
-            json=[{"value": "{p}a"}, {"value": "{p}b"}],
-            loose=_WHERE,
+            "POST", f"/produce/{topic}", json=[{"value": "{p}a"}, {"value": "{p}b"}], loose=_WHERE
         ),
         Step("POST", "/produce", json={"topic": topic, "value": "{p}c"}, loose=_WHERE),
         Step("POST", f"/produce/{topic}", json={}),
