@@ -94,7 +94,6 @@ def _services(sources: _Sources) -> dict[str, dict[str, Any]]:
 
 
 def _reject_flags_of_others(sources: _Sources, names: Sequence[str]) -> None:
-    """Raise ``Usage`` for a flag of a service that is not started."""
     for name in services_by_word():
         for flag in (name, f"{name}_port", f"{name}_token"):
             if name not in names and sources.is_flag_given(flag):
@@ -142,7 +141,6 @@ def _words(name: str, value: Any, where: str) -> list[str]:
 
 
 def _strings(value: Any, where: str, expected: str) -> list[str]:
-    """Return a list of strings, or the words of a string."""
     words = value.split() if isinstance(value, str) else (value or [])
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise Usage(f"{where}={value!r} is not {expected}")

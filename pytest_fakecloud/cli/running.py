@@ -80,7 +80,6 @@ def _allow_more_files() -> None:
 
 
 def _warn_of_other_addresses(options: Mapping[str, Any], log: Log) -> None:
-    """Log a warning for each address that other machines can reach."""
     places = [options["host"], *(one.get("host") for one in options["services"].values())]
     for host in dict.fromkeys(str(place) for place in places if place):
         if not is_loopback(host):
@@ -94,7 +93,6 @@ def _warn_of_other_addresses(options: Mapping[str, Any], log: Log) -> None:
 
 
 def _summary(served: Served, options: Mapping[str, Any]) -> str:
-    """Return the summary of a server that is ready, as text or JSON."""
     cloud, app = served.cloud, served.app
     if options["json"]:
         from ..standalone.control.handles import describe

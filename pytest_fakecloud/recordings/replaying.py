@@ -122,7 +122,6 @@ def _names(ignore: object) -> set[str]:
 
 
 def _fake_for(cloud: AnyCloud, entry: Entry, into: Mapping[str, Handle] | Handle | None) -> Handle:
-    """Return the fake that gets a request; raise ``ContractError`` if there is none."""
     if isinstance(into, Mapping):
         parts = entry.parts
         for origin, handle in into.items():
@@ -146,7 +145,6 @@ def _fake_for(cloud: AnyCloud, entry: Entry, into: Mapping[str, Handle] | Handle
 def _send(
     cloud: AnyCloud, handle: Handle, entry: Entry, translation: Mapping[str, str]
 ) -> tuple[int, bytes]:
-    """Send a request and return the status and body of the response."""
     import urllib3
 
     headers = urllib3.HTTPHeaderDict()

@@ -22,8 +22,7 @@ from ..http.routing import Route, RouteMatch
 from . import console
 from .codec import Objects
 from .control.calls import CallRoutes
-from .control.cloud import CloudRoutes, clock_view
-from .control.clouds import IsolatedClouds, Opener
+from .control.clouds import CloudRoutes, IsolatedClouds, Opener, clock_view
 from .control.data import DataRoutes
 from .control.handles import HandleRoutes, describe
 from .control.journal import JournalRoutes

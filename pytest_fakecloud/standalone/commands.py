@@ -72,7 +72,6 @@ COMMANDS: dict[str, Command] = {}
 
 
 def _command(name: str, words: str, *arguments: Argument) -> Callable[[Act], Act]:
-    """Return a decorator that adds a function to ``COMMANDS``."""
 
     def add(act: Act) -> Act:
         COMMANDS[name] = Command(words, arguments, act)
@@ -341,7 +340,6 @@ def _json_or_text(text: str) -> Any:
 
 
 def _options(given: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """Return the values of the options that were given."""
     return {name: vars(given)[name] for name in names if vars(given)[name] is not None}
 
 

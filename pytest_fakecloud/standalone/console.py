@@ -62,7 +62,6 @@ def icon(request: Request) -> Answer:
 
 @cache
 def _read(package: str, path: str) -> tuple[bytes, bytes]:
-    """Return a file of the page, uncompressed and compressed."""
     # Read files through the import system, which works even if a test fakes the file system.
     data = get_data(package, path)
     assert data is not None

@@ -146,7 +146,6 @@ def _operation(route: Route, method: str, schemas: _Schemas) -> dict[str, Any]:
 
 
 def _done(route: Route, schemas: _Schemas) -> dict[str, Any]:
-    """Return the response of a successful request, by status."""
     if route.name == "icon":
         return {"204": {"description": "there is no icon"}}
     kind = _TEXTS.get(route.name, "application/json")

@@ -204,7 +204,6 @@ class RemoteCloud(AnyCloud):
 
 
 def _checked_url(url: str) -> str:
-    """Return the scheme and the host of a server's URL; raise ``ContractError`` if it is invalid."""
     if not isinstance(url, str):
         raise ContractError(f"url={url!r} is not a string: pass the address that the server prints")
     try:

@@ -285,7 +285,6 @@ def _surface(name: str) -> Surface:
 
 
 def _declared(kind: type) -> Iterable[str]:
-    """Yield the public names that classes of this package declare."""
     for owner in kind.__mro__:
         if owner.__module__.startswith(f"{_PACKAGE}.") or issubclass(owner, Handle):
             yield from (name for name in vars(owner) if not name.startswith("_"))

@@ -110,7 +110,6 @@ def _short(value: Any) -> str:
 
 
 def _without_ids(value: Any) -> Any:
-    """Return the value with generated IDs replaced by placeholders."""
     if isinstance(value, str):
         return _ID.sub(lambda found: f"<{found[1] or 'entry'} id>", value)
     if isinstance(value, list):

@@ -262,7 +262,6 @@ def _version_of(server: KVServer) -> str:
 
 
 def _modules_of(server: KVServer) -> list[str]:
-    """Return the modules of a real server that a fake supports."""
     return ["ReJSON"] if server.execute("COMMAND", "INFO", "JSON.SET") != [None] else []
 
 

@@ -22,7 +22,7 @@ from pytest_fakecloud.http.messages import Answer, Request, Stream
 from pytest_fakecloud.recordings import archive
 from pytest_fakecloud.standalone.api import PREFIX, ControlApp
 from pytest_fakecloud.standalone.console import FILES
-from pytest_fakecloud.standalone.control.cloud import CloudRoutes
+from pytest_fakecloud.standalone.control.clouds import CloudRoutes
 from pytest_fakecloud.standalone.hosts import Hosts
 
 from .conftest import Serve, Server, fetch
@@ -315,7 +315,7 @@ def test_serve_says_its_bugs_on_stderr() -> None:
     code = (
         "import sys\n"
         "from pytest_fakecloud import cli\n"
-        "from pytest_fakecloud.standalone.control.cloud import CloudRoutes\n"
+        "from pytest_fakecloud.standalone.control.clouds import CloudRoutes\n"
         "def broken(self, request): raise LookupError('lost')\n"
         "CloudRoutes.get_seed = broken\n"
         "sys.exit(cli.main(['serve', '--json', '--random', 'kv']))\n"

@@ -27,7 +27,7 @@ BUSY = """
 import sys
 from pytest_fakecloud import cli
 from pytest_fakecloud.standalone import signals
-from pytest_fakecloud.standalone.control.cloud import CloudRoutes
+from pytest_fakecloud.standalone.control.clouds import CloudRoutes
 
 def busy(self, request):
     with self._cloud.handles[0]._engine.lock:

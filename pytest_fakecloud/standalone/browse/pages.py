@@ -134,7 +134,6 @@ def page_of_names(names: Iterable[str], wanted: Wanted, show: Callable[[str], Vi
 
 
 def _ends(found: list[T], wanted: Wanted, place: Callable[[T], Place]) -> tuple[int, int]:
-    """Return the indexes at which a page begins and ends."""
     start = 0
     try:
         if wanted.after:

@@ -18,7 +18,6 @@ from .shapes import Raised, Returned
 if TYPE_CHECKING:
     from ...cloud import Cloud
 
-
 _PROTOCOLS: Mapping[str, Callable[..., Any]] = {
     "__len__": len,
     "__bool__": bool,

@@ -1,25 +1,155 @@
-"""Endpoints of the isolated clouds of a server."""
+"""Endpoints of clouds: the clock, the seed and snapshots of a cloud, and isolated clouds."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any
 
+from ...core.timeparse import to_datetime
+from ...core.wording import unknown_name
 from ...http.messages import Request
 from ...http.readers import decode_segment
 from ...http.routing import Route
 from .requests import PREFIX, Refused, contract, fields
-from .shapes import Closed, CloudEntry, NewCloud
+from .shapes import Clock, Closed, CloudEntry, Due, Moved, NewCloud, Seed, Snapshot
 
 if TYPE_CHECKING:
+    from ...cloud import Cloud, CloudSnapshot
     from ...serving import Served
 
+_MOVES: Mapping[str, tuple[str, ...]] = {
+    "freeze": (), "resume": (), "advance": ("by",), "move_to": ("to",), "advance_to_next": (),
+}  # fmt: skip
+"""Actions of the clock, each with the fields that it requires."""
+_MOST_DUE = 200
 MOST_CLOUDS = 1000
 Opener = Callable[[Mapping[str, Any]], AbstractContextManager["Served"]]
 """Serves a cloud for a with-block; raises ``ContractError`` for invalid options."""
+
+
+def clock_view(cloud: Cloud) -> Clock:
+    """Return the time and the mode of a cloud's clock, and when the next event is due."""
+    clock = cloud.clock
+    due = clock._timers.next_due_us()
+    return {
+        "now": _iso_time(clock.now_us()),
+        "mode": clock.mode,
+        "next_due": None if due is None else _iso_time(due),
+    }
+
+
+def _iso_time(at_us: int) -> str:
+    return to_datetime(at_us).isoformat()
+
+
+class CloudRoutes:
+    """Endpoints of the clock, of the seed, and of the snapshots that the server keeps."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._snapshots: dict[str, CloudSnapshot] = {}
+        self._numbers = itertools.count(1)
+
+    def routes(self) -> list[Route]:
+        snapshots = f"{PREFIX}/snapshots"
+        return [
+            Route("GET", f"{PREFIX}/clock", "clock", self.get_clock),
+            Route("POST", f"{PREFIX}/clock", "move_clock", self.move_clock),
+            Route("GET", f"{PREFIX}/due", "due", self.get_due),
+            Route("GET", f"{PREFIX}/seed", "seed", self.get_seed),
+            Route("PUT", f"{PREFIX}/seed", "set_seed", self.set_seed),
+            Route("GET", snapshots, "snapshots", self.get_snapshots),
+            Route("POST", snapshots, "take_snapshot", self.take_snapshot),
+            Route("POST", f"{snapshots}/{{id}}", "restore_snapshot", self.restore_snapshot),
+            Route("DELETE", f"{snapshots}/{{id}}", "drop_snapshot", self.drop_snapshot),
+        ]
+
+    def get_clock(self, request: Request) -> Clock:
+        """Return the clock's time and mode, and when the next event is due."""
+        return clock_view(self._cloud)
+
+    def move_clock(self, request: Request) -> Moved:
+        """Freeze, resume or move the clock.
+
+        ``{"action": "freeze"|"resume"|"advance"|"move_to"|"advance_to_next"}``, with ``"by"`` (a
+        duration) for ``advance`` or ``"to"`` (a time) for ``move_to``.
+        """
+        body = fields(request, "action", "by", "to")
+        action = body.get("action")
+        if not isinstance(action, str) or action not in _MOVES:
+            raise Refused(422, unknown_name("action", action, _MOVES))
+        required = _MOVES[action]
+        if body.keys() != {"action", *required}:
+            form = {"action": action, **dict.fromkeys(required, "…")}
+            raise Refused(422, f"pass {json.dumps(form, ensure_ascii=False)}, got {body!r}")
+        with contract(400):
+            fired = getattr(self._cloud.clock, action)(*(body[name] for name in required)) or []
+        return {
+            **clock_view(self._cloud),
+            "fired": [f"{one.at.isoformat()} {one.label}" for one in fired],
+        }
+
+    def get_due(self, request: Request) -> Due:
+        """Return the number of planned events, and the next 200 of them."""
+        count, soonest = self._cloud.clock._timers.planned(_MOST_DUE)
+        return {
+            "now": _iso_time(self._cloud.clock.now_us()),
+            "count": count,
+            "due": [{"at": _iso_time(one.due_us), "what": one.label} for one in soonest],
+        }
+
+    def get_seed(self, request: Request) -> Seed:
+        """Return the random seed."""
+        return {"seed": self._cloud.seed}
+
+    def set_seed(self, request: Request) -> Seed:
+        """Restart all random number generators from another seed."""
+        seed = fields(request, "seed").get("seed")
+        if isinstance(seed, bool) or not isinstance(seed, int | str) or not _is_unicode(seed):
+            raise Refused(422, f"seed must be an integer or a string, got {seed!r}")
+        self._cloud.reseed(seed)
+        return {"seed": self._cloud.seed}
+
+    def get_snapshots(self, request: Request) -> list[Snapshot]:
+        """Return the snapshots that the server keeps."""
+        return [{"id": name} for name in self._snapshots]
+
+    def take_snapshot(self, request: Request) -> Snapshot:
+        """Take a snapshot of all fakes. ``{"id": name}`` names it; the default name is a number."""
+        wanted = fields(request, "id").get("id")
+        if wanted is not None and (type(wanted) not in (int, str) or wanted == ""):
+            raise Refused(
+                422, f"the id of a snapshot must be a string or an integer, got {wanted!r}"
+            )
+        name = str(next(self._numbers) if wanted is None else wanted)
+        self._snapshots[name] = self._cloud.snapshot()
+        return {"id": name}
+
+    def _name_of(self, request: Request) -> str:
+        name = decode_segment(request.params["id"])
+        if name not in self._snapshots:
+            raise Refused(404, unknown_name("snapshot", name, self._snapshots))
+        return name
+
+    def restore_snapshot(self, request: Request) -> Snapshot:
+        """Restore a snapshot."""
+        name = self._name_of(request)
+        self._cloud.restore(self._snapshots[name])
+        return {"id": name}
+
+    def drop_snapshot(self, request: Request) -> Snapshot:
+        """Delete a snapshot."""
+        name = self._name_of(request)
+        del self._snapshots[name]
+        return {"id": name}
+
+
+def _is_unicode(value: object) -> bool:
+    return not isinstance(value, str) or not any("\ud800" <= one <= "\udfff" for one in value)
 
 
 class IsolatedClouds:

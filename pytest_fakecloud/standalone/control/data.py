@@ -125,7 +125,6 @@ class DataRoutes:
         return view
 
     def _queue(self, request: Request) -> tuple[Any, Any]:
-        """Return a queue, and the module of ``browse`` for queues."""
         handle = named(self._cloud, request)
         if handle.fixture != "queue":
             raise Refused(422, f"{handle.name} is not a queue")

@@ -27,7 +27,6 @@ from .shapes import ProblemEntry, Row
 if TYPE_CHECKING:
     from ...cloud import Cloud
 
-
 HEARTBEAT_SECONDS = 15.0
 """Real seconds without a new row after which a stream sends a comment, so that it stays open."""
 GRACE_SECONDS = 0.1
@@ -149,7 +148,6 @@ def _is_done(entry: Entry) -> bool:
 
 
 def _entries_from(cloud: Cloud, first: int) -> list[Entry]:
-    """Return the journal entries from a number on."""
     entries = cloud.journal.entries
     return entries[bisect_left(entries, first, key=attrgetter("number")) :]
 

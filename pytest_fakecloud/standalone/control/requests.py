@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ...cloud import Cloud
     from ...handle import Handle
 
-
 PREFIX = "/__control__"
 _MOST_DIGITS = 18
 
