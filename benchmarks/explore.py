@@ -11,7 +11,6 @@ limit.
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 import threading
 from collections import Counter
@@ -37,7 +36,8 @@ from pytest_fakecloud.explore.simulation.turns import Turns
 from pytest_fakecloud.explore.world import World
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.transport.shortcut import Shortcut
-from tests.explore.bugs import NAMES, queues
+from tests.explore.bugs import queues
+from tests.explore.bugs.ten import TEN
 
 from .explorers import compared
 from .timing import limit
@@ -207,10 +207,10 @@ def back_to_the_baseline() -> bool:
 def ten_bugs() -> bool:
     """Measure how long the search for each of ten bugs takes at most."""
     slowest = 0.0
-    for name in NAMES:
-        module = importlib.import_module(f"tests.explore.bugs.{name}")
+    for make in TEN:
+        name = make.__name__
         with Cloud(seed=1, delivery="driven", now=START) as cloud:
-            of = module.scenario(cloud, corrected=False)
+            of = make(cloud, False)
             started = perf_counter()
             try:
                 cloud.explore(of.run, of.check, workers=of.workers, setup=of.setup, **of.options)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
+
+from pytest_fakecloud import Cloud
 
 
 @dataclass(frozen=True)
@@ -18,15 +20,5 @@ class Scenario:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-NAMES: Sequence[str] = (
-    "lost_update",
-    "double_booking",
-    "lock_without_expiry",
-    "commit_before_work",
-    "exactly_once",
-    "stale_cache",
-    "outbox",
-    "saga",
-    "rate_limiter",
-    "scheduler",
-)
+Make: TypeAlias = Callable[[Cloud, bool], Scenario]
+"""A function that returns a scenario in a cloud, with the bug or corrected."""

@@ -1,0 +1,67 @@
+"""Applications with bugs that occur in practice: each bug is found, and each correction passes."""
+
+from __future__ import annotations
+
+import time
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import BrokenSchedule, Cloud, Exploration
+
+from ..budget import cases
+from .bugs import Make, Scenario, locks, queues, reads
+from .bugs.ten import TEN
+from .conftest import opened
+
+pytestmark = pytest.mark.slow
+
+
+def of(module: ModuleType) -> list[Make]:
+    found = [value for name, value in vars(module).items() if callable(value)]
+    return [f for f in found if f.__module__ == module.__name__ and f.__name__ != "parts"]
+
+
+def explored(cloud: Cloud, of: Scenario, **options: Any) -> Exploration:
+    return cloud.explore(
+        of.run, of.check, workers=of.workers, setup=of.setup, **{**of.options, **options}
+    )
+
+
+def named(make: Make) -> str:
+    return make.__name__
+
+
+@pytest.mark.parametrize("make", TEN, ids=named)
+def test_the_bug_is_found_and_told_in_six_lines(make: Make, cloud: Cloud) -> None:
+    of = make(cloud, False)
+    with pytest.raises(BrokenSchedule) as found:
+        explored(cloud, of)
+    assert found.value.events <= 6
+    assert found.value.story.count("\n") <= 6, "an entry for each line but that of the check"
+    with pytest.raises(BrokenSchedule) as again:
+        explored(cloud, of, schedule=found.value.schedule)
+    assert again.value.story == found.value.story
+
+
+@pytest.mark.parametrize("make", TEN, ids=named)
+def test_the_correction_holds_for_the_whole_budget_and_every_single_event(
+    make: Make, cloud: Cloud
+) -> None:
+    budget = max(200, cases(20))
+    found = explored(cloud, make(cloud, True), budget=budget)
+    assert found.tried > budget * 0.4
+    assert found.singles == found.all_singles
+
+
+@pytest.mark.parametrize("make", [*of(locks), *of(queues), *of(reads)], ids=named)
+def test_the_bug_is_found_and_its_correction_is_not_accused(make: Make) -> None:
+    started = time.perf_counter()
+    with opened() as cloud, pytest.raises(BrokenSchedule) as found:
+        explored(cloud, make(cloud, False))
+    assert "replays" not in str(found.value), "it repeats"
+    print(f"{make.__name__}: {found.value.tried} schedules, {time.perf_counter() - started:.1f} s")
+    print(found.value.story, found.value.schedule, sep="\n")
+    with opened() as cloud:
+        explored(cloud, make(cloud, True), budget=max(2 * found.value.tried, cases(20)))
