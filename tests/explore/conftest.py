@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import hypothesis
 import pytest
+from upstash_redis import Redis
 
-from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud import BrokenSchedule, Cloud, KVServer
 
 
 @pytest.fixture(autouse=True)
@@ -32,3 +34,15 @@ def cloud() -> Iterator[Cloud]:
 @pytest.fixture
 def kv(cloud: Cloud) -> KVServer:
     return cloud.kv_server()
+
+
+@pytest.fixture
+def redis(kv: KVServer) -> Redis:
+    return Redis(kv.url, kv.token)
+
+
+def failure(cloud: Cloud, *args: Any, match: str | None = None, **options: Any) -> BrokenSchedule:
+    """Explore, and return the broken promise."""
+    with pytest.raises(BrokenSchedule, match=match) as found:
+        cloud.explore(*args, **options)
+    return found.value

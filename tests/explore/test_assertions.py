@@ -109,8 +109,7 @@ def test_code_without_assertions_is_recognised(function: Callable[..., object]) 
     assert not may_assert(function)
 
 
-def test_assertions_within_a_client_do_not_count(kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
+def test_assertions_within_a_client_do_not_count(redis: Redis) -> None:
     assert not may_assert(redis.ping)
     assert not may_assert(lambda: redis.set("k", "v"))
 

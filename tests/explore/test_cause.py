@@ -5,24 +5,24 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import httpx
 import pytest
 from upstash_redis import Redis
 
-from pytest_fakecloud import BrokenSchedule, Cloud, History, KVServer
+from pytest_fakecloud import Cloud, History, KVServer
+
+from .conftest import failure
 
 
-def failure(cloud: Cloud, *args: Any, **options: Any) -> BrokenSchedule:
-    """Explore, and return the broken promise."""
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(*args, **options)
-    return found.value
+@pytest.fixture
+def redis(kv: KVServer) -> Redis:
+    return Redis(kv.url, kv.token, rest_retries=0)
 
 
-def test_time_is_the_cause_if_the_order_alone_breaks_nothing(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token, rest_retries=0)
+def test_time_is_the_cause_if_the_order_alone_breaks_nothing(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
     cloud.clock.advance("0.5s")
 
     def client(name: str) -> Callable[[], None]:
@@ -41,8 +41,9 @@ def test_time_is_the_cause_if_the_order_alone_breaks_nothing(cloud: Cloud, kv: K
     cloud.explore(clients, check, schedule="ann.1 switch bob")
 
 
-def test_of_several_conflicts_the_decisive_one_is_named(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token, rest_retries=0)
+def test_of_several_conflicts_the_decisive_one_is_named(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
     sent: list[str] = []
 
     def secretary() -> None:
@@ -68,9 +69,7 @@ def test_of_several_conflicts_the_decisive_one_is_named(cloud: Cloud, kv: KVServ
     assert "came between secretary's ZRANGE members 0 1" in found.cause
 
 
-def test_an_order_that_decides_nothing_is_no_cause(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token, rest_retries=0)
-
+def test_an_order_that_decides_nothing_is_no_cause(cloud: Cloud, redis: Redis) -> None:
     def reads() -> None:
         redis.get("other")
         redis.get("n")
@@ -88,9 +87,7 @@ def test_an_order_that_decides_nothing_is_no_cause(cloud: Cloud, kv: KVServer) -
     assert found.cause == ""
 
 
-def test_one_switch_replaces_several_events(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token, rest_retries=0)
-
+def test_one_switch_replaces_several_events(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     def client(amount: int) -> Callable[[], None]:
         def run() -> None:
             redis.set("total", int(redis.get("total") or 0) + amount)
@@ -105,9 +102,7 @@ def test_one_switch_replaces_several_events(cloud: Cloud, kv: KVServer) -> None:
     assert found.events == 1
 
 
-def test_a_stuck_run_has_its_event_as_the_cause(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token, rest_retries=0)
-
+def test_a_stuck_run_has_its_event_as_the_cause(cloud: Cloud, redis: Redis) -> None:
     def run() -> None:
         try:
             redis.get("a")
@@ -131,10 +126,8 @@ def test_a_stuck_run_has_its_event_as_the_cause(cloud: Cloud, kv: KVServer) -> N
     ],
 )
 def test_events_that_were_not_applied_broke_nothing(
-    cloud: Cloud, kv: KVServer, schedule: str, report: str, applied: str
+    cloud: Cloud, kv: KVServer, redis: Redis, schedule: str, report: str, applied: str
 ) -> None:
-    redis = Redis(kv.url, kv.token, rest_retries=0)
-
     def check() -> None:
         assert kv.integer("n") == 2
 

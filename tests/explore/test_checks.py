@@ -11,7 +11,6 @@ from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import (
-    BrokenSchedule,
     Cloud,
     ContractError,
     History,
@@ -23,6 +22,8 @@ from pytest_fakecloud import (
     observed,
     once,
 )
+
+from .conftest import failure
 
 
 class Register:
@@ -112,9 +113,10 @@ def counting(redis: Redis, *, safe: bool) -> dict[str, Callable[[], None]]:
 
 def test_clients_that_overwrite_each_other_are_found(cloud: Cloud, kv: KVServer) -> None:
     redis = Redis(kv.url, kv.token, rest_retries=0)
-    with pytest.raises(BrokenSchedule, match=r"one: add\(1\) -> 1") as found:
-        cloud.explore(counting(redis, safe=False), linearizable(Register))
-    assert (found.value.schedule, found.value.tried) == ("one.2 switch two", 2)
+    found = failure(
+        cloud, counting(redis, safe=False), linearizable(Register), match=r"one: add\(1\) -> 1"
+    )
+    assert (found.schedule, found.tried) == ("one.2 switch two", 2)
 
 
 def test_operations_of_asynchronous_clients_are_noted(cloud: Cloud, kv: KVServer) -> None:
@@ -127,8 +129,7 @@ def test_operations_of_asynchronous_clients_are_noted(cloud: Cloud, kv: KVServer
         return total
 
     clients = {"one": lambda: add(1), "two": lambda: add(2)}
-    with pytest.raises(BrokenSchedule, match="no order of these operations explains"):
-        cloud.explore(clients, linearizable(Register))
+    failure(cloud, clients, linearizable(Register), match="no order of these operations explains")
     cloud.explore({"one": lambda: add(1)}, linearizable(Register), kinds="crash")
 
 
@@ -163,14 +164,11 @@ def test_clients_themselves_are_operations_where_none_is_marked(cloud: Cloud, kv
         redis.set("on", "1")
         return True
 
-    with pytest.raises(BrokenSchedule, match="take2"):
-        cloud.explore([take, take], linearizable(Switch))
+    failure(cloud, [take, take], linearizable(Switch), match="take2")
 
 
-def test_the_cloud_has_the_promises_too(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
-    with pytest.raises(BrokenSchedule, match="n counts 2 effects"):
-        cloud.explore(lambda: redis.incr("n"), check=cloud.once("n"))
+def test_the_cloud_has_the_promises_too(cloud: Cloud, redis: Redis) -> None:
+    failure(cloud, lambda: redis.incr("n"), check=cloud.once("n"), match="n counts 2 effects")
     for check in (
         cloud.linearizable(Register),
         cloud.nothing_lost(list, list),
@@ -186,8 +184,7 @@ def test_a_check_after_an_asynchronous_one_runs_too(cloud: Cloud, kv: KVServer) 
     def two() -> None:
         assert kv.value("n") == "2"
 
-    with pytest.raises(BrokenSchedule, match="no event was applied"):
-        cloud.explore(kv.client().ping, [holds, two], budget=1)
+    failure(cloud, kv.client().ping, [holds, two], budget=1, match="no event was applied")
 
 
 def test_observed_leaves_functions_as_they_are() -> None:

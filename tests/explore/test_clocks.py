@@ -53,8 +53,7 @@ def test_every_clock_moves_by_the_same_time(
     assert seen == [[one] * len(CLOCKS) for one in expected]
 
 
-def test_timeouts_of_the_standard_library_pass(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
+def test_timeouts_of_the_standard_library_pass(cloud: Cloud, redis: Redis) -> None:
     waited: list[float] = []
 
     def run() -> None:
@@ -98,8 +97,7 @@ def test_a_lock_of_redis_py_gives_up(cloud: Cloud, kv: KVServer) -> None:
     assert results["bob"] == "gave up"
 
 
-def test_threads_that_are_not_explored_keep_real_time(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
+def test_threads_that_are_not_explored_keep_real_time(cloud: Cloud, redis: Redis) -> None:
     real: list[float] = []
     ask, answered = threading.Event(), threading.Event()
 
@@ -128,9 +126,8 @@ def test_threads_that_are_not_explored_keep_real_time(cloud: Cloud, kv: KVServer
 
 
 def test_modules_that_are_imported_during_a_run_get_the_originals_back(
-    cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
+    cloud: Cloud, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    redis = Redis(kv.url, kv.token)
     late = ModuleType("imported_late")
 
     def run() -> None:

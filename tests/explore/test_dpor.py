@@ -131,11 +131,6 @@ def compared(
     return few, many
 
 
-@pytest.fixture
-def redis(kv: KVServer) -> Redis:
-    return Redis(kv.url, kv.token)
-
-
 def test_clients_of_different_keys_have_one_order(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     clients = {name: lambda name=name: [redis.incr(name) for _ in range(3)] for name in "ab"}
     assert compared(cloud, kv, clients)[0] == 1
@@ -284,9 +279,8 @@ def test_what_is_said_of_an_exhaustive_search(cloud: Cloud, kv: KVServer, redis:
     assert "exhaustive" not in str(few)
 
 
-def test_the_order_of_operations_counts_for_a_history(cloud: Cloud, kv: KVServer) -> None:
+def test_the_order_of_operations_counts_for_a_history(cloud: Cloud, redis: Redis) -> None:
     """The history shows the order of operations even if they use different keys."""
-    redis = Redis(kv.url, kv.token)
     seen: set[tuple[bool, bool]] = set()
 
     @observed

@@ -28,6 +28,8 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, DeliveredRequest, KVServer
 from pytest_fakecloud.explore.schedule import KINDS
 
+from .conftest import failure
+
 HOOK = "https://app.example.com/hook"
 ORDERS: Any = ("switch", "late", "wake")
 
@@ -52,13 +54,14 @@ def test_clients_of_the_redis_protocol_take_turns(cloud: Cloud, kv: KVServer, po
     def client() -> None:
         port.set("n", int(port.get("n") or 0) + 1)
 
-    with pytest.raises(BrokenSchedule, match="n is 1") as found:
-        cloud.explore({"ann": client, "bob": client}, counted(kv, "2"), kinds="switch")
-    assert found.value.schedule == "ann.2 switch bob"
+    found = failure(
+        cloud, {"ann": client, "bob": client}, counted(kv, "2"), kinds="switch", match="n is 1"
+    )
+    assert found.schedule == "ann.2 switch bob"
     assert re.fullmatch(
         r"bob's SET n 1 \(\S+\) came between ann's GET n \(\S+\) and ann's SET n 1 \(\S+\), "
         "on key n",
-        found.value.cause,
+        found.cause,
     )
 
 
@@ -68,9 +71,10 @@ def test_asynchronous_clients_of_the_redis_protocol_take_turns(cloud: Cloud, kv:
         await redis.set("n", int(await redis.get("n") or 0) + 1)
         await redis.aclose()
 
-    with pytest.raises(BrokenSchedule, match="n is 1") as found:
-        cloud.explore({"ann": client, "bob": client}, counted(kv, "2"), kinds="switch")
-    assert found.value.schedule == "ann.2 switch bob"
+    found = failure(
+        cloud, {"ann": client, "bob": client}, counted(kv, "2"), kinds="switch", match="n is 1"
+    )
+    assert found.schedule == "ann.2 switch bob"
 
 
 def test_a_read_before_watch_is_found_and_one_after_it_holds(
@@ -96,8 +100,9 @@ def test_a_read_before_watch_is_found_and_one_after_it_holds(
         return run
 
     check = counted(kv, "2")
-    with pytest.raises(BrokenSchedule, match="n is 1"):
-        cloud.explore({"ann": client(True), "bob": client(True)}, check, kinds="switch")
+    failure(
+        cloud, {"ann": client(True), "bob": client(True)}, check, kinds="switch", match="n is 1"
+    )
     held = cloud.explore({"ann": client(False), "bob": client(False)}, check, kinds="switch")
     assert held.is_exhaustive
 
@@ -207,8 +212,7 @@ def _service(transport: str) -> str:
 # -- time ------------------------------------------------------------------------------------------
 
 
-def test_a_delay_delays_one_client(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
+def test_a_delay_delays_one_client(cloud: Cloud, redis: Redis) -> None:
     seen: dict[str, float] = {}
     start = cloud.clock.now().timestamp()
 
@@ -226,9 +230,9 @@ def test_a_delay_delays_one_client(cloud: Cloud, kv: KVServer) -> None:
     assert seen == {"ann": 30, "bob": 0}
 
 
-def test_one_slow_holder_breaks_a_lock_without_fencing(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
-
+def test_one_slow_holder_breaks_a_lock_without_fencing(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
     def client() -> None:
         if redis.set("lock", "x", nx=True, ex=10):
             value = int(redis.get("n") or 0)
@@ -239,9 +243,14 @@ def test_one_slow_holder_breaks_a_lock_without_fencing(cloud: Cloud, kv: KVServe
     def check() -> None:
         assert kv.value("n") == kv.value("work"), "an update was lost"
 
-    with pytest.raises(BrokenSchedule, match="an update was lost") as found:
-        cloud.explore({"ann": client, "bob": client}, check, kinds=("jump", "past", "delay"))
-    assert found.value.events == 1
+    found = failure(
+        cloud,
+        {"ann": client, "bob": client},
+        check,
+        kinds=("jump", "past", "delay"),
+        match="an update was lost",
+    )
+    assert found.events == 1
 
 
 def test_schedules_fire_at_their_times_while_a_client_sleeps(cloud: Cloud, kv: KVServer) -> None:
@@ -292,8 +301,7 @@ def test_retries_do_not_let_schedules_fire_for_hours(cloud: Cloud, kv: KVServer)
     cloud.explore(creates, check, schedule="", setup=attempts.clear)
 
 
-def test_clients_arrive_at_different_times(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
+def test_clients_arrive_at_different_times(cloud: Cloud, redis: Redis) -> None:
     granted: list[float] = []
     cloud.clock.move_to("2030-01-01T00:00:00.5Z")
 
@@ -305,18 +313,18 @@ def test_clients_arrive_at_different_times(cloud: Cloud, kv: KVServer) -> None:
     def check() -> None:
         assert len(granted) < 2 or abs(granted[0] - granted[1]) >= 1, "two grants within a second"
 
-    with pytest.raises(BrokenSchedule, match="two grants") as found:
-        cloud.explore({"ann": client, "bob": client}, check, setup=granted.clear)
-    assert found.value.cause in ("ann starts 0.5 s later", "bob starts 0.5 s later")
-    assert found.value.schedule in ("ann.0 jump edge", "bob.0 jump edge")
+    found = failure(
+        cloud, {"ann": client, "bob": client}, check, setup=granted.clear, match="two grants"
+    )
+    assert found.cause in ("ann starts 0.5 s later", "bob starts 0.5 s later")
+    assert found.schedule in ("ann.0 jump edge", "bob.0 jump edge")
 
 
 @pytest.mark.parametrize(("seconds", "is_safe"), [(60, False), (7 * 86400, True)])
 def test_an_idempotency_key_must_outlive_the_last_retry(
-    cloud: Cloud, kv: KVServer, seconds: int, is_safe: bool
+    cloud: Cloud, kv: KVServer, redis: Redis, seconds: int, is_safe: bool
 ) -> None:
     queue = cloud.queue()
-    redis = Redis(kv.url, kv.token)
 
     def handle(request: DeliveredRequest) -> None:
         if redis.set("seen", "1", nx=True, ex=seconds):
@@ -335,21 +343,17 @@ def test_an_idempotency_key_must_outlive_the_last_retry(
     if is_safe:
         cloud.explore(run, check, kinds=kinds, budget=120)
     else:
-        with pytest.raises(BrokenSchedule, match="handled twice") as found:
-            cloud.explore(run, check, kinds=kinds, budget=300)
-        assert found.value.events == 1, "the last retry is reached in one event"
+        found = failure(cloud, run, check, kinds=kinds, budget=300, match="handled twice")
+        assert found.events == 1, "the last retry is reached in one event"
 
 
-def test_patience_bounds_how_slow_a_client_can_be(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
-
+def test_patience_bounds_how_slow_a_client_can_be(cloud: Cloud, redis: Redis) -> None:
     def run() -> None:
         redis.set("k", "v", ex=600)
         redis.incr("n")
         assert redis.get("k") == "v", "gone"
 
-    with pytest.raises(BrokenSchedule, match="gone"):
-        cloud.explore(run, kinds=("jump", "nearly"))
+    failure(cloud, run, kinds=("jump", "nearly"), match="gone")
     with pytest.raises(ContractError, match="no schedule was possible"):
         cloud.explore(run, kinds="jump", patience="5m")
 
@@ -369,8 +373,9 @@ def test_a_limiter_that_truncates_to_seconds_is_found(cloud: Cloud, kv: KVServer
             near = [other for other in passed if at <= other < at + 1]
             assert len(near) <= 2, f"{len(near)} requests within a second"
 
-    with pytest.raises(BrokenSchedule, match="within a second"):
-        cloud.explore(run, check, setup=passed.clear, kinds=("nearly", "tick"))
+    failure(
+        cloud, run, check, setup=passed.clear, kinds=("nearly", "tick"), match="within a second"
+    )
 
 
 # -- tasks and threads -----------------------------------------------------------------------------
@@ -386,13 +391,11 @@ def test_tasks_of_one_client_interleave(cloud: Cloud, kv: KVServer) -> None:
         async with AsyncRedis(kv.url, kv.token) as redis:
             await asyncio.gather(add(redis, 0), add(redis, 1))
 
-    with pytest.raises(BrokenSchedule, match="n is 1") as found:
-        cloud.explore(client, counted(kv, "2"), kinds=("delay", "slow"))
-    assert found.value.schedule == "client:add.2 delay 30"
+    found = failure(cloud, client, counted(kv, "2"), kinds=("delay", "slow"), match="n is 1")
+    assert found.schedule == "client:add.2 delay 30"
     # Tasks that start together take turns at each call in the undisturbed run.
     both = {"ann": client}
-    with pytest.raises(BrokenSchedule, match="by the undisturbed run"):
-        cloud.explore(both, counted(kv, "1"), kinds=ORDERS)
+    failure(cloud, both, counted(kv, "1"), kinds=ORDERS, match="by the undisturbed run")
 
 
 def test_calls_of_a_library_that_gather_runs_interleave(cloud: Cloud, kv: KVServer) -> None:
@@ -426,14 +429,13 @@ def test_a_late_answer_fills_a_cache_with_an_old_value(cloud: Cloud, kv: KVServe
     def check() -> None:
         assert cache.get("k") in (None, "new"), "the cache is stale"
 
-    with pytest.raises(BrokenSchedule, match="the cache is stale") as found:
-        cloud.explore(client, check, kinds=ORDERS, setup=cache.clear)
-    assert "client:reads" in found.value.story
+    found = failure(
+        cloud, client, check, kinds=ORDERS, setup=cache.clear, match="the cache is stale"
+    )
+    assert "client:reads" in found.story
 
 
-def test_threads_of_the_code_are_strands(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
-
+def test_threads_of_the_code_are_strands(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     def add() -> None:
         redis.set("n", str(int(redis.get("n") or 0) + 1))
 
@@ -444,20 +446,17 @@ def test_threads_of_the_code_are_strands(cloud: Cloud, kv: KVServer) -> None:
         for thread in threads:
             thread.join()
 
-    with pytest.raises(BrokenSchedule, match="n is 1") as found:
-        cloud.explore(client, counted(kv, "2"), kinds="switch")
-    assert "client+add2" in found.value.story
+    found = failure(cloud, client, counted(kv, "2"), kinds="switch", match="n is 1")
+    assert "client+add2" in found.story
 
     def pooled() -> None:
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda _: add(), range(2)))
 
-    with pytest.raises(BrokenSchedule, match="n is 1"):
-        cloud.explore(pooled, counted(kv, "2"), kinds="switch")
+    failure(cloud, pooled, counted(kv, "2"), kinds="switch", match="n is 1")
 
 
-def test_a_lock_of_the_process_is_a_turn(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
+def test_a_lock_of_the_process_is_a_turn(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     lock = threading.Lock()
 
     def client() -> None:
@@ -470,8 +469,7 @@ def test_a_lock_of_the_process_is_a_turn(cloud: Cloud, kv: KVServer) -> None:
     assert time.perf_counter() - started < 20
 
 
-def test_a_deadlock_is_a_finding_with_its_story(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
+def test_a_deadlock_is_a_finding_with_its_story(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     first, second = threading.Lock(), threading.Lock()
 
     def client(one: Any, other: Any) -> Callable[[], None]:
@@ -484,14 +482,12 @@ def test_a_deadlock_is_a_finding_with_its_story(cloud: Cloud, kv: KVServer) -> N
         return run
 
     clients = {"ann": client(first, second), "bob": client(second, first)}
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(clients, counted(kv, "4"), kinds=ORDERS)
-    assert "deadlock: ann waits forever at test_exact.py" in str(found.value)
-    assert "with other:, which bob holds" in str(found.value)
+    found = failure(cloud, clients, counted(kv, "4"), kinds=ORDERS)
+    assert "deadlock: ann waits forever at test_exact.py" in str(found)
+    assert "with other:, which bob holds" in str(found)
 
 
-def test_a_lock_that_its_holder_waits_for_is_named(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
+def test_a_lock_that_its_holder_waits_for_is_named(cloud: Cloud, redis: Redis) -> None:
     box = SimpleNamespace(lock=threading.Lock())
 
     def client() -> None:
@@ -500,31 +496,28 @@ def test_a_lock_that_its_holder_waits_for_is_named(cloud: Cloud, kv: KVServer) -
             with box.lock:
                 pass
 
-    with pytest.raises(BrokenSchedule, match=r"with box\.lock:, which it holds itself"):
-        cloud.explore(client, lambda: None)
+    failure(cloud, client, lambda: None, match=r"with box\.lock:, which it holds itself")
     # Let the thread end, which the exploration cannot.
     box.lock.release()
 
 
 @pytest.mark.parametrize("many", [1, 2])
-def test_a_run_that_is_stuck_is_told_within_seconds(cloud: Cloud, kv: KVServer, many: int) -> None:
-    redis = Redis(kv.url, kv.token)
-
+def test_a_run_that_is_stuck_is_told_within_seconds(cloud: Cloud, redis: Redis, many: int) -> None:
     def client() -> None:
         redis.ping()
         threading.Event().wait()
 
     started = time.perf_counter()
-    with pytest.raises(
-        BrokenSchedule, match=r"waits forever at test_exact.py:\d+: threading.Event"
-    ):
-        cloud.explore({f"c{n}": client for n in range(many)}, lambda: None)
+    failure(
+        cloud,
+        {f"c{n}": client for n in range(many)},
+        lambda: None,
+        match=r"waits forever at test_exact.py:\d+: threading.Event",
+    )
     assert time.perf_counter() - started < 10
 
 
-def test_what_is_not_explored_is_told(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
-
+def test_what_is_not_explored_is_told(cloud: Cloud, redis: Redis) -> None:
     def starts_a_process() -> None:
         redis.ping()
         subprocess.run([sys.executable, "-c", ""], check=True)
@@ -558,10 +551,8 @@ def test_what_is_not_explored_is_told(cloud: Cloud, kv: KVServer) -> None:
     "error", [KeyboardInterrupt, SystemExit, pytest.skip.Exception, pytest.exit.Exception]
 )
 def test_what_is_not_the_applications_failure_ends_the_test(
-    cloud: Cloud, kv: KVServer, error: type[BaseException]
+    cloud: Cloud, redis: Redis, error: type[BaseException]
 ) -> None:
-    redis = Redis(kv.url, kv.token)
-
     def run() -> None:
         redis.ping()
         raise error("enough")
@@ -576,11 +567,10 @@ def test_what_is_not_the_applications_failure_ends_the_test(
         cloud.explore(redis.ping, check)
 
 
-def test_a_timeout_of_the_test_ends_it(cloud: Cloud, kv: KVServer) -> None:
+def test_a_timeout_of_the_test_ends_it(cloud: Cloud, redis: Redis) -> None:
     """pytest-timeout calls pytest.fail() from a signal handler, which may interrupt any code."""
     scope: dict[str, Any] = {"__name__": "pytest_timeout", "pytest": pytest}
     exec("def timeout_sigalrm():\n    pytest.fail('Timeout >2.0s')", scope)
-    redis = Redis(kv.url, kv.token)
 
     def run() -> None:
         redis.ping()
@@ -596,10 +586,9 @@ def test_a_timeout_of_the_test_ends_it(cloud: Cloud, kv: KVServer) -> None:
 # -- nothing passes vacuously ----------------------------------------------------------------------
 
 
-def test_handlers_must_be_called_and_succeed(cloud: Cloud, kv: KVServer) -> None:
+def test_handlers_must_be_called_and_succeed(cloud: Cloud, redis: Redis) -> None:
     queue = cloud.queue()
     route = queue.destinations.call(HOOK, lambda request: None)
-    redis = Redis(kv.url, kv.token)
     with pytest.raises(ContractError, match="no handler was ever called"):
         cloud.explore(redis.ping, lambda: None, budget=5)
     route.remove()
@@ -670,11 +659,9 @@ def test_stored_failures_respect_their_conditions(cloud: Cloud, kv: KVServer) ->
     def run() -> None:
         assert httpx.get(f"{kv.url}/ping", headers=kv.headers).status_code == 200
 
-    with pytest.raises(BrokenSchedule):
-        cloud.explore(run, kinds=("answer", "jump", "nearly"))
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(run, kinds=("answer", "jump", "nearly"))
-    assert found.value.tried == 1
+    failure(cloud, run, kinds=("answer", "jump", "nearly"))
+    found = failure(cloud, run, kinds=("answer", "jump", "nearly"))
+    assert found.tried == 1
     cloud.explore(run, lambda: None, kinds=("nearly",))
 
 
@@ -689,13 +676,14 @@ def test_an_asgi_application_is_explored_at_its_calls(cloud: Cloud, kv: KVServer
 
     queue.destinations.asgi("https://app.example.com", app, lifespan=False)
     publisher = QStash(queue.token, base_url=queue.url)
-    with pytest.raises(BrokenSchedule, match="n is 2") as found:
-        cloud.explore(
-            lambda: publisher.message.publish(url=HOOK, body="x"),
-            counted(kv, "1"),
-            kinds="crash_after_answer",
-        )
-    assert found.value.schedule == "delivery1.0 crash_after_answer"
+    found = failure(
+        cloud,
+        lambda: publisher.message.publish(url=HOOK, body="x"),
+        counted(kv, "1"),
+        kinds="crash_after_answer",
+        match="n is 2",
+    )
+    assert found.schedule == "delivery1.0 crash_after_answer"
 
 
 def test_deliveries_that_share_an_asynchronous_client_interleave(
@@ -721,18 +709,16 @@ def test_deliveries_that_share_an_asynchronous_client_interleave(
         raise AssertionError("done")
 
     schedule = "publish.1 duplicate, delivery1.1 switch delivery2"
-    with pytest.raises(BrokenSchedule, match="done") as found:
-        cloud.explore(publish, check, setup=began.clear, schedule=schedule)
-    assert "delivery2: runs before delivery1 continues" in found.value.story
+    found = failure(cloud, publish, check, setup=began.clear, schedule=schedule, match="done")
+    assert "delivery2: runs before delivery1 continues" in found.story
     # The story shows the application's line for both calls, although another thread made them.
-    assert len(re.findall(r"INCR n → \d \(test_exact.py:\d+\)", found.value.story)) == 2
+    assert len(re.findall(r"INCR n → \d \(test_exact.py:\d+\)", found.story)) == 2
 
 
 # -- what every run has in common ------------------------------------------------------------------
 
 
-def test_random_waits_are_the_same_in_each_run(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
+def test_random_waits_are_the_same_in_each_run(cloud: Cloud, redis: Redis) -> None:
     drawn: list[float] = []
 
     def run() -> None:
@@ -747,8 +733,7 @@ def test_random_waits_are_the_same_in_each_run(cloud: Cloud, kv: KVServer) -> No
     assert random.getstate() == before
 
 
-def test_a_client_may_set_signal_handlers(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
+def test_a_client_may_set_signal_handlers(cloud: Cloud, redis: Redis) -> None:
     handler = signal.getsignal(signal.SIGTERM)
 
     def run() -> None:
@@ -761,9 +746,8 @@ def test_a_client_may_set_signal_handlers(cloud: Cloud, kv: KVServer) -> None:
 
 
 def test_a_thread_that_polls_for_ever_is_an_error(
-    cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
+    cloud: Cloud, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    redis = Redis(kv.url, kv.token)
     monkeypatch.setattr("pytest_fakecloud.explore.simulation.clock.MOST_STEPS", 100)
 
     def polls() -> None:
@@ -775,9 +759,7 @@ def test_a_thread_that_polls_for_ever_is_an_error(
         cloud.explore(polls, lambda: None)
 
 
-def test_timers_are_part_of_an_exhaustive_search(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
-
+def test_timers_are_part_of_an_exhaustive_search(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     def run() -> None:
         redis.set("lock", "x", ex=10)
         redis.get("lock")

@@ -37,10 +37,7 @@ from pytest_fakecloud.explore.simulation import calls as calls_module
 from pytest_fakecloud.explore.simulation import clock as clock_module
 from pytest_fakecloud.explore.simulation import scheduler
 
-
-@pytest.fixture
-def redis(kv: KVServer) -> Redis:
-    return Redis(kv.url, kv.token)
+from .conftest import failure
 
 
 def claim(redis: Redis) -> Callable[[], None]:
@@ -66,9 +63,8 @@ def at_most_one(kv: KVServer) -> Callable[[], None]:
 
 
 def test_the_story_tells_all_on_one_clock(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(claim(redis), at_most_one(kv))
-    text = str(found.value)
+    found = failure(cloud, claim(redis), at_most_one(kv))
+    text = str(found)
     head, _, story = text.partition(":\n")
     assert head.startswith("the promise was broken by a schedule of 1 event, after 2 schedules in ")
     assert re.sub(r"py:\d+", "py:LINE", story) == (
@@ -79,8 +75,8 @@ def test_the_story_tells_all_on_one_clock(cloud: Cloud, kv: KVServer, redis: Red
         "check: 2 claims\n"
         'replay it with @pytest_fakecloud.replay_schedule("run.1 lose_answer")'
     )
-    assert isinstance(found.value.__cause__, AssertionError)
-    assert (found.value.schedule, found.value.events) == ("run.1 lose_answer", 1)
+    assert isinstance(found.__cause__, AssertionError)
+    assert (found.schedule, found.events) == ("run.1 lose_answer", 1)
 
 
 def test_what_held_is_counted(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
@@ -129,9 +125,16 @@ def test_schedules_of_several_events_are_drawn_and_made_smaller(
     def check() -> None:
         assert len(redis_free) < 3, "three calls have failed"
 
-    with pytest.raises(BrokenSchedule, match="three calls") as found:
-        cloud.explore(run, check, setup=redis_free.clear, kinds=("answer", "drop"), budget=2000)
-    assert found.value.events == 3
+    found = failure(
+        cloud,
+        run,
+        check,
+        setup=redis_free.clear,
+        kinds=("answer", "drop"),
+        budget=2000,
+        match="three calls",
+    )
+    assert found.events == 3
 
 
 def test_code_with_many_calls_is_sampled(cloud: Cloud, kv: KVServer) -> None:
@@ -155,20 +158,17 @@ def test_a_failure_is_tried_first_the_next_time(cloud: Cloud, kv: KVServer, redi
     hypothesis.settings.register_profile("memory", database=InMemoryExampleDatabase())
     hypothesis.settings.load_profile("memory")
     run, check = claim(redis), at_most_one(kv)
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(run, check)
-    assert found.value.tried > 1
-    with pytest.raises(BrokenSchedule) as again:
-        cloud.explore(run, check)
-    assert (again.value.tried, again.value.schedule) == (1, found.value.schedule)
+    found = failure(cloud, run, check)
+    assert found.tried > 1
+    again = failure(cloud, run, check)
+    assert (again.tried, again.schedule) == (1, found.schedule)
     # A stored failure is deleted when the code is corrected.
     cloud.explore(run, lambda: None, kinds="drop", budget=5)
 
 
 def test_a_schedule_is_replayed(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     run, check = claim(redis), at_most_one(kv)
-    with pytest.raises(BrokenSchedule, match="by the given schedule"):
-        cloud.explore(run, check, schedule="run.1 duplicate")
+    failure(cloud, run, check, schedule="run.1 duplicate", match="by the given schedule")
     assert cloud.explore(run, check, schedule="run.2 duplicate").tried == 1
 
     @replay_schedule("run.1 duplicate")
@@ -316,8 +316,7 @@ def test_garbage_is_collected_between_schedules(cloud: Cloud, redis: Redis) -> N
 
 
 def test_the_journal_holds_the_failing_run_alone(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
-    with pytest.raises(BrokenSchedule):
-        cloud.explore(claim(redis), at_most_one(kv))
+    failure(cloud, claim(redis), at_most_one(kv))
     commands = [call.facts["command"] for call in kv.journal.calls()]
     assert commands == [["INCR"], ["INCR"], ["SET"]]
     assert kv.journal.calls()[0].fault == "lose_answer"
@@ -337,9 +336,8 @@ def test_a_cloud_that_has_the_process_time_already(mode: Any) -> None:
         kv = cloud.kv_server()
         redis = kv.client(rest_retries=1, rest_retry_interval=3600)
         now = cloud.clock.now()
-        with pytest.raises(BrokenSchedule) as found:
-            cloud.explore(lambda: redis.incr("n"), cloud.once("n"))
-        assert "+3600 s" in found.value.story
+        found = failure(cloud, lambda: redis.incr("n"), cloud.once("n"))
+        assert "+3600 s" in found.story
         assert (cloud.clock.now(), time.time()) == (now, now.timestamp())
         if mode == "autojump":
             time.sleep(60)
@@ -398,9 +396,10 @@ def test_handles_over_a_socket_take_part(cloud: Cloud, kv: KVServer) -> None:
             except redis_py.RedisError:
                 client.incr("n")
 
-        with pytest.raises(BrokenSchedule, match="2 of one") as found:
-            cloud.explore(run, at_most(kv, "n"), kinds=("lose_answer", "answer", "drop"))
-    assert found.value.schedule.endswith("lose_answer")
+        found = failure(
+            cloud, run, at_most(kv, "n"), kinds=("lose_answer", "answer", "drop"), match="2 of one"
+        )
+    assert found.schedule.endswith("lose_answer")
 
 
 def test_nothing_arrives_twice_over_the_redis_protocol(cloud: Cloud, kv: KVServer) -> None:
@@ -529,8 +528,7 @@ def test_a_promise_broken_without_a_word_is_told_as_that(
         if kv.value("n") == "2":
             raise AssertionError
 
-    with pytest.raises(BrokenSchedule, match="an assertion failed"):
-        cloud.explore(lambda: redis.incr("n"), check, kinds="duplicate")
+    failure(cloud, lambda: redis.incr("n"), check, kinds="duplicate", match="an assertion failed")
 
 
 def test_what_no_sleep_takes_is_refused_as_ever(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
@@ -567,10 +565,9 @@ def test_the_undisturbed_run_has_to_hold(cloud: Cloud, kv: KVServer, redis: Redi
     def check() -> None:
         raise AssertionError("never right")
 
-    with pytest.raises(BrokenSchedule, match="by the undisturbed run") as broken:
-        cloud.explore(redis.ping, check)
-    assert broken.value.story.endswith("check: never right")
-    assert (broken.value.events, broken.value.schedule) == (0, "")
+    broken = failure(cloud, redis.ping, check, match="by the undisturbed run")
+    assert broken.story.endswith("check: never right")
+    assert (broken.events, broken.schedule) == (0, "")
     with pytest.raises(ZeroDivisionError) as raised:
         cloud.explore(lambda: redis.ping() and 1 / 0)
     assert "by client in the undisturbed run" in raised.value.__notes__[0]
@@ -589,9 +586,8 @@ def test_an_assertion_of_the_code_is_a_promise(cloud: Cloud, kv: KVServer) -> No
     def run() -> None:
         assert httpx.get(f"{kv.url}/ping", headers=kv.headers).status_code == 200
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(run)
-    assert found.value.schedule == "run.1 answer"
+    found = failure(cloud, run)
+    assert found.schedule == "run.1 answer"
 
 
 def test_an_error_of_the_check_says_after_what(cloud: Cloud, kv: KVServer, redis: Redis) -> None:

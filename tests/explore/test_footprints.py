@@ -271,11 +271,6 @@ def test_orders_of_calls_and_timers_reach_what_brute_force_reaches(
     assert 1 < few <= many
 
 
-@pytest.fixture
-def redis(kv: KVServer) -> Redis:
-    return Redis(kv.url, kv.token)
-
-
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

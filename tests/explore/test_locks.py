@@ -12,15 +12,12 @@ from typing import Any
 import pytest
 from upstash_redis import Redis
 
-from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, KVServer
+from pytest_fakecloud import Cloud, ContractError
+
+from .conftest import failure
 
 ARGUMENTS: list[tuple[Any, ...]] = [(), (True, 0), (True, 5), (False,), (True, -5), (False, 5)]
 """Arguments of ``acquire()``: no time-out, several time-outs, and two that raise ValueError."""
-
-
-@pytest.fixture
-def redis(kv: KVServer) -> Redis:
-    return Redis(kv.url, kv.token)
 
 
 def outcome(function: Callable[..., object], *args: object) -> object:
@@ -195,8 +192,13 @@ def test_a_lock_that_is_not_explored_is_released_in_its_time_or_reported(
     if is_released:
         assert cloud.explore(clients, setup=setup, schedule="").tried == 1
         return
-    with pytest.raises(BrokenSchedule, match=r"other\d waits forever at .*with locks\[0\]"):
-        cloud.explore(clients, setup=setup, schedule="")
+    failure(
+        cloud,
+        clients,
+        setup=setup,
+        schedule="",
+        match=r"other\d waits forever at .*with locks\[0\]",
+    )
 
 
 @pytest.mark.parametrize(

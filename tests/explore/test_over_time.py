@@ -29,6 +29,8 @@ from pytest_fakecloud import (
     sometimes,
 )
 
+from .conftest import failure
+
 HOOK = "https://app.example.com/hook"
 
 
@@ -64,9 +66,14 @@ def test_at_most_one_is_checked_in_the_middle(cloud: Cloud, kv: KVServer, redis:
     def clients(atomic: bool) -> dict[str, Callable[[], None]]:
         return {name: holds_a_lock(redis, name, atomic=atomic) for name in ("ann", "bob")}
 
-    with pytest.raises(BrokenSchedule, match="at most one: holders returned") as found:
-        cloud.explore(clients(False), at_most_one(inside(kv)), kinds="switch")
-    assert "the promise breaks here" in found.value.story, "the step at which it broke"
+    found = failure(
+        cloud,
+        clients(False),
+        at_most_one(inside(kv)),
+        kinds="switch",
+        match="at most one: holders returned",
+    )
+    assert "the promise breaks here" in found.story, "the step at which it broke"
     held = cloud.explore(clients(True), at_most_one(inside(kv)), kinds="switch")
     assert held.is_exhaustive
 
@@ -114,8 +121,7 @@ def test_always_and_never(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
         (always(is_small), "always: is_small returned False"),
         (never(is_large), "never: is_large returned True"),
     ):
-        with pytest.raises(BrokenSchedule, match=said):
-            cloud.explore(run, promise, kinds="drop")
+        failure(cloud, run, promise, kinds="drop", match=said)
     cloud.explore(run, [always(lambda: int(kv.value("n") or 0) < 3), lambda: None], kinds="drop")
 
 
@@ -156,8 +162,13 @@ def test_eventually_lets_time_pass(cloud: Cloud, kv: KVServer, redis: Redis) -> 
         return kv.value("lock") is None
 
     cloud.explore(run, eventually(is_free, within="1h"), kinds="delay")
-    with pytest.raises(BrokenSchedule, match="eventually: is_free did not hold within 1m"):
-        cloud.explore(run, eventually(is_free, within="1m"), kinds="delay")
+    failure(
+        cloud,
+        run,
+        eventually(is_free, within="1m"),
+        kinds="delay",
+        match="eventually: is_free did not hold within 1m",
+    )
 
 
 def test_sometimes_must_be_reached(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
@@ -201,11 +212,14 @@ def test_every_answer_is_compared_with_a_model(cloud: Cloud, kv: KVServer, redis
 
     held = cloud.explore(clients("right"), follows(Stack), kinds="switch")
     assert held.is_exhaustive
-    with pytest.raises(
-        BrokenSchedule, match=r"the result differs from the model's: ann: pop\(\)"
-    ) as found:
-        cloud.explore(clients("left"), follows(Stack), kinds="switch")
-    assert "the promise breaks here" in found.value.story
+    found = failure(
+        cloud,
+        clients("left"),
+        follows(Stack),
+        kinds="switch",
+        match=r"the result differs from the model's: ann: pop\(\)",
+    )
+    assert "the promise breaks here" in found.story
     with pytest.raises(ContractError, match="no method push"):
         cloud.explore(clients("left"), follows(int), kinds="switch")
 
@@ -230,8 +244,13 @@ def test_a_failure_that_does_not_always_repeat_says_so(
         runs.append(1)
         assert kv.value("n") != "2" or len(runs) % 3 == 0
 
-    with pytest.raises(BrokenSchedule, match=r"it failed in [1-4] of 5 replays"):
-        cloud.explore(lambda: redis.incr("n"), check, kinds="duplicate")
+    failure(
+        cloud,
+        lambda: redis.incr("n"),
+        check,
+        kinds="duplicate",
+        match=r"it failed in [1-4] of 5 replays",
+    )
 
 
 def test_a_thread_from_before_may_work_for_the_code(

@@ -15,17 +15,14 @@ from pytest_fakecloud.explore.picture import picture
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of
 
+from .conftest import failure
+
 
 def shown(cloud: Cloud, found: BrokenSchedule) -> Any:
     html = page(cloud, report_of(cloud), partial(picture, found=found))
     data = re.search(r'id="report">(.*?)</script>', html, re.S)
     assert data is not None
     return json.loads(data[1])
-
-
-@pytest.fixture
-def redis(kv: KVServer) -> Redis:
-    return Redis(kv.url, kv.token)
 
 
 def test_clients_are_actors_and_events_are_rows(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
@@ -35,9 +32,8 @@ def test_clients_are_actors_and_events_are_rows(cloud: Cloud, kv: KVServer, redi
     def check() -> None:
         assert kv.value("n") == "2", "an update was lost"
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore({"ann": adds, "bob": adds}, check)
-    data = shown(cloud, found.value)
+    found = failure(cloud, {"ann": adds, "bob": adds}, check)
+    data = shown(cloud, found)
     assert [(row["actor"], row["text"]["what"]) for row in data["rows"]] == [
         ("ann", "GET n"),
         ("bob", "runs before ann continues"),
@@ -69,9 +65,8 @@ def test_the_first_step_at_which_a_promise_broke_is_marked(
     def is_balanced() -> bool:
         return counted("paid") <= counted("orders") + 1
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore({"ann": pays, "bob": pays}, always(is_balanced))
-    data = shown(cloud, found.value)
+    found = failure(cloud, {"ann": pays, "bob": pays}, always(is_balanced))
+    data = shown(cloud, found)
     broke = next(row for row in data["rows"] if row["findings"])
     assert broke["text"]["what"] == "breaks here"
     at = data["rows"].index(broke)
@@ -89,13 +84,13 @@ def test_rows_have_numbers_of_their_own_however_many_events_are_between_two_call
     def check() -> None:
         assert kv.value("n") == "0"
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(
-            {name: partial(redis.incr, "n") for name in names},
-            check,
-            schedule=", ".join(f"{name}.0 delay 30" for name in names),
-        )
-    data = shown(cloud, found.value)
+    found = failure(
+        cloud,
+        {name: partial(redis.incr, "n") for name in names},
+        check,
+        schedule=", ".join(f"{name}.0 delay 30" for name in names),
+    )
+    data = shown(cloud, found)
     numbers = [row["number"] for row in data["rows"] + data["beside"]["report"]["rows"]]
     assert len(set(numbers)) == len(numbers)
     assert [row["kind"] for row in data["rows"]] == ["event"] * 12 + ["call"] * 12

@@ -13,8 +13,10 @@ import pytest
 import redis.asyncio
 
 import pytest_fakecloud
-from pytest_fakecloud import BrokenSchedule, Cloud, KVServer
+from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.explore.simulation.frames import distinct_places, is_library
+
+from .conftest import failure
 
 
 def broken() -> None:
@@ -27,9 +29,8 @@ def test_calls_over_an_asynchronous_socket_have_their_line(cloud: Cloud, kv: KVS
             await client.set("a", "1")
             await client.get("a")
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(run, broken)
-    first, second = re.findall(r"\(test_sources.py:(\d+)\)", found.value.story)
+    found = failure(cloud, run, broken)
+    first, second = re.findall(r"\(test_sources.py:(\d+)\)", found.story)
     assert int(second) == int(first) + 1
 
 
@@ -42,9 +43,8 @@ def test_calls_of_a_helper_have_the_lines_of_its_callers(cloud: Cloud, kv: KVSer
         command("SET", "a", "1")
         command("GET", "a")
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(run, broken)
-    first, second = re.findall(r"\(test_sources.py:(\d+)\)", found.value.story)
+    found = failure(cloud, run, broken)
+    first, second = re.findall(r"\(test_sources.py:(\d+)\)", found.story)
     assert int(second) == int(first) + 1
 
 
@@ -74,9 +74,8 @@ def test_calls_of_concurrent_tasks_have_lines_of_their_own(
             async with httpx.AsyncClient(headers=kv.headers) as web:
                 await concurrent(lambda *words: web.post(kv.url, json=words))
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(run, broken)
-    lines = re.findall(r"(PING|GET a|DBSIZE) → \S+ \(test_sources.py:(\d+)\)", found.value.story)
+    found = failure(cloud, run, broken)
+    lines = re.findall(r"(PING|GET a|DBSIZE) → \S+ \(test_sources.py:(\d+)\)", found.story)
     named = {call: int(line) for call, line in lines}
     ping = named["PING"]
     assert named == {"DBSIZE": ping - 2, "PING": ping, "GET a": ping + 2}

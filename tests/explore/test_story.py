@@ -19,7 +19,7 @@ from upstash_vector import Index
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always
 from pytest_fakecloud.reporting.report import problems
 
-from .test_cause import failure
+from .conftest import failure
 
 
 def broken() -> None:
@@ -42,8 +42,7 @@ def test_transactions_show_their_commands(cloud: Cloud, kv: KVServer) -> None:
     assert "EXEC of 1 (INCRBY a 1 <-- 8)" in found.story
 
 
-def test_an_order_that_the_undisturbed_run_has_too_is_no_cause(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
+def test_an_order_that_the_undisturbed_run_has_too_is_no_cause(cloud: Cloud, redis: Redis) -> None:
     clients = {
         "ann": lambda: redis.set("a", "1"),
         "bob": lambda: redis.get("a"),
@@ -61,8 +60,7 @@ def test_an_order_that_the_undisturbed_run_has_too_is_no_cause(cloud: Cloud, kv:
     assert "came before ann's SET a 1" in found.cause
 
 
-def test_a_given_schedule_that_holds_says_so(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
+def test_a_given_schedule_that_holds_says_so(cloud: Cloud, redis: Redis) -> None:
     found = cloud.explore(redis.ping, lambda: None, schedule="ping.1 crash")
     assert str(found).startswith("the promise held in the given schedule\n")
 
@@ -73,9 +71,7 @@ def shown_calls(story: str) -> list[str]:
     return re.sub(r" \(test_story.py:\d+\)", "", line.partition(": ")[2]).split("; ")
 
 
-def test_a_long_turn_hides_reads_before_writes(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
-
+def test_a_long_turn_hides_reads_before_writes(cloud: Cloud, redis: Redis) -> None:
     def run() -> None:
         for key in ("a", "b", "c", "d"):
             redis.get(key)
@@ -91,9 +87,7 @@ def test_a_long_turn_hides_reads_before_writes(cloud: Cloud, kv: KVServer) -> No
     ]
 
 
-def test_a_long_turn_shows_a_call_from_each_line_of_the_code(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
-
+def test_a_long_turn_shows_a_call_from_each_line_of_the_code(cloud: Cloud, redis: Redis) -> None:
     def run() -> None:
         for key in ("a", "b", "c", "d"):
             redis.set(key, "1")
@@ -112,10 +106,8 @@ def test_a_long_turn_shows_a_call_from_each_line_of_the_code(cloud: Cloud, kv: K
 
 
 def test_a_long_turn_shows_calls_that_conflict_with_another_strand(
-    cloud: Cloud, kv: KVServer
+    cloud: Cloud, redis: Redis
 ) -> None:
-    redis = Redis(kv.url, kv.token)
-
     def run() -> None:
         for key in "abcdefgh":
             redis.get(key)
@@ -132,9 +124,7 @@ def test_a_long_turn_shows_calls_that_conflict_with_another_strand(
     assert "GET g → null" in story.partition("bob: ")[2]
 
 
-def test_a_long_turn_shows_the_call_before_a_crash(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
-
+def test_a_long_turn_shows_the_call_before_a_crash(cloud: Cloud, redis: Redis) -> None:
     def run() -> None:
         for key in "abcdefgh":
             redis.set(key, "1")
@@ -192,9 +182,9 @@ def test_calls_of_the_queue_are_told_in_words(cloud: Cloud) -> None:
     assert ": list dead letters" in found.story
 
 
-def test_a_lost_call_is_the_cause_and_not_an_order(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
-
+def test_a_lost_call_is_the_cause_and_not_an_order(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
     def ann() -> None:
         redis.get("a")
         redis.set("a", "1")
@@ -221,8 +211,7 @@ def test_a_lost_call_is_the_cause_and_not_an_order(cloud: Cloud, kv: KVServer) -
     assert found("ann.1 drop, ann.2 drop") == ""
 
 
-def test_an_order_is_no_cause_beside_a_lost_call(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
+def test_an_order_is_no_cause_beside_a_lost_call(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     clients = {"ann": lambda: redis.set("a", "1"), "bob": lambda: redis.set("a", "2")}
 
     def bob_is_last() -> None:
@@ -246,10 +235,8 @@ def test_an_order_is_no_cause_beside_a_lost_call(cloud: Cloud, kv: KVServer) -> 
     ],
 )
 def test_a_pause_says_whether_the_others_wait(
-    cloud: Cloud, kv: KVServer, event: str, pause: str
+    cloud: Cloud, redis: Redis, event: str, pause: str
 ) -> None:
-    redis = Redis(kv.url, kv.token)
-
     def ann() -> None:
         redis.set("a", "1", ex=30)
         redis.incr("b")
@@ -263,8 +250,7 @@ def test_a_pause_says_whether_the_others_wait(
     assert "before its call\n" in found.story
 
 
-def test_a_pause_says_that_deliveries_wait(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
+def test_a_pause_says_that_deliveries_wait(cloud: Cloud, redis: Redis) -> None:
     queue = cloud.queue()
     queue.destinations.call("https://a.example/in", lambda request: None)
 
@@ -293,9 +279,7 @@ def test_a_pause_of_a_task_says_whether_other_tasks_wait(cloud: Cloud, kv: KVSer
     assert "before its call, and the others wait\n" in story(both, "both:twice.2 tick 1s")
 
 
-def test_the_undisturbed_run_has_no_cause(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
-
+def test_the_undisturbed_run_has_no_cause(cloud: Cloud, redis: Redis) -> None:
     def ann() -> None:
         redis.set("a", "1")
         time.sleep(2)
@@ -309,9 +293,9 @@ def test_the_undisturbed_run_has_no_cause(cloud: Cloud, kv: KVServer) -> None:
     assert found.cause == ""
 
 
-def test_a_cause_names_the_strands_that_the_schedule_switched(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
-
+def test_a_cause_names_the_strands_that_the_schedule_switched(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
     def device() -> None:
         for _ in range(3):
             redis.incr("units")
@@ -335,9 +319,8 @@ def test_a_cause_names_the_strands_that_the_schedule_switched(cloud: Cloud, kv: 
 
 
 def test_the_order_of_deliveries_is_the_cause_and_not_that_of_publishing(
-    cloud: Cloud, kv: KVServer
+    cloud: Cloud, kv: KVServer, redis: Redis
 ) -> None:
-    redis = Redis(kv.url, kv.token)
     queue = cloud.queue()
 
     def handle(request: DeliveredRequest) -> None:
@@ -359,9 +342,7 @@ def test_the_order_of_deliveries_is_the_cause_and_not_that_of_publishing(
     assert "came before delivery3's SET a 2 (" in found.cause
 
 
-def test_a_story_ends_where_the_promise_breaks(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
-
+def test_a_story_ends_where_the_promise_breaks(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     def run() -> None:
         for number in range(6):
             redis.set("a", str(number))
@@ -407,9 +388,7 @@ def test_a_duplicate_of_a_consume_names_the_records_that_the_client_never_gets(
     assert words in found.story
 
 
-def test_calls_that_a_client_repeats_are_counted(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
-
+def test_calls_that_a_client_repeats_are_counted(cloud: Cloud, redis: Redis) -> None:
     def wait() -> None:
         while redis.get("ready") is None:
             time.sleep(1)
@@ -428,9 +407,7 @@ def test_calls_that_a_client_repeats_are_counted(cloud: Cloud, kv: KVServer) -> 
     ]
 
 
-def test_a_long_turn_shows_rejected_calls(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token)
-
+def test_a_long_turn_shows_rejected_calls(cloud: Cloud, redis: Redis) -> None:
     def run() -> None:
         for key in ("a", "b", "c", "d", "e"):
             redis.set(key, "x")
