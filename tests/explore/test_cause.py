@@ -1,16 +1,28 @@
-"""The cause that a broken promise names is confirmed by runs under other schedules."""
+"""The report of a broken promise: its cause, the lines of the application, and its page."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+import redis.asyncio as redis_asyncio
 from upstash_redis import Redis
 
-from pytest_fakecloud import Cloud, History, KVServer
+import pytest_fakecloud
+from pytest_fakecloud import BrokenSchedule, Cloud, History, KVServer, always
+from pytest_fakecloud.explore.picture import picture
+from pytest_fakecloud.explore.simulation.frames import distinct_places, is_library
+from pytest_fakecloud.reporting.page import page
+from pytest_fakecloud.reporting.report import report_of
 
 from .conftest import failure
 
@@ -135,3 +147,173 @@ def test_events_that_were_not_applied_broke_nothing(
     assert str(found).startswith(f"the promise was broken by {report}")
     assert found.schedule == applied
     assert found.events == len(list(filter(None, applied.split(","))))
+
+
+def broken() -> None:
+    raise AssertionError("broken")
+
+
+def test_calls_over_an_asynchronous_socket_have_their_line(cloud: Cloud, kv: KVServer) -> None:
+    async def run() -> None:
+        async with redis_asyncio.Redis.from_url(kv.database_url) as client:
+            await client.set("a", "1")
+            await client.get("a")
+
+    found = failure(cloud, run, broken)
+    first, second = re.findall(r"\(test_cause.py:(\d+)\)", found.story)
+    assert int(second) == int(first) + 1
+
+
+def test_calls_of_a_helper_have_the_lines_of_its_callers(cloud: Cloud, kv: KVServer) -> None:
+    def command(*words: str) -> Any:
+        headers = {"Authorization": f"Bearer {kv.token}"}
+        return httpx.post(kv.url, json=words, headers=headers).json()
+
+    def run() -> None:
+        command("SET", "a", "1")
+        command("GET", "a")
+
+    found = failure(cloud, run, broken)
+    first, second = re.findall(r"\(test_cause.py:(\d+)\)", found.story)
+    assert int(second) == int(first) + 1
+
+
+def test_a_line_with_one_caller_is_the_innermost() -> None:
+    sources = [("a.py:1", "a.py:9"), ("a.py:1", "a.py:9"), ("a.py:2",), ()]
+    assert distinct_places(sources) == ["a.py:1", "a.py:1", "a.py:2", ""]
+    assert distinct_places([("a.py:1", "a.py:8"), ("a.py:1", "a.py:9")]) == ["a.py:8", "a.py:9"]
+
+
+@pytest.mark.parametrize("over_redis", [True, False])
+def test_calls_of_concurrent_tasks_have_lines_of_their_own(
+    cloud: Cloud, kv: KVServer, over_redis: bool
+) -> None:
+    async def concurrent(call: Callable[..., Coroutine[Any, Any, object]]) -> None:
+        async def own() -> None:
+            await call("DBSIZE")
+
+        await call("PING")
+        # The other task runs only code of a library.
+        await asyncio.gather(call("GET", "a"), own())
+
+    async def run() -> None:
+        if over_redis:
+            async with redis_asyncio.Redis.from_url(kv.database_url) as client:
+                await concurrent(client.execute_command)
+        else:
+            async with httpx.AsyncClient(headers=kv.headers) as web:
+                await concurrent(lambda *words: web.post(kv.url, json=words))
+
+    found = failure(cloud, run, broken)
+    lines = re.findall(r"(PING|GET a|DBSIZE) → \S+ \(test_cause.py:(\d+)\)", found.story)
+    named = {call: int(line) for call, line in lines}
+    ping = named["PING"]
+    assert named == {"DBSIZE": ping - 2, "PING": ping, "GET a": ping + 2}
+
+
+def test_a_folder_beside_the_package_belongs_to_the_application() -> None:
+    package = Path(pytest_fakecloud.__file__).parent
+    assert is_library(str(package / "cloud.py"))
+    assert not is_library(str(package.with_name("pytest_fakecloud_example") / "app.py"))
+
+
+def shown(cloud: Cloud, found: BrokenSchedule) -> Any:
+    html = page(cloud, report_of(cloud), partial(picture, found=found))
+    data = re.search(r'id="report">(.*?)</script>', html, re.S)
+    assert data is not None
+    return json.loads(data[1])
+
+
+def test_clients_are_actors_and_events_are_rows(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    def adds() -> None:
+        redis.set("n", int(redis.get("n") or 0) + 1)
+
+    def check() -> None:
+        assert kv.value("n") == "2", "an update was lost"
+
+    found = failure(cloud, {"ann": adds, "bob": adds}, check)
+    data = shown(cloud, found)
+    assert [(row["actor"], row["text"]["what"]) for row in data["rows"]] == [
+        ("ann", "GET n"),
+        ("bob", "runs before ann continues"),
+        ("bob", "GET n"),
+        ("bob", "SET n 1"),
+        ("ann", "SET n 1"),
+    ]
+    broke = data["findings"][0]
+    assert broke["rows"] == [data["rows"][3]["number"]]
+    assert data["rows"][3]["findings"] == [0]
+    assert broke["text"].startswith("an update was lost: bob's SET n 1 (test_cause.py:")
+    assert data["rows"][1]["faults"]
+    beside = data["beside"]["report"]["rows"]
+    assert [row["actor"] for row in beside] == ["ann", "ann", "bob", "bob"]
+    numbers = [row["number"] for row in data["rows"] + beside]
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_the_first_step_at_which_a_promise_broke_is_marked(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    def pays() -> None:
+        redis.incr("paid")
+        redis.incr("orders")
+
+    def counted(key: str) -> int:
+        return int(str(kv.value(key) or 0))
+
+    def is_balanced() -> bool:
+        return counted("paid") <= counted("orders") + 1
+
+    found = failure(cloud, {"ann": pays, "bob": pays}, always(is_balanced))
+    data = shown(cloud, found)
+    broke = next(row for row in data["rows"] if row["findings"])
+    assert broke["text"]["what"] == "breaks here"
+    at = data["rows"].index(broke)
+    assert [row["text"]["what"] for row in data["rows"][:at] if row["kind"] == "call"] == [
+        "INCR paid",
+        "INCR paid",
+    ]
+
+
+def test_rows_have_numbers_of_their_own_however_many_events_are_between_two_calls(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    names = [f"client{number}" for number in range(12)]
+
+    def check() -> None:
+        assert kv.value("n") == "0"
+
+    found = failure(
+        cloud,
+        {name: partial(redis.incr, "n") for name in names},
+        check,
+        schedule=", ".join(f"{name}.0 delay 30" for name in names),
+    )
+    data = shown(cloud, found)
+    numbers = [row["number"] for row in data["rows"] + data["beside"]["report"]["rows"]]
+    assert len(set(numbers)) == len(numbers)
+    assert [row["kind"] for row in data["rows"]] == ["event"] * 12 + ["call"] * 12
+
+
+@pytest.mark.slow
+def test_the_report_of_a_failing_test_is_that_page(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        from upstash_redis import Redis
+
+        def test_adds(fakecloud, kv_server):
+            redis = Redis(kv_server.url, kv_server.token)
+
+            def adds():
+                redis.set("n", int(redis.get("n") or 0) + 1)
+
+            def check():
+                assert kv_server.value("n") == "2"
+
+            fakecloud.explore({"ann": adds, "bob": adds}, check)
+        """
+    )
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--fakecloud-report=pages")
+    result.assert_outcomes(failed=1)
+    (written,) = (pytester.path / "pages").glob("test_*.html")
+    assert "The undisturbed run" in written.read_text("utf-8")

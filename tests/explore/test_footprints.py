@@ -230,23 +230,11 @@ def delayed_messages_that_are_cancelled(cloud: Cloud, kv: KVServer, redis: Redis
 @pytest.mark.parametrize(
     "make",
     [
-        scans,
-        keys_of_a_script,
-        transactions,
-        sorting_by_keys,
-        subscriptions,
-        watching,
-        blocking_pops,
-        joining_a_group,
-        commits,
-        deduplication,
-        pausing_a_queue,
-        callbacks,
-        namespaces,
-        pending_vectors,
-        ordered_queues,
+        scans, keys_of_a_script, transactions, sorting_by_keys, subscriptions, watching,
+        blocking_pops, joining_a_group, commits, deduplication, pausing_a_queue, callbacks,
+        namespaces, pending_vectors, ordered_queues,
     ],
-)
+)  # fmt: skip
 def test_orders_of_calls_reach_what_brute_force_reaches(
     cloud: Cloud, kv: KVServer, redis: Redis, make: Callable[..., Clients]
 ) -> None:
@@ -257,13 +245,10 @@ def test_orders_of_calls_reach_what_brute_force_reaches(
 @pytest.mark.parametrize(
     "make",
     [
-        locks_that_end,
-        ends_that_are_taken_away,
-        fields_that_end,
-        watched_keys_that_end,
+        locks_that_end, ends_that_are_taken_away, fields_that_end, watched_keys_that_end,
         delayed_messages_that_are_cancelled,
     ],
-)
+)  # fmt: skip
 def test_orders_of_calls_and_timers_reach_what_brute_force_reaches(
     cloud: Cloud, kv: KVServer, redis: Redis, make: Callable[..., Clients]
 ) -> None:
