@@ -27,6 +27,12 @@ FAULT_WORDS: dict[str, str] = {
     "lose_answer": "succeeds, but its answer is lost",
     "duplicate": "arrives twice",
 }
+HOLD_US = 60_000_000
+"""Microseconds for which vectors remain pending after a ``hold_pending`` event."""
+ROTATED_US = 10_000_000
+"""Microseconds for which the code keeps using an old token after a ``rotate_token`` event."""
+_Key: TypeAlias = "tuple[Kind, str]"
+"""The kind of event that began a disturbance, and the name of the fake."""
 
 
 def faulted(kind: str, handle: Handle, session: Any, serve: Serve) -> Response:
@@ -110,14 +116,6 @@ def _place(url: Any) -> str:
 def seconds(span_us: int) -> str:
     """Return a time span as text."""
     return f"{span_us / 1e6:.6g} s"
-
-
-HOLD_US = 60_000_000
-"""Microseconds for which vectors remain pending after a ``hold_pending`` event."""
-ROTATED_US = 10_000_000
-"""Microseconds for which the code keeps using an old token after a ``rotate_token`` event."""
-_Key: TypeAlias = "tuple[Kind, str]"
-"""The kind of event that began a disturbance, and the name of the fake."""
 
 
 class _Disturbance(NamedTuple):

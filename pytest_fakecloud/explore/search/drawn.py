@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 DEPTHS = (2, 3, 4)
 """The bug depths (numbers of ordered switches) to search for, in turn."""
+MOST_REPEATED = 100
+"""Number of consecutive random schedules already tried, after which the search ends."""
+_MUTATED = 0.5
+"""Share of the random schedules that are a change of a schedule that reached a new state."""
 
 
 class Priorities:
@@ -61,12 +65,6 @@ class Priorities:
         self.decisions += 1
         self.strands = len(self._priorities)
         return chosen
-
-
-MOST_REPEATED = 100
-"""Number of consecutive random schedules already tried, after which the search ends."""
-_MUTATED = 0.5
-"""Share of the random schedules that are a change of a schedule that reached a new state."""
 
 
 class RandomRuns:

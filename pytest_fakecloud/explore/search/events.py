@@ -11,6 +11,13 @@ from ..footprint import READS_CLOCK, Footprint
 from ..run import Run
 from ..schedule import DELAY, DELAYS, EDGE, SLOW, SWITCHES, TRIED, WINDOWS, Event, Schedule
 
+MOST_LISTED = 100_000
+"""Maximum number of pairs to list and shuffle; above it, pairs are sampled at random."""
+_LASTING = frozenset({"hold_pending", "rotate_token"})
+"""Kinds of events that begin a disturbance that a timer ends."""
+_NEXT = 2
+"""Number of calls after a slow answer at which the same strand is delayed again."""
+
 
 class Singles:
     """All schedules with one event at a point of a run.
@@ -95,14 +102,6 @@ def _in_turn(events: Iterable[Event]) -> list[Schedule]:
         by_kind.setdefault((TRIED.index(event.kind), detail), []).append(event)
     rounds = itertools.zip_longest(*(by_kind[kind] for kind in sorted(by_kind)))
     return [Schedule([event]) for event in itertools.chain(*rounds) if event is not None]
-
-
-MOST_LISTED = 100_000
-"""Maximum number of pairs to list and shuffle; above it, pairs are sampled at random."""
-_LASTING = frozenset({"hold_pending", "rotate_token"})
-"""Kinds of events that begin a disturbance that a timer ends."""
-_NEXT = 2
-"""Number of calls after a slow answer at which the same strand is delayed again."""
 
 
 class Pairs:

@@ -15,6 +15,17 @@ from ..run import Choice, Run
 from ..schedule import DELAYS, EDGE, PAUSES, SWITCHES, TRIED, Event, Kind, Schedule
 from .player import Player
 
+_AT_CALLS: frozenset[Kind] = frozenset({"crash", "lose_answer", "duplicate", "drop", "answer"})
+"""Kinds without a detail that are easy to explain, at a call."""
+_AT_DELIVERIES: frozenset[Kind] = frozenset({"crash_after_answer", "duplicate"})
+"""Kinds without a detail that are easy to explain, at the start of a delivery."""
+SHRINK_SECONDS = 5.0
+"""Wall-clock seconds for shrinking a failing schedule, in addition to the budget."""
+MOST_SWITCHES = 40
+"""Maximum number of single switches that are tried instead of several events."""
+REPLAYS = 5
+"""Number of times a failing schedule is replayed before it is reported."""
+
 
 def hypothesis() -> Any:
     """Return the Hypothesis package; raise ``ContractError`` if it is not installed."""
@@ -72,12 +83,6 @@ def _constant_text(constant: object) -> str:
     if isinstance(constant, tuple):
         return f"({' '.join(map(_constant_text, constant))})"
     return repr(constant)
-
-
-_AT_CALLS: frozenset[Kind] = frozenset({"crash", "lose_answer", "duplicate", "drop", "answer"})
-"""Kinds without a detail that are easy to explain, at a call."""
-_AT_DELIVERIES: frozenset[Kind] = frozenset({"crash_after_answer", "duplicate"})
-"""Kinds without a detail that are easy to explain, at the start of a delivery."""
 
 
 def shrink(
@@ -140,14 +145,6 @@ def _simpler(event: Event) -> Iterator[Event]:
         for clearer in TRIED[: TRIED.index(kind)]:
             if clearer in (_AT_DELIVERIES if point == 0 else _AT_CALLS):
                 yield Event(process, point, clearer)
-
-
-SHRINK_SECONDS = 5.0
-"""Wall-clock seconds for shrinking a failing schedule, in addition to the budget."""
-MOST_SWITCHES = 40
-"""Maximum number of single switches that are tried instead of several events."""
-REPLAYS = 5
-"""Number of times a failing schedule is replayed before it is reported."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 _HORIZON_US = 30 * 86_400 * 1_000_000
 """Microseconds after the start until which deliveries are made, as in ``run_until_idle``."""
+Loss = Literal["unreachable", "unheard"]
+"""A lost delivery: its destination is not reached, or the answer of its destination is lost."""
+_FAULTS: tuple[Kind, ...] = ("duplicate", "crash_after_answer")
+_KINDS: tuple[Kind, ...] = (*_FAULTS, "fail", "unreachable")
+"""The events that are possible at the start of a delivery."""
 
 
 class Due:
@@ -110,13 +115,6 @@ class Deliveries:
     def _messages(self) -> Iterator[Message]:
         for queue in self._queues:
             yield from queue._engine.messages.values()
-
-
-Loss = Literal["unreachable", "unheard"]
-"""A lost delivery: its destination is not reached, or the answer of its destination is lost."""
-_FAULTS: tuple[Kind, ...] = ("duplicate", "crash_after_answer")
-_KINDS: tuple[Kind, ...] = (*_FAULTS, "fail", "unreachable")
-"""The events that are possible at the start of a delivery."""
 
 
 class DeliveryStrands(Part):

@@ -12,6 +12,11 @@ from .loops import await_in_own_loop
 from .state import Part, RunState
 from .strands import Strand, Waiting, Work
 
+MOST_STARTS = 12
+"""Maximum number of times that one worker is started."""
+MOST_RESTARTS_WITHOUT_PROGRESS = 3
+"""Maximum number of restarts of a worker while a group's committed offsets and lag stay the same."""
+
 
 class Lifecycle(Part):
     """Runs the code of strands, and records their starts and outcomes."""
@@ -92,12 +97,6 @@ class Lifecycle(Part):
 
 async def _awaited(value: Any) -> Any:
     return await value
-
-
-MOST_STARTS = 12
-"""Maximum number of times that one worker is started."""
-MOST_RESTARTS_WITHOUT_PROGRESS = 3
-"""Maximum number of restarts of a worker while a group's committed offsets and lag stay the same."""
 
 
 class WorkerRestarts(Part):

@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from .simulation import Simulation
     from .wires import Wire
 
+_SIZES: dict[str, Callable[..., int]] = {
+    "send": lambda data, *_: len(data),
+    "sendall": lambda data, *_: memoryview(data).nbytes,
+    "sendmsg": lambda *_: 0,
+}
+"""The number of bytes that each method sends at most, by its arguments."""
+_FLAGS_AT = {"recv": 1, "recv_into": 2}
+"""The position of the flags among the arguments of each method that reads."""
+
 
 class SocketHooks(Part):
     """Called when explored code uses a socket that is connected to a fake."""
@@ -105,16 +114,6 @@ class SocketHooks(Part):
 def _is_finalizer(frame: FrameType) -> bool:
     """Return whether a stack is inside ``__del__``, where exceptions are ignored."""
     return any(each.f_code.co_name == "__del__" for each, _ in walk_stack(frame))
-
-
-_SIZES: dict[str, Callable[..., int]] = {
-    "send": lambda data, *_: len(data),
-    "sendall": lambda data, *_: memoryview(data).nbytes,
-    "sendmsg": lambda *_: 0,
-}
-"""The number of bytes that each method sends at most, by its arguments."""
-_FLAGS_AT = {"recv": 1, "recv_into": 2}
-"""The position of the flags among the arguments of each method that reads."""
 
 
 class SocketPatches:

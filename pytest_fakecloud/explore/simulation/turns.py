@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import threading
 from collections.abc import Callable
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from .scheduler import Scheduler
 
 _ENDING = 5.0
-"""Wall-clock seconds to wait for the threads of strands at the end of a run."""
+"""Wall-clock seconds to wait for the threads of strands at the end of a run or of the pool."""
+_STUCK = 0.05
+"""Wall-clock seconds to wait for the end of a thread that still runs explored code."""
+_real_start = threading.Thread.start
 
 
 class Turns:
@@ -49,8 +53,6 @@ class Turns:
         """Number of threads that run a strand."""
         self._switching = False
         """Whether the next strand is being chosen."""
-
-    # -- the caller's thread -----------------------------------------------------------------------
 
     def run(self, scheduler: Scheduler, lifecycle: Lifecycle) -> None:
         """Run all strands to their end. Raises errors of ``explore()`` itself, but not errors of
@@ -102,33 +104,20 @@ class Turns:
         else:
             self._wake(chosen)
 
-    # -- a strand's thread -------------------------------------------------------------------------
-
     def here(self) -> Strand | None:
         """Return the strand of the current thread, or None if the thread is not explored."""
         return self.by_thread.get(threading.get_ident())
 
     def yield_turn(self, strand: Strand) -> None:
         """Let the next strand run; return when it is this strand's turn again."""
-        if strand.is_stepped_over:
-            self._rejoin(strand)
-            return
-        chosen = self._choose()
-        if chosen is not strand:
-            self._wake(chosen)
-            if self.has_ended:
-                raise Crash
-            strand.gate.acquire()
-        self._resume(strand)
-
-    def _rejoin(self, strand: Strand) -> None:
-        """Wait for this strand's turn, after other strands ran while it was blocked."""
-        if self._is_next_chosen(strand):
+        if strand.is_stepped_over and self._is_next_chosen(strand):
             strand.gate.acquire()
         else:
             chosen = self._choose()
             if chosen is not strand:
                 self._wake(chosen)
+                if self.has_ended:
+                    raise Crash
                 strand.gate.acquire()
         self._resume(strand)
 
@@ -147,7 +136,7 @@ class Turns:
     def idle(self, host: Strand, waiting: Waiting) -> None:
         """Let the next strand run, which may be a task of this strand's idle event loop."""
         if host.is_stepped_over:
-            self._rejoin(host)
+            self.yield_turn(host)
         host.state, host.waiting = "waiting", waiting
         host.loop.is_idle = True
         chosen = self._choose()
@@ -185,8 +174,6 @@ class Turns:
             self._to_next()
         self._thread_is_done()
 
-    # -- inside ------------------------------------------------------------------------------------
-
     def _choose(self) -> Strand | None:
         self.progress += 1
         with self._lock:
@@ -211,15 +198,9 @@ class Turns:
         if chosen is None or self.has_ended:
             return
         self.current = chosen
-        if chosen.state == "new" and not chosen.thread:
-            with self._lock:
-                self._live += 1
-            chosen.state = "running"
+        if self._begins(chosen):
             here = self.here()
-            if here is None:
-                self._threads.start(self, chosen)
-                return
-            with here.waits_for_real():
+            with contextlib.nullcontext() if here is None else here.waits_for_real():
                 self._threads.start(self, chosen)
             return
         is_plain = chosen.host is chosen and chosen.loop.running is None
@@ -227,6 +208,15 @@ class Turns:
             chosen.host.loop.chosen = chosen
             chosen = chosen.host
         chosen.gate.release()
+
+    def _begins(self, strand: Strand) -> bool:
+        """Return whether a strand needs a thread to begin; count that thread as running it."""
+        if strand.state != "new" or strand.thread:
+            return False
+        with self._lock:
+            self._live += 1
+        strand.state = "running"
+        return True
 
     def run_strands(self, strand: Strand, rest: Callable[[], None]) -> None:
         """Run a strand in this thread, and then the strands that begin after it."""
@@ -239,17 +229,13 @@ class Turns:
                 chosen = self._choose()
                 if chosen is None:
                     return
-                if chosen.state == "new" and not chosen.thread:
-                    with self._lock:
-                        self._live += 1
-                    chosen.state = "running"
-                    self._thread_is_done()
-                    strand = chosen
-                    continue
-                resting = True
-                rest()
-                self._wake(chosen)
-                return
+                if not self._begins(chosen):
+                    break
+                self._thread_is_done()
+                strand = chosen
+            resting = True
+            rest()
+            self._wake(chosen)
         finally:
             if not resting:
                 rest()
@@ -314,21 +300,22 @@ class Turns:
         raise Crash
 
 
-_ENDING = 5.0
-"""Wall-clock seconds to wait for the end of an idle thread."""
-_STUCK = 0.05
-"""Wall-clock seconds to wait for the end of a thread that still runs explored code."""
-_real_start = threading.Thread.start
-
-
-class _PoolThread:
+class _PoolThread(threading.Thread):
     """A thread that runs strands, one after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, rest: Callable[[_PoolThread], None]) -> None:
+        super().__init__(name="explore", daemon=True)
         self.gate = Gate()
-        self.turns: Turns | None = None
-        self.strand: Strand | None = None
-        self.thread: threading.Thread | None = None
+        self.next: tuple[Turns, Strand] | None = None
+        self._rest = rest
+
+    def run(self) -> None:
+        while True:
+            self.gate.acquire()
+            if self.next is None:
+                return
+            turns, strand = self.next
+            turns.run_strands(strand, lambda: self._rest(self))
 
 
 class Threads:
@@ -343,43 +330,28 @@ class Threads:
     def start(self, turns: Turns, strand: Strand) -> None:
         """Run a strand in an idle thread, or in a new one."""
         with self._lock:
-            pool_thread = self._idle.pop() if self._idle else None
-        if pool_thread is None:
-            pool_thread = _PoolThread()
-            pool_thread.thread = threading.Thread(
-                target=self._serve, args=(pool_thread,), name="explore", daemon=True
-            )
-            self._all.append(pool_thread)
-            pool_thread.turns, pool_thread.strand = turns, strand
-            _real_start(pool_thread.thread)
-        else:
-            pool_thread.turns, pool_thread.strand = turns, strand
-        pool_thread.gate.release()
+            thread = self._idle.pop() if self._idle else None
+        if thread is None:
+            thread = _PoolThread(self._rest)
+            self._all.append(thread)
+            _real_start(thread)
+        thread.next = turns, strand
+        thread.gate.release()
 
     def close(self) -> None:
         """End the idle threads; a thread that is stuck in explored code is left running."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
-        for pool_thread in idle:
-            pool_thread.turns = pool_thread.strand = None
-            pool_thread.gate.release()
-        for pool_thread in self._all:
-            assert pool_thread.thread is not None
-            pool_thread.thread.join(_ENDING if pool_thread in idle else _STUCK)
+        for thread in idle:
+            thread.gate.release()
+        for thread in self._all:
+            thread.join(_ENDING if thread in idle else _STUCK)
 
-    def _serve(self, pool_thread: _PoolThread) -> None:
-        while True:
-            pool_thread.gate.acquire()
-            turns, strand = pool_thread.turns, pool_thread.strand
-            if turns is None or strand is None:
-                return
-            turns.run_strands(strand, lambda: self._rest(pool_thread))
-
-    def _rest(self, pool_thread: _PoolThread) -> None:
+    def _rest(self, thread: _PoolThread) -> None:
         with self._lock:
-            pool_thread.turns = pool_thread.strand = None
+            thread.next = None
             if self._closed:
-                pool_thread.gate.release()
+                thread.gate.release()
             else:
-                self._idle.append(pool_thread)
+                self._idle.append(thread)
