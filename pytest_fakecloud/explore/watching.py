@@ -19,7 +19,7 @@ from ..transport.inprocess import origins
 from ..transport.shortcut import Shortcut
 from .footprint import touches_of_command
 from .simulation.frames import carried_source, source_of
-from .simulation.loops import await_in_own_loop
+from .simulation.loops import awaited
 
 if TYPE_CHECKING:
     from ..handle import Handle
@@ -134,9 +134,8 @@ def _waits_for_real(world: World, run: Callable[..., Any]) -> Callable[..., Any]
 
 
 def _awaited(world: World, handler: Callable[[Any], Any], request: Any) -> Any:
-    if not world.is_here():
-        return handler(request)
-    return await_in_own_loop(world, lambda: handler(request))
+    coroutine = handler(request)
+    return awaited(world, coroutine) if world.is_here() else coroutine
 
 
 async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:

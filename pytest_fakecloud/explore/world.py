@@ -76,8 +76,6 @@ class World:
         self._wall: Wall | None = None
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
 
-    # -- coming and going ------------------------------------------------------------------------
-
     def __enter__(self) -> World:
         with contextlib.ExitStack() as exits:
             self._stop_time(exits)
@@ -157,8 +155,6 @@ class World:
         strand = self.cooperating()
         return None if strand is None or self.simulation is None else (self.simulation, strand)
 
-    # -- one schedule ----------------------------------------------------------------------------
-
     def reset(self) -> None:
         """Return to the baseline: data, clock, randomness and credentials."""
         _collect_garbage()
@@ -177,8 +173,6 @@ class World:
         self.deliveries = Deliveries(self._queues, self._start_us)
         for queue in self._queues:
             queue._engine.drive += 1
-
-    # -- time ------------------------------------------------------------------------------------
 
     def now_us(self) -> int:
         return self.clock.now_us()

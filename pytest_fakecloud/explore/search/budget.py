@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -88,19 +88,3 @@ class Search:
         except StopIteration:
             self.is_over = True
             return None
-
-
-def take_turns(searches: Sequence[Search], may_go_on: Callable[[], bool]) -> Run | None:
-    """Run schedules of several searches in turn; return the first run that breaks the promise.
-
-    Returns None when all searches have ended, or when ``may_go_on`` returns False.
-    """
-    going = list(searches)
-    while going and may_go_on():
-        search = min(going, key=lambda one: one.used / one.weight)
-        run = search.next()
-        if run is not None and run.broken is not None:
-            return run
-        if search.is_over:
-            going.remove(search)
-    return None

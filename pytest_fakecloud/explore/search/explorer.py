@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from ...core.timeparse import monotonic
 from ..run import Run
 from ..schedule import SWITCHES, Schedule
-from .budget import Search, take_turns
+from .budget import Search
 from .dpor import OrderSearches
 from .drawn import RandomRuns
 from .events import Pairs, Singles, delayed_again, has_overlap, likelihood, paused_again
@@ -109,17 +109,22 @@ class Explorer:
     def _take_turns(
         self, searches: Sequence[Search], budget: Budget, *, until: Search | None = None
     ) -> Run | None:
-        """Let searches take turns until the budget is used up, the search ``until`` has ended, or
-        nothing is left to find.
+        """Run schedules of several searches in turn; return the first run that breaks the promise.
+
+        Returns None when the budget is used up, when all searches or the search ``until`` have ended,
+        or when nothing is left to find.
         """
-        return take_turns(
-            searches,
-            lambda: (
-                budget.is_left(self._tally.tried)
-                and not self._orders.is_exhaustive
-                and not (until is not None and until.is_over)
-            ),
-        )
+        going = list(searches)
+        while going and budget.is_left(self._tally.tried) and not self._orders.is_exhaustive:
+            if until is not None and until.is_over:
+                break
+            search = min(going, key=lambda one: one.used / one.weight)
+            run = search.next()
+            if run is not None and run.broken is not None:
+                return run
+            if search.is_over:
+                going.remove(search)
+        return None
 
     def _search_orders_alone(self, orders: Sequence[Search]) -> Run | None:
         for search in orders:
@@ -159,8 +164,6 @@ class Explorer:
             search.used = 0
         weight = share / (1 - share) * len(others)
         return self._take_turns([Search(systematic, weight), *others], self._budget)
-
-    # -- schedules with one and with two events --------------------------------------------------
 
     def _run_singles(self, schedules: Iterable[Schedule]) -> Iterator[Run]:
         for schedule in schedules:

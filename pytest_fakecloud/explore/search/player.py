@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from ...core.errors import ContractError, broken_promise, ends_the_test
 from ...core.journal import recorder_of
 from ..run import Choice, Program, Redundant, Run, Strategy
 from ..schedule import Schedule
-from ..simulation.loops import await_in_own_loop
+from ..simulation.loops import awaited
 from ..simulation.simulation import Simulation
 from ..simulation.state import add_schedule
 from ..simulation.turns import Threads
@@ -59,7 +58,7 @@ class Player:
         number = recorder.reserve()
         self.world.reset()
         if self.setup is not None:
-            self.call(self.setup)
+            awaited(self.world, self.setup())
         simulation = Simulation(
             self.world,
             self.programs,
@@ -88,7 +87,7 @@ class Player:
         self, check: Callable[[History], object], history: History, schedule: Schedule
     ) -> AssertionError | None:
         try:
-            if self.call(check, history) is False:
+            if awaited(self.world, check(history)) is False:
                 raise ContractError(
                     "check returned False, which explore() ignores: let it assert "
                     "the promise, such as 'assert total == 2'"
@@ -105,15 +104,3 @@ class Player:
                 raise
             return broken
         return None
-
-    def call(self, function: Callable[..., object], *args: object) -> object:
-        """Call a plain or asynchronous function and return its result."""
-        result = function(*args)
-        if inspect.iscoroutine(result):
-            coroutine = result
-
-            async def awaited() -> object:
-                return await coroutine
-
-            return await_in_own_loop(self.world, awaited)
-        return result

@@ -326,22 +326,20 @@ class Calls(Part):
             text = "crashes"
         elif event.kind == "rotate_token":
             disturbances.rotate(handle)
-            span = seconds(ROTATED_US)
-            text = f"the token of {handle.name} is rotated; the code has the new one after {span}"
+            after = seconds(ROTATED_US)
+            text = f"the token of {handle.name} is rotated; the code has the new one after {after}"
         elif event.kind == "hold_pending" and handle.fixture == "vector_index":
             disturbances.hold(handle)
             text = f"changes of {handle.name} stay pending for {HOLD_US // 1_000_000} s"
         elif event.kind == "partition":
-            text = self._cut_off(strand.root, handle, int(event.detail or PARTITION))
+            span = int(event.detail or PARTITION)
+            self._cut[strand.root.title, handle.name] = self._world.now_us() + span * 1_000_000
+            text = f"is cut off from {handle.name} for {span} s"
         elif event.kind in ("rebalance", "redeliver"):
             text = _disturb(event.kind, handle, request.params.get("group"))
         if text:
             self._record.say(strand.name, text, event=True)
         return bool(text)
-
-    def _cut_off(self, root: Strand, handle: Handle, span: int) -> str:
-        self._cut[root.title, handle.name] = self._world.now_us() + span * 1_000_000
-        return f"is cut off from {handle.name} for {span} s"
 
 
 def _faults_of(route: str) -> tuple[Kind, ...]:

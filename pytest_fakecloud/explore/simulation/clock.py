@@ -57,10 +57,8 @@ class ClockMoves(Part):
 
     def moment(self, options: Sequence[Option]) -> Moment | None:
         """Return the next move of the clock, or None if a client's patience does not allow it."""
-        return self._chosen_moment(options) if options else self._forced_moment()
-
-    def _forced_moment(self) -> Moment | None:
-        """Return the move that the search can order when no strand can run."""
+        if options:
+            return self._chosen_moment(options)
         at_us = self.next_us(forced=True)
         if at_us is None or not self.moves_time:
             return None

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
-
 from ...core.errors import ContractError, broken_promise, ends_the_test
 from ..history import Operation, begin, end
 from .deliveries import Due
-from .loops import await_in_own_loop
+from .loops import awaited
 from .state import Part, RunState
 from .strands import Strand, Waiting, Work
 
@@ -28,13 +25,9 @@ class Lifecycle(Part):
         """The operation of each client, by the client's title."""
 
     def perform(self, strand: Strand) -> object:
-        if inspect.iscoroutinefunction(strand.body):
-            return await_in_own_loop(self._world, strand.body)
         result = strand.body()
         self._connections.finish_calls(strand)
-        if inspect.iscoroutine(result):
-            return await_in_own_loop(self._world, lambda: _awaited(result))
-        return result
+        return awaited(self._world, result)
 
     def begins(self, strand: Strand) -> None:
         """Record the start of a strand; for a client, also the start of an operation."""
@@ -93,10 +86,6 @@ class Lifecycle(Part):
             self._record.run.broken = self._record.run.broken or broken
         else:
             self._record.run.notes[f"a task raised {error!r}, which no code awaited"] = None
-
-
-async def _awaited(value: Any) -> Any:
-    return await value
 
 
 class WorkerRestarts(Part):

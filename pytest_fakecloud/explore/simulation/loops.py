@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import itertools
 import math
 import selectors
 import sys
 from asyncio import events
-from collections.abc import Callable, Collection, Coroutine, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..footprint import READS_CLOCK
 from .frames import is_library
@@ -21,7 +22,6 @@ from .strands import Crash, Strand, Waiting
 if TYPE_CHECKING:
     from ..world import World
 
-T = TypeVar("T")
 _SOON = 0.005
 """Wall-clock seconds to wait for other servers to answer."""
 
@@ -142,10 +142,12 @@ def _is_inner(coroutine: Any) -> bool:
     return is_library(code.co_filename) and is_created_by_library
 
 
-def await_in_own_loop(sleeper: World, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Await the function's coroutine in a loop that runs on fake time."""
+def awaited(sleeper: World, value: Any) -> Any:
+    """Return a value or, if it is a coroutine, its result in a loop that runs on fake time."""
+    if not inspect.iscoroutine(value):
+        return value
     with asyncio.Runner(loop_factory=lambda: OwnLoop(sleeper)) as runner:
-        return runner.run(function())
+        return runner.run(value)
 
 
 class EventLoops(Part):
