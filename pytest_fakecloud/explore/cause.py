@@ -140,7 +140,8 @@ def _calls(run: Run) -> Iterator[_Call]:
             return
         is_recorded = 0 <= line.step < len(run.steps)
         if line.call is not None and line.call.service != "queue" and is_recorded:
-            yield _Call(at, line, _data_in_fakes(run.steps[line.step].footprint))
+            touches = run.steps[line.step].footprint.touches
+            yield _Call(at, line, Footprint(touch for touch in touches if touch.fake))
 
 
 def _delays(run: Run) -> Iterator[tuple[str, int]]:
@@ -254,10 +255,6 @@ def _keyed(run: Run) -> Iterator[tuple[Line, list[_Key]]]:
             yield line, [(line.process, number, text), ("delivery", number, text)]
         else:
             yield line, [(line.process, number, text.partition(" ")[0])]
-
-
-def _data_in_fakes(footprint: Footprint) -> Footprint:
-    return Footprint(touch for touch in footprint.touches if touch.fake)
 
 
 def cause_text(cause: Conflict | Line | None, run: Run) -> str:

@@ -142,7 +142,7 @@ def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) ->
         for index in range(len(session.engine.databases)):
             yield Touch(fake, f"key of db{index}", ALL, bool(spec.write))
         return
-    yield Touch(fake, "setting", ALL, name not in ("CONFIG",) or spec.name != "CONFIG GET")
+    yield Touch(fake, "setting", ALL, spec.name != "CONFIG GET")
 
 
 def touch_of_key(fake: str, database: int, key: bytes, writes: bool) -> Touch:

@@ -314,21 +314,19 @@ def _entry_text(entry: Sequence[Line], scene: Scene, shown: Container[int]) -> s
 def _line_text(line: Line, scene: Scene) -> str:
     if line.call is None:
         return line.words
+    text = call_text(line.call, scene)
     if line.event:
-        return f"{call_text(line.call, scene)} {line.words}{_source(line)}"
-    return _call(line.call, scene) + _source(line)
+        text += f" {line.words}"
+    elif answer := _answer(line.call, scene):
+        text += f" → {answer}"
+    return f"{text} ({line.source})" if line.source else text
 
 
-def _source(line: Line) -> str:
-    return f" ({line.source})" if line.source else ""
-
-
-def _call(call: Call, scene: Scene) -> str:
-    summary = summarise(call, scene)
-    answer = summary.answer if summary is not None and call.route not in _SEVERAL else ""
+def _answer(call: Call, scene: Scene) -> str:
     if call.status is None or call.status >= 400:
-        answer = str(call.status or call.outcome)
-    return f"{call_text(call, scene)} → {answer}" if answer else call_text(call, scene)
+        return str(call.status or call.outcome)
+    summary = summarise(call, scene)
+    return summary.answer if summary is not None and call.route not in _SEVERAL else ""
 
 
 def _at(run: Run, at_us: int) -> str:

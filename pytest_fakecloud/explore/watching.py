@@ -90,8 +90,7 @@ def _recorded(world: World, fake: str, real: Callable[..., Any]) -> Callable[...
     def run(session: Any, spec: Any, argv: list[bytes]) -> Any:
         simulation = world.simulation
         if simulation is not None:
-            if simulation.record.records:
-                simulation.record.touch(touches_of_command(fake, session, spec, argv))
+            simulation.record.touch(touches_of_command(fake, session, spec, argv))
             world.time.note_idle_time(fake, session.db.index, argv)
         return real(session, spec, argv)
 

@@ -210,8 +210,7 @@ class Calls(Part):
         app: Any = handle._app
         app.recorder.renumber(request.call, now)
         line = self._tell(strand, request)
-        if self._record.records:
-            self._record.touch(touches_of_request(handle, request))
+        self._record.touch(touches_of_request(handle, request))
         if self._cut and self._cut.get((root.title, handle.name), 0) > now:
             line.event, line.words = True, f"does not reach {handle.name}"
             return Effect("drop")

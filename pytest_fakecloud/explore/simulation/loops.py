@@ -205,8 +205,7 @@ class EventLoops(Part):
         wake_us = None
         if timeout is not None:
             wake_us = self._world.now_us() + math.ceil(timeout * 1e6)
-            if self._record.records:
-                self._record.touch([READS_CLOCK])
+            self._record.touch([READS_CLOCK])
 
         def arrived() -> bool:
             self._world.wires.settle()

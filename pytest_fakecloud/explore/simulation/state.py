@@ -47,7 +47,7 @@ class Record:
         self.history = History(world.cloud, str(schedule))
 
     def touch(self, touches: Iterable[Touch]) -> None:
-        """Record accesses of the current step."""
+        """Record accesses of the current step, if steps are recorded."""
         if self.run.steps and not self.aside_depth:
             footprint = self.run.steps[-1].footprint
             for touch in touches:
@@ -56,16 +56,14 @@ class Record:
                     footprint.add(CHECKS_PROMISE)
 
     def touch_message(self, due: Due) -> None:
-        if self.records:
-            self.touch([*touches_of_delivery(due.queue.name, due.first_name, due.message)])
+        self.touch(touches_of_delivery(due.queue.name, due.first_name, due.message))
 
     def touch_history(self, writes: bool) -> None:
-        if self._choice.is_history_read and self.records:
+        if self._choice.is_history_read:
             self.touch([Touch("", "history", ALL, writes)])
 
     def touch_lock(self, name: str) -> None:
-        if self.records:
-            self.touch([Touch("", "lock", name, True)])
+        self.touch([Touch("", "lock", name, True)])
 
     def note(self, process: str, number: int, choices: list[tuple[Kind, str]]) -> None:
         kinds = self._choice.kinds

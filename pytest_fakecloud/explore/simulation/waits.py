@@ -50,7 +50,7 @@ class Waits(Part):
         """Let other strands run until ``ready()`` is true, or until the given time."""
         if is_own_thread:
             self._connections.finish_calls(strand)
-        if until_us is not None and self._record.records:
+        if until_us is not None:
             self._record.touch([READS_CLOCK])
         self._state.park(strand, "wake")
         strand.state, strand.waiting = "waiting", Waiting(why, ready, until_us)
