@@ -138,8 +138,10 @@ def _happens_before(steps: Sequence[Step]) -> list[int]:
     before: list[int] = []
     last: dict[str, int] = {}
     for index, step in enumerate(steps):
+        # Steps that precede this one whatever data it accesses.
+        causes = [cause for cause in (last.get(step.strand, -1), step.enabled_by) if cause >= 0]
         found = 0
-        for cause in _causes(steps, last, index):
+        for cause in (*causes, *range(step.barrier + 1)):
             found |= before[cause] | 1 << cause
         for other in range(index - 1, -1, -1):
             if not found >> other & 1 and step.footprint.depends_on(steps[other].footprint):
@@ -147,14 +149,6 @@ def _happens_before(steps: Sequence[Step]) -> list[int]:
         before.append(found)
         last[step.strand] = index
     return before
-
-
-def _causes(steps: Sequence[Step], last: dict[str, int], index: int) -> list[int]:
-    """Return the steps that must precede a step, whatever data it accesses."""
-    step = steps[index]
-    found = [cause for cause in (last.get(step.strand, -1), step.enabled_by) if cause >= 0]
-    found += range(step.barrier + 1)
-    return found
 
 
 def _races(steps: Sequence[Step], before: Sequence[int], later: int) -> list[int]:

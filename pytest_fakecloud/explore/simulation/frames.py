@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sysconfig
-import threading
 from collections.abc import Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -71,27 +70,3 @@ def application_frame(frame: FrameType | None) -> FrameType | None:
             return frame
         frame = frame.f_back
     return None
-
-
-def wakings(thread: int, frame: FrameType | None) -> int | None:
-    """Return how many times a sleeping thread has woken up; None for a thread that waits for no
-    lock.
-
-    A thread that sleeps in a line of the application, or in a lock of the standard library, waits
-    for a lock as long as this number does not change. A thread that waits for the interpreter's own
-    lock wakes up every few milliseconds, so a busy machine is not mistaken for a deadlock.
-    """
-    if frame is None:
-        return None
-    name = frame.f_code.co_filename
-    if is_library(name) and Path(name).name not in ("threading.py", "queue.py"):
-        return None
-    native = next((t.native_id for t in threading.enumerate() if t.ident == thread), None)
-    try:
-        status = Path(f"/proc/self/task/{native}/status").read_text()
-    except OSError:
-        return 0  # Only Linux provides this number.
-    found = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    if not found.get("State", "S").strip().startswith("S"):
-        return None
-    return int(found.get("voluntary_ctxt_switches", 0))

@@ -187,7 +187,7 @@ class Scheduler(Part):
         self._record.run.fired.append(event)
         if event.detail == CLOCK:
             return
-        other = _title(event.process)
+        other = event.process.removesuffix(":loop")
         when = {
             "switch": "before {} continues" if event.point else "before {} starts",
             "late": "before {} receives its answer",
@@ -309,7 +309,3 @@ def _place_of(option: Option) -> tuple[Place, int]:
 def _wake_time(strand: Strand) -> int:
     wake_us = strand.waiting.wake_us
     return -1 if wake_us is None else wake_us
-
-
-def _title(name: str) -> str:
-    return name.removesuffix(":loop")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic
-from .frames import application_frame, source_of, wakings
+from .frames import application_frame, is_library, source_of
 from .strands import Strand
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Watchdog:
         strand = self._turns.current
         thread = 0 if strand is None else strand.host.thread
         frame = None if strand is None else sys._current_frames().get(thread)
-        woken = wakings(thread, frame)
+        woken = _wakings(thread, frame)
         place = None if frame is None else (id(frame), frame.f_lasti, woken)
         seen = self._turns.progress, place
         if seen != self._seen:
@@ -53,14 +54,11 @@ class Watchdog:
             return
         seconds = monotonic() - self._since
         if strand is None:
-            self._check_lost(seconds)
+            if seconds > _LOST:
+                text = "no strand of explore() runs: please report this as a bug"
+                self._turns.end(ContractError(text))
         elif woken is not None and not (strand.host.real_waits and seconds < _REAL):
             self._help(strand, seconds)
-
-    def _check_lost(self, seconds: float) -> None:
-        if seconds > _LOST:
-            text = "no strand of explore() runs: please report this as a bug"
-            self._turns.end(ContractError(text))
 
     def _help(self, blocked: Strand, seconds: float) -> None:
         """Step over a blocked strand, or end the run if that has not helped for long enough."""
@@ -70,6 +68,30 @@ class Watchdog:
             self._turns.end(None)
         elif seconds >= _BUSY and blocked.host.loop.running is None:
             self._turns.step_over(blocked)
+
+
+def _wakings(thread: int, frame: FrameType | None) -> int | None:
+    """Return how many times a sleeping thread has woken up; None for a thread that waits for no
+    lock.
+
+    A thread that sleeps in a line of the application, or in a lock of the standard library, waits
+    for a lock as long as this number does not change. A thread that waits for the interpreter's own
+    lock wakes up every few milliseconds, so a busy machine is not mistaken for a deadlock.
+    """
+    if frame is None:
+        return None
+    name = frame.f_code.co_filename
+    if is_library(name) and Path(name).name not in ("threading.py", "queue.py"):
+        return None
+    native = next((t.native_id for t in threading.enumerate() if t.ident == thread), None)
+    try:
+        status = Path(f"/proc/self/task/{native}/status").read_text()
+    except OSError:
+        return 0  # Only Linux provides this number.
+    found = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    if not found.get("State", "S").strip().startswith("S"):
+        return None
+    return int(found.get("voluntary_ctxt_switches", 0))
 
 
 def is_in_application(strand: Strand) -> bool:

@@ -39,11 +39,9 @@ class Wire:
         self.is_at_end = False
         self.is_answering = False
         """Whether the fake is sending an answer that may not fit into the socket's buffers."""
-        self._base: int | None = None
         self._connection: Any = None
         connection = self.connection()
-        if connection is not None:
-            self._base = connection.received
+        self._received_before = 0 if connection is None else connection.received
 
     def connection(self) -> Any:
         """Return the fake's end of the connection, or None if the fake has not accepted it yet."""
@@ -84,7 +82,7 @@ class Wire:
             return False
         if self.fileno() < 0:
             return True
-        return connection.handled - (self._base or 0) < self.sent or bool(connection.inside)
+        return connection.handled - self._received_before < self.sent or bool(connection.inside)
 
     def is_served(self) -> bool:
         return self.connection() in self.mount._live
