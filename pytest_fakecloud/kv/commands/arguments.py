@@ -82,6 +82,19 @@ MOST_REPETITIONS = 1_000_000
 """Maximum number of random members that a negative count may request (decided here)."""
 
 
+def parse_random(args: Args, flag: bytes) -> tuple[int | None, bool]:
+    """Parse ``key [count [flag]]``; return the count, or None, and whether the flag is given."""
+    if len(args) == 1:
+        return None, False
+    count = parse_negatable(args[1])
+    has_flag = len(args) == 3
+    if len(args) > 3 or (has_flag and args[2].upper() != flag):
+        raise CommandError(errors.SYNTAX)
+    if has_flag and abs(count) > I64_MAX // 2:
+        raise CommandError(errors.OUT_OF_RANGE)
+    return count, has_flag
+
+
 def random_indexes(session: Session, size: int, count: int) -> Sequence[int]:
     """Return random indexes below ``size``: distinct ones, or repeated ones for a negative count."""
     random = session.engine.random

@@ -10,9 +10,9 @@ from ...errors import CommandError, wrong_arity
 from ...reply import OK, Map, Reply
 from ...table.long_double import parse_long_double
 from ...table.registry import Args, command
-from ...table.syntax import I64_MAX, parse_int
+from ...table.syntax import parse_int
 from ...values.hashes import HashValue
-from ..arguments import parse_negatable, random_indexes
+from ..arguments import parse_random, random_indexes
 from ..scanning import scan_page
 from ..string.numbers import incremented, incremented_float
 
@@ -61,10 +61,8 @@ def hget(session: Session, args: Args) -> Reply:
 @command("HMGET")
 def hmget(session: Session, args: Args) -> Reply:
     """Return the values of several hash fields; nil for each field that does not exist."""
-    value = session.db.get(args[0], HashValue)
-    if value is None:
-        return [None] * (len(args) - 1)
-    return [value.fields.get(field) for field in args[1:]]
+    fields = (session.db.get(args[0], HashValue) or HashValue()).fields
+    return [fields.get(field) for field in args[1:]]
 
 
 @command("HGETALL")
@@ -83,8 +81,7 @@ def hkeys(session: Session, args: Args) -> Reply:
 @command("HVALS")
 def hvals(session: Session, args: Args) -> Reply:
     """Return all values of a hash."""
-    value = session.db.get(args[0], HashValue)
-    return [] if value is None else list(value.fields.values())
+    return list((session.db.get(args[0], HashValue) or HashValue()).fields.values())
 
 
 @command("HLEN")
@@ -109,9 +106,7 @@ def hstrlen(session: Session, args: Args) -> Reply:
 @command("HDEL")
 def hdel(session: Session, args: Args) -> Reply:
     """Delete hash fields and return the number that existed."""
-    value = session.db.get(args[0], HashValue)
-    if value is None:
-        return 0
+    value = session.db.get(args[0], HashValue) or HashValue()
     removed = sum(value.remove(field) for field in args[1:])
     if removed:
         session.db.note_removal(args[0])
@@ -147,19 +142,13 @@ def hincrbyfloat(session: Session, args: Args) -> Reply:
 @command("HRANDFIELD")
 def hrandfield(session: Session, args: Args) -> Reply:
     """Return one or more random fields of a hash; a negative count allows repetitions."""
-    if len(args) == 1:
-        value = session.db.get(args[0], HashValue)
-        return None if value is None else session.engine.random.choice(list(value.fields))
-    count = parse_negatable(args[1])
-    if len(args) > 3 or (len(args) == 3 and args[2].upper() != b"WITHVALUES"):
-        raise CommandError(errors.SYNTAX)
-    with_values = len(args) == 3
-    if with_values and abs(count) > I64_MAX // 2:
-        raise CommandError(errors.OUT_OF_RANGE)
+    count, with_values = parse_random(args, b"WITHVALUES")
     value = session.db.get(args[0], HashValue)
-    if value is None or count == 0:
-        return []
+    if value is None:
+        return None if count is None else []
     fields = list(value.fields)
+    if count is None:
+        return session.engine.random.choice(fields)
     chosen = [fields[place] for place in random_indexes(session, len(fields), count)]
     if not with_values:
         return chosen

@@ -14,7 +14,7 @@ from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, format_double, parse_float, parse_int
 from ...values.score_order import Item
 from ...values.zset import SortedSet
-from ..arguments import parse_negatable, random_indexes
+from ..arguments import parse_random, random_indexes
 from ..blocking import pop_or_wait, pop_several
 from ..scanning import scan_page
 
@@ -184,8 +184,7 @@ def zmscore(session: Session, args: Args) -> Reply:
 @command("ZCARD")
 def zcard(session: Session, args: Args) -> Reply:
     """Return the number of members in a sorted set."""
-    members = session.db.get(args[0], SortedSet)
-    return 0 if members is None else len(members)
+    return len(session.db.get(args[0], SortedSet) or ())
 
 
 def _rank(session: Session, args: Args, *, reverse: bool) -> Reply:
@@ -225,9 +224,7 @@ def zscan(session: Session, args: Args) -> Reply:
 @command("ZREM")
 def zrem(session: Session, args: Args) -> Reply:
     """Remove members from a sorted set and return the number that were removed."""
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
-        return 0
+    members = session.db.get(args[0], SortedSet) or SortedSet()
     removed = sum(map(members.remove, args[1:]))
     if removed:
         session.db.note_removal(args[0])
@@ -309,15 +306,11 @@ def bzpopmax(session: Session, args: Args) -> Reply:
 @command("ZRANDMEMBER")
 def zrandmember(session: Session, args: Args) -> Reply:
     """Return one or more random members of a sorted set; a negative count allows repetitions."""
-    count = None if len(args) == 1 else parse_negatable(args[1])
-    if len(args) > 3 or (len(args) == 3 and args[2].upper() != b"WITHSCORES"):
-        raise CommandError(errors.SYNTAX)
-    if len(args) == 3 and count is not None and abs(count) > I64_MAX // 2:
-        raise CommandError(errors.OUT_OF_RANGE)
+    count, with_scores = parse_random(args, b"WITHSCORES")
     members = session.db.get(args[0], SortedSet)
     if members is None:
         return None if count is None else []
     if count is None:
         return members.at(session.engine.random.randrange(len(members)))[1]
     ranks = random_indexes(session, len(members), count)
-    return members_reply(session, map(members.at, ranks), scores=len(args) == 3)
+    return members_reply(session, map(members.at, ranks), scores=with_scores)

@@ -164,13 +164,16 @@ def _limited_span(start: int, stop: int, limit: tuple[int, int], reverse: bool) 
     return start, start + size
 
 
+def _members(session: Session, key: bytes) -> SortedSet:
+    """Return the sorted set of a key; an empty one for a missing key."""
+    return session.db.get(key, SortedSet) or SortedSet()
+
+
 def _range(session: Session, args: Args, kind: RangeKind | None, *, reverse: bool | None) -> Reply:
-    """Return a range of members. Options of the command decide about what is None."""
+    """Return a range of members. If ``kind`` or ``reverse`` is None, it depends on the options."""
     wanted = parse_range(session, args, kind, reverse)
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
-        return []
-    return members_reply(session, select(members, wanted), scores=wanted.with_scores)
+    found = select(_members(session, args[0]), wanted)
+    return members_reply(session, found, scores=wanted.with_scores)
 
 
 @command("ZRANGE")
@@ -213,9 +216,7 @@ def zrevrangebylex(session: Session, args: Args) -> Reply:
 def zrangestore(session: Session, args: Args) -> Reply:
     """Store a range of members of a sorted set in a key and return their number."""
     wanted = parse_range(session, args[1:], None, None, storing=True)
-    members = session.db.get(args[1], SortedSet)
-    found: list[Item] = [] if members is None else select(members, wanted)
-    scores = {member: score for score, member in found}
+    scores = {member: score for score, member in select(_members(session, args[1]), wanted)}
     return session.db.store(args[0], SortedSet(scores).as_stored())
 
 
@@ -223,10 +224,7 @@ def zrangestore(session: Session, args: Args) -> Reply:
 def zcount(session: Session, args: Args) -> Reply:
     """Return the number of members in a range of scores."""
     interval = parse_score_range(args[1], args[2])
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
-        return 0
-    start, stop = members.span(interval)
+    start, stop = _members(session, args[0]).span(interval)
     return stop - start
 
 
@@ -234,17 +232,14 @@ def zcount(session: Session, args: Args) -> Reply:
 def zlexcount(session: Session, args: Args) -> Reply:
     """Return the number of members in a range of names."""
     interval = parse_lex_range(args[1], args[2])
-    members = session.db.get(args[0], SortedSet)
-    return 0 if members is None else len(members.in_lex_range(interval))
+    return len(_members(session, args[0]).in_lex_range(interval))
 
 
 @command("ZREMRANGEBYRANK")
 def zremrangebyrank(session: Session, args: Args) -> Reply:
     """Remove the members in a range of ranks and return their number."""
     first, last = parse_bounds(args[1], args[2])
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
-        return 0
+    members = _members(session, args[0])
     removed = members.remove_span(*slice_bounds(first, last, len(members)))
     return _removed(session, args[0], removed)
 
@@ -253,9 +248,7 @@ def zremrangebyrank(session: Session, args: Args) -> Reply:
 def zremrangebyscore(session: Session, args: Args) -> Reply:
     """Remove the members in a range of scores and return their number."""
     interval = parse_score_range(args[1], args[2])
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
-        return 0
+    members = _members(session, args[0])
     return _removed(session, args[0], members.remove_span(*members.span(interval)))
 
 
@@ -263,9 +256,7 @@ def zremrangebyscore(session: Session, args: Args) -> Reply:
 def zremrangebylex(session: Session, args: Args) -> Reply:
     """Remove the members in a range of names and return their number."""
     interval = parse_lex_range(args[1], args[2])
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
-        return 0
+    members = _members(session, args[0])
     doomed = members.in_lex_range(interval)
     for _, member in doomed:
         members.remove(member)
