@@ -27,7 +27,9 @@ def sadd(session: Session, args: Args) -> Reply:
 @command("SREM")
 def srem(session: Session, args: Args) -> Reply:
     """Remove members from a set and return the number that were removed."""
-    members = session.db.get(args[0], SetValue) or SetValue()
+    members = session.db.get(args[0], SetValue)
+    if members is None:
+        return 0
     removed = sum([members.remove(member) for member in args[1:]])
     if removed:
         session.db.note_removal(args[0])

@@ -7,7 +7,7 @@ memory, because Lua cannot recover if an allocation fails while Python passes a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from pkgutil import get_data
 from typing import Any
@@ -16,14 +16,11 @@ import lupa.lua51 as lupa
 
 from ..errors import CommandError
 from ..reply import Map, Reply, SetReply, Status, Verbatim, double_text, with_17_digits
-from ..settings import VERSION
-from ..table.registry import EVERYTHING
 from ..table.syntax import format_double
 from ..table.versions import as_numbers
 from .callbacks import Boxed, callbacks
 from .errors import HostLost, ScriptFailure
 from .runs import LEVELS, ScriptLimits
-from .shebang import SCRIPT_FLAGS
 
 STATUS, FAILED, REFUSED, BUG = 1, 2, 3, 4
 """Kinds of results for ``redis.lua``: a status, an error, an error before the command, a bug."""
@@ -90,8 +87,6 @@ class Converter:
         kind = reply.__class__
         if kind is bytes or kind is int:
             return reply
-        if reply is None:
-            return False if resp == 2 else None
         if isinstance(reply, list):
             return self._aggregate(reply, resp)
         if kind is Status:
@@ -100,7 +95,14 @@ class Converter:
             return double_text(reply) if resp == 2 else self._table({b"double": float(reply)})
         if isinstance(reply, bytes | bytearray):
             return bytes(reply)  # Scripts do not receive the RESP3 attribute of a value.
-        return self._text(reply, resp)
+        if isinstance(reply, Verbatim):
+            if resp == 2:
+                return reply.text
+            text = self._table({b"string": reply.text, b"format": reply.format})
+            return self._table({b"verbatim_string": text})
+        # Only DEBUG returns the other types, and scripts cannot call it; so this is nil, also of an
+        # array.
+        return False if resp == 2 else None
 
     def _aggregate(self, reply: list[Any], resp: int) -> Any:
         items = [self._nested(item, resp) for item in reply]
@@ -110,15 +112,6 @@ class Converter:
         if resp == 3 and isinstance(reply, SetReply):
             return self._table({b"set": self._table(dict.fromkeys(items, True))})
         return self._table(items)
-
-    def _text(self, reply: Any, resp: int) -> Any:
-        if isinstance(reply, Verbatim):
-            if resp == 2:
-                return reply.text
-            text = self._table({b"string": reply.text, b"format": reply.format})
-            return self._table({b"verbatim_string": text})
-        # Only DEBUG returns the other types, and scripts cannot call it; so this is a nil array.
-        return False if resp == 2 else None
 
 
 _FILES = ("patterns", "sandbox", "bit", "cjson", "cmsgpack", "struct", "redis")
@@ -132,21 +125,22 @@ class LuaHost:
 
     ``call`` runs a command line for the running script, given the protocol version, and returns the
     reply or the error. ``may_call`` returns whether the user may run a command line, or an error
-    message. ``clock`` returns the result of ``os.clock()`` in seconds. ``look`` returns the
-    wall-clock time in seconds; Lua calls it often while a script runs. ``flags`` are function flags
-    that are allowed in addition to those of Redis.
+    message. ``clock`` returns the result of ``os.clock()`` in seconds. ``check_progress`` returns
+    the wall-clock time in seconds; Lua calls it often while a script runs. ``flags`` are the allowed
+    flags of functions, and ``knows`` what the server ``version`` can do.
     """
 
     def __init__(
         self,
+        *,
         call: Callable[[list[bytes], int], Any],
         may_call: Callable[[list[bytes]], bool | bytes],
         clock: Callable[[], float],
-        look: Callable[[], float],
+        check_progress: Callable[[], float],
         limits: ScriptLimits,
-        flags: tuple[bytes, ...] = (),
-        version: str = VERSION["redis"],
-        knows: Mapping[str, bool] = EVERYTHING.knows,
+        flags: Iterable[bytes],
+        version: str,
+        knows: Mapping[str, bool],
     ) -> None:
         self.limits = limits
         self._call = call
@@ -166,22 +160,10 @@ class LuaHost:
         short = knows["doubles are printed with the fewest digits"]
         self._double: Callable[[float], float] = float if short else with_17_digits
         self._converter = Converter(self._runtime, short_numbers=short)
-        api = self._load(clock, look, flags, version, knows)
-        self._compile = api[b"compile"]
-        self._evaluate = api[b"evaluate"]
-        self._evaluate_tables = api[b"evaluate_tables"]
-        self._call_function = api[b"call_function"]
-        self._load_library = api[b"load_library"]
-
-    def _load(
-        self,
-        clock: Callable[[], float],
-        look: Callable[[], float],
-        flags: tuple[bytes, ...],
-        version: str,
-        knows: Mapping[str, bool],
-    ) -> Any:
-        runtime = self._runtime
+        self._too_long = (
+            b"ERR Script stopped: it ran more than %d instructions" % limits.instructions,
+            b"ERR Script stopped: it ran for more than %g seconds" % limits.seconds,
+        )
         functions: dict[bytes, Callable[..., Any]] = {
             **callbacks(),
             b"call": self._command,
@@ -191,13 +173,8 @@ class LuaHost:
             b"setresp": partial(setattr, self, "_resp"),
             b"clock": clock,
             b"levels": lambda: self.levels,
-            b"look": look,
+            b"look": check_progress,
         }
-        limits = self.limits
-        self._too_long = (
-            b"ERR Script stopped: it ran more than %d instructions" % limits.instructions,
-            b"ERR Script stopped: it ran for more than %g seconds" % limits.seconds,
-        )
         settings = {
             b"instructions": limits.instructions,
             b"seconds": limits.seconds,
@@ -210,21 +187,28 @@ class LuaHost:
             b"version_number": int.from_bytes(as_numbers(version)),
             b"has_os": knows["`os.clock` in scripts"],
             b"has_server": knows["the API of scripts as `server`"],
-            b"flags": dict.fromkeys((*SCRIPT_FLAGS, *flags), True),
+            b"flags": dict.fromkeys(flags, True),
         }
-        bootstrap = runtime.execute(_BOOTSTRAP)
+        self._api = self._load(functions, settings)
+
+    def _load(
+        self, functions: dict[bytes, Callable[..., Any]], settings: dict[bytes, Any]
+    ) -> dict[bytes, Any]:
+        """Run the host's Lua code, and return its functions by their names."""
+        table = self._runtime.table_from
         sources = {name.encode(): _chunk(name) for name in _FILES}
-        table = runtime.table_from
-        return bootstrap(
+        bootstrap = self._runtime.execute(_BOOTSTRAP)
+        api = bootstrap(
             table(functions), table(settings, recursive=True), _chunk("host"), table(sources)
         )
+        return dict(api.items())
 
     # -- running ---------------------------------------------------------------------------------
 
     def compile(self, source: bytes) -> Any:
         """Compile a script to a Lua function; raise ``SyntaxError`` with Lua's message."""
         self._make_room(len(source) * 8)
-        function, message = self._protected(self._compile, source)
+        function, message = self._protected(b"compile", source)
         if function is None:
             raise SyntaxError(message.decode("utf-8", "surrogateescape"))
         return function
@@ -234,22 +218,22 @@ class LuaHost:
         count = len(keys) + len(arguments)
         self._make_room(words_size(keys) + words_size(arguments))
         if count <= _CALL_WIDTH:
-            outcome = self._protected(self._evaluate, script, len(keys), *keys, *arguments)
+            outcome = self._protected(b"evaluate", script, len(keys), *keys, *arguments)
         else:
             tables = self._tables(keys, arguments)
-            outcome = self._protected(self._evaluate_tables, script, *tables)
+            outcome = self._protected(b"evaluate_tables", script, *tables)
         return self._finish(outcome)
 
     def call_function(self, function: Any, keys: list[bytes], arguments: list[bytes]) -> Reply:
         """Run a function of a library, and return its reply; raise ``ScriptFailure``."""
         self._make_room(words_size(keys) + words_size(arguments))
         tables = self._tables(keys, arguments)
-        return self._finish(self._protected(self._call_function, function, *tables))
+        return self._finish(self._protected(b"call_function", function, *tables))
 
     def load_library(self, source: bytes) -> list[tuple[bytes, Any, bytes | None, list[bytes]]]:
         """Run a library's source; return the name, callback, description and flags per function."""
         self._make_room(len(source) * 8)
-        outcome = self._protected(self._load_library, source)
+        outcome = self._protected(b"load_library", source)
         if outcome[0] is None:
             raise SyntaxError(outcome[1].decode("utf-8", "surrogateescape"))
         found: Any = self._finish(outcome)
@@ -271,10 +255,9 @@ class LuaHost:
         text, counted, source, line = (*outcome[1:], None, None)[:4]
         raise ScriptFailure(text, source, line, counted, text in self._too_long)
 
-    @staticmethod
-    def _protected(function: Any, *args: Any) -> Any:
+    def _protected(self, name: bytes, *args: Any) -> Any:
         try:
-            return function(*args)
+            return self._api[name](*args)
         except lupa.LuaError as error:
             raise HostLost(str(error)) from None
 

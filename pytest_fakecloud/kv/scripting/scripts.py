@@ -23,7 +23,7 @@ from . import errors
 from .errors import HostLost, ScriptFailure
 from .libraries import Libraries, Library, LibraryFunction
 from .runs import GIVE_WAY_SECONDS, LEVELS, PORT_LEVELS, ScriptLimits, ScriptRun
-from .shebang import KEY_LOCKING, library_name, script_shebang
+from .shebang import KEY_LOCKING, SCRIPT_FLAGS, library_name, script_shebang
 
 if TYPE_CHECKING:
     from ..engine.client import Client
@@ -84,16 +84,15 @@ class Scripting:
         if self._host is None:
             from .host import LuaHost  # Imported here because only scripts need lupa.
 
-            flags = (KEY_LOCKING,) if self.vendor else ()
             self._host = LuaHost(
-                self._command,
-                self._may_call,
-                self._clock,
-                self._look,
-                self.limits,
-                flags,
-                self.engine.version,
-                self.engine.table.knows,
+                call=self._command,
+                may_call=self._may_call,
+                clock=self._clock,
+                check_progress=self._check_progress,
+                limits=self.limits,
+                flags=SCRIPT_FLAGS | {KEY_LOCKING} if self.vendor else SCRIPT_FLAGS,
+                version=self.engine.version,
+                knows=self.engine.table.knows,
             )
         return self._host
 
@@ -349,7 +348,7 @@ class Scripting:
             return False
         return True
 
-    def _look(self) -> float:
+    def _check_progress(self) -> float:
         now = monotonic()
         run = self.running
         if run is not None:

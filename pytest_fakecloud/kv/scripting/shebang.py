@@ -30,16 +30,22 @@ class Shebang(NamedTuple):
     body: bytes
 
 
+def _split(source: bytes, no_line_end: bytes, open_quote: bytes) -> tuple[list[bytes], bytes]:
+    """Return the words of the first line, and the rest of a source; raise one of the two errors."""
+    line, line_end, rest = source.partition(b"\n")
+    if not line_end:
+        raise CommandError(no_line_end)
+    words = split_words(line)
+    if words is None:
+        raise CommandError(open_quote)
+    return words, line_end + rest
+
+
 def script_shebang(source: bytes, vendor: bool) -> Shebang:
     """Parse the shebang line of a script; raise ``CommandError`` if it is invalid."""
     if not source.startswith(b"#!"):
         return Shebang(None, source)
-    end = source.find(b"\n")
-    if end < 0:
-        raise CommandError(errors.INVALID_SHEBANG)
-    words = split_words(source[:end])
-    if words is None:
-        raise CommandError(errors.INVALID_ENGINE)
+    words, body = _split(source, errors.INVALID_SHEBANG, errors.INVALID_ENGINE)
     if words[0] != b"#!lua":
         raise CommandError(errors.unexpected_engine(words[0]))
     known = SCRIPT_FLAGS | {KEY_LOCKING} if vendor else SCRIPT_FLAGS
@@ -52,19 +58,14 @@ def script_shebang(source: bytes, vendor: bool) -> Shebang:
             if flag not in known:
                 raise CommandError(errors.unexpected_flag(flag))
             flags.add(flag)
-    return Shebang(frozenset(flags), source[end:])
+    return Shebang(frozenset(flags), body)
 
 
 def library_name(source: bytes) -> tuple[bytes, bytes]:
     """Return a library's name and body; raise ``CommandError`` for an invalid shebang line."""
     if not source.startswith(b"#!"):
         raise CommandError(errors.NO_METADATA)
-    end = source.find(b"\n")
-    if end < 0:
-        raise CommandError(errors.INVALID_METADATA)
-    words = split_words(source[:end])
-    if words is None:
-        raise CommandError(errors.INVALID_METADATA)
+    words, body = _split(source, errors.INVALID_METADATA, errors.INVALID_METADATA)
     name = None
     for word in words[1:]:
         if not word.lower().startswith(b"name="):
@@ -79,4 +80,4 @@ def library_name(source: bytes) -> tuple[bytes, bytes]:
     engine = words[0].removeprefix(b"#!")
     if engine.lower() != b"lua":
         raise CommandError(errors.engine_not_found(engine))
-    return name, source[end:]
+    return name, body

@@ -16,6 +16,9 @@ from ..arguments import parse_random, random_indexes
 from ..scanning import scan_page
 from ..string.numbers import incremented, incremented_float
 
+_EMPTY = HashValue()
+"""The hash to read for a missing key."""
+
 
 @command("HSET")
 def hset(session: Session, args: Args) -> Reply:
@@ -61,15 +64,15 @@ def hget(session: Session, args: Args) -> Reply:
 @command("HMGET")
 def hmget(session: Session, args: Args) -> Reply:
     """Return the values of several hash fields; nil for each field that does not exist."""
-    fields = (session.db.get(args[0], HashValue) or HashValue()).fields
-    return [fields.get(field) for field in args[1:]]
+    value = session.db.get(args[0], HashValue) or _EMPTY
+    return [value.fields.get(field) for field in args[1:]]
 
 
 @command("HGETALL")
 def hgetall(session: Session, args: Args) -> Reply:
     """Return all fields and values of a hash."""
-    value = session.db.get(args[0], HashValue)
-    return Map() if value is None else Map(item for pair in value.fields.items() for item in pair)
+    value = session.db.get(args[0], HashValue) or _EMPTY
+    return Map(item for pair in value.fields.items() for item in pair)
 
 
 @command("HKEYS")
@@ -81,7 +84,8 @@ def hkeys(session: Session, args: Args) -> Reply:
 @command("HVALS")
 def hvals(session: Session, args: Args) -> Reply:
     """Return all values of a hash."""
-    return list((session.db.get(args[0], HashValue) or HashValue()).fields.values())
+    value = session.db.get(args[0], HashValue) or _EMPTY
+    return list(value.fields.values())
 
 
 @command("HLEN")
@@ -99,14 +103,16 @@ def hexists(session: Session, args: Args) -> Reply:
 @command("HSTRLEN")
 def hstrlen(session: Session, args: Args) -> Reply:
     """Return the length in bytes of the value of a hash field."""
-    value = session.db.get(args[0], HashValue)
-    return 0 if value is None else len(value.fields.get(args[1], b""))
+    value = session.db.get(args[0], HashValue) or _EMPTY
+    return len(value.fields.get(args[1], b""))
 
 
 @command("HDEL")
 def hdel(session: Session, args: Args) -> Reply:
     """Delete hash fields and return the number that existed."""
-    value = session.db.get(args[0], HashValue) or HashValue()
+    value = session.db.get(args[0], HashValue)
+    if value is None:
+        return 0
     removed = sum(value.remove(field) for field in args[1:])
     if removed:
         session.db.note_removal(args[0])
@@ -117,8 +123,8 @@ def hdel(session: Session, args: Args) -> Reply:
 def hincrby(session: Session, args: Args) -> Reply:
     """Increment the integer value of a hash field by a number and return the new value."""
     amount = parse_int(args[2])
-    value = session.db.get(args[0], HashValue)
-    present = b"0" if value is None else value.fields.get(args[1], b"0")
+    value = session.db.get(args[0], HashValue) or _EMPTY
+    present = value.fields.get(args[1], b"0")
     total = incremented(present, amount, errors.HASH_NOT_INTEGER)
     session.db.get_or_create(args[0], HashValue).set(args[1], b"%d" % total, keep_ttl=True)
     session.db.touch(args[0])
@@ -131,8 +137,8 @@ def hincrbyfloat(session: Session, args: Args) -> Reply:
     amount = parse_long_double(args[2])
     if isinstance(amount, float) and not math.isfinite(amount):
         raise CommandError(errors.VALUE_NAN_OR_INFINITY)
-    value = session.db.get(args[0], HashValue)
-    present = b"0" if value is None else value.fields.get(args[1], b"0")
+    value = session.db.get(args[0], HashValue) or _EMPTY
+    present = value.fields.get(args[1], b"0")
     result = incremented_float(present, amount, errors.HASH_NOT_FLOAT)
     session.db.get_or_create(args[0], HashValue).set(args[1], result, keep_ttl=True)
     session.db.touch(args[0])

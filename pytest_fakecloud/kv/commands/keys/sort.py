@@ -82,24 +82,18 @@ def _number(text: bytes) -> float:
 
 
 def _in_order(session: Session, elements: list[bytes], options: _Options) -> list[bytes]:
-    weighed: list[tuple[Any, bytes]] = []
     spend(_STEPS_PER_ELEMENT * len(elements))
-    for element in elements:
-        weight: bytes | None = element
-        if options.by is not None:
-            weight = _referenced(session, options.by, element)
-        if options.alpha:
-            weighed.append((weight, element))
-        else:
-            weighed.append((0.0 if weight is None else _number(weight), element))
+    weights: list[bytes | None] = [*elements]
+    if options.by is not None:
+        weights = [_referenced(session, options.by, element) for element in elements]
+    pairs = zip(weights, elements, strict=True)
     if options.alpha:
-        # A missing weight (None) sorts before any other.
-        weighed.sort(key=lambda pair: (pair[0] is not None, pair[0]))
-        if options.descending:
-            weighed.reverse()
-    else:
-        weighed.sort(reverse=options.descending)
-    return [element for _, element in weighed]
+        # A missing weight sorts before any other.
+        by_text = sorted(pairs, key=lambda pair: (pair[0] is not None, pair[0]))
+        in_order = [element for _, element in by_text]
+        return in_order[::-1] if options.descending else in_order
+    numbers = [(0.0 if weight is None else _number(weight), element) for weight, element in pairs]
+    return [element for _, element in sorted(numbers, reverse=options.descending)]
 
 
 def _check_permission(session: Session, options: _Options, may_store: bool) -> None:

@@ -60,11 +60,11 @@ def memory_stats(session: Session, args: Args) -> Reply:
     overhead, shown = 0, Map()
     for db in databases:
         if db.values:
-            tables = (ENTRY * len(db.values), ENTRY * len(db.expires), 0)
-            overhead += sum(tables)
-            names = (b"overhead.hashtable.main", b"overhead.hashtable.expires")
-            pairs = zip((*names, b"overhead.hashtable.slot-to-keys"), tables, strict=True)
-            shown += [b"db.%d" % db.index, Map([item for pair in pairs for item in pair])]
+            main, expires = ENTRY * len(db.values), ENTRY * len(db.expires)
+            overhead += main + expires
+            tables = Map([b"overhead.hashtable.main", main, b"overhead.hashtable.expires", expires])
+            tables += [b"overhead.hashtable.slot-to-keys", 0]
+            shown += [b"db.%d" % db.index, tables]
     keys = sum(len(db.values) for db in databases)
     scripts, libraries = script_memory(engine)
     data = total - overhead

@@ -224,7 +224,9 @@ def zscan(session: Session, args: Args) -> Reply:
 @command("ZREM")
 def zrem(session: Session, args: Args) -> Reply:
     """Remove members from a sorted set and return the number that were removed."""
-    members = session.db.get(args[0], SortedSet) or SortedSet()
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return 0
     removed = sum(map(members.remove, args[1:]))
     if removed:
         session.db.note_removal(args[0])

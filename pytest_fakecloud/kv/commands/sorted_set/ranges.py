@@ -63,25 +63,19 @@ def parse_score_range(low: bytes, high: bytes) -> ScoreRange:
 
 def parse_lex_range(low: bytes, high: bytes) -> LexRange:
     """Parse a range of names: ``[`` includes a bound, ``(`` excludes it, ``-`` and ``+`` mean none."""
-    low_end, low_exclusive = _lex_end(low)
-    high_end, high_exclusive = _lex_end(high)
-    return LexRange(
-        None if isinstance(low_end, str) else low_end,
-        None if isinstance(high_end, str) else high_end,
-        low_exclusive,
-        high_exclusive,
-        low_end == "+" or high_end == "-",
-    )
+    low_bound, low_exclusive = _lex_bound(low)
+    high_bound, high_exclusive = _lex_bound(high)
+    is_reversed = low.startswith(b"+") or high.startswith(b"-")
+    return LexRange(low_bound, high_bound, low_exclusive, high_exclusive, is_reversed)
 
 
-def _lex_end(text: bytes) -> tuple[bytes | str, bool]:
+def _lex_bound(text: bytes) -> tuple[bytes | None, bool]:
+    """Return a bound, or None for ``-`` and ``+``, and whether the bound itself is excluded."""
     sign = text[:1]
     if sign in (b"+", b"-") and text[1:2] in (b"", b"\0"):
-        return sign.decode(), True
-    if sign == b"[":
-        return text[1:], False
-    if sign == b"(":
-        return text[1:], True
+        return None, True
+    if sign in (b"[", b"("):
+        return text[1:], sign == b"("
     raise CommandError(errors.LEX_RANGE)
 
 
@@ -164,9 +158,12 @@ def _limited_span(start: int, stop: int, limit: tuple[int, int], reverse: bool) 
     return start, start + size
 
 
+_EMPTY = SortedSet()
+
+
 def _members(session: Session, key: bytes) -> SortedSet:
-    """Return the sorted set of a key; an empty one for a missing key."""
-    return session.db.get(key, SortedSet) or SortedSet()
+    """Return the sorted set of a key; for a missing key, an empty one, which must not change."""
+    return session.db.get(key, SortedSet) or _EMPTY
 
 
 def _range(session: Session, args: Args, kind: RangeKind | None, *, reverse: bool | None) -> Reply:
