@@ -784,94 +784,58 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
             (lambda b: b.create_topic("z", max_message_bytes=0), "max_message_bytes=0 must be"),
             (lambda b: b.create_topic("z", first_offset=-1), "first_offset=-1 must be"),
             (lambda b: b.produce("orders", "v", key=5), "key must be a string, or None, got 5"),
-            (
-                lambda b: b.produce("orders", "v", headers={"a": 1}),
-                "header 'a' must be a string, got 1",
-            ),
+            (lambda b: b.produce("orders", "v", headers={"a": 1}),
+             "header 'a' must be a string, got 1"),
             (lambda b: b.produce("orders", "v", headers=["abc"]), "headers=.* must be a mapping"),
-            (
-                lambda b: b.produce("orders", [ProducerRecord("orders", 5)]),
-                "value must be a string, got 5",
-            ),
-            (
-                lambda b: b.join("g", "i", "orders"),
-                "topics='orders' is a single string: pass a list",
-            ),
-            (
-                lambda b: b.partial_produce(1, times=0),
-                r"times=0 of partial_produce\(\) must be .* from 1",
-            ),
+            (lambda b: b.produce("orders", [ProducerRecord("orders", 5)]),
+             "value must be a string, got 5"),
+            (lambda b: b.join("g", "i", "orders"),
+             "topics='orders' is a single string: pass a list"),
+            (lambda b: b.partial_produce(1, times=0),
+             r"times=0 of partial_produce\(\) must be .* from 1"),
             (lambda b: b.load(5), "the data must be a list .*, got 5"),
             (lambda b: b.load({"orders": 5}), "the records of topic 'orders' must be a list"),
             (lambda b: b.load({"orders": "abc"}), "the records of topic 'orders' must be a list"),
             (lambda b: b.load({"orders": [{"value": "x", "key": 5}]}), "key must be a string"),
-            (
-                lambda b: b.load({"orders": [{"value": "x", "partition": "0"}]}),
-                "partition='0' must be",
-            ),
-            (
-                lambda b: b.load({"orders": [{"value": "x", "headers": [{"key": "a"}]}]}),
-                "header 'a' must be a string, got None",
-            ),
-            (
-                lambda b: b.load('{"topic": "orders", "value": "x"}\n{"topic": '),
-                "line 2 is not JSON",
-            ),
-            (
-                lambda b: b.load({"orders": [{"value": "x", 1: 2}]}),
-                r"1 is not a field of a message\. Known fields: topic",
-            ),
+            (lambda b: b.load({"orders": [{"value": "x", "partition": "0"}]}),
+             "partition='0' must be"),
+            (lambda b: b.load({"orders": [{"value": "x", "headers": [{"key": "a"}]}]}),
+             "header 'a' must be a string, got None"),
+            (lambda b: b.load('{"topic": "orders", "value": "x"}\n{"topic": '),
+             "line 2 is not JSON"),
+            (lambda b: b.load({"orders": [{"value": "x", 1: 2}]}),
+             r"1 is not a field of a message\. Known fields: topic"),
             (lambda b: b.create_topic("z", 100_001), "from 1 to 100000"),
             (lambda b: b.create_topic("z", first_offset=2**63), "first_offset=.* must be .* to"),
-            (
-                lambda b: b.add_partitions("orders", 10**12),
-                r"count=.* of add_partitions\(\) must be .* to 100000",
-            ),
+            (lambda b: b.add_partitions("orders", 10**12),
+             r"count=.* of add_partitions\(\) must be .* to 100000"),
             (lambda b: b.produce("orders", b"x"), "b'x' is neither a string nor a JSON value"),
             (lambda b: b.produce("orders", {1, 2}), "neither a string nor a JSON value"),
             (lambda b: b.produce("orders", float("nan")), "neither a string nor a JSON value"),
             (lambda b: b.load({"orders": [object()]}), "neither a string nor a JSON value"),
-            (
-                lambda b: b.produce("orders", ["x", "y"], timestamp=2**63),
-                "timestamp=.* must be .* at most",
-            ),
-            (
-                lambda b: b.produce("orders", "v", headers=["ab"]),
-                r"headers=\['ab'\] must be a mapping",
-            ),
-            (
-                lambda b: b.produce("orders", "v", headers=[{"a": "b"}]),
-                "headers=.* must be a mapping",
-            ),
-            (
-                lambda b: b.produce("orders", ProducerRecord("orders", "v", headers=5)),
-                "headers=5 must be a mapping",
-            ),
-            (
-                lambda b: b.commit("g", "orders", 0, 2**63),
-                "offset=9223372036854775808 must be a whole number from 0 to",
-            ),
+            (lambda b: b.produce("orders", ["x", "y"], timestamp=2**63),
+             "timestamp=.* must be .* at most"),
+            (lambda b: b.produce("orders", "v", headers=["ab"]),
+             r"headers=\['ab'\] must be a mapping"),
+            (lambda b: b.produce("orders", "v", headers=[{"a": "b"}]),
+             "headers=.* must be a mapping"),
+            (lambda b: b.produce("orders", ProducerRecord("orders", "v", headers=5)),
+             "headers=5 must be a mapping"),
+            (lambda b: b.commit("g", "orders", 0, 2**63),
+             "offset=9223372036854775808 must be a whole number from 0 to"),
             (lambda b: b.join("g", "i", ["orders", 1]), "topics must be a list of strings"),
             (lambda b: b.join("g", "i", []), "topics is empty"),
-            (
-                lambda b: b.join("g", "i", ["orders"], auto_offset_reset="oldest"),
-                "auto_offset_reset='oldest' must be 'earliest' or 'latest' or 'none'",
-            ),
-            (
-                lambda b: b.partial_produce(1, times=2**70),
-                r"times=.* of partial_produce\(\) must be .* to",
-            ),
-            (
-                lambda b: b.assert_produced("orders", times=-1),
-                "times=-1 is not a count: pass an integer",
-            ),
-            (
-                lambda b: b.assert_produced("orders", headers=["abc"]),
-                "headers=.* must be a mapping",
-            ),
+            (lambda b: b.join("g", "i", ["orders"], auto_offset_reset="oldest"),
+             "auto_offset_reset='oldest' must be 'earliest' or 'latest' or 'none'"),
+            (lambda b: b.partial_produce(1, times=2**70),
+             r"times=.* of partial_produce\(\) must be .* to"),
+            (lambda b: b.assert_produced("orders", times=-1),
+             "times=-1 is not a count: pass an integer"),
+            (lambda b: b.assert_produced("orders", headers=["abc"]),
+             "headers=.* must be a mapping"),
             (lambda b: b.wait_for_record("orders", timeout=-1), "timeout=-1 is invalid"),
         ],
-    )
+    )  # fmt: skip
 
 
 def test_settings_of_a_wrong_type_are_named() -> None:
@@ -891,15 +855,11 @@ def test_settings_of_a_wrong_type_are_named() -> None:
             ({"max_partition_bytes": 0}, "max_partition_bytes=0 of broker must be .* at least 1"),
             ({"session_timeout": 0}, "session_timeout=0: pass a duration of at least 1 ms"),
             ({"idle_close": "soon"}, "idle_close='soon': 'soon' is not a duration"),
-            (
-                {"never_committed": "none"},
-                "never_committed='none' of broker must be a whole number",
-            ),
+            ({"never_committed": "none"},
+             "never_committed='none' of broker must be a whole number"),
             ({"no_such_time": None}, "no_such_time=None of broker must be a whole number"),
-            (
-                {"errors": {"unknown_topic": "x"}},
-                r"errors=\{'unknown_topic': 'x'\} of broker must be a mapping",
-            ),
+            ({"errors": {"unknown_topic": "x"}},
+             r"errors=\{'unknown_topic': 'x'\} of broker must be a mapping"),
             ({"errors": {"unknown_topic": 200}}, "a status from 400 to 599"),
             ({"errors": {"oops": 500}}, "the kinds are unauthorized, "),
             ({"name": ["a"]}, r"name=\['a'\] of broker must be a non-empty string, or None"),
@@ -908,14 +868,12 @@ def test_settings_of_a_wrong_type_are_named() -> None:
             ({"password": b"x"}, "password=b'x' of broker must be a string"),
             ({"engine": 5}, "engine=5 of broker must be a string, or None"),
             ({"isolation": "all"}, "isolation='all' of broker must be 'prefix' or 'none'"),
-            (
-                {"header_prefixes": "Kafka-"},
-                "header_prefixes='Kafka-' .* must be a list of strings",
-            ),
+            ({"header_prefixes": "Kafka-"},
+             "header_prefixes='Kafka-' .* must be a list of strings"),
             ({"webhook_drop": [5]}, r"webhook_drop=\[5\] of broker must be a list of strings"),
             ({"coerce_scalars": "no"}, "coerce_scalars='no' of broker must be True or False"),
         ],
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("limits", [{"max_message_bytes": 0}, {"messages_per_day": "9"}])

@@ -502,29 +502,17 @@ GOOD = {"id": "good", "vector": [1, 2]}
 @pytest.mark.parametrize(
     ("path", "body", "status", "text"),
     [
-        (
-            "/upsert",
-            {"id": "a", "vector": [1, 2, 3]},
-            422,
-            "Invalid vector dimension: 3, expected: 2",
-        ),
-        (
-            "/upsert",
-            [GOOD, {"id": "a", "vector": [1]}],
-            422,
-            "Invalid vector dimension: 1, expected: 2",
-        ),
+        ("/upsert", {"id": "a", "vector": [1, 2, 3]}, 422,
+         "Invalid vector dimension: 3, expected: 2"),
+        ("/upsert", [GOOD, {"id": "a", "vector": [1]}], 422,
+         "Invalid vector dimension: 1, expected: 2"),
         ("/upsert", {"id": "a", "vector": []}, 422, "Invalid vector dimension: 0, expected: 2"),
         ("/upsert", b'{"id": "a", "vector": [NaN, 1]}', 400, "not valid JSON"),
         ("/upsert", b'{"id": "a", "vector": [Infinity, 1]}', 400, "not valid JSON"),
         ("/upsert", b'{"id": "a", "vector": [1e39, 1]}', 422, "32-bit float"),
         ("/upsert", b'{"id": "a", "vector": [-1e400, 1]}', None, ""),
-        (
-            "/upsert",
-            {"id": "a", "vector": [None, 1]},
-            422,
-            "vector[0]: expected a number, got null",
-        ),
+        ("/upsert", {"id": "a", "vector": [None, 1]}, 422,
+         "vector[0]: expected a number, got null"),
         ("/upsert", [GOOD, {"id": "a"}], 422, "needs the field vector"),
         ("/upsert", [GOOD, GOOD, 5], 400, "A vector must be a JSON object, got 5"),
         ("/upsert", [GOOD, {**GOOD, "metadata": {"x": "y" * 2**20}}], 400, "Metadata size limit"),
@@ -545,12 +533,8 @@ GOOD = {"id": "good", "vector": [1, 2]}
         ("/query", {"vector": [1, 2], "data": "x"}, 400, "must be sent to query-data"),
         ("/query", {"vector": [1, 2], "filter": "(" * 10_000}, 400, "nested more than 100"),
         ("/query", {"vector": [1, 2], "filter": "a = " + "(" * 10_241}, 400, "Filter size limit"),
-        (
-            "/query",
-            {"vector": [1, 2], "filter": "tags[] = 1"},
-            400,
-            "At line 1:4 token recognition",
-        ),
+        ("/query", {"vector": [1, 2], "filter": "tags[] = 1"}, 400,
+         "At line 1:4 token recognition"),
         ("/query", [{"vector": [1, 2]}, {"vector": [1]}], 422, "Invalid vector dimension"),
         ("/query", {"vector": [1, 2], "weightingStrategy": "TF"}, 400, "expected IDF, got 'TF'"),
         ("/range", {"cursor": "abc"}, 400, "Invalid cursor 'abc'"),
@@ -562,7 +546,7 @@ GOOD = {"id": "good", "vector": [1, 2]}
         ("/update", {"id": "id-0"}, 400, "The update changes nothing"),
         ("/update", {"id": "id-0", "vector": [1]}, 422, "dimension: 1, expected: 2"),
     ],
-)
+)  # fmt: skip
 def test_bad_input_changes_nothing(
     filled: Api, path: str, body: object, status: int | None, text: str
 ) -> None:

@@ -62,18 +62,12 @@ def test_the_last_of_one_id_in_a_batch_wins() -> None:
     [
         (VectorRecord("x", floats(1, 2, 3)), 422, "Invalid vector dimension: 3, expected: 2"),
         (VectorRecord("x", floats()), 422, "Invalid vector dimension: 0, expected: 2"),
-        (
-            VectorRecord("x"),
-            422,
-            "A dense index needs the field vector, which is missing in the vector with id 'x'.",
-        ),
-        (
-            VectorRecord("x", floats(1, 2), sparse({1: 1})),
-            422,
-            "The vector with id 'x' has a sparseVector, but this is a dense index.",
-        ),
+        (VectorRecord("x"), 422,
+         "A dense index needs the field vector, which is missing in the vector with id 'x'."),
+        (VectorRecord("x", floats(1, 2), sparse({1: 1})), 422,
+         "The vector with id 'x' has a sparseVector, but this is a dense index."),
     ],
-)
+)  # fmt: skip
 def test_a_bad_record_leaves_the_whole_batch_out(bad: VectorRecord, status: int, text: str) -> None:
     index = engine()
     with pytest.raises(VectorError) as caught:

@@ -303,28 +303,22 @@ def test_the_first_condition_that_does_not_hold() -> None:
             ("city = 'Basel' OR n = 4", None),
             ("city = 'Basel'", 'city is the string "Bern", compared with the string "Basel"'),
             ("n >= 5", "n is the number 4, compared by >= with the number 5"),
-            (
-                "city = 'Bern' AND n < 2 AND open = false",
-                "n is the number 4, compared by < with the number 2",
-            ),
-            (
-                "city = 'Basel' OR n = 5",
-                'city is the string "Bern", compared with the string "Basel", and n is the number 4, '
-                "compared with the number 5",
-            ),
+            ("city = 'Bern' AND n < 2 AND open = false",
+             "n is the number 4, compared by < with the number 2"),
+            ("city = 'Basel' OR n = 5",
+             'city is the string "Bern", compared with the string "Basel", and n is the number 4, '
+             "compared with the number 5"),
             ("zip = 3000", "zip is absent (its metadata has only city, n, none, open, tags)"),
             ("HAS FIELD zip", "zip is absent"),
             ("HAS NOT FIELD city", "city is present"),
-            (
-                "city IN ('Basel', 'Chur')",
-                'city is the string "Bern", not one of the string "Basel", the string "Chur"',
-            ),
+            ("city IN ('Basel', 'Chur')",
+             'city is the string "Bern", not one of the string "Basel", the string "Chur"'),
             ("n NOT IN (4, 5)", "n is the number 4, excluded by the number 4, the number 5"),
             ("city GLOB 'Z*'", 'city is the string "Bern", compared with the pattern "Z*"'),
             ("tags CONTAINS 'c'", 'tags is the array ["a", "b"], searched for the string "c"'),
             ("open = false", "open is the boolean true, compared with the boolean false"),
         ],
-    )
+    )  # fmt: skip
 
 
 def test_nothing_is_there_where_there_is_no_metadata() -> None:
