@@ -35,21 +35,6 @@ def test_topics_come_from_the_constructor_and_from_create_topic(broker: Broker) 
     assert broker.produce("bills", "x", partition=1).offset == 2**53
 
 
-@pytest.mark.parametrize(
-    ("name", "partitions", "text"),
-    [
-        ("orders", 1, "exists"),
-        ("a b", 1, "illegal"),
-        ("", 1, "illegal"),
-        ("x" * 250, 1, "250"),
-        ("t", 0, "partitions=0 of"),
-    ],
-)
-def test_bad_topics_are_misuse(broker: Broker, name: str, partitions: int, text: str) -> None:
-    with pytest.raises(ContractError, match=text):
-        broker.create_topic(name, partitions)
-
-
 def test_produce_takes_values_batches_and_fields(broker: Broker) -> None:
     place = broker.produce("orders", {"id": 1}, key="city", headers={"h": "v"}, timestamp=START)
     assert place == ("orders", 1, 0, START_MS)
@@ -236,23 +221,6 @@ def test_plans_limit_partitions_and_messages(make_broker: Make) -> None:
     Rest(small)("GET", "/produce/orders/0123456789")
     Rest(small)("GET", "/produce/orders/012345678901", status=413)
     Rest(small)("GET", "/produce/orders/012345", status=429)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"limits": "gold"},
-        {"heartbeats": "never"},
-        {"errors": {"nonsense": 400}},
-        {"idle_close": 0},
-        {"max_poll_records": 0},
-        {"header_prefixes": "Kafka-"},
-        {"session_timeout": "soon"},
-    ],
-)
-def test_unknown_settings_are_misuse(make_broker: Make, settings: dict[str, Any]) -> None:
-    with pytest.raises(ContractError):
-        make_broker(**settings)
 
 
 # -- making it happen ----------------------------------------------------------------------------
@@ -766,6 +734,58 @@ def test_two_brokers_share_nothing_but_the_clock(make_broker: Make) -> None:
     assert one.token != other.token
 
 
+MISUSES: list[tuple[Callable[[Broker], object], str]] = [
+    (lambda b: b.create_topic("z", "3"), "of topic 'z' must be a whole number"),
+    (lambda b: b.create_topic("z", 0), "partitions=0 of"),
+    (lambda b: b.create_topic("orders"), "exists"),
+    (lambda b: b.create_topic("a b"), "illegal"),
+    (lambda b: b.create_topic(""), "illegal"),
+    (lambda b: b.create_topic("x" * 250), "250"),
+    (lambda b: b.create_topic(5), "a topic's name must be a string, got 5"),
+    (lambda b: b.create_topic("z", max_message_bytes=0), "max_message_bytes=0 must be"),
+    (lambda b: b.create_topic("z", first_offset=-1), "first_offset=-1 must be"),
+    (lambda b: b.produce("orders", "v", key=5), "key must be a string, or None, got 5"),
+    (lambda b: b.produce("orders", "v", headers={"a": 1}), "header 'a' must be a string, got 1"),
+    (lambda b: b.produce("orders", "v", headers=["abc"]), "headers=.* must be a mapping"),
+    (lambda b: b.produce("orders", [ProducerRecord("orders", 5)]), "value must be a string, got 5"),
+    (lambda b: b.join("g", "i", "orders"), "topics='orders' is a single string: pass a list"),
+    (lambda b: b.partial_produce(1, times=0), r"times=0 of partial_produce\(\) must be .* from 1"),
+    (lambda b: b.load(5), "the data must be a list .*, got 5"),
+    (lambda b: b.load({"orders": 5}), "the records of topic 'orders' must be a list"),
+    (lambda b: b.load({"orders": "abc"}), "the records of topic 'orders' must be a list"),
+    (lambda b: b.load({"orders": [{"value": "x", "key": 5}]}), "key must be a string"),
+    (lambda b: b.load({"orders": [{"value": "x", "partition": "0"}]}), "partition='0' must be"),
+    (lambda b: b.load({"orders": [{"value": "x", "headers": [{"key": "a"}]}]}),
+     "header 'a' must be a string, got None"),
+    (lambda b: b.load('{"topic": "orders", "value": "x"}\n{"topic": '), "line 2 is not JSON"),
+    (lambda b: b.load({"orders": [{"value": "x", 1: 2}]}),
+     r"1 is not a field of a message\. Known fields: topic"),
+    (lambda b: b.create_topic("z", 100_001), "from 1 to 100000"),
+    (lambda b: b.create_topic("z", first_offset=2**63), "first_offset=.* must be .* to"),
+    (lambda b: b.add_partitions("orders", 10**12),
+     r"count=.* of add_partitions\(\) must be .* to 100000"),
+    (lambda b: b.produce("orders", b"x"), "b'x' is neither a string nor a JSON value"),
+    (lambda b: b.produce("orders", {1, 2}), "neither a string nor a JSON value"),
+    (lambda b: b.produce("orders", float("nan")), "neither a string nor a JSON value"),
+    (lambda b: b.load({"orders": [object()]}), "neither a string nor a JSON value"),
+    (lambda b: b.produce("orders", ["x", "y"], timestamp=2**63), "timestamp=.* must be .* at most"),
+    (lambda b: b.produce("orders", "v", headers=["ab"]), r"headers=\['ab'\] must be a mapping"),
+    (lambda b: b.produce("orders", "v", headers=[{"a": "b"}]), "headers=.* must be a mapping"),
+    (lambda b: b.produce("orders", ProducerRecord("orders", "v", headers=5)),
+     "headers=5 must be a mapping"),
+    (lambda b: b.commit("g", "orders", 0, 2**63),
+     "offset=9223372036854775808 must be a whole number from 0 to"),
+    (lambda b: b.join("g", "i", ["orders", 1]), "topics must be a list of strings"),
+    (lambda b: b.join("g", "i", []), "topics is empty"),
+    (lambda b: b.join("g", "i", ["orders"], auto_offset_reset="oldest"),
+     "auto_offset_reset='oldest' must be 'earliest' or 'latest' or 'none'"),
+    (lambda b: b.partial_produce(1, times=2**70), r"times=.* of partial_produce\(\) must be .* to"),
+    (lambda b: b.assert_produced("orders", times=-1), "times=-1 is not a count: pass an integer"),
+    (lambda b: b.assert_produced("orders", headers=["abc"]), "headers=.* must be a mapping"),
+    (lambda b: b.wait_for_record("orders", timeout=-1), "timeout=-1 is invalid"),
+]  # fmt: skip
+
+
 def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
     broker.commit("g", "orders", 0, 0)
 
@@ -775,67 +795,41 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
         assert broker.records("orders") == []
         assert "z" not in broker._engine.topics.counts()
 
-    check_each(
-        check,
-        [
-            (lambda b: b.create_topic("z", "3"), "of topic 'z' must be a whole number"),
-            (lambda b: b.create_topic("z", 0), "partitions=0 of"),
-            (lambda b: b.create_topic(5), "a topic's name must be a string, got 5"),
-            (lambda b: b.create_topic("z", max_message_bytes=0), "max_message_bytes=0 must be"),
-            (lambda b: b.create_topic("z", first_offset=-1), "first_offset=-1 must be"),
-            (lambda b: b.produce("orders", "v", key=5), "key must be a string, or None, got 5"),
-            (lambda b: b.produce("orders", "v", headers={"a": 1}),
-             "header 'a' must be a string, got 1"),
-            (lambda b: b.produce("orders", "v", headers=["abc"]), "headers=.* must be a mapping"),
-            (lambda b: b.produce("orders", [ProducerRecord("orders", 5)]),
-             "value must be a string, got 5"),
-            (lambda b: b.join("g", "i", "orders"),
-             "topics='orders' is a single string: pass a list"),
-            (lambda b: b.partial_produce(1, times=0),
-             r"times=0 of partial_produce\(\) must be .* from 1"),
-            (lambda b: b.load(5), "the data must be a list .*, got 5"),
-            (lambda b: b.load({"orders": 5}), "the records of topic 'orders' must be a list"),
-            (lambda b: b.load({"orders": "abc"}), "the records of topic 'orders' must be a list"),
-            (lambda b: b.load({"orders": [{"value": "x", "key": 5}]}), "key must be a string"),
-            (lambda b: b.load({"orders": [{"value": "x", "partition": "0"}]}),
-             "partition='0' must be"),
-            (lambda b: b.load({"orders": [{"value": "x", "headers": [{"key": "a"}]}]}),
-             "header 'a' must be a string, got None"),
-            (lambda b: b.load('{"topic": "orders", "value": "x"}\n{"topic": '),
-             "line 2 is not JSON"),
-            (lambda b: b.load({"orders": [{"value": "x", 1: 2}]}),
-             r"1 is not a field of a message\. Known fields: topic"),
-            (lambda b: b.create_topic("z", 100_001), "from 1 to 100000"),
-            (lambda b: b.create_topic("z", first_offset=2**63), "first_offset=.* must be .* to"),
-            (lambda b: b.add_partitions("orders", 10**12),
-             r"count=.* of add_partitions\(\) must be .* to 100000"),
-            (lambda b: b.produce("orders", b"x"), "b'x' is neither a string nor a JSON value"),
-            (lambda b: b.produce("orders", {1, 2}), "neither a string nor a JSON value"),
-            (lambda b: b.produce("orders", float("nan")), "neither a string nor a JSON value"),
-            (lambda b: b.load({"orders": [object()]}), "neither a string nor a JSON value"),
-            (lambda b: b.produce("orders", ["x", "y"], timestamp=2**63),
-             "timestamp=.* must be .* at most"),
-            (lambda b: b.produce("orders", "v", headers=["ab"]),
-             r"headers=\['ab'\] must be a mapping"),
-            (lambda b: b.produce("orders", "v", headers=[{"a": "b"}]),
-             "headers=.* must be a mapping"),
-            (lambda b: b.produce("orders", ProducerRecord("orders", "v", headers=5)),
-             "headers=5 must be a mapping"),
-            (lambda b: b.commit("g", "orders", 0, 2**63),
-             "offset=9223372036854775808 must be a whole number from 0 to"),
-            (lambda b: b.join("g", "i", ["orders", 1]), "topics must be a list of strings"),
-            (lambda b: b.join("g", "i", []), "topics is empty"),
-            (lambda b: b.join("g", "i", ["orders"], auto_offset_reset="oldest"),
-             "auto_offset_reset='oldest' must be 'earliest' or 'latest' or 'none'"),
-            (lambda b: b.partial_produce(1, times=2**70),
-             r"times=.* of partial_produce\(\) must be .* to"),
-            (lambda b: b.assert_produced("orders", times=-1),
-             "times=-1 is not a count: pass an integer"),
-            (lambda b: b.assert_produced("orders", headers=["abc"]),
-             "headers=.* must be a mapping"),
-            (lambda b: b.wait_for_record("orders", timeout=-1), "timeout=-1 is invalid"),
-        ],
-    )  # fmt: skip
+    check_each(check, MISUSES)
+
+
+WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
+    ({"topics": ["a"]}, r"topics=\['a'\] of broker must be a mapping from name"),
+    ({"topics": "a"}, "topics='a' of broker must be a mapping"),
+    ({"topics": {"a": {"partitions": "x"}}}, "of topic 'a' must be a whole number"),
+    ({"limits": {"max_partitions": 3}}, "limits=.* of broker must be the name of a plan"),
+    ({"limits": "gold"}, r"must be the name of a plan \('free', 'payg', 'pro', 'pro-5k'\)"),
+    ({"max_poll_records": "9"}, "'9' of broker must be a whole number of at least 1"),
+    ({"max_partition_bytes": 0}, "max_partition_bytes=0 of broker must be .* at least 1"),
+    ({"heartbeats": "never"}, "heartbeats='never' of broker must be"),
+    ({"session_timeout": "soon"}, "session_timeout='soon': 'soon' is not a duration"),
+    ({"idle_close": 0}, "idle_close=0: pass a duration of at least 1 ms"),
+    ({"max_poll_records": 0}, "max_poll_records=0 of broker must be a whole number of at least 1"),
+    ({"session_timeout": 0}, "session_timeout=0: pass a duration of at least 1 ms"),
+    ({"idle_close": "soon"}, "idle_close='soon': 'soon' is not a duration"),
+    ({"never_committed": "none"}, "never_committed='none' of broker must be a whole number"),
+    ({"no_such_time": None}, "no_such_time=None of broker must be a whole number"),
+    (
+        {"errors": {"unknown_topic": "x"}},
+        r"errors=\{'unknown_topic': 'x'\} of broker must be a mapping",
+    ),
+    ({"errors": {"unknown_topic": 200}}, "a status from 400 to 599"),
+    ({"errors": {"oops": 500}}, "the kinds are unauthorized, "),
+    ({"name": ["a"]}, r"name=\['a'\] of broker must be a non-empty string, or None"),
+    ({"username": 5}, "username=5 of broker must be a string"),
+    ({"username": "a:b"}, "username='a:b' of broker must be a string without ':'"),
+    ({"password": b"x"}, "password=b'x' of broker must be a string"),
+    ({"engine": 5}, "engine=5 of broker must be a string, or None"),
+    ({"isolation": "all"}, "isolation='all' of broker must be 'prefix' or 'none'"),
+    ({"header_prefixes": "Kafka-"}, "header_prefixes='Kafka-' .* must be a list of strings"),
+    ({"webhook_drop": [5]}, r"webhook_drop=\[5\] of broker must be a list of strings"),
+    ({"coerce_scalars": "no"}, "coerce_scalars='no' of broker must be True or False"),
+]
 
 
 def test_settings_of_a_wrong_type_are_named() -> None:
@@ -843,37 +837,7 @@ def test_settings_of_a_wrong_type_are_named() -> None:
         with pytest.raises(ContractError, match=reason):
             Broker(Context.alone(), **settings)
 
-    check_each(
-        check,
-        [
-            ({"topics": ["a"]}, r"topics=\['a'\] of broker must be a mapping from name"),
-            ({"topics": "a"}, "topics='a' of broker must be a mapping"),
-            ({"topics": {"a": {"partitions": "x"}}}, "of topic 'a' must be a whole number"),
-            ({"limits": {"max_partitions": 3}}, "limits=.* of broker must be the name of a plan"),
-            ({"limits": "gold"}, r"must be the name of a plan \('free', 'payg', 'pro', 'pro-5k'\)"),
-            ({"max_poll_records": "9"}, "'9' of broker must be a whole number of at least 1"),
-            ({"max_partition_bytes": 0}, "max_partition_bytes=0 of broker must be .* at least 1"),
-            ({"session_timeout": 0}, "session_timeout=0: pass a duration of at least 1 ms"),
-            ({"idle_close": "soon"}, "idle_close='soon': 'soon' is not a duration"),
-            ({"never_committed": "none"},
-             "never_committed='none' of broker must be a whole number"),
-            ({"no_such_time": None}, "no_such_time=None of broker must be a whole number"),
-            ({"errors": {"unknown_topic": "x"}},
-             r"errors=\{'unknown_topic': 'x'\} of broker must be a mapping"),
-            ({"errors": {"unknown_topic": 200}}, "a status from 400 to 599"),
-            ({"errors": {"oops": 500}}, "the kinds are unauthorized, "),
-            ({"name": ["a"]}, r"name=\['a'\] of broker must be a non-empty string, or None"),
-            ({"username": 5}, "username=5 of broker must be a string"),
-            ({"username": "a:b"}, "username='a:b' of broker must be a string without ':'"),
-            ({"password": b"x"}, "password=b'x' of broker must be a string"),
-            ({"engine": 5}, "engine=5 of broker must be a string, or None"),
-            ({"isolation": "all"}, "isolation='all' of broker must be 'prefix' or 'none'"),
-            ({"header_prefixes": "Kafka-"},
-             "header_prefixes='Kafka-' .* must be a list of strings"),
-            ({"webhook_drop": [5]}, r"webhook_drop=\[5\] of broker must be a list of strings"),
-            ({"coerce_scalars": "no"}, "coerce_scalars='no' of broker must be True or False"),
-        ],
-    )  # fmt: skip
+    check_each(check, WRONG_SETTINGS)
 
 
 @pytest.mark.parametrize("limits", [{"max_message_bytes": 0}, {"messages_per_day": "9"}])

@@ -427,23 +427,19 @@ def test_assertions_on_calls(index: VectorIndex) -> None:
         ({"dimension": 0}, "dimension=0 of vector_index must be a whole number from 1 to 1048576"),
         ({"ready_after": "soon"}, "soon"),
         ({"namespaces": "abc"}, "namespaces='abc' of vector_index must be a list of names"),
-        (
-            {"namespaces": iter(["a", None])},
-            "None is not a valid name of a namespace: pass a string",
-        ),
+        ({"namespaces": iter(["a", None])},
+         "None is not a valid name of a namespace: pass a string"),
         ({"namespaces": [["a"]]}, "must be a list of names, or a mapping from name to data"),
         ({"namespaces": ["\ud800"]}, "it contains half a surrogate pair, which no client"),
         ({"namespaces": {"a": 5}}, "cannot load 5: expected a list of records"),
-        (
-            {"namespaces": ["a", "b"], "limits": {"namespaces": 2}},
-            "the namespace 'b' cannot be created: Namespace count limit exceeded: 3, maximum: 2",
-        ),
+        ({"namespaces": ["a", "b"], "limits": {"namespaces": 2}},
+         "the namespace 'b' cannot be created: Namespace count limit exceeded: 3, maximum: 2"),
         ({"limits": {"x": 1}}, "'x' is not a setting of limits. Known settings: metadata_bytes"),
         ({"recall": 2}, "recall=2 of vector_index must be a number from 0 to 1"),
         ({"embedding": 5}, "embedding=5 is invalid: pass"),
         ({"embedding": "gpt"}, "embedding='gpt' is not a model"),
     ],
-)
+)  # fmt: skip
 def test_settings_without_meaning(context: Context, settings: Any, reason: str) -> None:
     with pytest.raises(ContractError, match=reason):
         VectorIndex(context, **settings)
