@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.handle import Context
+from tests.harness import wait_until
 
 START = "2026-01-01T00:00:00+00:00"
 START_MS = 1_767_225_600_000
@@ -115,18 +115,9 @@ class Parked:
         return self._result
 
 
-def eventually(condition: Callable[[], object], timeout: float = 20) -> None:
-    """Wait until the condition is true."""
-    until = monotonic() + timeout
-    pause = threading.Event()
-    while not condition():
-        assert monotonic() < until, "the condition never held"
-        pause.wait(0.001)
-
-
 def until_parked(broker: Broker, calls: int = 1) -> None:
     """Wait until this number of calls waits inside the engine."""
-    eventually(lambda: len(broker._engine.waiting) >= calls)
+    wait_until(lambda: len(broker._engine.waiting) >= calls)
 
 
 def park_consume(rest: Rest, *, join: bool = True) -> Parked:

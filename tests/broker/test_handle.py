@@ -19,7 +19,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
 from tests.harness import check_each, wait_until
 
-from .conftest import START, START_MS, Parked, Rest, eventually, park_consume, until_parked
+from .conftest import START, START_MS, Parked, Rest, park_consume, until_parked
 
 Make = Callable[..., Broker]
 MANUAL = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
@@ -700,7 +700,7 @@ def test_closing_ends_waiting_calls_at_once(make_broker: Make) -> None:
     until_parked(broker, 3)
     broker.close()
     assert [fetch.result() for fetch in fetches] == [[], [], []]
-    eventually(lambda: not broker._engine.waiting)
+    wait_until(lambda: not broker._engine.waiting)
 
 
 def test_the_journal_tells_the_story_of_a_group(broker: Broker, rest: Rest) -> None:
@@ -988,10 +988,10 @@ def test_who_waits_for_a_record_wakes_for_one_in_a_partition_of_later(
     """The call returns immediately, not only at its timeout."""
     before = broker.snapshot()
     wait = Parked(lambda: broker.wait_for_record("orders", lambda r: r.value == "late", timeout=60))
-    eventually(lambda: any(log.watchers for log in broker._engine.state.topics["orders"].logs))
+    wait_until(lambda: any(log.watchers for log in broker._engine.state.topics["orders"].logs))
     if meanwhile == "restore":
         broker.restore(before)
-        eventually(lambda: any(log.watchers for log in broker._engine.state.topics["orders"].logs))
+        wait_until(lambda: any(log.watchers for log in broker._engine.state.topics["orders"].logs))
         rest.produce("orders", "late", partition=0)
     else:
         assert broker.add_partitions("orders") == 4

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.broker.handle import Broker
+from tests.harness import wait_until
 
-from .conftest import EARLIEST, START_MS, Parked, Rest, eventually, until_parked
+from .conftest import EARLIEST, START_MS, Parked, Rest, until_parked
 
 Make = Callable[..., Broker]
 
@@ -298,7 +299,7 @@ def test_commit_stores_all_offsets_or_none(make_broker: Make) -> None:
     rest = Rest(make_broker())
     rest.consume("g", "a", "orders")
     rest.consume("g", "b", "orders")
-    eventually(lambda: all(len(has) for has in rest.assignments("g").values()))
+    wait_until(lambda: all(len(has) for has in rest.assignments("g").values()))
     own, other = (rest.assignments("g")[name]["orders"][0] for name in "ab")
     error = rest.commit("g", "a", ("orders", own, 1), ("orders", other, 1), status=409)
     assert f"orders-{other} is not assigned to instance 'a'" in error["error"]
@@ -655,7 +656,7 @@ def test_other_topics_later_can_be_ignored(make_broker: Make) -> None:
     rest = Rest(make_broker(topics={"a": 1, "b": 1}))
     rest.consume("g", "i", "a")
     rest.consume("g", "i", "b")
-    eventually(lambda: rest.assignments("g") == {"i": {"b": [0]}})
+    wait_until(lambda: rest.assignments("g") == {"i": {"b": [0]}})
 
 
 def test_a_deleted_instance_can_keep_its_partitions_for_a_while(make_broker: Make) -> None:

@@ -17,8 +17,9 @@ from pytest_fakecloud.broker.model import (
 from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
+from tests.harness import wait_until
 
-from ..conftest import START, Parked, eventually
+from ..conftest import START, Parked
 
 MANUAL = {"auto-offset-reset": "earliest", "enable-auto-commit": "false"}
 
@@ -125,7 +126,7 @@ def test_a_long_poll_keeps_a_session_that_only_consume_keeps(clock: Timekeeper) 
     clock.wait_cap = 10
     consume(broker, "a")
     poll = Parked(lambda: consume(broker, "a", timeout=60_000))
-    eventually(lambda: broker.waiting)
+    wait_until(lambda: broker.waiting)
     clock.advance("20s")
     assert poll.waiting
     assert owned(broker) == {"a": ["t0", "t1"]}

@@ -21,8 +21,9 @@ from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
+from tests.harness import wait_until
 
-from ..conftest import START, Parked, eventually
+from ..conftest import START, Parked
 
 EARLIEST = {"auto-offset-reset": "earliest"}
 MANUAL = {**EARLIEST, "enable-auto-commit": "false"}
@@ -91,11 +92,11 @@ def test_interrupt_ends_calls_but_not_later_ones() -> None:
         Parked(lambda: broker.fetching.fetch([TopicPartitionOffset("t", 0, 0)], 30_000)),
         Parked(lambda: broker.groups.consume("g", "i", ["t"], 30_000, {})),
     ]
-    eventually(lambda: len(broker.waiting) == 2)
+    wait_until(lambda: len(broker.waiting) == 2)
     broker.interrupt()
     assert [poll.result() for poll in polls] == [[], []]
     later = Parked(lambda: broker.fetching.fetch([TopicPartitionOffset("t", 0, 0)], 30_000))
-    eventually(lambda: broker.waiting)
+    wait_until(lambda: broker.waiting)
     broker.producing.produce([ProducerRecord("t", "x", partition=0)])
     assert len(later.result()) == 1
     broker.close()
@@ -168,7 +169,7 @@ def test_many_threads_lose_nothing_and_keep_order() -> None:
     tps = [TopicPartition("t", n) for n in range(4)]
     ends = {tp.partition: tp.offset for tp in broker.fetching.offsets("latest", tps)}
     assert sum(ends.values()) == total * producers
-    eventually(lambda: all(len(seen[n]) == end for n, end in ends.items()), 30)
+    wait_until(lambda: all(len(seen[n]) == end for n, end in ends.items()), 30)
     stop.set()
     for member in members:
         member.result(10)

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.broker.handle import Broker
+from tests.harness import wait_until
 
-from ..conftest import Parked, Rest, eventually, park_consume, until_parked
+from ..conftest import Parked, Rest, park_consume, until_parked
 
 Make = Callable[..., Broker]
 
@@ -463,7 +464,7 @@ def test_rule_10_two_consumes_on_one_instance_take_turns(broker: Broker, rest: R
     polls = [Parked(lambda: rest.values("g", "i", "orders", timeout=60_000)) for _ in range(2)]
     until_parked(broker, 2)
     rest.produce("orders", "a", partition=0)
-    eventually(lambda: sum(poll.waiting for poll in polls) == 1)
+    wait_until(lambda: sum(poll.waiting for poll in polls) == 1)
     rest.produce("orders", "b", partition=0)
     assert sorted(poll.result() for poll in polls) == [["a"], ["b"]]
 

@@ -18,6 +18,7 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, ClassVar
 
 import httpx
@@ -42,9 +43,9 @@ from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.transport import patches
 
-from ...harness import check_each, together
+from ...harness import check_each, together, wait_until
 from .. import test_routes
-from ..conftest import Parked, Rest, closing_brokers, eventually, until_parked
+from ..conftest import Parked, Rest, closing_brokers, until_parked
 from .mock_cluster import SETTINGS, MockCluster, library
 
 pytestmark = pytest.mark.slow
@@ -112,6 +113,7 @@ class PatientRest(Rest):
 pause = threading.Event()
 PATIENCE = 20.0
 """Seconds to wait for an expected event."""
+eventually = partial(wait_until, seconds=PATIENCE)
 ENOUGH = 0.25
 """Seconds after which an instance with partitions is assumed to have no records."""
 
