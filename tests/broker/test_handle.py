@@ -249,35 +249,6 @@ def test_what_was_due_before_an_action_happens_before_it(
     assert broker.group("g").position == {("orders", 0): position}
 
 
-def test_rebalance_returns_positions_to_the_committed_offsets(broker: Broker, rest: Rest) -> None:
-    rest.produce("orders", "a", partition=0)
-    rest.consume("g", "i", "orders", **MANUAL)
-    assert rest.values("g", "i", "orders") == []
-    assert broker.rebalance("g").generation == 2
-    assert rest.values("g", "i", "orders") == ["a"]
-    with pytest.raises(ContractError, match="Known groups: g"):
-        broker.rebalance("h")
-
-
-def test_crash_and_expire_need_an_instance(broker: Broker, rest: Rest) -> None:
-    rest.consume("g", "i", "orders")
-    for act in (broker.crash, broker.expire):
-        with pytest.raises(ContractError, match="'j' of group 'g'"):
-            act("g", "j")
-    broker.crash("g", "i")
-    with pytest.raises(ContractError):
-        broker.crash("g", "i")
-    broker.expire("g", "i")
-    assert broker.group("g").state == "Empty"
-
-
-def test_phantom_members_join_and_leave(broker: Broker, rest: Rest) -> None:
-    rest.consume("g", "i", "orders")
-    view = broker.join("g", "phantom", ["orders"])
-    assert {name: len(owned) for name, owned in view.assignment.items()} == {"i": 2, "phantom": 1}
-    assert broker.leave("g", "phantom").assignment.keys() == {"i"}
-
-
 def test_a_joined_instance_starts_where_it_is_told_to(broker: Broker, rest: Rest) -> None:
     rest.produce("orders", "early", partition=0)
     for group, options, position in (
@@ -287,23 +258,6 @@ def test_a_joined_instance_starts_where_it_is_told_to(broker: Broker, rest: Rest
     ):
         view = broker.join(group, "i", ["orders"], **options)  # type: ignore[arg-type]
         assert view.position[TopicPartition("orders", 0)] == position
-
-
-def test_redeliver_gives_the_last_records_again_whatever_was_committed(
-    broker: Broker, rest: Rest
-) -> None:
-    for partition in range(3):
-        rest.produce("orders", f"{partition}a", f"{partition}b", partition=partition)
-    delivered = rest.values("g", "i", "orders", **MANUAL)
-    rest("POST", "/commit/g/i")
-    again = broker.redeliver("g", last=3)
-    assert [r.value for r in again] == delivered[-3:] == ["1b", "2a", "2b"]
-    assert broker.group("g").total_lag == 3
-    assert sorted(rest.values("g", "i", "orders")) == ["1b", "2a", "2b"]
-    assert [r.value for r in broker.redeliver("g", 1, topic="orders", partition=0)] == ["0b"]
-    assert rest.values("g", "i", "orders") == ["0b"]
-    assert len(broker.redeliver("g", last=1000)) == 6
-    assert len(rest.values("g", "i", "orders")) == 6
 
 
 def test_redeliver_wakes_a_waiting_consumer_and_survives_a_crash(
@@ -323,13 +277,6 @@ def test_redeliver_wakes_a_waiting_consumer_and_survives_a_crash(
     for wrong in (lambda: broker.redeliver("h"), lambda: broker.redeliver("g", last=0)):
         with pytest.raises(ContractError):
             wrong()
-
-
-def test_redeliver_cannot_bring_back_what_the_log_forgot(broker: Broker, rest: Rest) -> None:
-    rest.produce("orders", "a", "b", partition=0)
-    rest.consume("g", "i", "orders", **MANUAL)
-    broker.delete_records("orders", before=1, partition=0)
-    assert [r.value for r in broker.redeliver("g", last=2)] == ["b"]
 
 
 def test_reorder_mixes_partitions_by_the_seed_and_keeps_each_ones_order(make_broker: Make) -> None:
@@ -627,45 +574,6 @@ def test_reset_returns_to_the_baseline(broker: Broker, rest: Rest) -> None:
     assert [r.value for r in broker.records("orders")] == ["kept"]
 
 
-def test_restore_brings_groups_back_with_their_timers(broker: Broker, rest: Rest) -> None:
-    rest.produce("orders", "a", partition=0)
-    assert rest.values("g", "i", "orders", Auto_Offset_Reset="earliest") == ["a"]
-    broker.clock.advance("2s")
-    saved = broker.snapshot()
-    broker.clock.advance("10s")
-    rest("DELETE", "/delete-consumer/g/i")
-    broker.delete_records("orders", before=1)
-    broker.restore(saved)
-    assert broker.group("g").committed == {}
-    assert [r.value for r in broker.records("orders")] == ["a"]
-    broker.clock.advance("2999ms")
-    assert broker.group("g").committed == {}
-    broker.clock.advance("1ms")
-    assert broker.group("g").committed == {("orders", 0): 1}
-    assert rest.values("g", "i", "orders") == []
-    broker.clock.advance("7m")
-    assert [m.state for m in broker.group("g").members] == []
-
-
-def test_restore_brings_back_vanished_members_and_rebalances_under_way(make_broker: Make) -> None:
-    broker = make_broker(join_delay="3s")
-    rest = Rest(broker)
-    rest.consume("g", "a", "orders")
-    broker.clock.advance("3s")
-    broker.crash("g", "a")
-    rest.consume("g", "b", "orders")
-    saved = broker.snapshot()
-    broker.reset()
-    broker.restore(saved)
-    assert broker.group("g").state == "PreparingRebalance"
-    broker.clock.advance("3s")
-    assert {n: len(o) for n, o in broker.group("g").assignment.items()} == {"a": 2, "b": 1}
-    broker.clock.advance("117s")
-    assert broker.group("g").state == "PreparingRebalance"
-    broker.clock.advance("3s")
-    assert broker.group("g").assignment.keys() == {"b"}
-
-
 def test_restore_ends_the_polls_of_before(broker: Broker, rest: Rest) -> None:
     saved = broker.snapshot()
     rest.consume("g", "i", "orders")
@@ -915,28 +823,6 @@ def test_what_a_plan_allows_is_there_again_after_a_restore(make_broker: Make) ->
     rest.produce("orders", "b")
 
 
-def test_offsets_that_a_test_sets_are_forgotten_like_any_of_an_empty_group(
-    broker: Broker, rest: Rest
-) -> None:
-    broker.commit("g", "orders", 0, 5)
-    broker.clock.advance("7d")
-    rest("POST", "/committed/g/any", {"topic": "orders", "partition": 0}, status=404)
-
-
-def test_redeliver_counts_what_was_delivered_and_not_what_was_skipped(
-    broker: Broker, rest: Rest
-) -> None:
-    rest.produce("orders", "a", "b", partition=0)
-    assert rest.values("g", "i", "orders", **MANUAL) == ["a", "b"]
-    rest.produce("orders", "c", "d", "e", "f", partition=0)
-    rest.commit("g", "i", ("orders", 0, 5))
-    broker.rebalance("g")
-    assert rest.values("g", "i", "orders") == ["f"]
-    again = broker.redeliver("g", last=2)
-    assert again[0].value == "b"
-    assert rest.values("g", "i", "orders")[0] == "b"
-
-
 def test_a_batch_too_small_to_be_half_written_leaves_the_failure_to_the_next(
     broker: Broker, rest: Rest
 ) -> None:
@@ -1009,18 +895,6 @@ def test_what_a_tester_puts_in_uses_up_no_plan(make_broker: Make) -> None:
     small = make_broker(limits=BrokerLimits(storage_bytes=3))
     small.produce("orders", "abc")
     Rest(small)("GET", "/produce/orders/d", status=429)
-
-
-def test_redeliver_reaches_whoever_comes_after_a_crash_though_nothing_was_committed(
-    broker: Broker, rest: Rest
-) -> None:
-    rest.consume("g", "i", "orders", Enable_Auto_Commit="false")
-    rest.produce("orders", "a", "b", partition=0)
-    assert rest.values("g", "i", "orders") == ["a", "b"]
-    broker.crash("g", "i")
-    assert [record.value for record in broker.redeliver("g")] == ["a", "b"]
-    broker.expire("g", "i")
-    assert rest.values("g", "j", "orders") == ["a", "b"]
 
 
 @pytest.mark.parametrize(("committed", "again"), [(0, "abc"), (1, "bc"), (2, "c"), (3, "c")])

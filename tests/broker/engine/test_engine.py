@@ -52,25 +52,6 @@ def test_topics_and_partitions_out_of_bounds_are_misuse() -> None:
         broker.topics.create("u", 0)
 
 
-def test_a_failed_first_consume_leaves_nothing_behind() -> None:
-    broker = engine(1)
-    broker.groups.consume("g", "i", ["t"], 0, {})
-    for topics, headers in ((["t", "no"], {}), (["t"], {"auto-offset-reset": "x"}), (["t"], {})):
-        with pytest.raises(BrokerError):
-            broker.groups.consume("h", "j", topics, 0, headers)
-    assert list(broker.groups.consumers()) == ["g"]
-
-
-def test_a_consume_refused_by_its_reset_policy_does_not_keep_the_instance_busy() -> None:
-    clock = Timekeeper(START)
-    broker = engine(1, clock=clock)
-    for _ in range(2):
-        with pytest.raises(BrokerError, match="no reset policy"):
-            broker.groups.consume("g", "i", ["t"], 1000, {"auto-offset-reset": "none"})
-    clock.advance("300s")
-    assert broker.groups.consumers() == {}
-
-
 def test_events_are_told_without_the_lock() -> None:
     clock = Timekeeper(START)
     broker = engine(clock=clock)
@@ -112,22 +93,6 @@ def test_watchers_are_taken_off_again() -> None:
     broker.fetching.fetch([TopicPartitionOffset("t", 0, 0)], 1000)
     assert broker.state.partition("t", 0, 0).watchers == set()
     assert broker.waiting == []
-
-
-def test_offsets_are_forgotten_when_the_group_stays_empty() -> None:
-    clock = Timekeeper(START)
-    broker = engine(clock=clock)
-    broker.groups.consume("g", "i", ["t"], 0, EARLIEST)
-    broker.groups.commit("g", "i", [TopicPartitionOffset("t", 0, 1)])
-    broker.groups.delete("g", "i")
-    clock.advance("6d")
-    broker.groups.consume("g", "i", ["t"], 0, EARLIEST)
-    broker.groups.delete("g", "i")
-    clock.advance("6d")
-    assert broker.groups.committed("g", [TopicPartition("t", 0)]) == [("t", 0, 1)]
-    clock.advance("1d")
-    with pytest.raises(BrokerError, match="Consumer group 'g' does not exist"):
-        broker.groups.committed("g", [TopicPartition("t", 0)])
 
 
 def test_many_threads_lose_nothing_and_keep_order() -> None:

@@ -1,0 +1,440 @@
+"""Play the scenarios of ``groups.txt``: consumer groups over REST, with a clock that only tests move.
+
+A scenario (``== NAME``) can begin with settings (``with NAME=VALUE, ...``). Each step is a method of
+``Scenario`` with its arguments. ``STEP -> RESULT`` compares its result, ``STEP ! ERROR`` expects an
+error with this text, which a client gets if it begins with a status. The number in a name is that
+of a rule of group behaviour. An instance is in group ``g``, or written as ``GROUP/INSTANCE``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.broker.model import GroupView
+from pytest_fakecloud.core.errors import ContractError
+from tests.harness import wait_until
+
+from ..conftest import Parked, Rest, park_consume, until_parked
+
+Make = Callable[..., Broker]
+
+HEADINGS = re.split(r"^== (.*)\n", Path(__file__).with_name("groups.txt").read_text(), flags=re.M)
+SCENARIOS = dict(zip(HEADINGS[1::2], HEADINGS[2::2], strict=True))
+
+
+def who(text: str) -> tuple[str, str]:
+    """Return the group and the name of an instance."""
+    group, _, name = text.rpartition("/")
+    return group or "g", name
+
+
+def place(text: str) -> tuple[str, int | None]:
+    """Return the topic and the partition, if any, of ``TOPIC/PARTITION``."""
+    topic, _, partition = text.partition("/")
+    return topic, int(partition) if partition else None
+
+
+def offset_of(text: str) -> tuple[str, int, int]:
+    """Return the topic, partition and offset of ``TOPIC/PARTITION=OFFSET``."""
+    at, _, offset = text.partition("=")
+    topic, _, partition = at.partition("/")
+    return topic, int(partition), int(offset)
+
+
+def shares(instances: Mapping[str, Mapping[str, Sequence[int]]]) -> str:
+    """Return the partitions of instances as text."""
+    return "; ".join(
+        f"{name}: "
+        + (", ".join(" ".join([t, *map(str, ps)]) for t, ps in topics.items()) or "nothing")
+        for name, topics in instances.items()
+    )
+
+
+class Scenario:
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.rest = Rest(broker)
+        self.began = broker.clock.now_us()
+        self.status = 200
+        """The status that the next response must have."""
+
+    def play(self, line: str) -> None:
+        step, _, expected = line.partition(" -> ")
+        step, _, error = step.partition(" ! ")
+        word, *words = step.split()
+        status = re.match(r"(\d{3}) ", error)
+        self.status = int(status[1]) if status else 200
+        if error and not status:
+            with pytest.raises(ContractError, match=re.escape(error)):
+                getattr(self, word)(*words)
+            return
+        found = getattr(self, word)(*words)
+        if status:
+            assert (found["status"], error[4:] in found["error"]) == (self.status, True), found
+        elif expected:
+            assert str(found) == expected
+
+    # -- requests of clients ---------------------------------------------------------------------
+
+    def produce(self, at: str, *values: str) -> None:
+        topic, partition = place(at)
+        self.rest.produce(topic, *values, partition=partition)
+
+    def consume(self, instance: str, *words: str) -> Any:
+        """Consume topics (``orders``), with a reset policy, ``manual`` commits, and headers."""
+        topics, headers = [], {}
+        for word in words:
+            name, _, value = word.partition("=")
+            if word in ("earliest", "latest", "none"):
+                headers["Auto_Offset_Reset"] = word
+            elif word == "manual":
+                headers["Enable_Auto_Commit"] = "false"
+            elif value:
+                headers[name.replace("-", "_")] = value
+            else:
+                topics.append(word)
+        group, name = who(instance)
+        found = self.rest.consume(
+            group, name, *(topics or ["orders"]), status=self.status, **headers
+        )
+        if self.status != 200:
+            return found
+        return " ".join(record["value"] for record in found) or "nothing"
+
+    def commit(self, instance: str, *offsets: str) -> Any:
+        return self.rest.commit(*who(instance), *map(offset_of, offsets), status=self.status)
+
+    def delete(self, instance: str) -> None:
+        group, name = who(instance)
+        self.rest("POST", f"/delete-consumer/{group}/{name}")
+
+    def committed(self, *words: str) -> Any:
+        *group, topic = (word for word in words if not word.isdigit())
+        body = [{"topic": topic, "partition": int(word)} for word in words if word.isdigit()]
+        path = f"/committed/{''.join(group) or 'g'}/any"
+        found = self.rest("POST", path, body, status=self.status)
+        return found if self.status != 200 else " ".join(str(one["offset"]) for one in found)
+
+    def owns(self, group: str = "g") -> str:
+        return shares(self.rest.assignments(group))
+
+    def listed(self) -> str:
+        return " ".join(group["name"] for group in self.rest("GET", "/consumers")) or "nobody"
+
+    # -- actions of the test ---------------------------------------------------------------------
+
+    def advance(self, duration: str) -> None:
+        self.broker.clock.advance(duration)
+
+    def crash(self, instance: str) -> None:
+        self.broker.crash(*who(instance))
+
+    def expire(self, instance: str) -> None:
+        self.broker.expire(*who(instance))
+
+    def join(self, instance: str) -> str:
+        return self.assigned(self.broker.join(*who(instance), ["orders"]))
+
+    def leave(self, instance: str) -> str:
+        return self.assigned(self.broker.leave(*who(instance)))
+
+    def rebalance(self, group: str = "g") -> None:
+        self.broker.rebalance(group)
+
+    def redeliver(self, last: str, at: str = "") -> str:
+        topic, partition = place(at)
+        found = self.broker.redeliver("g", int(last), topic=topic or None, partition=partition)
+        return " ".join(record.value for record in found)
+
+    def offset(self, at: str) -> None:
+        self.broker.commit("g", *offset_of(at))
+
+    def trim(self, at: str, before: str) -> None:
+        topic, partition = place(at)
+        self.broker.delete_records(topic, before=int(before), partition=partition)
+
+    def add(self, topic: str, count: str = "1") -> None:
+        self.broker.add_partitions(topic, int(count))
+
+    def save(self) -> None:
+        self.saved = self.broker.snapshot()
+
+    def restore(self) -> None:
+        self.broker.restore(self.saved)
+
+    def reset(self) -> None:
+        self.broker.reset()
+
+    # -- views -----------------------------------------------------------------------------------
+
+    def generation(self) -> int:
+        return self.broker.group("g").generation
+
+    def state(self) -> str:
+        return self.broker.group("g").state
+
+    def lag(self) -> int:
+        return self.broker.group("g").total_lag
+
+    def members(self) -> str:
+        members = self.broker.group("g").members
+        return "; ".join(f"{member.name} {member.state}" for member in members) or "nobody"
+
+    def assigned(self, view: GroupView | None = None) -> str:
+        found: dict[str, dict[str, list[int]]] = {}
+        for name, owned in (view or self.broker.group("g")).assignment.items():
+            for topic, partition in owned:
+                found.setdefault(name, {}).setdefault(topic, []).append(partition)
+        return shares(found)
+
+    def records(self, topic: str) -> str:
+        return " ".join(record.value for record in self.broker.records(topic))
+
+    def next_due(self) -> str:
+        due = self.broker.clock.next_due()
+        assert due is not None
+        return f"{(due - self.broker.clock.now()).total_seconds():g}s"
+
+    def events(self) -> str:
+        return ", ".join(
+            f"{event.kind} {(event.at_us - self.began) // 1_000_000}"
+            for event in self.broker.journal.events(group="g")
+        )
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenario(make_broker: Make, name: str) -> None:
+    lines = [line for line in SCENARIOS[name].splitlines() if line and not line.startswith("#")]
+    settings = eval(f"dict({lines.pop(0)[5:]})") if lines[0].startswith("with ") else {}
+    scenario = Scenario(make_broker(**settings))
+    for number, line in enumerate(lines):
+        try:
+            scenario.play(line)
+        except AssertionError as error:
+            pytest.fail(f"step {number}, {line!r}: {error}")
+
+
+# -- rules that text does not state -------------------------------------------------------------
+
+
+def test_rule_01_the_first_consume_creates_the_instance(rest: Rest) -> None:
+    """The instance is listed from its first consume on, and has partitions once they are assigned."""
+    assert rest("GET", "/consumers") == []
+    assert rest.consume("g", "i", "orders") == []
+    assert rest("GET", "/consumers") == [
+        {
+            "name": "g",
+            "instances": [{"name": "i", "topics": [{"topic": "orders", "partitions": [0, 1, 2]}]}],
+        }
+    ]
+
+
+def test_rule_01_an_instance_that_is_joining_is_listed_without_partitions(
+    make_broker: Make,
+) -> None:
+    """Until the assignment is complete, consume returns ``[]``."""
+    broker = make_broker(join_delay="3s")
+    rest = Rest(broker)
+    rest.produce("orders", "a", partition=0)
+    broker.clock.wait_cap = 0.02
+    assert rest.consume("g", "i", "orders", timeout=500, Auto_Offset_Reset="earliest") == []
+    assert rest.assignments("g") == {"i": {}}
+    broker.clock.advance("2999ms")
+    assert rest.consume("g", "i", "orders") == []
+    broker.clock.advance("1ms")
+    assert rest.assignments("g") == {"i": {"orders": [0, 1, 2]}}
+    assert rest.values("g", "i", "orders") == ["a"]
+
+
+def test_rule_01_a_consume_that_waits_while_joining_gets_the_records(make_broker: Make) -> None:
+    """A long poll continues after the end of the instance's own join."""
+    broker = make_broker(join_delay="1s")
+    rest = Rest(broker)
+    rest.produce("orders", "a", partition=0)
+    broker.clock.wait_cap = 10
+    poll = Parked(
+        lambda: rest.values("g", "i", "orders", timeout=5000, Auto_Offset_Reset="earliest")
+    )
+    until_parked(broker)
+    broker.clock.advance("1s")
+    assert poll.result() == ["a"]
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+def test_rule_04_delete_consumer_leaves_at_once(rest: Rest, method: str) -> None:
+    rest.consume("g", "one", "orders")
+    rest.consume("g", "two", "orders")
+    assert rest(method, "/delete-consumer/g/one") == {"result": "Success", "status": 200}
+    assert rest.assignments("g") == {"two": {"orders": [0, 1, 2]}}
+    rest(method, "/delete-consumer/g/one", status=404)
+
+
+@pytest.mark.parametrize("body", [None, [], b"", b"[]", b"null"])
+def test_rule_05_an_empty_commit_stores_what_was_last_delivered(rest: Rest, body: Any) -> None:
+    """For each partition with deliveries, the committed offset is the last delivered one plus one."""
+    rest.produce("orders", "a", "b", partition=0)
+    rest.produce("orders", "c", partition=2)
+    rest.consume("g", "i", "orders", Auto_Offset_Reset="earliest", Enable_Auto_Commit="false")
+    rest.produce("orders", "not yet delivered", partition=0)
+    assert rest("POST", "/commit/g/i", body) == {"result": "Success", "status": 200}
+    assert rest.committed("g", "orders", 0, 1, 2) == [2, -1, 1]
+
+
+def _shared(make_broker: Make, auto_commit: bool) -> tuple[Broker, Rest]:
+    """Return a broker and two consumers that each received a record of their own partition and
+    committed nothing.
+    """
+    broker = make_broker(topics={"orders": 2, "other": 2})
+    rest = Rest(broker)
+    options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": str(auto_commit).lower()}
+    rest.consume("g", "a", "orders", **options)
+    rest.consume("g", "b", "orders", **options)
+    for partition, instance in enumerate("ab"):
+        rest.produce("orders", f"of {instance}", partition=partition)
+        assert rest.values("g", instance, "orders") == [f"of {instance}"]
+    assert rest.committed("g", "orders", 0, 1) == [-1, -1]
+    return broker, rest
+
+
+REBALANCES: dict[str, tuple[Callable[[Broker, Rest], object], list[int]]] = {
+    "join": (lambda _, rest: rest.consume("g", "c", "orders"), [1, 1]),
+    "subscription": (lambda _, rest: rest.consume("g", "b", "orders", "other"), [1, 1]),
+    "partitions": (lambda broker, _: broker.add_partitions("orders"), [1, 1]),
+    "command": (lambda broker, _: broker.rebalance("g"), [1, 1]),
+    "delete": (lambda _, rest: rest("DELETE", "/delete-consumer/g/b"), [1, 1]),
+    "leave": (lambda broker, _: broker.leave("g", "b"), [1, 1]),
+    "session lost": (lambda broker, _: broker.expire("g", "b"), [1, -1]),
+    "crash": (lambda broker, _: (broker.crash("g", "b"), broker.expire("g", "b")), [1, -1]),
+}
+
+
+@pytest.mark.parametrize("auto_commit", [True, False])
+@pytest.mark.parametrize("change", REBALANCES)
+def test_rule_06_a_rebalance_commits_first_where_auto_commit_is_on(
+    make_broker: Make, change: str, auto_commit: bool
+) -> None:
+    """Live members commit. The records of a crashed or expired member are delivered again."""
+    broker, rest = _shared(make_broker, auto_commit)
+    act, committed = REBALANCES[change]
+    act(broker, rest)
+    expected = committed if auto_commit else [-1, -1]
+    assert rest.committed("g", "orders", 0, 1) == expected
+    kinds = [event.kind for event in broker.journal.events(group="g")]
+    assert kinds.count("auto commit") == sum(offset > 0 for offset in expected)
+    again = {
+        value
+        for instance in ("a", "b", "c", "a", "b", "c")
+        for value in rest.values("g", instance, "orders", Auto_Offset_Reset="earliest")
+    }
+    assert again == {f"of {name}" for name, at in zip("ab", expected, strict=True) if at < 0}
+
+
+def test_rule_08_a_never_committed_partition_is_minus_one(rest: Rest) -> None:
+    rest.consume("g", "i", "orders")
+    assert rest("POST", "/committed/g/i", {"topic": "orders", "partition": 2}) == [
+        {"topic": "orders", "partition": 2, "offset": -1}
+    ]
+
+
+def test_rule_10_two_consumes_on_one_instance_take_turns(broker: Broker, rest: Rest) -> None:
+    """The second call waits until its own deadline; no record goes to both."""
+    rest.consume("g", "i", "orders")
+    broker.clock.wait_cap = 10
+    polls = [Parked(lambda: rest.values("g", "i", "orders", timeout=60_000)) for _ in range(2)]
+    until_parked(broker, 2)
+    rest.produce("orders", "a", partition=0)
+    wait_until(lambda: sum(poll.waiting for poll in polls) == 1)
+    rest.produce("orders", "b", partition=0)
+    assert sorted(poll.result() for poll in polls) == [["a"], ["b"]]
+
+
+def test_rule_10_the_second_consume_ends_at_its_own_deadline(broker: Broker, rest: Rest) -> None:
+    rest.consume("g", "i", "orders")
+    broker.clock.wait_cap = 10
+    first = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
+    until_parked(broker, 1)
+    second = Parked(lambda: rest.values("g", "i", "orders", timeout=1000))
+    until_parked(broker, 2)
+    broker.clock.advance("1s")
+    assert second.result() == []
+    assert first.waiting
+    rest.produce("orders", "a", partition=0)
+    assert first.result() == ["a"]
+
+
+def test_rule_13_order_is_kept_in_each_partition_and_none_starves(make_broker: Make) -> None:
+    """An answer has at most ``max_poll_records`` records, and each answer begins with the next
+    partition.
+    """
+    broker = make_broker(max_poll_records=4)
+    rest = Rest(broker)
+    for partition in range(3):
+        rest.produce("orders", *(f"{partition}:{n}" for n in range(8)), partition=partition)
+    answers = [rest.consume("g", "i", "orders", Auto_Offset_Reset="earliest") for _ in range(6)]
+    assert [len(answer) for answer in answers] == [4] * 6
+    assert {answer[0]["partition"] for answer in answers[:3]} == {0, 1, 2}
+    for partition in range(3):
+        offsets = [r["offset"] for a in answers for r in a if r["partition"] == partition]
+        assert offsets == list(range(8))
+
+
+def test_rule_13_one_record_is_given_even_above_the_bytes_of_an_answer(make_broker: Make) -> None:
+    rest = Rest(make_broker(max_partition_bytes=10))
+    rest.produce("orders", "x" * 30, "y" * 4, "z" * 4, "w" * 4, partition=0)
+    sizes = []
+    while values := rest.values("g", "i", "orders", Auto_Offset_Reset="earliest"):
+        sizes.append([len(value) for value in values])
+    assert sizes == [[30], [4, 4], [4]]
+
+
+def test_rule_13_the_defaults_are_500_records_and_a_mebibyte_of_each_partition(rest: Rest) -> None:
+    rest.produce("orders", *("x" for _ in range(501)), partition=0)
+    assert len(rest.consume("g", "i", "orders", Auto_Offset_Reset="earliest")) == 500
+    rest.produce("orders", *("y" * 400_000 for _ in range(4)), partition=1)
+    assert len(rest.consume("h", "j", "orders", Auto_Offset_Reset="earliest")) == 500
+    records = rest.consume("h", "j", "orders")
+    assert [r["partition"] for r in records].count(1) == 2
+
+
+@pytest.mark.parametrize(
+    ("event", "values"),
+    [
+        pytest.param(lambda rest: rest.produce("orders", "a"), ["a"], id="data"),
+        pytest.param(lambda rest: rest.broker.clock.advance("1s"), [], id="deadline"),
+        pytest.param(lambda rest: rest.consume("g", "j", "orders"), [], id="rebalance"),
+        pytest.param(lambda rest: rest("POST", "/delete-consumer/g/i"), [], id="delete"),
+        pytest.param(lambda rest: rest.broker.crash("g", "i"), [], id="crash"),
+    ],
+)
+def test_rule_14_a_long_poll_ends(
+    rest: Rest, event: Callable[[Rest], object], values: list[str]
+) -> None:
+    poll = park_consume(rest)
+    rest.broker.clock.advance("59s")
+    assert poll.waiting
+    event(rest)
+    assert poll.result() == values
+
+
+def test_a_long_poll_keeps_a_session_that_only_consume_keeps(make_broker: Make) -> None:
+    broker = make_broker(heartbeats="consume", session_timeout="10s")
+    rest = Rest(broker)
+    broker.clock.wait_cap = 10
+    rest.consume("g", "a", "orders", Auto_Offset_Reset="earliest")
+    poll = Parked(lambda: rest.values("g", "a", "orders", timeout=60_000))
+    until_parked(broker)
+    broker.clock.advance("20s")
+    assert poll.waiting
+    assert rest.assignments("g") == {"a": {"orders": [0, 1, 2]}}
+    rest.produce("orders", "x")
+    assert poll.result() == ["x"]
+    broker.clock.advance("9s")
+    assert broker.group("g").assignment.keys() == {"a"}
+    broker.clock.advance("1s")
+    assert broker.group("g").assignment == {}
