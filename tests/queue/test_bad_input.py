@@ -19,32 +19,6 @@ from pytest_fakecloud.queue.wire.text import as_wire
 from .scene import DEST, Scene
 
 
-@pytest.mark.parametrize(
-    ("destination", "text"),
-    [
-        ("", "add http:// or https://"),
-        ("app.example.com/hook", "add http:// or https://"),
-        ("https%3A%2F%2Fapp.example.com%2Fhook", "add http:// or https://"),
-        ("ftp://app.example.com/", "add http:// or https://"),
-        ("https:/app.example.com/", "add http:// or https://"),
-        ("https://", "endpoint has no host"),
-        ("https:///hook", "endpoint has no host"),
-        ("https://app.example.com:99999/", "invalid destination url"),
-        ("https://app.example.com:port/", "invalid destination url"),
-        ("https://[::1/", "invalid destination url"),
-        ("no-such-group", "add http:// or https://"),
-        ("api/llm", "needs the Upstash-Callback header"),
-    ],
-)
-@pytest.mark.parametrize("way", ["/v2/publish/", "/v2/enqueue/q/", "/v1/publish/"])
-def test_destinations(scene: Scene, way: str, destination: str, text: str) -> None:
-    response = scene.request("POST", way + destination, {}, b"x")
-    assert response.status == 400
-    assert text in response.error
-    assert scene.queue.messages() == []
-    assert scene.get("/v2/queues") == []
-
-
 @pytest.mark.parametrize("url", ["http://\u2100/", "http://a.\u2100.example.com:80/x"])
 def test_a_host_that_only_its_text_gives_away_is_refused_everywhere(scene: Scene, url: str) -> None:
     text = "contains invalid characters under NFKC normalization"
@@ -65,35 +39,6 @@ def test_a_host_that_only_its_text_gives_away_is_refused_everywhere(scene: Scene
     assert scene.queue.messages() == []
 
 
-def test_a_destination_is_kept_byte_for_byte(scene: Scene) -> None:
-    for url in (
-        "https://app.example.com",
-        "HTTPS://App.Example.com/Hook",
-        "https://app.example.com//a//b/../c/./",
-        "https://app.example.com/%2F%2f%C3%A4?",
-        "https://app.example.com/?a=%20+&a&&=b",
-        "https://user:pass@app.example.com:8443/x;y=1",
-        "http://[2001:db8::1]:80/x",
-    ):
-        message_id = scene.publish(url=url)
-        assert scene.queue.message(message_id).url == url
-        scene.queue.deliver_due()
-        assert scene.came[-1].url == url
-
-
-def test_the_query_of_the_destination_stays_without_the_queues_own_keys(scene: Scene) -> None:
-    for query, kept in (
-        ("?a=1&upstash-retries=1", "?a=1"),
-        ("?upstash-retries=1&a=1", "?a=1"),
-        ("?upstash-retries=1", ""),
-        ("?qstash_token=x", ""),
-        ("?Upstash-Retries=1&b&c=", "?b&c="),
-        ("?service-id=3", "?service-id=3"),
-    ):
-        message_id = scene.publish(url="https://app.example.com/" + query)
-        assert scene.queue.message(message_id).url == "https://app.example.com/" + kept
-
-
 def test_text_in_json_is_utf8_on_the_wire(scene: Scene) -> None:
     for text in ("é", "日本", "Ã©"):
         url = f"{DEST}/{text}"
@@ -103,14 +48,6 @@ def test_text_in_json_is_utf8_on_the_wire(scene: Scene) -> None:
         scene.queue.deliver_due()
         assert scene.came[-1].delivery.url.encode("latin-1") == url.encode()
         assert (scene.came[-1].headers.get("X") or "").encode("latin-1") == text.encode()
-
-
-def test_an_endpoint_beyond_ascii_comes_and_goes(scene: Scene) -> None:
-    endpoints = {"endpoints": [{"url": DEST + "/日本"}, {"url": DEST + "/é"}]}
-    scene.ok("POST", "/v2/topics/g/endpoints", json=endpoints)
-    assert scene.get("/v2/topics/g")["endpoints"] == endpoints["endpoints"]
-    scene.ok("DELETE", "/v2/topics/g/endpoints", json={"endpoints": endpoints["endpoints"][:1]})
-    assert scene.get("/v2/topics/g")["endpoints"] == endpoints["endpoints"][1:]
 
 
 def test_labels_and_flow_control_keys_beyond_ascii(scene: Scene) -> None:
@@ -182,17 +119,6 @@ def test_the_journal_knows_the_labels_under_either_prefix(scene: Scene) -> None:
     assert answer.status == 503
 
 
-def test_production_checks() -> None:
-    with Scene(production_checks=True) as scene:
-        for url, text in (
-            ("http://127.0.0.1:3000/", "resolves to a loopback address: 127.0.0.1"),
-            ("https://app.test/", "unable to resolve host: app.test"),
-        ):
-            response = scene.request("POST", f"/v2/publish/{url}")
-            assert (response.status, text in response.error) == (400, True)
-        scene.publish(url=DEST)
-
-
 def test_a_body_of_60_megabytes(scene: Scene) -> None:
     response = scene.request("POST", f"/v2/publish/{DEST}", {}, bytes(60_000_000))
     assert response.status == 413
@@ -232,45 +158,6 @@ def test_a_message_to_the_queue_itself_is_a_message_like_any_other(scene: Scene)
     scene.queue.assert_delivered(DEST, times=1)
 
 
-def test_headers_that_would_smuggle_others(scene: Scene) -> None:
-    for name, value in (
-        ("Upstash-Forward-X", "a\r\nInjected: 1"),
-        ("Upstash-Forward-X", "a\x00b"),
-        ("Upstash-Forward-X\r\nY", "a"),
-        ("Upstash-Forward-", "a"),
-        ("Content-Type", "text/x\nX: 1"),
-    ):
-        item = {"destination": DEST, "headers": {name: value}}
-        (answer,) = scene.ok("POST", "/v2/batch", json=[item]).json()
-        assert answer["status"] == 400
-        assert "invalid header" in answer["error"]
-    assert scene.queue.messages() == []
-
-
-@pytest.mark.parametrize(
-    "item",
-    [
-        None,
-        [],
-        1,
-        {},
-        {"destination": 1},
-        {"destination": ""},
-        {"destination": DEST, "headers": []},
-        {"destination": DEST, "headers": {"a": {"b": 1}}},
-        {"destination": DEST, "headers": {"a": None}},
-        {"destination": DEST, "body": {"a": 1}},
-        {"destination": DEST, "queue": 7},
-        {"destination": DEST, "queue": "a b"},
-    ],
-)
-def test_malformed_batch_items(scene: Scene, item: Any) -> None:
-    good = {"destination": DEST, "headers": {"X": 1, "Y": True, "Z": ["a", "b"]}}
-    bad, answer = scene.ok("POST", "/v2/batch", json=[item, good]).json()
-    assert bad["status"] == 400
-    assert scene.queue.messages().only().id == answer["messageId"]
-
-
 def test_bodies_that_are_no_json(scene: Scene) -> None:
     for method, path in (
         ("POST", "/v2/batch"),
@@ -292,14 +179,8 @@ def test_bodies_that_are_no_json(scene: Scene) -> None:
             assert response.error
 
 
-def test_publishing_is_refused_whole_when_a_group_message_is_too_many() -> None:
+def test_a_response_has_the_rest_of_the_daily_limit() -> None:
     with Scene(limits={"daily_messages": 3}) as scene:
-        endpoints = {"endpoints": [{"url": f"{DEST}{n}"} for n in range(4)]}
-        scene.ok("POST", "/v2/topics/news/endpoints", json=endpoints)
-        assert scene.request("POST", "/v2/publish/news").status == 429
-        assert scene.request("POST", "/v2/enqueue/orders/news").status == 429
-        assert scene.get("/v2/queues") == []
-        assert scene.queue.messages() == []
         response = scene.ok("POST", f"/v2/publish/{DEST}")
         assert response.headers["RateLimit-Remaining"] == "2"
 

@@ -10,67 +10,15 @@ from pytest_fakecloud.queue.engine.schedules import Schedule
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import SECOND, Outcome, PublishSettings
 
-from ..scene import CALLBACK, DEST, NOW_MS, Scene, after
+from ..scene import DEST, NOW_MS, Scene, after
 from .bench import URL, Bench
 
-DEDUPLICATION = "Upstash-Deduplication-Id"
 EVERY_MINUTE = {"Upstash-Cron": "* * * * *", "Upstash-Schedule-Id": "s"}
 
 
 def create(scene: Scene, destination: str = DEST, **headers: str) -> None:
     sent = {**EVERY_MINUTE, **{f"Upstash-{n.replace('_', '-')}": v for n, v in headers.items()}}
     scene.ok("POST", f"/v2/schedules/{destination}", headers=sent, body=b"x")
-
-
-def test_every_setting_goes_into_the_record_and_the_messages(scene: Scene) -> None:
-    create(
-        scene,
-        Queue_Name="orders",
-        Label="red,blue",
-        Retries="1",
-        Retry_Delay="1000",
-        Flow_Control_Key="k",
-        Flow_Control_Value="parallelism=2",
-        Failure_Callback=CALLBACK,
-        Callback_Retries="2",
-        Method="PUT",
-    )
-    shown = scene.get("/v2/schedules/s")
-    assert shown["queueName"] == "orders"
-    assert (shown["label"], shown["labels"]) == ("red", ["red", "blue"])
-    assert (shown["retries"], shown["retryDelayExpression"]) == (1, "1000")
-    assert (shown["flowControlKey"], shown["parallelism"], shown["period"]) == ("k", 2, 1)
-    assert "rate" not in shown
-    assert (shown["failureCallback"], shown["method"]) == (CALLBACK, "PUT")
-    assert shown["callbackHeader"] == {"Retries": ["2"]}
-    scene.fail()
-    scene.queue.advance("61s")
-    message = scene.queue.messages(kind="message").only()
-    assert (message.queue, message.labels, message.method) == ("orders", ("red", "blue"), "PUT")
-    assert scene.at(DEST) == [60, 61]
-    assert scene.get("/v2/schedules/s")["lastScheduleStates"] == {message.id: "FAIL"}
-
-
-def test_a_run_in_progress(scene: Scene) -> None:
-    scene.ok("POST", "/v2/queues", json={"queueName": "orders", "paused": True})
-    create(scene, Queue_Name="orders")
-    scene.queue.advance("1m")
-    (state,) = scene.get("/v2/schedules/s")["lastScheduleStates"].values()
-    assert state == "IN_PROGRESS"
-
-
-def test_overwriting_leaves_one_plan(scene: Scene) -> None:
-    create(scene)
-    create(scene)
-    scene.queue.advance("2m")
-    assert scene.times == [60, 120]
-
-
-def test_overwriting_a_paused_one_starts_it(scene: Scene) -> None:
-    create(scene)
-    scene.ok("PATCH", "/v2/schedules/s/pause")
-    create(scene)
-    assert scene.get("/v2/schedules/s")["isPaused"] is False
 
 
 def test_a_paused_one_leaves_the_clock_alone(scene: Scene) -> None:
@@ -108,99 +56,9 @@ def test_pausing_or_resuming_twice_changes_nothing(scene: Scene, verb: str) -> N
     assert scene.get("/v2/schedules/s") == shown
 
 
-def test_a_run_that_fell_due_in_a_pause_is_not_made_up_for(scene: Scene) -> None:
-    create(scene)
-    scene.ok("PATCH", "/v2/schedules/s/pause")
-    scene.queue.clock.advance("1m")
-    scene.ok("PATCH", "/v2/schedules/s/resume")
-    scene.queue.advance("59s")
-    assert scene.came == []
-    scene.queue.advance("1s")
-    assert scene.times == [120]
-
-
-def test_messages_outlive_their_schedule(scene: Scene) -> None:
-    scene.fail()
-    create(scene, Retries="1")
-    scene.queue.advance("1m")
-    scene.ok("DELETE", "/v2/schedules/s")
-    scene.queue.run_until_idle()
-    assert len(scene.came) == 2
-
-
-def test_deduplication_is_not_for_what_it_creates(scene: Scene) -> None:
-    create(scene, Deduplication_Id="once", Content_Based_Deduplication="true")
-    scene.queue.advance("3m")
-    assert len(scene.came) == 3
-
-
-def test_deduplication_is_for_the_creation(scene: Scene) -> None:
-    sent = {"Upstash-Cron": "* * * * *", "Upstash-Deduplication-Id": "once"}
-    first = scene.ok("POST", f"/v2/schedules/{DEST}", headers=sent)
-    again = scene.ok("POST", f"/v2/schedules/{DEST}", headers=sent)
-    assert (first.status, again.status) == (201, 202)
-    assert again.json() == first.json() | {"deduplicated": True}
-    assert len(scene.get("/v2/schedules")) == 1
-    # A message with the same id is not a duplicate of the schedule.
-    assert scene.request("POST", f"/v2/publish/{DEST}", {DEDUPLICATION: "once"}).status == 201
-    scene.ok("DELETE", f"/v2/schedules/{first.json()['scheduleId']}")
-    assert scene.ok("POST", f"/v2/schedules/{DEST}", headers=sent).status == 201
-
-
-def test_a_group_is_looked_up_at_each_run(scene: Scene) -> None:
-    scene.ok("POST", "/v2/topics/news/endpoints", json={"endpoints": [{"url": DEST}]})
-    create(scene, "news")
-    scene.queue.advance("1m")
-    more = {"endpoints": [{"url": CALLBACK}]}
-    scene.ok("POST", "/v2/topics/news/endpoints", json=more)
-    scene.queue.advance("1m")
-    assert [one.url for one in scene.came] == [DEST, DEST, CALLBACK]
-    missing = scene.request("POST", "/v2/schedules/nobody", EVERY_MINUTE)
-    assert missing.status == 400
-
-
-def test_beyond_the_days_messages_a_run_leaves_its_reason() -> None:
-    with Scene(limits={"daily_messages": 1}) as scene:
-        create(scene)
-        scene.queue.advance("3m")
-        assert len(scene.came) == 1
-        shown = scene.get("/v2/schedules/s")
-        assert shown["error"] == "Exceeded daily rate limit"
-        assert shown["lastScheduleTime"] == NOW_MS + 180_000
-        scene.queue.advance("23h57m")
-        assert "error" not in scene.get("/v2/schedules/s")
-        assert len(scene.came) == 2
-
-
-def test_runs_missed_before_a_restore_are_not_made_up_for(scene: Scene) -> None:
-    create(scene)
-    saved = scene.queue.snapshot()
-    scene.queue.advance("1h")
-    scene.queue.restore(saved)
-    shown = scene.get("/v2/schedules/s")
-    assert shown["nextScheduleTime"] == NOW_MS + 3_600_000 + 60_000
-    assert scene.queue.messages() == []
-    assert len(scene.queue.advance("2m")) == 2
-
-
 def test_a_day_of_minutes(scene: Scene) -> None:
     create(scene)
     assert len(scene.queue.advance("1d")) == 1440
-
-
-def test_a_schedule_of_v1_fires_no_failure_callbacks(scene: Scene) -> None:
-    headers = {**EVERY_MINUTE, "Upstash-Failure-Callback": CALLBACK, "Upstash-Retries": "0"}
-    scene.ok("POST", f"/v1/publish/{DEST}", headers=headers)
-    scene.fail()
-    scene.queue.advance("2m")
-    assert scene.at(DEST) == [60, 120]
-    assert scene.to(CALLBACK) == []
-    assert len(scene.queue.dead_letters()) == 2
-
-
-def test_spaces_around_and_within_an_expression_are_trimmed(scene: Scene) -> None:
-    create(scene, Cron="  CRON_TZ=Europe/Berlin   0  12 *   * *  ")
-    assert scene.get("/v2/schedules/s")["cron"] == "CRON_TZ=Europe/Berlin 0 12 * * *"
 
 
 def test_every_so_often_counts_from_the_creation(scene: Scene) -> None:
@@ -222,29 +80,6 @@ def test_every_so_often_counts_from_the_creation(scene: Scene) -> None:
     scene.queue.restore(saved)
     scene.queue.advance("90m")
     assert len(scene.at(DEST)) == 4
-
-
-def test_default_headers_of_a_group_are_those_of_each_run(scene: Scene) -> None:
-    scene.ok("POST", "/v2/topics/news/endpoints", json={"endpoints": [{"url": DEST}]})
-    defaults = {"Upstash-Retries": "1", "Upstash-Header-Forward": "true", "X-Team": "a"}
-    scene.ok("PATCH", "/v2/topics/news", json={"headers": defaults})
-    sent = {**EVERY_MINUTE, "X-Plain": "p", "Upstash-Timeout": "9s"}
-    scene.ok("POST", "/v2/enqueue/line/news", headers=sent, body=b"x")
-    assert scene.get("/v2/schedules/s")["retries"] == 1
-    scene.queue.advance("1m")
-    scene.ok("PATCH", "/v2/topics/news", json={"headers": {"Upstash-Retries": "2", "X-Team": "b"}})
-    scene.queue.advance("1m")
-    scene.ok("PATCH", "/v2/topics/news", json={"headers": {}})
-    scene.queue.advance("1m")
-    assert [one.headers.get("X-Team") for one in scene.came] == ["a", "b", None]
-    assert [one.headers.get("X-Plain") for one in scene.came] == ["p", None, None]
-    assert [one.max_retries for one in scene.queue.messages()] == [1, 2, 3]
-    assert {one.queue for one in scene.queue.messages()} == {"line"}
-    assert {one._record.timeout_us for one in scene.queue.messages()} == {9_000_000}
-    scene.ok("PATCH", "/v2/topics/news", json={"headers": {"Upstash-Retries": "99"}})
-    scene.queue.advance("1m")
-    assert scene.get("/v2/schedules/s")["error"] == "quota maxRetries exceeded"
-    assert len(scene.came) == 3
 
 
 # -- the engine's schedules, without HTTP ----------------------------------------------------------

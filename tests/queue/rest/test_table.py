@@ -10,7 +10,6 @@ import hashlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -26,7 +25,7 @@ from pytest_fakecloud.queue.rest.v1 import V1Routes
 from pytest_fakecloud.queue.wire import filters, headers
 
 from ..scenarios import scenarios
-from ..scene import CALLBACK, DEST, FAILURE, NOW_MS, Response, Scene, decoded
+from ..scene import CALLBACK, DEST, FAILURE, NOW_MS, Scene, decoded
 
 Effect = Callable[[Scene, str], None]
 Settings = Mapping[str, str]
@@ -1013,35 +1012,6 @@ def test_every_filter_has_a_row() -> None:
     assert set(FILTERS) == known
 
 
-def test_a_filter_by_caller(scene: Scene) -> None:
-    fill(scene)
-    for name in ("callerIp", "callerIP"):
-        assert len(scene.get(f"/v2/dlq?{name}=127.0.0.1")["messages"]) == 2
-        assert scene.get(f"/v2/dlq?{name}=10.0.0.1")["messages"] == []
-        assert scene.get(f"/v2/events?{name}=10.0.0.1")["events"] == []
-
-
-def test_a_filter_by_state(scene: Scene) -> None:
-    scene.fail(OTHER)
-    delivered = scene.publish()
-    failing = scene.publish(url=OTHER)
-    cancelled = scene.publish({"Upstash-Delay": "1h"})
-    scene.ok("DELETE", f"/v2/messages/{cancelled}")
-    scene.queue.deliver_due()
-
-    def ids(query: str) -> list[str]:
-        return [row["messageId"] for row in scene.get(f"/v2/events?{query}")["events"]]
-
-    assert ids(f"state=DELIVERED&messageId={delivered}") == [delivered]
-    assert set(ids("state=IN_PROGRESS")) == {delivered, failing}
-    assert ids("state=RETRY") == [failing]
-    assert ids("state=RETRY,CANCEL_REQUESTED") == [failing, cancelled]
-    scene.queue.advance("1h")
-    assert ids("state=CANCELLED") == ids("state=CANCELED") == [cancelled]
-    refused = scene.request("GET", "/v2/events?state=HAPPY")
-    assert (refused.status, "HAPPY" in refused.error) == (400, True)
-
-
 @pytest.mark.parametrize("path", ["/v2/events", "/v2/logs"])
 def test_a_page_of_logs_holds_a_hundred_at_most(scene: Scene, path: str) -> None:
     scene.ok("POST", "/v2/batch", json=[{"destination": DEST}] * 250)
@@ -1055,69 +1025,6 @@ def test_a_page_of_logs_holds_a_hundred_at_most(scene: Scene, path: str) -> None
         seen |= {row["messageId"] for row in page["events"]}
         cursor = page.get("cursor")
     assert (sizes, len(seen)) == ([100, 100, 50], 250)
-
-
-def test_orders_of_listings(scene: Scene) -> None:
-    ids = fill(scene)
-
-    def letters(query: str) -> list[str]:
-        return [one["messageId"] for one in scene.get(f"/v2/dlq{query}")["messages"]]
-
-    assert letters("") == letters("?order=earliestFirst") == [ids["a"], ids["b"]]
-    assert letters("?order=latestFirst") == [ids["b"], ids["a"]]
-    page = scene.get("/v2/dlq?order=latestFirst&count=1")
-    rest = scene.get(f"/v2/dlq?order=latestFirst&cursor={page['cursor']}")
-    assert [one["messageId"] for one in rest["messages"]] == [ids["a"]]
-    newest = scene.get("/v2/events")["events"]
-    oldest = scene.get("/v2/events?order=earliestFirst")["events"]
-    assert newest == oldest[::-1]
-
-
-def test_filters_combine(scene: Scene) -> None:
-    ids = fill(scene)
-
-    def found(query: str) -> list[str]:
-        return [one["messageId"] for one in scene.get(f"/v2/dlq?{query}")["messages"]]
-
-    assert found("responseStatus=404,500") == list(ids.values())
-    assert found("responseStatus=404&responseStatus=500") == list(ids.values())
-    assert found("responseStatus=404&label=red") == [ids["a"]]
-    assert found("responseStatus=500&label=red") == []
-    # A comma is part of a URL.
-    comma = scene.publish({"Upstash-Retries": "0"}, url=DEST + "?a,b")
-    scene.queue.deliver_due()
-    assert found("url=" + quote(DEST + "?a,b", safe="")) == [comma]
-
-
-# Filters that match neither of the two messages of ``fill()``.
-OTHERS = "label=none&fromDate=1&toDate=2&responseStatus=418&url=https%3A%2F%2Fnone.example.com"
-
-
-def test_ids_of_dead_letters_are_chosen_whatever_else_is_asked_for(scene: Scene) -> None:
-    ids = fill(scene)
-    first, second = (one.id for one in scene.queue.dead_letters())
-    asked = f"/v2/dlq?dlqIds={second}&{OTHERS}"
-    assert [one["messageId"] for one in scene.get(asked)["messages"]] == [ids["b"]]
-    assert scene.ok("DELETE", asked).json() == {"deleted": 1}
-    body = {"dlqIds": [first], "label": "none"}
-    (retried,) = scene.ok("POST", "/v2/dlq/retry", json=body).json()["responses"]
-    assert scene.queue.pending().only().id == retried["messageId"]
-    # Ignored filters are still validated.
-    assert scene.request("DELETE", f"/v2/dlq?dlqIds={first}&nonsense=1").status == 400
-
-
-def test_ids_of_messages_are_chosen_whatever_else_is_asked_for(scene: Scene) -> None:
-    kept, first, second = (scene.publish({"Upstash-Delay": "1h"}) for _ in range(3))
-    others = "label=none&fromDate=1&toDate=2"
-    rows = scene.get(f"/v2/events?messageIds={first}&state=FAILED&{others}")["events"]
-    assert [(row["messageId"], row["state"]) for row in rows] == [(first, "CREATED")]
-    answer = scene.ok("DELETE", f"/v2/messages?messageIds={first},{second}&count=1&{others}")
-    assert answer.json() == {"cancelled": 1}
-    body = {"messageIds": [first, second], "label": "none"}
-    assert scene.ok("DELETE", "/v2/messages", json=body).json() == {"cancelled": 1}
-    # A single ``messageId`` is combined with the other filters.
-    body = {"messageId": kept, "label": "none"}
-    assert scene.ok("DELETE", "/v2/messages", json=body).json() == {"cancelled": 0}
 
 
 @pytest.mark.parametrize("template", ["%s", '"%s"', '["%s"]', ' "%s" \n', "%s\n"])
@@ -1153,69 +1060,3 @@ def test_a_body_without_an_id_never_means_all(scene: Scene, path: str) -> None:
         assert scene.request("DELETE", path, body=body).status == 400
     assert [one.id for one in scene.queue.dead_letters()] == [letter]
     assert scene.get("/v2/workflows/events")["runs"][0]["workflowState"] == "RUN_STARTED"
-
-
-def test_the_segment_of_schedules_in_either_case(scene: Scene) -> None:
-    sent = {"Upstash-Cron": "* * * * *", "Upstash-Schedule-Id": "s"}
-    scene.ok("POST", f"/v2/Schedules/{DEST}", headers=sent)
-    for base in ("/v2/schedules", "/v2/Schedules"):
-        assert scene.get(f"{base}/s") == scene.get(base)[0]
-        scene.ok("PATCH", f"{base}/s/pause")
-        scene.ok("POST", f"{base}/s/resume")
-    scene.ok("DELETE", "/v2/Schedules/s")
-    assert scene.get("/v2/schedules") == []
-
-
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("/v2/dlq?colour=red", "unknown filter 'colour'"),
-        ("/v2/dlq?host=app.example.com", "unknown filter 'host'"),
-        ("/v2/dlq?path=/hook", "unknown filter 'path'"),
-        ("/v2/dlq?count=0", "invalid count"),
-        ("/v2/dlq?count=many", "invalid count"),
-        ("/v2/dlq?fromDate=yesterday", "invalid fromDate"),
-        ("/v2/dlq?toDate=-1", "invalid toDate"),
-        ("/v2/dlq?responseStatus=ok", "invalid responseStatus"),
-        ("/v2/dlq?order=random", "invalid order"),
-        ("/v2/dlq?cursor=%21%21", "invalid cursor"),
-        ("/v2/events?colour=red", "unknown filter 'colour'"),
-        ("/v2/events?count=-1", "invalid count"),
-        ("/v2/logs?order=up", "invalid order"),
-        (
-            "/v2/logs?state=SENT",
-            "invalid state: 'SENT', expected one of CREATED, ACTIVE, RETRY, ERROR, DELIVERED,"
-            " FAILED, CANCEL_REQUESTED, CANCELED, IN_PROGRESS",
-        ),
-    ],
-)
-def test_a_malformed_filter_is_refused(scene: Scene, path: str, text: str) -> None:
-    response = scene.request("GET", path)
-    assert response.status == 400
-    assert text in response.error
-
-
-@pytest.mark.parametrize("path", ["/v2/dlq", "/v2/messages"])
-def test_a_bulk_deletion_with_an_unknown_filter_deletes_nothing(scene: Scene, path: str) -> None:
-    fill(scene)
-    scene.publish({"Upstash-Delay": "1h"})
-    for response in (
-        scene.request("DELETE", f"{path}?colour=red"),
-        scene.request("DELETE", path, json={"colour": "red"}),
-        scene.request("DELETE", path, json={"label": {"a": 1}}),
-        scene.request("DELETE", path, json=["label"]),
-    ):
-        assert isinstance(response, Response)
-        assert response.status == 400
-    assert len(scene.queue.dead_letters()) == 2
-    assert len(scene.queue.pending()) == 1
-
-
-def test_a_date_is_inclusive_on_both_ends(scene: Scene) -> None:
-    scene.fail()
-    scene.publish({"Upstash-Retries": "0"})
-    scene.queue.deliver_due()
-    at = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000)
-    assert len(scene.get(f"/v2/dlq?fromDate={at}&toDate={at}")["messages"]) == 1
-    assert scene.get(f"/v2/dlq?fromDate={at + 1}")["messages"] == []
-    assert scene.get(f"/v2/dlq?toDate={at - 1}")["messages"] == []

@@ -17,11 +17,13 @@ which a header without a value is absent, and a body may be `has <JSON>` or `lac
 stands for no deliveries. The body of a delivery to a workflow is the list of its steps, `steps first,
 second`. `! DEST 500 after 10 | X-A: 1 < body` makes a destination answer with a status, after ten
 seconds; `*` are all destinations, and `500 200` answers with each status in turn. `states $m =>
-CREATED ACTIVE` are the states in the log of a message, `runs <query> => s r` the ids of workflow runs,
-newest first. The headers `start r` and `run r` are those of the first and of a later step of a run at
-`APP`. `{x*9}` repeats a character.
+CREATED ACTIVE` are the states in the log of a message, `ids /v2/dlq => $a $b` the ids of the messages
+in a listing, `runs <query> => s r` those of workflow runs. `save` and `restore` make and restore a
+snapshot. The headers `start r` and `run r` are those of the first and of a later step of a run at
+`APP`. `{x*9}` repeats a text.
 
-Each scenario (`== <name> <settings>`) has a queue of its own, with settings as JSON.
+Each scenario (`== <name> <settings>`) has a queue of its own, with settings as JSON. The lines before
+the first scenario are played before each of them.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ from ..scene import CALLBACK, DEST, FAILURE, NOW_MS, Response, Scene
 
 FOLDER = Path(__file__).parent
 APP = "https://app.example.com/flow"
-URLS = {"APP": APP, "DEST": DEST, "CALLBACK": CALLBACK, "FAILURE": FAILURE}
+OTHER = "https://other.example.org:8443/path/x?q=1"
+URLS = {"APP": APP, "DEST": DEST, "OTHER": OTHER, "CALLBACK": CALLBACK, "FAILURE": FAILURE}
 FEATURES = "LazyFetch,InitialBody,WF_TriggerOnConfig"
 _REPLY = re.compile(r"(\d{3})?\s*(has |lacks )?(.*)")
 _ANSWER = re.compile(r"(\S+) ([\d ]+?)(?: after (\d+))?")
@@ -48,8 +51,10 @@ _ANSWER = re.compile(r"(\S+) ([\d ]+?)(?: after (\d+))?")
 def scenarios(file: str) -> dict[str, tuple[dict[str, Any], list[str]]]:
     """Return the settings and the lines of each scenario of a file, by its name."""
     found: dict[str, tuple[dict[str, Any], list[str]]] = {}
-    for text in (FOLDER / f"{file}.txt").read_text(encoding="utf-8").split("\n== ")[1:]:
+    shared, *texts = (FOLDER / f"{file}.txt").read_text(encoding="utf-8").split("\n== ")
+    for text in texts:
         head, *lines = text.splitlines()
+        lines = shared.splitlines()[1:] + lines
         name, brace, settings = head.partition(" {")
         assert name not in found, f"{file}.txt has two scenarios {name!r}"
         found[name] = (json.loads(brace + settings or "{}"), [line for line in lines if line])
@@ -96,10 +101,15 @@ class _Player:
             ]
         elif line.startswith("states "):
             assert self.scene.states(line.split()[1]) == reply.split()
-        elif line.startswith("runs"):
-            found_runs = self.scene.get(f"/v2/workflows/events?{line[5:]}")["runs"]
-            ids = " ".join(one["workflowRunId"] for one in found_runs)
-            assert ids == ("" if reply == "none" else reply)
+        elif line.startswith(("ids ", "runs")):
+            path = line[4:] if line[0] == "i" else f"/v2/workflows/events?{line[5:]}"
+            rows = next(iter(self.scene.get(path).values()))
+            ids = [one["messageId" if line[0] == "i" else "workflowRunId"] for one in rows]
+            assert ids == ([] if reply == "none" else reply.split())
+        elif line == "save":
+            self.saved = self.scene.queue.snapshot()
+        elif line == "restore":
+            self.scene.queue.restore(self.saved)
         else:
             count, times, rest = line.partition("x ")
             if not (times and count.isdecimal()):
@@ -115,7 +125,7 @@ class _Player:
 
     def filled(self, text: str) -> str:
         text = re.sub(rf"\b({'|'.join(URLS)})\b", lambda found: URLS[found[0]], text)
-        text = re.sub(r"\{(.)\*(\d+)\}", lambda found: found[1] * int(found[2]), text)
+        text = re.sub(r"\{([^{}|*]+)\*(\d+)\}", lambda found: found[1] * int(found[2]), text)
         text = re.sub(r"NOW(\+\d+)?", lambda found: str(NOW_MS + int(found[1] or 0)), text)
         return re.sub(r"\$(\w+)", lambda found: self.kept.get(found[1], found[0]), text)
 

@@ -60,18 +60,6 @@ def test_every_field_of_a_callback(scene: Scene) -> None:
     assert callback.message_id != failure.message_id
 
 
-def test_fields_of_groups_and_schedules(scene: Scene) -> None:
-    named = {"endpoints": [{"url": DEST, "name": "main"}]}
-    scene.ok("POST", "/v2/topics/news/endpoints", json=named)
-    sent = {"Upstash-Callback": CALLBACK, "Upstash-Cron": "* * * * *"}
-    sent["Upstash-Schedule-Id"] = "each-minute"
-    scene.ok("POST", "/v2/schedules/news", headers=sent)
-    scene.queue.advance("1m")
-    body = scene.to(CALLBACK)[0].json()
-    assert (body["topicName"], body["endpointName"]) == ("news", "main")
-    assert body["scheduleId"] == "each-minute"
-
-
 @pytest.mark.parametrize(
     ("source_id", "names"),
     [
@@ -101,20 +89,6 @@ def test_the_status_when_nobody_answered(setting: int, status: int) -> None:
         assert letter["responseStatus"] == status
 
 
-@pytest.mark.parametrize("inherited", ["inherit", 1])
-def test_retries_of_a_callback(inherited: Any) -> None:
-    with Scene(callback_retries=inherited) as scene:
-        scene.fail(CALLBACK)
-        scene.publish({"Upstash-Callback": CALLBACK, "Upstash-Retries": "2"})
-        scene.queue.run_until_idle()
-        assert len(scene.to(CALLBACK)) == (3 if inherited == "inherit" else 2)
-        own = {"Upstash-Callback": CALLBACK, "Upstash-Callback-Retries": "0"}
-        scene.came.clear()
-        scene.publish(own)
-        scene.queue.run_until_idle()
-        assert len(scene.to(CALLBACK)) == 1
-
-
 def test_a_callback_that_fails_out_is_a_dead_letter(scene: Scene) -> None:
     scene.fail(CALLBACK)
     message_id = scene.publish({"Upstash-Callback": CALLBACK, "Upstash-Callback-Retries": "0"})
@@ -124,50 +98,6 @@ def test_a_callback_that_fails_out_is_a_dead_letter(scene: Scene) -> None:
     assert letter.message.source is not None
     assert letter.message.source.id == message_id
     assert scene.queue.message(message_id).state == "delivered"
-
-
-def test_settings_nest_further_and_end(scene: Scene) -> None:
-    scene.fail(DEST, CALLBACK)
-    prefix = "Upstash-Failure-Callback"
-    scene.publish(
-        {
-            "Upstash-Retries": "0",
-            prefix: CALLBACK,
-            f"{prefix}-Retries": "0",
-            f"{prefix}-Failure-Callback": FAILURE,
-            f"{prefix}-Failure-Callback-Method": "PATCH",
-            f"{prefix}-Failure-Callback-Forward-X-Deep": "yes",
-        }
-    )
-    scene.queue.run_until_idle()
-    (deep,) = scene.to(FAILURE)
-    assert (deep.method, deep.headers.get("X-Deep")) == ("PATCH", "yes")
-    assert decoded(deep.json()["sourceBody"])[:10] == b'{"status":'
-    name = "Upstash-" + "Callback-" * 900 + "Retries"
-    refused = scene.request("POST", f"/v2/publish/{DEST}", {name: "1"})
-    assert (refused.status, "nested deeper" in refused.error) == (400, True)
-
-
-def test_a_long_answer_is_cut() -> None:
-    with Scene(limits={"message_size": 1000}) as scene:
-        scene.answer = lambda request: (200, b"x" * 5000) if request.url == DEST else 200
-        scene.publish({"Upstash-Callback": CALLBACK})
-        scene.queue.run_until_idle()
-        assert decoded(scene.to(CALLBACK)[0].json()["body"]) == b"x" * 1000
-        assert scene.request("POST", f"/v2/publish/{DEST}", {}, b"x" * 1001).status == 413
-
-
-def test_callbacks_of_every_endpoint_of_a_group(scene: Scene) -> None:
-    scene.ok(
-        "POST",
-        "/v2/topics/news/endpoints",
-        json={"endpoints": [{"url": DEST}, {"url": DEST + "2"}]},
-    )
-    scene.fail(DEST)
-    scene.ok("POST", "/v2/publish/news", headers={**BOTH, "Upstash-Retries": "0"})
-    scene.queue.run_until_idle()
-    assert sorted(one.json()["url"] for one in scene.to(CALLBACK)) == [DEST, DEST + "2"]
-    assert [one.json()["url"] for one in scene.to(FAILURE)] == [DEST]
 
 
 def test_header_values_beyond_latin_1(scene: Scene) -> None:
@@ -182,27 +112,3 @@ def test_header_values_beyond_latin_1(scene: Scene) -> None:
     scene.queue.run_until_idle()
     assert scene.to(DEST)[0].headers.get("X-Name") == "Łódź".encode().decode("latin-1")
     assert scene.to(CALLBACK)[0].json()["sourceHeader"] == {"X-Name": ["Łódź"]}
-
-
-@pytest.mark.parametrize("other", ["q", "r"])
-def test_a_callback_in_a_queue_holds_up_no_other(scene: Scene, other: str) -> None:
-    there = {"Upstash-Callback": CALLBACK, "Upstash-Callback-Queue-Name": other}
-    back = {"Upstash-Callback": CALLBACK, "Upstash-Callback-Queue-Name": "q"}
-    scene.publish(there, way="/v2/enqueue/q/")
-    scene.publish(back, way=f"/v2/enqueue/{other}/")
-    scene.publish(way="/v2/enqueue/q/")
-    scene.queue.run_until_idle()
-    assert (len(scene.to(DEST)), len(scene.to(CALLBACK))) == (3, 2)
-    assert {one["name"]: one["lag"] for one in scene.get("/v2/queues")} == {"q": 0, other: 0}
-
-
-def test_a_callback_in_a_paused_queue_holds_up_no_other(scene: Scene) -> None:
-    scene.ok("POST", "/v2/queues", json={"queueName": "r", "paused": True})
-    headers = {"Upstash-Callback": CALLBACK, "Upstash-Callback-Queue-Name": "r"}
-    for _ in range(2):
-        scene.publish(headers, way="/v2/enqueue/q/")
-    scene.queue.advance("1m")
-    assert (len(scene.to(DEST)), len(scene.to(CALLBACK))) == (2, 0)
-    scene.ok("POST", "/v2/queues/r/resume")
-    scene.queue.run_until_idle()
-    assert len(scene.to(CALLBACK)) == 2
