@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
@@ -16,6 +16,7 @@ from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
 from ..core.recorder import Recorder
 from ..handle import closed_fakes_of
+from .bodies import parsed
 from .masking import Mask
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject
 from .scene import Scene, has_full_answer
@@ -50,12 +51,22 @@ def rows(
     mask = Mask(cloud)
     source = list(cloud.journal.entries if entries is None else entries)
     recorder: Recorder | None = getattr(cloud.journal, "_recorder", None)
+    sites: Mapping[int, Any] = {} if recorder is None else recorder.shared.sites
     addresses = {url: name for name, (_, url) in closed_fakes_of(cloud).addresses.items()}
     addresses.update((handle.url, handle.name) for handle in cloud.handles)
     attempts = _attempts_of_calls(source)
-    sites = {} if recorder is None else recorder.shared.sites
-    context = _Context(mask, scene, sites, addresses, attempts)
     received = {id(attempt) for attempt in attempts.values()}
+
+    def row_of(entry: Entry) -> Row:
+        attempt = attempts.get(id(entry))
+        if isinstance(entry, Call):
+            site = sites.get(entry.number)
+            row = _call_row(entry, mask, attempt, None if site is None else Place(**site))
+        else:
+            row = _event_row(entry, mask, addresses)
+        subjects = (*row.subjects, *_subjects_of_scene(attempt or entry, scene))
+        return replace(row, subjects=tuple(dict.fromkeys(subjects)))
+
     found: list[Row] = []
     for entry in source:
         if id(entry) in received or entry.number in scene.without_row:
@@ -63,57 +74,14 @@ def rows(
         # An entry that raises an exception must not prevent the rows of the other entries.
         failures: list[str] = []
         with report_failure("this entry cannot be shown", failures.append):
-            found.append(_row_of(entry, context))
-        found += [_failed_row(entry, mask.text(text)) for text in failures]
-    if entries is None:
-        actions = () if recorder is None else tuple(recorder.shared.actions)
-        found += [_action_row(one, cloud, mask) for one in actions]
+            found.append(row_of(entry))
+        for text in failures:
+            failed = _row_for(entry, ok=False, same=entry.number, failure=mask.text(text))
+            found.append(failed)
+    if entries is None and recorder is not None:
+        found += [_action_row(one, cloud, mask) for one in tuple(recorder.shared.actions)]
     found += _served_rows(served, found, source, mask)
     return _nested(found)
-
-
-@dataclass(frozen=True, slots=True)
-class _Context:
-    """Data for the rows of entries.
-
-    ``sites`` are the places in the source that made calls, by the call's number. ``addresses`` maps
-    the URLs of fakes to their names, ``attempts`` the ids of calls to the delivery attempts that
-    made them.
-    """
-
-    mask: Mask
-    scene: Scene
-    sites: Mapping[int, Any]
-    addresses: Mapping[str, str]
-    attempts: Mapping[int, Event]
-
-
-def _row_of(entry: Entry, context: _Context) -> Row:
-    attempt = context.attempts.get(id(entry))
-    if isinstance(entry, Call):
-        row = _call_row(entry, context.mask, attempt)
-        site = context.sites.get(entry.number)
-        row = row if site is None else replace(row, where=Place(**site))
-    else:
-        row = _event_row(entry, context.mask, context.addresses)
-    subjects = (*row.subjects, *_subjects_of_scene(attempt or entry, context.scene))
-    return replace(row, subjects=tuple(dict.fromkeys(subjects)))
-
-
-def _failed_row(entry: Entry, failure: str) -> Row:
-    """Return the row of an entry for which no row could be made."""
-    return Row(
-        number=entry.number,
-        at_us=entry.at_us,
-        kind="event",
-        actor=entry.handle,
-        peer=entry.handle,
-        operation="",
-        ok=False,
-        began=entry.number,
-        same=entry.number,
-        failure=failure,
-    )
 
 
 def parts_of(url: str) -> SplitResult:
@@ -214,36 +182,46 @@ def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
 # -- rows of each kind -----------------------------------------------------------------------------
 
 
-def _call_row(call: Call, mask: Mask, attempt: Event | None = None) -> Row:
-    masked = mask.call(call)
-    delivery = None if attempt is None else mask.event(attempt)
-    faults = _faults_of(call)
-    ended = faults_ended(call) if any(one.kind == "call" for one in faults) else 0
-    if attempt is not None:
-        ended = ended or _ended(attempt)
-        faults = faults or _faults_of_attempt(attempt)
+def _row_for(source: Entry, **fields: Any) -> Row:
+    """Return the row of a journal entry; by default, the entry is an event inside its fake."""
+    defaults = {
+        "number": source.number, "at_us": source.at_us, "began": source.number, "kind": "event",
+        "actor": source.handle, "peer": source.handle, "operation": "", "service": source.service,
+    }  # fmt: skip
+    return Row(**{**defaults, **fields})
+
+
+def _call_row(call: Call, mask: Mask, attempt: Event | None, where: Place | None) -> Row:
+    masked, faults = mask.call(call), _faults_of(call)
     # Leave out the error of a fault's function, which is reported separately, as a problem of the
     # test.
     note = "" if call.problem == "bug" else masked.note
-    return Row(
-        number=call.number,
-        at_us=call.at_us,
-        kind="call" if attempt is None else "attempt",
-        actor=CLIENT if attempt is None else attempt.handle,
-        peer=call.handle,
+    row = _row_for(
+        call,
+        entry=masked,
+        kind="call",
+        actor=CLIENT,
         operation=_operation(masked),
-        service=call.service,
         subjects=tuple(_subjects(masked)),
         status=call.status,
         outcome=call.outcome,
         ok=_succeeded(call),
         faults=faults,
-        began=call.number if attempt is None else min(call.number, began(attempt)),
-        ended=ended,
-        attempt=0 if attempt is None else _count_of(attempt),
+        ended=faults_ended(call) if any(one.kind == "call" for one in faults) else 0,
+        where=where,
         same=(masked.method, masked.target, masked.body, masked.answer, call.outcome, note),
-        entry=masked,
-        delivery=delivery,
+    )
+    if attempt is None:
+        return row
+    return replace(
+        row,
+        kind="attempt",
+        actor=attempt.handle,
+        faults=faults or _faults_of_attempt(attempt),
+        began=min(call.number, began(attempt)),
+        ended=row.ended or _ended(attempt),
+        attempt=_count_of(attempt),
+        delivery=mask.event(attempt),
     )
 
 
@@ -254,51 +232,41 @@ def _succeeded(call: Call) -> bool:
 
 def _event_row(event: Event, mask: Mask, addresses: Mapping[str, str]) -> Row:
     masked = mask.event(event)
-    is_attempt = event.kind == "attempt"
-    peer, ok, status = event.handle, True, None
-    if is_attempt and "url" in event.data:
-        parts = parts_of(str(masked.data["url"]))
-        peer = addresses.get(f"{parts.scheme}://{parts.netloc}", str(masked.data["url"]))
-        status = event.data.get("status")
-        ok = isinstance(status, int) and 200 <= status < 300
     details = {name: value for name, value in masked.data.items() if name not in _VOLATILE}
-    return Row(
-        number=event.number,
-        at_us=event.at_us,
-        kind="attempt" if is_attempt else "event",
-        actor=event.handle,
-        peer=peer,
+    row = _row_for(
+        event,
+        entry=masked,
         operation=event.kind,
-        service=event.service,
         subjects=tuple(_subjects_of_event(masked)),
-        status=status if isinstance(status, int) else None,
-        ok=ok,
         faults=_faults_of_attempt(event),
         began=began(event),
         ended=_ended(event),
-        attempt=_count_of(event) if is_attempt else 0,
-        same=repr(details) if is_attempt else (masked.text, repr(details)),
-        entry=masked,
-        delivery=masked if is_attempt else None,
+        same=(masked.text, repr(details)),
     )
+    if event.kind != "attempt":
+        return row
+    row = replace(
+        row, kind="attempt", attempt=_count_of(event), same=repr(details), delivery=masked
+    )
+    if "url" not in event.data:
+        return row
+    url, status = str(masked.data["url"]), event.data.get("status")
+    parts, status = parts_of(url), status if isinstance(status, int) else None
+    peer = addresses.get(f"{parts.scheme}://{parts.netloc}", url)
+    return replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
 
 
 def _action_row(action: Action, cloud: AnyCloud, mask: Mask) -> Row:
     masked = mask.event(action)
-    subjects = _subjects_of_action(action, cloud, mask)
-    return Row(
-        number=action.number,
-        at_us=action.at_us,
+    return _row_for(
+        action,
+        entry=masked,
         kind="action",
         actor=TEST,
-        peer=action.handle,
         operation=action.kind,
-        service=action.service,
-        subjects=tuple(dict.fromkeys(subjects)),
-        began=action.number,
+        subjects=tuple(dict.fromkeys(_subjects_of_action(action, cloud, mask))),
         where=Place(**masked.data["where"]),
         same=(action.kind, repr(masked.data)),
-        entry=masked,
     )
 
 
@@ -314,12 +282,10 @@ def _served_rows(
     made = []
     for one in served:
         # The row of a delivery already shows this request.
-        if any(row.attempt and row.began < one.began < row.ended and _same(row, one)
-               for row in found):  # fmt: skip
+        if any(_is_delivery_of(row, one) for row in found):
             continue
-        inside = any(one.began < row.began < one.ended for row in found)
         ok = (one.status or 0) < 400 and not one.raised
-        if ok and not inside:
+        if ok and not any(one.began < row.began < one.ended for row in found):
             continue
         alone = all(_within(one, other, in_faults) for other in one.overlaps)
         alone = alone and not any(one.began < it < one.ended for it in in_background)
@@ -352,9 +318,10 @@ def _within(one: Served, other: Served, spans: Iterable[tuple[int, int]]) -> boo
     )
 
 
-def _same(delivery: Row, one: Served) -> bool:
-    assert delivery.delivery is not None
-    path = parts_of(str(delivery.delivery.data.get("url", ""))).path or "/"
+def _is_delivery_of(row: Row, one: Served) -> bool:
+    if row.delivery is None or not row.attempt or not row.began < one.began < row.ended:
+        return False
+    path = parts_of(str(row.delivery.data.get("url", ""))).path or "/"
     return path.endswith(one.path)
 
 
@@ -441,8 +408,6 @@ def _subjects_of_action(action: Action, cloud: AnyCloud, mask: Mask) -> Iterator
 
 
 def _messages(call: Call, fake: str) -> Iterator[Subject]:
-    from .bodies import parsed
-
     if call.facts.get("queue"):
         yield Subject("queue", str(call.facts["queue"]), fake)
     answer = parsed(call.answer) if has_full_answer(call) else None
