@@ -86,6 +86,12 @@ def parsed(body: bytes | str) -> Any:
         return None
 
 
+def items_of(body: bytes | str) -> list[dict[str, Any]]:
+    """Return the objects in a JSON body, which is one object or a list of them."""
+    value = parsed(body)
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
+
+
 def readable(body: bytes | str, kind: str = "") -> str:
     """Return a body as one line: compact JSON, the text of HTML, or the body itself.
 

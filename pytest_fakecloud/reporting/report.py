@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,8 @@ if TYPE_CHECKING:
     from ..handle import Handle
     from .applications import Served
 
-_EXPLAINED = {
-    "lost_update": "message_waits", "check_then_set": "message_waits",
-    "scheduled_twice": "schedule_waits",
-}  # fmt: skip
+_EXPLAINED = {"lost_update": "message_waits", "check_then_set": "message_waits",
+              "scheduled_twice": "schedule_waits"}  # fmt: skip
 """Maps a finding to the unfinished work that it explains and that is therefore left out."""
 
 
@@ -46,9 +45,8 @@ def report_of(
     exception, ``hints`` are sentences about requests that did not reach a fake, ``log`` is the
     captured log. A part that cannot be made is replaced by a line in ``failures``.
     """
-    mask = Mask(cloud)
+    mask, scene = Mask(cloud), Scene()
     failures: list[str] = []
-    scene = Scene()
     every: list[Row] = []
     found: list[Finding] = []
     left: list[Finding] = []
@@ -60,42 +58,43 @@ def report_of(
         every = rows(cloud, served=served, scene=scene)
     with report_failure("what is unfinished cannot be shown", failures.append):
         left = unfinished(cloud, scene)
+    closed = closed_fakes_of(cloud).addresses.items()
     numbers = _numbers(every)
     return Report(
-        cloud.clock.now_us(),
-        cloud.clock.mode,
-        cloud.seed,
-        test,
-        mask.text(failure),
-        [
+        now_us=cloud.clock.now_us(),
+        clock=cloud.clock.mode,
+        seed=cloud.seed,
+        test=test,
+        failure=mask.text(failure),
+        fakes=[
             *(Fake(one.name, one.service, one.url) for one in cloud.handles),
-            *(Fake(name, fixture, url, closed=True)
-              for name, (fixture, url) in closed_fakes_of(cloud).addresses.items()),
+            *(Fake(name, fixture, url, closed=True) for name, (fixture, url) in closed),
         ],
-        every,
-        [_masked(_of_rows(one, numbers), mask) for one in found],
-        [_masked(one, mask) for one in _relevant(left, found)],
-        [_masked(one, mask) for one in problems(cloud) if not _repeats(one, found)],
-        list(map(mask.text, failures)),
-        list(map(mask.text, hints)),
-        mask.text(log),
-        scene,
-    )  # fmt: skip
+        rows=every,
+        findings=[_masked(one, mask, numbers) for one in found],
+        unfinished=[_masked(one, mask) for one in _relevant(left, found)],
+        problems=[_masked(one, mask) for one in problems(cloud) if not _repeats(one, found)],
+        failures=list(map(mask.text, failures)),
+        hints=list(map(mask.text, hints)),
+        log=mask.text(log),
+        scene=scene,
+    )
 
 
 def problems(cloud: AnyCloud) -> list[Finding]:
     """Return the strict-mode violations, counted if identical, and the rejected credentials."""
-    found: dict[object, list[Finding]] = {}
+    found: dict[object, Finding] = {}
+    times: Counter[object] = Counter()
     for problem in cloud.problems:
-        values = {"problem": problem.kind, "text": problem.text, "times": 1}
-        one = Finding("problem", str(problem.facts.get("handle") or ""), values=values)
         # Treat violations that differ only in the message ID as identical.
         facts = {name: value for name, value in problem.facts.items() if name != "message_id"}
-        alike = repr(facts) if "message_id" in problem.facts else problem.text
-        found.setdefault((problem.kind, alike), []).append(one)
+        alike = problem.kind, repr(facts) if "message_id" in problem.facts else problem.text
+        times[alike] += 1
+        values = {"problem": problem.kind, "text": problem.text}
+        fake = str(problem.facts.get("handle") or "")
+        found.setdefault(alike, Finding("problem", fake, values=values))
     counted = [
-        replace(several[0], values={**several[0].values, "times": len(several)})
-        for several in found.values()
+        replace(one, values={**one.values, "times": times[alike]}) for alike, one in found.items()
     ]
     return [*counted, *rejected(cloud)]
 
@@ -111,15 +110,13 @@ def rejected(
     for handle in cloud.handles:
         calls = handle.journal.calls()
         wrong = [call for call in calls if call.status == 401 and call.fault is None]
-        if not wrong or (every_call and len(wrong) < len(calls)):
+        if every_call and len(wrong) < len(calls):
             continue
         wrong = [call for call in wrong if not meant(call)]
-        reasons: list[dict[str, str]] = []
-        for call in wrong:
-            reason = _credentials(call, cloud, handle)
-            if reason not in reasons:
-                reasons.append(reason)
         if wrong:
+            reasons: list[dict[str, str]] = []
+            for reason in (_credentials(call, cloud, handle) for call in wrong):
+                reasons += [] if reason in reasons else [reason]
             values = {"rejected": len(wrong), "calls": len(calls), "reasons": reasons}
             yield Finding("rejected", handle.name, (wrong[-1].number,), (), values)
 
@@ -155,19 +152,13 @@ def _repeats(problem: Finding, found: Sequence[Finding]) -> bool:
 
 def _numbers(every: Sequence[Row]) -> dict[int, int]:
     """Map journal numbers to the rows that show them; a delivery has two numbers."""
-    found = {row.number: row.number for row in every}
-    for row in every:
-        if row.delivery is not None:
-            found[row.delivery.number] = row.number
-    return found
+    shown = ((one, row) for row in every for one in (row, row.delivery) if one is not None)
+    return {one.number: row.number for one, row in shown}
 
 
-def _of_rows(finding: Finding, numbers: dict[int, int]) -> Finding:
-    shown = tuple(numbers.get(number, number) for number in finding.rows)
-    return finding if shown == finding.rows else replace(finding, rows=shown)
-
-
-def _masked(finding: Finding, mask: Mask) -> Finding:
+def _masked(finding: Finding, mask: Mask, numbers: Mapping[int, int] = {}) -> Finding:
+    """Return a masked copy of a finding, with the numbers of rows in place of journal numbers."""
+    rows = tuple(numbers.get(number, number) for number in finding.rows)
     values: dict[str, Any] = mask.value(finding.values)
     subjects = tuple(replace(one, name=mask.text(one.name)) for one in finding.subjects)
-    return replace(finding, values=values, subjects=subjects)
+    return replace(finding, rows=rows, values=values, subjects=subjects)

@@ -16,7 +16,7 @@ from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
 from ..core.recorder import Recorder
 from ..handle import closed_fakes_of
-from .bodies import parsed
+from .bodies import items_of
 from .masking import Mask
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject
 from .scene import Scene, has_full_answer
@@ -410,10 +410,9 @@ def _subjects_of_action(action: Action, cloud: AnyCloud, mask: Mask) -> Iterator
 def _messages(call: Call, fake: str) -> Iterator[Subject]:
     if call.facts.get("queue"):
         yield Subject("queue", str(call.facts["queue"]), fake)
-    answer = parsed(call.answer) if has_full_answer(call) else None
-    for one in answer if isinstance(answer, list) else [answer]:
+    for one in items_of(call.answer) if has_full_answer(call) else ():
         for name, kind in (("messageId", "message"), ("scheduleId", "schedule")):
-            if isinstance(one, dict) and isinstance(one.get(name), str):
+            if isinstance(one.get(name), str):
                 yield Subject(kind, one[name], fake)
 
 

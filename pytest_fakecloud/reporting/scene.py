@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import Call, Entry, Event
 from ..core.errors import report_failure
 from ..core.timeparse import instant_us
-from .bodies import parsed
+from .bodies import items_of
 from .connections import gathered
 from .masking import Mask
 
@@ -75,10 +74,12 @@ def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
     scene = Scene()
     ids, instances = _read_entries(entries, scene)
     for handle in cloud.handles if cloud is not None else ():
-        if handle.service == "queue":
-            ids |= _read_queue(handle, scene)
-        elif handle.service == "broker":
-            _read_broker(handle, scene)
+        # A report without the data of a fake that raises an exception is better than none.
+        with report_failure("", lambda line: None):
+            if handle.service == "queue":
+                _read_queue(handle, scene, ids)
+            elif handle.service == "broker":
+                _read_broker(handle, scene)
     if cloud is not None:
         scene.created_by_lost_call = _messages_of_lost_calls(cloud, entries)
         groups, scene.without_row = gathered(entries)
@@ -107,34 +108,33 @@ def _read_entries(entries: Iterable[Entry], scene: Scene) -> tuple[set[str], set
     return ids, instances
 
 
+def _read_publish(call: Call, scene: Scene) -> None:
+    for one in items_of(call.answer):
+        if "messageId" in one and not one.get("deduplicated"):
+            scene.published.setdefault(str(one["messageId"]), call.at_us)
+            if call.route != "batch":
+                body = call.body[: 4 * _SENT].decode("utf-8", "replace")[:_SENT]
+                scene.bodies[str(one["messageId"])] = body
+
+
 def _scripts_of(call: Call) -> Iterator[str]:
     for line in call.facts.get("words") or ():
         name, *arguments = line or [""]
         yield from {"EVAL": arguments[:1], "SCRIPT": arguments[1:2]}.get(name.upper(), ())
 
 
-def _read_queue(queue: Any, scene: Scene) -> set[str]:
-    """Add the messages and attempts of a queue to a scene; return the IDs of messages and schedules."""
-    ids: set[str] = set()
-    with _ignored_failures():
-        for message in queue.messages():
-            ids.add(message.id)
-            scene.published[message.id] = instant_us(message.created)
-        ids.update(one.id for one in queue.schedules())
-        for number, sent, outcome in tuple(queue._details.finished):
-            scene.attempts[number] = sent, outcome
-    return ids
+def _read_queue(queue: Any, scene: Scene, ids: set[str]) -> None:
+    for message in queue.messages():
+        ids.add(message.id)
+        scene.published[message.id] = instant_us(message.created)
+    ids.update(one.id for one in queue.schedules())
+    for number, sent, outcome in tuple(queue._details.finished):
+        scene.attempts[number] = sent, outcome
 
 
 def _read_broker(broker: Any, scene: Scene) -> None:
-    with _ignored_failures():
-        for topic in broker.topics():
-            scene.end_offsets[broker.name, topic] = broker.topic(topic).end_offsets
-
-
-def _ignored_failures() -> AbstractContextManager[None]:
-    """Ignore a fake's exception: a report without its data is better than none."""
-    return report_failure("", lambda line: None)
+    for topic in broker.topics():
+        scene.end_offsets[broker.name, topic] = broker.topic(topic).end_offsets
 
 
 def hash_of(script: str) -> str:
@@ -153,16 +153,6 @@ def executed_but_lost(call: Call) -> bool:
     return call.reached and call.status in (200, 201, 202) and call.outcome == "lost"
 
 
-def _read_publish(call: Call, scene: Scene) -> None:
-    answer = parsed(call.answer)
-    for one in answer if isinstance(answer, list) else [answer]:
-        if isinstance(one, dict) and "messageId" in one and not one.get("deduplicated"):
-            scene.published.setdefault(str(one["messageId"]), call.at_us)
-            if call.route != "batch":
-                body = call.body[: 4 * _SENT].decode("utf-8", "replace")[:_SENT]
-                scene.bodies[str(one["messageId"])] = body
-
-
 def _messages_of_lost_calls(cloud: AnyCloud, entries: Sequence[Entry]) -> dict[int, str]:
     """Return the message that each publish request with a lost response created, by the request's
     number.
@@ -175,21 +165,17 @@ def _messages_of_lost_calls(cloud: AnyCloud, entries: Sequence[Entry]) -> dict[i
     if not lost:
         return {}
     named = b"".join(call.answer for call in calls if call not in lost)
+    queues: dict[str, Any] = {one.name: one for one in cloud.handles if one.service == "queue"}
     found = {}
-    for handle in cloud.handles:
-        if handle.service != "queue":
-            continue
-        messages = [one for one in handle.messages() if one.id.encode() not in named]  # type: ignore[attr-defined]
-        for call in lost:
-            alike = [
-                one.id
-                for one in messages
-                if call.handle == handle.name
-                and one.url == call.facts.get("url")
-                and one.created == call.at
-            ]
-            if len(alike) == 1:
-                found[call.number] = alike[0]
+    for call in lost:
+        alike = [
+            one.id
+            for one in (queues[call.handle].messages() if call.handle in queues else ())
+            if (one.url, one.created) == (call.facts.get("url"), call.at)
+            and one.id.encode() not in named
+        ]
+        if len(alike) == 1:
+            found[call.number] = alike[0]
     return found
 
 

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from ...broker.model import CONSUMER_HEADERS
 from ...core.calls import Call, Event
-from ..bodies import parsed
+from ..bodies import items_of, parsed
 from ..model import Finding
 from .kv.commands import ADDING, commands
-from .look import Look, about, about_entry, about_group, executed, items_of
+from .look import Look, about, about_entry, about_group, executed
 
 
 class _Place(NamedTuple):

@@ -9,7 +9,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Action, Call, Entry, Event
-from ..bodies import parsed
 from ..model import Finding, Subject
 from ..scene import Scene
 
@@ -47,12 +46,6 @@ about_namespace = partial(about, "namespace")
 
 def executed(call: Call) -> bool:
     return call.reached and call.status == 200
-
-
-def items_of(body: bytes) -> list[dict[str, Any]]:
-    """Return the objects in a JSON body, which is one object or a list of them."""
-    value = parsed(body)
-    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
 
 
 @dataclass

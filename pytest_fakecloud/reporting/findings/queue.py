@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...core.calls import Call, Event
-from ..bodies import parsed
+from ..bodies import items_of, parsed
 from ..model import Finding
 from ..scene import has_full_answer
-from .look import Look, about_entry, about_message, items_of
+from .look import Look, about_entry, about_message
 
 _DEDUPLICATING = {"upstash-deduplication-id", "upstash-content-based-deduplication"}
 

@@ -10,12 +10,12 @@ from typing import Any
 from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...vector.filter.predicate import why_not
-from ..bodies import parsed
+from ..bodies import items_of, parsed
 from ..model import Finding
 from ..scene import executed_but_lost
 from .kv.commands import WRITES as KV_WRITES
 from .kv.commands import commands
-from .look import NONE, Look, about_namespace, executed, items_of
+from .look import NONE, Look, about_namespace, executed
 
 _QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
 _READS = (*_QUERIES, "fetch", "range", "info", "list-namespaces")
