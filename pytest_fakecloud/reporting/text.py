@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from .model import Finding, Report, Row
 from .report import report_of
 from .selection import Line, folded, kept, merged, without_held_runs
 from .wording import Scene, describe, effect, sentence
+from .wording.common import clock_time
 from .wording.kv import PIPELINED
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def problem(one: Finding, scene: Scene) -> str:
     return "\n".join([f"{first} ({times} times)" if times > 1 else first, *rest])
 
 
-def _homes(report: Report) -> Iterator[str]:
+def _addresses(report: Report) -> Iterator[str]:
     """Yield the address of each fake, or only the port if the previous fake has the same host."""
     host = ""
     for fake in report.fakes:
@@ -71,14 +71,6 @@ def _homes(report: Report) -> Iterator[str]:
         else:
             yield f"{fake.name} {f':{port}' if here == host else fake.url}"
             host = here
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """The lines of one row, and those of its note, which follow the rows nested in it."""
-
-    lines: list[str]
-    note: list[str]
 
 
 class _Writer:
@@ -102,20 +94,18 @@ class _Writer:
 
     def lines(self, link: str) -> list[str]:
         report, width = self._report, self._width
-        now = to_datetime(report.now_us)
-        part_of_second = f".{now.microsecond // 1000:03}".removesuffix(".000")
-        at = "frozen at {}" if report.clock == "frozen" else f"{report.clock}, {{}} at the end"
-        head = [
-            f"clock {at.format(f'{now:%Y-%m-%d %H:%M:%S}{part_of_second}Z')}, seed {report.seed!r}",
-            *_homes(report),
-        ]
+        now = clock_time(report.now_us)
+        clock = (
+            f"frozen at {now}" if report.clock == "frozen" else f"{report.clock}, {now} at the end"
+        )
+        head = [f"clock {clock}, seed {report.seed!r}", *_addresses(report)]
         lines = [part for line in _packed(head, width) for part in _wrapped(line, "  ", width)]
         if link:
             lines.append(f"timeline: {link}")
         lines += report.failures
         if not report.rows and not report.failures:
             lines.append("no client has made a call")
-        lines += self._timeline(now.date())
+        lines += self._timeline(to_datetime(report.now_us).date())
         failed = [one for one in report.unfinished if one.kind == "dead_letter"]
         ends = [
             *self._block("Findings:", report.findings),
@@ -127,14 +117,13 @@ class _Writer:
         return [*lines, *([""] if ends else []), *ends]
 
     def _block(self, title: str, findings: Sequence[Finding]) -> list[str]:
-        told = []
+        texts = []
         for one in findings:
             mark = self._marks.get(one.rows[0]) if one.rows else None
-            prefix = "" if mark is None else f"[{mark}] "
-            told.append(f"{prefix}{sentence(one, self._scene)}")
-        if len(told) == 1:
-            return _wrapped(f"{title} {told[0]}", "  ", self._width)
-        lines = [line for each in told for line in _wrapped(f"- {each}", "  ", self._width)]
+            texts.append(("" if mark is None else f"[{mark}] ") + sentence(one, self._scene))
+        if len(texts) == 1:
+            return _wrapped(f"{title} {texts[0]}", "  ", self._width)
+        lines = [line for each in texts for line in _wrapped(f"- {each}", "  ", self._width)]
         return [title, *lines] if lines else []
 
     def _timeline(self, today: date) -> Iterator[str]:
@@ -155,19 +144,19 @@ class _Writer:
             if at.date() != day:
                 day = at.date()
                 yield f"-- {day} --"
-            entry = self._entry(line, nests)
-            yield from entry.lines
+            head, note = self._entry(line, nests)
+            yield from head
             if nests:
                 # The note follows the nested rows, because it results from them.
-                held_back.append((line.row.depth, entry.note))
+                held_back.append((line.row.depth, note))
             else:
-                yield from entry.note
+                yield from note
         for _, note in reversed(held_back):
             yield from note
 
-    def _entry(self, line: Line, nests: bool) -> _Entry:
-        """Return the lines of a row; ``nests`` tells whether rows are nested in it."""
-        row, indent = line.row, _indent(line.row)
+    def _entry(self, line: Line, nests: bool) -> tuple[list[str], list[str]]:
+        """Return the lines of a row, and of its note; ``nests`` is True if rows are nested in it."""
+        row, indent = line.row, " " * (_STAMP + 2 + 2 * line.row.depth)
         words = describe(row, self._scene, line.rows[-1])
         call = row.entry if isinstance(row.entry, Call) else None
         effects = list(filter(None, (effect(one, call, self._scene) for one in line.effects)))
@@ -181,18 +170,15 @@ class _Writer:
         ends = f"{_times(line)}{self._add_marks(line, below)}"
         above = " (as above)" if is_known else ""
         answer = [f"<-- {words.answer}{above}"] if words.answer else []
-        head = f"{_stamp(row)} {'  ' * row.depth}{_ends(row)} {what}{ends}"
-        lines = self._first_lines(
-            head if answer else head + above, [*answer, *_faults(row, nests)], indent
-        )
+        head = f"{_stamp(row)} {'  ' * row.depth}{_ends(row)} {what}{ends}{'' if answer else above}"
+        lines = self._first_lines(head, [*answer, *_faults(row, nests)], indent)
         if not is_known:
-            lines += self._lines_below(
-                [*below, *_packed(remarks, self._width - len(indent))], indent
-            )
-        if words.script is not None and words.script[0] not in self._shown_scripts:
-            self._shown_scripts.add(words.script[0])
+            packed = _packed(remarks, self._width - len(indent))
+            lines += self._lines_below([*below, *packed], indent)
+        if words.script is not None and words.script.sha not in self._shown_scripts:
+            self._shown_scripts.add(words.script.sha)
             lines += _script(*words.script, indent, self._width)
-        return _Entry(lines, [] if is_known else self._lines_below(note, indent))
+        return lines, [] if is_known else self._lines_below(note, indent)
 
     def _lines_below(self, texts: Sequence[str], indent: str) -> list[str]:
         return [
@@ -252,11 +238,6 @@ def _have_nested(lines: Sequence[Line | int]) -> list[bool]:
     return found[::-1]
 
 
-def _indent(row: Row) -> str:
-    """Return the indent of the lines below a row."""
-    return " " * (_STAMP + 2 + 2 * row.depth)
-
-
 def _faults(row: Row, nests: bool) -> Iterator[str]:
     if row.faults:
         told = ", ".join(one.description for one in row.faults)
@@ -277,17 +258,14 @@ def _times(line: Line) -> str:
     return f" (x{len(line.rows)}{until and f' {until}'})"
 
 
-def _packed(texts: Sequence[str], room: int) -> Iterator[str]:
-    line = ""
+def _packed(texts: Sequence[str], room: int) -> list[str]:
+    lines: list[str] = []
     for each in texts:
-        if line and len(line) + 2 + len(each) <= room:
-            line += f"; {each}"
-            continue
-        if line:
-            yield line
-        line = each
-    if line:
-        yield line
+        if lines and len(lines[-1]) + 2 + len(each) <= room:
+            lines[-1] += f"; {each}"
+        else:
+            lines.append(each)
+    return lines
 
 
 def _script(sha: str, source: str, indent: str, width: int) -> Iterator[str]:
