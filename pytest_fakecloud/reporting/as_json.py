@@ -150,10 +150,8 @@ def _served(served: Served, mask: Mask) -> tuple[dict[str, Any], dict[str, Any] 
     headers = [("Content-Type", served.answer_type)] if served.answer_type else []
     body = mask.data(served.answer or b"")
     cut = served.answer_size if served.answer_size > len(served.answer or b"") else None
-    answer = _message(str(served.status), headers, body, mask, cut)
-    if served.answer is None:
-        answer["missing"] = True
-    return request, answer
+    is_missing = served.answer is None
+    return request, _message(str(served.status), headers, body, mask, cut, missing=is_missing)
 
 
 def _delivered(
@@ -166,29 +164,22 @@ def _delivered(
     """
     data, mask = event.data, scene.mask
     line = f"{data.get('method', 'POST')} {data.get('url', '')}"
-    known = scene.attempts.get(data.get("began", 0))
-    if known is not None:
+    if known := scene.attempts.get(data.get("began", 0)):
         sent, outcome = known
-        sent_body, answer_body = mask.data(sent.body), mask.data(outcome.body)
-        headers, answer_headers = (
+        sent_headers, headers = (
             [(name, mask.header(name, value)) for name, value in pairs]
             for pairs in (sent.headers, outcome.headers)
         )
-    else:
-        sent_body, answer_body = (
-            str(data.get(name) or "").encode("utf-8", "surrogatepass")
-            for name in ("sent", "answer")
-        )
-        headers = [(str(name), str(value)) for name, value in data.get("sent_headers") or ()]
-        answer_headers = []
-    request = _message(line, headers, sent_body, mask)
-    answer = None
-    if status is not None:
-        answer = _message(str(status), answer_headers, answer_body, mask)
-    for name, message in (("sent", request), ("answer", answer)):
-        if known is None and message is not None and name not in data:
-            message["missing"] = True
-    return request, answer
+        request = _message(line, sent_headers, mask.data(sent.body), mask)
+        answer = _message(str(status), headers, mask.data(outcome.body), mask)
+        return request, None if status is None else answer
+    sent_body, body = (
+        str(data.get(name) or "").encode("utf-8", "surrogatepass") for name in ("sent", "answer")
+    )
+    sent_headers = [(str(name), str(value)) for name, value in data.get("sent_headers") or ()]
+    request = _message(line, sent_headers, sent_body, mask, missing="sent" not in data)
+    answer = _message(str(status), (), body, mask, missing="answer" not in data)
+    return request, None if status is None else answer
 
 
 def _commands(call: Call, scene: Scene) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -212,6 +203,7 @@ def _message(
     body: bytes,
     mask: Mask,
     cut: int | None = None,
+    missing: bool = False,
 ) -> dict[str, Any]:
     whole = body.decode("utf-8", "replace")
     found: dict[str, Any] = {
@@ -224,6 +216,8 @@ def _message(
         found["decoded"] = mask.value(decoded(value))
     if cut is not None or len(whole) > LONGEST:
         found["cut"] = cut or len(body)
+    if missing:
+        found["missing"] = True
     return found
 
 
