@@ -3,67 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...core.calls import Call, Event
 from ...core.wording import counted, listed
 from ..bodies import compact, parsed, scalar, shortened
 from ..scene import Scene, has_full_answer
 from .common import Sentences, Summary, Values, clock_time
 
-if TYPE_CHECKING:
-    from ...core.calls import Call, Event
+_EVENTS = {
+    "auto commit": "auto commit of {who}: {offsets}",
+    "commit": "commit of {who}: {offsets}",
+    "join": "{who} joined",
+    "leave": "{who} left",
+    "return": "{who} returned within its session",
+    "crash": "{who} crashed",
+    "close": "{who} was closed",
+    "expire": "the session of {who} expired",
+}
+"""The sentence of each event of an instance."""
 
 
 def summary(call: Call, scene: Scene) -> Summary | None:
+    """Describe a request about records or offsets; return None for any other request."""
     body = parsed(call.body) if call.body.strip() else None
     group = f"{call.facts.get('group')}/{scene.short(call.facts.get('instance'))}"
     topics = [str(topic) for topic in call.facts.get("topic") or ()]
     whole = has_full_answer(call)
+    found = parsed(call.answer) if whole else []
     if call.route == "produce":
-        items = body if isinstance(body, list) else [body] if isinstance(body, dict) else []
-        shown = [_message(item, topics, _spread(item, call, scene)) for item in items]
+        items = _items(body)
+        shown = listed([_message(item, topics, call, scene) for item in items])
         placed = any(item.get("partition") is not None for item in items)
         what = "produce" if placed or len(set(topics)) > 1 else f"produce {topics[0]}"
-        return Summary(f"{what} {listed(shown)}".strip(), _places(call) if whole else "")
+        places = found if isinstance(found, list) else [found]
+        return Summary(f"{what} {shown}".strip(), listed(list(map(_place, places))))
     if call.route == "consume":
         what = f"consume {', '.join(topics)} as {group}"
-        return Summary(what, _records(parsed(call.answer)) if whole else "")
+        return Summary(what, _records(found) if whole else "")
     if call.route == "fetch":
-        what = f"fetch {listed([_place(item) for item in _positions(body)])}"
-        return Summary(what, _records(parsed(call.answer)) if whole else "")
+        what = f"fetch {listed(list(map(_place, _positions(body))))}"
+        return Summary(what, _records(found) if whole else "")
     if call.route == "commit":
-        items = body if isinstance(body, list) else [body] if isinstance(body, dict) else []
-        if not items:
-            what = "commit delivered offsets"
-        else:
-            what = f"commit {listed([_committed(item, call.handle, scene) for item in items])}"
+        committed = [_committed(item, call.handle, scene) for item in _items(body)]
+        what = f"commit {listed(committed) or 'delivered offsets'}"
         return Summary(f"{what} as {group}", "OK" if whole else "")
     if call.route == "committed":
         items = body if isinstance(body, list) else [body]
         what = listed([f"{item['topic']}-{item['partition']}" for item in items])
-        found = parsed(call.answer) if whole else []
-        return Summary(f"committed {what} as {group}", listed([_place(one) for one in found]))
+        return Summary(f"committed {what} as {group}", listed(list(map(_place, found))))
     return None
 
 
-def _spread(item: dict[str, Any], call: Call, scene: Scene) -> bool:
-    """Return whether the broker chose a record's partition among several."""
-    topic = str(item.get("topic") or call.facts["topic"][0])
-    return (
-        item.get("partition") is None and len(scene.end_offsets.get((call.handle, topic), ())) > 1
-    )
+def _items(body: Any) -> list[Any]:
+    return body if isinstance(body, list) else [body] if isinstance(body, dict) else []
 
 
-def _message(item: dict[str, Any], topics: list[str], spread: bool) -> str:
-    topic = str(item.get("topic") or topics[0])
-    if item.get("partition") is not None:
-        parts = [f"{topic}-{item['partition']}"]
-    else:
-        parts = [topic] if len(set(topics)) > 1 else []
+def _message(item: dict[str, Any], topics: list[str], call: Call, scene: Scene) -> str:
+    topic, partition = str(item.get("topic") or topics[0]), item.get("partition")
+    parts = [topic] if len(set(topics)) > 1 else []
+    if partition is not None:
+        parts = [f"{topic}-{partition}"]
     if item.get("key"):
         parts.append(f"key {shortened(str(item['key']))}")
-    elif spread:
-        parts.append("no key:")
+    elif partition is None and len(scene.end_offsets.get((call.handle, topic), ())) > 1:
+        parts.append("no key:")  # so the broker chose one of several partitions
     return " ".join([*parts, shortened(_value(item.get("value")), 60)])
 
 
@@ -72,31 +76,20 @@ def _value(value: Any) -> str:
     inner = parsed(value) if isinstance(value, str) else None
     if isinstance(inner, dict | list):
         return compact(inner)
-    told = scalar(value)
-    return compact(value) if told == value else told
-
-
-def _places(call: Call) -> str:
-    found = parsed(call.answer)
-    places = found if isinstance(found, list) else [found]
-    return listed([_place(one) for one in places])
+    text = scalar(value)
+    return compact(value) if text == value else text
 
 
 def _place(one: dict[str, Any]) -> str:
     return f"{one['topic']}-{one['partition']}@{one['offset']}"
 
 
-def _records(records: list[dict[str, Any]]) -> str:
-    if not records:
-        return "no records"
-    return listed(
-        [
-            f"{_place(one)} "
-            + (f"key {shortened(one['key'])} " if one.get("key") else "")
-            + shortened(_value(one["value"]), 80)
-            for one in records
-        ]
-    )
+def _records(records: list[dict[str, Any]] | None) -> str:
+    shown = []
+    for one in records or ():
+        key = f" key {shortened(one['key'])}" if one.get("key") else ""
+        shown.append(f"{_place(one)}{key} {shortened(_value(one['value']), 80)}")
+    return listed(shown) or "no records"
 
 
 def _positions(body: Any) -> list[dict[str, Any]]:
@@ -105,14 +98,12 @@ def _positions(body: Any) -> list[dict[str, Any]]:
 
 
 def _committed(item: dict[str, Any], handle: str, scene: Scene) -> str:
-    told = f"{item['topic']}-{item['partition']}={item['offset']}"
-    ends = scene.end_offsets.get((handle, str(item["topic"])))
-    at, partition = item["offset"], item["partition"]
-    if ends is not None and isinstance(partition, int) and 0 <= partition < len(ends):
-        end = ends[partition]
-        if isinstance(at, int) and at > end:
-            told += f" (the log ends at {end})"
-    return told
+    topic, partition, offset = item["topic"], item["partition"], item["offset"]
+    text = f"{topic}-{partition}={offset}"
+    ends = scene.end_offsets.get((handle, str(topic)), ())
+    if isinstance(partition, int) and 0 <= partition < len(ends) and isinstance(offset, int):
+        text += f" (the log ends at {ends[partition]})" if offset > ends[partition] else ""
+    return text
 
 
 # -- groups ----------------------------------------------------------------------------------------
@@ -126,26 +117,16 @@ def event(of: Event, scene: Scene) -> str:
         if instance:
             reason = str(reason).replace(instance, scene.short(instance))
         return f"rebalance ({reason}): group {data['group']} {_generation(data, scene)}"
-    does = {
-        "auto commit": "auto commit of {who}: {offsets}",
-        "commit": "commit of {who}: {offsets}",
-        "join": "{who} joined",
-        "leave": "{who} left",
-        "return": "{who} returned within its session",
-        "crash": "{who} crashed",
-        "close": "{who} was closed",
-        "expire": "the session of {who} expired",
-    }.get(of.kind)
-    if does is None or "instance" not in data:
+    if of.kind not in _EVENTS or "instance" not in data:
         return f"{of.kind}: {of.text}"
     who = f"{data['group']}/{scene.short(data['instance'])}"
-    told = does.format(who=who, offsets=_stored(data)) + " because it was idle" * bool(
-        data.get("idle")
-    )
+    text = _EVENTS[of.kind].format(who=who, offsets=_stored(data))
+    if data.get("idle"):
+        text += " because it was idle"
     if data.get("keeps"):
         until = clock_time(data["until_us"], of.at_us)
-        told += f"; it keeps {_places_of(data['keeps'])} until {until}"
-    return told
+        text += f"; it keeps {_places_of(data['keeps'])} until {until}"
+    return text
 
 
 def effect(of: Event, call: Call | None, scene: Scene) -> str:
@@ -166,22 +147,18 @@ def _places_of(places: Iterable[tuple[str, int]]) -> str:
 
 
 def _generation(data: Mapping[str, Any], scene: Scene) -> str:
-    told = "; ".join(
-        f"{scene.short(member)}: {_places_of(places)}"
-        for member, places in (data.get("assignment") or {}).items()
-    )
-    return f"generation {data.get('generation')}: {told or 'no members'}"
+    assignment = (data.get("assignment") or {}).items()
+    members = [f"{scene.short(member)}: {_places_of(places)}" for member, places in assignment]
+    return f"generation {data.get('generation')}: {'; '.join(members) or 'no members'}"
 
 
 def _beyond_end(values: Values, scene: Scene) -> str:
-    last = values["last"]
-    next_one = (
-        "" if last is None else f"; the last offset it received is {last}, so commit {last + 1}"
-    )
-    return (
-        f"group {values['group']} committed {values['offset']} in {values['partition']}, "
-        f"whose end offset is {values['end']}{next_one}"
-    )
+    last, end = values["last"], values["end"]
+    text = f"group {values['group']} committed {values['offset']} in {values['partition']}, "
+    text += f"whose end offset is {end}"
+    if last is None:
+        return text
+    return f"{text}; the last offset it received is {last}, so commit {last + 1}"
 
 
 def _produced_again(values: Values, scene: Scene) -> str:
@@ -198,37 +175,32 @@ def _received_again(values: Values, scene: Scene) -> str:
     by = values["by"]
     often = "twice" if len(by) == 2 else f"{len(by)} times"
     by_whom = f": by {', then by '.join(by)}" if 1 < len(set(by)) == len(by) < 4 else ""
-    told = f"group {values['group']} received {listed(values['records'], 4)} {often}{by_whom}"
-    if values["last"]:
-        told += (
-            f"; it had committed {listed(values['last'], 4)}, and a committed offset is the next one "
-            "to receive: commit the offset of the last processed record + 1"
-        )
-    return told
+    text = f"group {values['group']} received {listed(values['records'], 4)} {often}{by_whom}"
+    if not values["last"]:
+        return text
+    return (
+        f"{text}; it had committed {listed(values['last'], 4)}, and a committed offset is the next "
+        "one to receive: commit the offset of the last processed record + 1"
+    )
 
 
 def _skipped(values: Values, scene: Scene) -> str:
     name, count, deleted = values["partition"], values["skipped"], values["deleted"]
-    told = (
-        f"group {values['group']} had committed {name}={values['committed']} and next received "
-        f"{name}@{values['received']}"
-    )
+    gone = "no longer exists" if deleted == 1 else "no longer exist"
+    gone += f" (the log now starts at {values['start']})"
+    text = f"group {values['group']} had committed {name}={values['committed']} and next received "
+    text += f"{name}@{values['received']}: "
     if not deleted:
-        return f"{told}: {counted(count, 'record')} skipped"
+        return f"{text}{counted(count, 'record')} skipped"
     if deleted == count:
-        gone = f"the {counted(count, 'record')} in between no longer exist{'s' * (count == 1)}"
-        return f"{told}: {gone} (the log now starts at {values['start']})"
-    rest = count - deleted
-    why = (
-        " (auto.offset.reset is latest): earliest continues at the oldest record"
-        if values["latest"]
-        else ""
+        return f"{text}the {counted(count, 'record')} in between {gone}"
+    was = "was" if count - deleted == 1 else "were"
+    text += (
+        f"of the {count} records in between, {deleted} {gone} and {count - deleted} {was} skipped"
     )
-    return (
-        f"{told}: of the {count} records in between, {deleted} no longer "
-        f"exist{'s' * (deleted == 1)} (the log now starts at {values['start']}) and "
-        f"{rest} {'was' if rest == 1 else 'were'} skipped{why}"
-    )
+    if not values["latest"]:
+        return text
+    return f"{text} (auto.offset.reset is latest): earliest continues at the oldest record"
 
 
 def _never_committed(values: Values, scene: Scene) -> str:
@@ -241,22 +213,19 @@ def _never_committed(values: Values, scene: Scene) -> str:
 
 
 def _behind(values: Values, scene: Scene) -> str:
-    at = values["committed"]
-    told = "nothing committed" if at is None else f"committed {at}"
-    parts = [
-        f"{counted(lag, 'record')} behind in {where} ({told})"
-        for where, lag in values["lag"].items()
-    ]
+    offset, lags = values["committed"], values["lag"].items()
+    ending = "(nothing committed)" if offset is None else f"(committed {offset})"
+    parts = [f"{counted(lag, 'record')} behind in {where} {ending}" for where, lag in lags]
     return f"group {values['group']} is {listed(parts)}"
 
 
 def _unknown_header(values: Values, scene: Scene) -> str:
     header, value = values["header"], shortened(values["value"])
-    told = f"the header '{header}: {value}' was ignored"
+    text = f"the header '{header}: {value}' was ignored"
     if values["committed"]:
         was = "was" if len(values["committed"]) == 1 else "were"
-        told += f", so {listed(values['committed'], 4)} {was} committed automatically"
-    return f"{told}; did you mean {values['known']}?"
+        text += f", so {listed(values['committed'], 4)} {was} committed automatically"
+    return f"{text}; did you mean {values['known']}?"
 
 
 SENTENCES: Sentences = {
