@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.calls import ITEMS_OF_CUT, Call, Event, Headers
 from ..handle import closed_fakes_of, secrets_of
+from .applications import Served
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
-    from .applications import Served
 
 HIDDEN = "***"
 _PASSWORD_COMMANDS = {"AUTH": 2, "HELLO": 3, "ACL": 3, "CONFIG": 3, "MIGRATE": 3}

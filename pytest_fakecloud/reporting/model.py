@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ..core.calls import Call, Event
+from .applications import Served
 from .scene import Scene
-
-if TYPE_CHECKING:
-    from .applications import Served
 
 APPLICATION = "application"
 CLIENT = "client"

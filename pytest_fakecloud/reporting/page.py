@@ -23,12 +23,12 @@ from ..core.wording import counted
 from .as_json import as_json
 from .bodies import printable, shortened
 from .masking import Mask
+from .model import Report
 from .private_files import write_private
 from .replay import states
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
-    from .model import Report
 
 _INDEX = "index.html"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")

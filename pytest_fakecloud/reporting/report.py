@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.calls import Call
 from ..core.errors import report_failure
-from ..handle import closed_fakes_of
+from ..handle import Handle, closed_fakes_of
+from .applications import Served
 from .findings import Look, find
 from .findings.unfinished import unfinished
 from .masking import Mask
@@ -19,8 +20,6 @@ from .scene import Scene, scene_of
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
-    from ..handle import Handle
-    from .applications import Served
 
 _EXPLAINED = {"lost_update": "message_waits", "check_then_set": "message_waits",
               "scheduled_twice": "schedule_waits"}  # fmt: skip

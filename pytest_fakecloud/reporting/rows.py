@@ -16,6 +16,7 @@ from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
 from ..core.recorder import Recorder
 from ..handle import closed_fakes_of
+from .applications import Served
 from .bodies import items_of
 from .masking import Mask
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject
@@ -23,7 +24,6 @@ from .scene import Scene, has_full_answer
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
-    from .applications import Served
 
 _ON_CHANNELS = {
     "PUBLISH", "SPUBLISH", "SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE",

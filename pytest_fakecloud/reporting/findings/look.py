@@ -9,12 +9,12 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Action, Call, Entry, Event
+from ..applications import Served
 from ..model import Finding, Subject
 from ..scene import Scene
 
 if TYPE_CHECKING:
     from ...any_cloud import AnyCloud
-    from ..applications import Served
 
 NONE = re.compile(r"(?<![A-Za-z0-9])None(?![A-Za-z0-9])")
 """``None`` as a separate word, which Python writes for a missing value."""

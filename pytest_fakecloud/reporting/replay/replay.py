@@ -21,14 +21,14 @@ from ...core.ids import Ids
 from ...core.journal import Journal, recorder_of
 from ...core.recorder import Recorder
 from ...core.timekeeper import Timekeeper
+from ...core.timeparse import Instant
 from ...handle import Context, Handle
 from ...http.messages import Request
+from ..model import Report
 from .views import VIEWS, Item, State
 
 if TYPE_CHECKING:
     from ...any_cloud import AnyCloud
-    from ...core.timeparse import Instant
-    from ..model import Report
 
 LONGEST = 2_000
 """Maximum number of characters that are kept of a value."""

@@ -7,18 +7,15 @@ parses.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from ...core.calls import Call, Event
 from ..applications import Served
 from ..bodies import readable, shortened, visible
 from ..connections import error_of
+from ..model import Finding, Row
 from ..scene import Scene
 from . import broker, common, kv, queue, vector
 from .common import EXCERPT, Sentences, Summary, filled
-
-if TYPE_CHECKING:
-    from ..model import Finding, Row
 
 __all__ = ["Scene", "Summary", "describe", "effect", "sentence", "summarise"]
 

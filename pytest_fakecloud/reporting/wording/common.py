@@ -5,16 +5,14 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from ...core.calls import Call, Event
 from ...core.timeparse import to_datetime
 from ...core.wording import counted, listed, plural
 from ..bodies import compact, parsed, shortened
 from ..connections import on_connection, reply
-
-if TYPE_CHECKING:
-    from ...core.calls import Call, Event
-    from ..scene import Scene
+from ..scene import Scene
 
 EXCERPT = 400
 """Maximum length of a body in a row, in characters."""

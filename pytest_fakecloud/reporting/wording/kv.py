@@ -6,17 +6,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...core.calls import Call
 from ...core.wording import counted, listed
 from ..bodies import as_plain, compact, parsed, scalar, shortened
 from ..connections import is_error, on_connection
 from ..masking import HIDDEN, hides_words
 from ..scene import Scene, has_full_answer, hash_of
 from .common import Script, Sentences, Summary, Values, clock_time, envelope
-
-if TYPE_CHECKING:
-    from ...core.calls import Call
 
 PIPELINED = 12
 """Maximum number of commands of a pipeline that are shown; failed commands are always shown."""

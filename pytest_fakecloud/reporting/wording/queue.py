@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from ...core.calls import Call
 from ...core.timeparse import to_datetime
 from ...core.wording import listed, plural
 from ..bodies import compact, decoded, parsed, readable, shortened
+from ..model import Row
 from ..scene import Scene, has_full_answer
 from .common import EXCERPT, Sentences, Summary, Values, clock_time
 
 if TYPE_CHECKING:
-    from ...core.calls import Call
     from ...queue.signature_checks import SignatureDetails
-    from ..model import Row
 
 _SETTINGS = {
     "delay": "delay", "not-before": "not before", "retries": "retries",

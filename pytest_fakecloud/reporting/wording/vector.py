@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...core.calls import Call
 from ...core.wording import counted, listed
 from ..bodies import compact, parsed, scalar, shortened
 from ..scene import Scene, has_full_answer
 from .common import Sentences, Summary, Values, envelope, namespace, pairs
-
-if TYPE_CHECKING:
-    from ...core.calls import Call
 
 _QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
 _UPSERTS = ("upsert", "upsert-data")
