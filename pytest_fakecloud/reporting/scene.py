@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -74,12 +75,10 @@ def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
     scene = Scene()
     ids, instances = _read_entries(entries, scene)
     for handle in cloud.handles if cloud is not None else ():
-        # A report without the data of a fake that raises an exception is better than none.
-        with report_failure("", lambda line: None):
-            if handle.service == "queue":
-                _read_queue(handle, scene, ids)
-            elif handle.service == "broker":
-                _read_broker(handle, scene)
+        if handle.service == "queue":
+            _read_queue(handle, scene, ids)
+        elif handle.service == "broker":
+            _read_broker(handle, scene)
     if cloud is not None:
         scene.created_by_lost_call = _messages_of_lost_calls(cloud, entries)
         groups, scene.without_row = gathered(entries)
@@ -124,17 +123,24 @@ def _scripts_of(call: Call) -> Iterator[str]:
 
 
 def _read_queue(queue: Any, scene: Scene, ids: set[str]) -> None:
-    for message in queue.messages():
-        ids.add(message.id)
-        scene.published[message.id] = instant_us(message.created)
-    ids.update(one.id for one in queue.schedules())
-    for number, sent, outcome in tuple(queue._details.finished):
-        scene.attempts[number] = sent, outcome
+    with _ignored_failures():
+        for message in queue.messages():
+            ids.add(message.id)
+            scene.published[message.id] = instant_us(message.created)
+        ids.update(one.id for one in queue.schedules())
+        for number, sent, outcome in tuple(queue._details.finished):
+            scene.attempts[number] = sent, outcome
 
 
 def _read_broker(broker: Any, scene: Scene) -> None:
-    for topic in broker.topics():
-        scene.end_offsets[broker.name, topic] = broker.topic(topic).end_offsets
+    with _ignored_failures():
+        for topic in broker.topics():
+            scene.end_offsets[broker.name, topic] = broker.topic(topic).end_offsets
+
+
+def _ignored_failures() -> AbstractContextManager[None]:
+    """Ignore a fake's exception: a report without its data is better than none."""
+    return report_failure("", lambda line: None)
 
 
 def hash_of(script: str) -> str:

@@ -31,7 +31,7 @@ BESIDE = (
     pytest_fakecloud.queue.signature_checks,
 )
 """Modules outside the package that only reports use. They run during a delivery."""
-LEFT_OUT = {"tracebacks", "applications", "replay"}
+LEFT_OUT = {"tracebacks", "applications", "replay", "views"}
 """Modules that run before a report is made, and the replay, whose errors become a note on the page."""
 OF_THE_PAGE = {"page", "as_json", "private_files"}
 PART_OF_DELIVERY = {

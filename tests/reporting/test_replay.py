@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.replay import record_times, replay, states
-from pytest_fakecloud.reporting.replay import replay as replays
-from pytest_fakecloud.reporting.replay.views import VIEWS
+from pytest_fakecloud.reporting import replay
+from pytest_fakecloud.reporting.replay import record_times, states
 from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.views import VIEWS
 
 from ..harness import in_threads, wait_until
 from .shown import deliver
@@ -349,7 +349,7 @@ def test_attempts_that_the_replay_does_not_know_end_it(cloud: Cloud) -> None:
 def test_a_fake_with_too_many_items_is_not_replayed(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(replays, limit, 3)
+    monkeypatch.setattr(replay, limit, 3)
     cloud.kv_server().client().mset({f"key:{number}": "1" for number in range(4)})
     assert found(cloud)["note"] == ("The data of kv_server is not shown: it has too many items.")
 

@@ -1,20 +1,26 @@
-"""The data of a fake as sections of named items, each a mapping of fields, for comparison."""
+"""The data of a fake as sections of named items, each a mapping of fields, and its changes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ...core.timeparse import to_datetime
+from ..core.calls import Event
+from ..core.timeparse import to_datetime
 
 Item: TypeAlias = dict[str, Any]
 State: TypeAlias = dict[str, dict[str, Item]]
 """Items by section and name, each a mapping of its fields."""
+Change = list[Any]
+"""Fake, section, item, and the item's fields after the change (None if it was removed)."""
+LONGEST = 2_000
+"""Maximum number of characters that are kept of a value."""
 
 
 def _kv(handle: Any) -> State:
-    from ...kv.engine.keyspace import type_name
-    from ...kv.python_values import python_value, word
+    from ..kv.engine.keyspace import type_name
+    from ..kv.python_values import python_value, word
 
     keys: dict[str, Item] = {}
     with handle._engine.reading() as keyspace:
@@ -111,6 +117,11 @@ VIEWS: Mapping[str, Callable[[Any], State]] = {
 """The function that returns a fake's data, by fixture, for fixtures whose fakes hold data."""
 
 
+def state_of(handle: Any) -> State:
+    """Return the data of a fake whose fixture is in ``VIEWS``."""
+    return VIEWS[handle.fixture](handle)
+
+
 def _time(at_us: int) -> str:
     return f"{to_datetime(at_us):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
 
@@ -126,3 +137,84 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+def changes_of(name: str, before: State, after: State) -> Iterator[Change]:
+    for section in {**before, **after}:
+        old, new = before.get(section, {}), after.get(section, {})
+        if old == new:
+            continue
+        for item in {**old, **new}:
+            if old.get(item) != new.get(item):
+                fields = new.get(item)
+                yield [name, section, item, None if fields is None else _short(fields)]
+
+
+def shortened(state: State) -> State:
+    return {
+        section: {name: _short(fields) for name, fields in items.items()}
+        for section, items in state.items()
+    }
+
+
+def _short(fields: Mapping[str, Any]) -> Item:
+    """Return an item's fields; a value that is too long is shortened and states its full length."""
+    found = dict(fields)
+    for name, value in fields.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if len(text) > LONGEST:
+            found[name] = f"{text[:LONGEST]}… ({len(text):,} characters)"
+    return found
+
+
+def frames(
+    number: float, before: Mapping[str, State], now: dict[str, State], events: Sequence[Event]
+) -> Iterator[tuple[float, dict[str, State]]]:
+    """Yield the states after a call and after each event that it caused, with their numbers.
+
+    A commit changes the committed offsets of its group and a rebalance the owners; the call changes
+    the rest. If the events do not explain the change, it belongs to the call alone.
+    """
+    name = events[0].handle if events else ""
+    if name not in now or before[name] == now[name]:
+        yield number, now
+        return
+    state = {section: {item: dict(fields) for item, fields in items.items()}
+             for section, items in now[name].items()}  # fmt: skip
+    for event in events:
+        section, changed = _set_by(event)
+        for item, fields in state.get(section, {}).items():
+            old = before[name].get(section, {}).get(item, {})
+            fields.update({field: old.get(field) for field in changed})
+    frames = [(number, state)]
+    for event in events:
+        section, changed = _set_by(event)
+        items = {item: dict(fields) for item, fields in state.get(section, {}).items()}
+        for item, fields in items.items():
+            for field, values in changed.items():
+                # A rebalance sets the owner of each partition, a commit only some offsets.
+                unset = fields[field] if field == "committed" else None
+                fields[field] = values.get(item, unset)
+        state = {**state, section: items}
+        frames.append((event.number, state))
+    if state == now[name]:
+        for at, each in frames:
+            yield at, {name: each}
+    yield number, now
+
+
+def _set_by(event: Event) -> tuple[str, dict[str, dict[str, Any]]]:
+    """Return the section of an event's group, and the values that the event set, by field and item."""
+    data = event.data
+    changed: dict[str, dict[str, Any]] = {}
+    if event.kind == "rebalance":
+        changed["owner"] = {f"{topic}-{partition}": member
+                            for member, places in (data.get("assignment") or {}).items()
+                            for topic, partition in places}  # fmt: skip
+    if data.get("offsets"):
+        changed["committed"] = {f"{topic}-{partition}": offset
+                                for topic, partition, offset in data["offsets"]}  # fmt: skip
+    return f"group {data.get('group')}", changed

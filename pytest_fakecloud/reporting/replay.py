@@ -9,29 +9,27 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core.calls import Action, Call, Entry, Event, faults_ended
-from ...core.errors import report_failure
-from ...core.ids import Ids
-from ...core.journal import Journal, recorder_of
-from ...core.recorder import Recorder
-from ...core.timekeeper import Timekeeper
-from ...core.timeparse import Instant
-from ...handle import Context, Handle
-from ...http.messages import Request
-from ..model import Report
-from .views import VIEWS, Item, State
+from ..core.calls import Action, Call, Entry, Event, faults_ended
+from ..core.errors import report_failure
+from ..core.ids import Ids
+from ..core.journal import Journal, recorder_of
+from ..core.recorder import Recorder
+from ..core.timekeeper import Timekeeper
+from ..core.timeparse import Instant
+from ..handle import Context, Handle
+from ..http.messages import Request
+from .model import Report
+from .views import VIEWS, Change, State, changes_of, frames, shortened, state_of
 
 if TYPE_CHECKING:
-    from ...any_cloud import AnyCloud
+    from ..any_cloud import AnyCloud
 
-LONGEST = 2_000
-"""Maximum number of characters that are kept of a value."""
 MOST_ITEMS = 1_000
 """Maximum number of items in a fake; the data of larger fakes is not replayed."""
 MOST_LOOKS = 300_000
@@ -45,9 +43,6 @@ _ABOUT_CONNECTIONS = (
 )  # fmt: skip
 """Commands whose replies depend on connections or the process instead of data."""
 _MOST_READS = 500_000
-
-Change = list[Any]
-"""Fake, section, item, and the item's fields after the change (None if it was removed)."""
 
 
 def record_times(cloud: AnyCloud) -> None:
@@ -205,13 +200,13 @@ class _Replay:
             last = max((entry.number for entry in self.entries), default=0)
             steps += self._advance(self.cloud.clock.now_us(), last + 1)
             for name in list(self.fresh):
-                if self._look(name) != _view(self.real[name]):
+                if self._look(name) != state_of(self.real[name]):
                     self._drop(name, "replaying the journal did not reproduce its data")
             kept = set(self.fresh)
         for step in steps:
             step["changes"] = [change for change in step["changes"] if change[0] in kept]
         return {
-            "initial": {name: _shortened(state) for name, state in initial.items() if name in kept},
+            "initial": {name: shortened(state) for name, state in initial.items() if name in kept},
             "steps": [step for step in steps if step["changes"]],
         }
 
@@ -229,7 +224,7 @@ class _Replay:
             fresh.restore(handle._baseline)
             fresh._baseline = handle._baseline
         if fresh.fixture == "queue":
-            from ...queue.model import AttemptHooks
+            from ..queue.model import AttemptHooks
 
             # Use the recorded outcomes of the deliveries, and send no requests.
             fresh._engine.attempt_hooks = AttemptHooks()
@@ -251,7 +246,7 @@ class _Replay:
             self._drop(name, f"replaying the journal raised {type(error).__name__}")
 
     def _look(self, name: str) -> State:
-        state = _view(self.fresh[name])
+        state = state_of(self.fresh[name])
         items = sum(map(len, state.values()))
         self.looks += items
         if items > MOST_ITEMS or self.looks > MOST_LOOKS:
@@ -301,10 +296,10 @@ class _Replay:
     ) -> Iterator[dict[str, Any]]:
         """Yield the changes since the previous step; those of an event have the event's number."""
         now = {name: self._look(name) for name in names if name in self.fresh}
-        for at, shown in _frames(number, self.shown, now, events):
+        for at, shown in frames(number, self.shown, now, events):
             changes: list[Change] = []
             for name, state in shown.items():
-                changes += _changes(name, self.shown[name], state)
+                changes += changes_of(name, self.shown[name], state)
                 self.shown[name] = state
             if changes:
                 yield {"number": at, "changes": changes}
@@ -342,9 +337,9 @@ class _Replay:
 
     def _command(self, call: Call) -> None:
         """Run a command of the database port in its connection's session."""
-        from ...kv.acl.users import tester
-        from ...kv.errors import CommandError
-        from ...kv.reply import Blocked
+        from ..kv.acl.users import tester
+        from ..kv.errors import CommandError
+        from ..kv.reply import Blocked
 
         fresh: Any = self.fresh[call.handle]
         if call.fault is not None and not call.reached:
@@ -380,7 +375,7 @@ class _Replay:
                     self._compare(call, reply, waiter.session)
 
     def _compare(self, call: Call, reply: Any, session: Any) -> None:
-        from ...kv.resp.outbox import written
+        from ..kv.resp.outbox import written
 
         if call.fault is not None or "answer" in call.cut:
             return
@@ -400,7 +395,7 @@ class _Replay:
         raise Inexact(f"attempt {event.number} did not start in the replay")
 
     def _finish(self, event: Event) -> None:
-        from ...queue.model import Outcome
+        from ..queue.model import Outcome
 
         begun = self.begun.pop(event.number)
         messages = list(self.real[event.handle]._engine.messages.values())
@@ -450,58 +445,8 @@ def _events(entries: Sequence[Entry], report: Report) -> dict[int, list[Event]]:
     return found
 
 
-def _frames(
-    number: float, before: Mapping[str, State], now: dict[str, State], events: Sequence[Event]
-) -> Iterator[tuple[float, dict[str, State]]]:
-    """Yield the states after a call and after each event that it caused, with their numbers.
-
-    A commit changes the committed offsets of its group and a rebalance the owners; the call changes
-    the rest. If the events do not explain the change, it belongs to the call alone.
-    """
-    name = events[0].handle if events else ""
-    if name not in now or before[name] == now[name]:
-        yield number, now
-        return
-    state = {section: {item: dict(fields) for item, fields in items.items()}
-             for section, items in now[name].items()}  # fmt: skip
-    for event in events:
-        section, changed = _set_by(event)
-        for item, fields in state.get(section, {}).items():
-            old = before[name].get(section, {}).get(item, {})
-            fields.update({field: old.get(field) for field in changed})
-    frames = [(number, state)]
-    for event in events:
-        section, changed = _set_by(event)
-        items = {item: dict(fields) for item, fields in state.get(section, {}).items()}
-        for item, fields in items.items():
-            for field, values in changed.items():
-                # A rebalance sets the owner of each partition, a commit only some offsets.
-                unset = fields[field] if field == "committed" else None
-                fields[field] = values.get(item, unset)
-        state = {**state, section: items}
-        frames.append((event.number, state))
-    if state == now[name]:
-        for at, each in frames:
-            yield at, {name: each}
-    yield number, now
-
-
-def _set_by(event: Event) -> tuple[str, dict[str, dict[str, Any]]]:
-    """Return the section of an event's group, and the values that the event set, by field and item."""
-    data = event.data
-    changed: dict[str, dict[str, Any]] = {}
-    if event.kind == "rebalance":
-        changed["owner"] = {f"{topic}-{partition}": member
-                            for member, places in (data.get("assignment") or {}).items()
-                            for topic, partition in places}  # fmt: skip
-    if data.get("offsets"):
-        changed["committed"] = {f"{topic}-{partition}": offset
-                                for topic, partition, offset in data["offsets"]}  # fmt: skip
-    return f"group {data.get('group')}", changed
-
-
 def _belongs_to(event: Event, message: Any) -> bool:
-    from ...queue.wire.text import as_text
+    from ..queue.wire.text import as_text
 
     same = as_text(message.url) == event.data.get("url")
     return same and bool(message.public_id == event.data.get("message_id"))
@@ -512,35 +457,3 @@ def _open_target(target: str) -> str:
     path, mark, query = target.partition("?")
     kept = "&".join(part for part in query.split("&") if not part.startswith("_token="))
     return f"{path}?{kept}" if mark and kept else path
-
-
-def _view(handle: Handle) -> State:
-    return VIEWS[handle.fixture](handle)
-
-
-def _changes(name: str, before: State, after: State) -> Iterator[Change]:
-    for section in {**before, **after}:
-        old, new = before.get(section, {}), after.get(section, {})
-        if old == new:
-            continue
-        for item in {**old, **new}:
-            if old.get(item) != new.get(item):
-                fields = new.get(item)
-                yield [name, section, item, None if fields is None else _short(fields)]
-
-
-def _shortened(state: State) -> State:
-    return {
-        section: {name: _short(fields) for name, fields in items.items()}
-        for section, items in state.items()
-    }
-
-
-def _short(fields: Mapping[str, Any]) -> Item:
-    """Return an item's fields; a value that is too long is shortened and states its full length."""
-    found = dict(fields)
-    for name, value in fields.items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        if len(text) > LONGEST:
-            found[name] = f"{text[:LONGEST]}… ({len(text):,} characters)"
-    return found
