@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from textwrap import fill
 
 from pytest_fakecloud.kv.settings import VERSION
-from pytest_fakecloud.kv.table.availability import DOCUMENTED
 from pytest_fakecloud.kv.table.registry import COMMANDS
+from pytest_fakecloud.kv.table.rows import DOCUMENTED
 from pytest_fakecloud.kv.table.versions import LATER, MODULES, OWN, VALKEYS, VENDOR, is_later
 from tests.kv.comparison.known import KNOWN
 from tests.kv.comparison.normalise import RULES

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from ..errors import CommandError, unknown_command, unknown_subcommand
+from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from .rows import NOT_OVER_REST, ROWS, Row
 from .syntax import integer_at_start
 from .versions import ARITIES, LATER, MODULES, OWN, is_later
@@ -368,3 +368,41 @@ def function_of(spec: CommandSpec) -> Function | None:
                 importer(spec)
         spec.function = _functions.get(spec.name)
     return spec.function
+
+
+# -- availability over REST --------------------------------------------------------------------------
+
+_WORDS_OF_READS = {b"GROUP": 3, b"COUNT": 2}
+"""Options of XREAD and XREADGROUP with arguments, and their numbers of words with the name."""
+
+
+def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
+    """Raise the vendor's error if a command is not available over REST.
+
+    XREAD and XREADGROUP are available without BLOCK. With BLOCK they would keep the request open,
+    like BLPOP, and the vendor's own queue library relies on the error. This function checks single
+    commands and each command of a pipeline or transaction; the transaction is then discarded.
+    """
+    if not spec.over_rest:
+        raise CommandError(not_available(spec.name.split()[0]))
+    if spec.may_wait and asks_to_wait(argv):
+        raise CommandError(not_available(spec.name) + b" with BLOCK, which waits")
+
+
+def check_family_over_rest(spec: CommandSpec) -> None:
+    """Raise the vendor's error if no subcommand of a container command is available over REST."""
+    if not any(each.over_rest for each in (spec.subcommands or {}).values()):
+        raise CommandError(not_available(spec.name))
+
+
+def asks_to_wait(argv: list[bytes]) -> bool:
+    """Return whether an XREAD or XREADGROUP command has the BLOCK option."""
+    at = 1
+    while at < len(argv):
+        word = argv[at].upper()
+        if word == b"BLOCK":
+            return True
+        if word == b"STREAMS":
+            return False
+        at += _WORDS_OF_READS.get(word, 1)
+    return False

@@ -4,9 +4,15 @@ A row is ``name arity since | flags | keys | options`` under its group; commands
 their names share a row, and indented lines continue a row. *arity* includes the name; a negative
 arity is a minimum. *flags* are the flags that ``COMMAND INFO`` reports, followed by ACL categories
 that cannot be derived from them (``@x`` adds a category, ``-@x`` removes one). *keys* are key specs
-in the syntax of ``registry.KeySpec``. *options* are the literal option words. Sources: the
-output of ``COMMAND`` in Redis 7.0 and Valkey 9.1, and the vendor's documentation for its additional
+in the syntax of ``registry.KeySpec``. *options* are the literal option words. Sources: the output
+of ``COMMAND`` in Redis 7.0 and Valkey 9.1, and the vendor's documentation for its additional
 commands.
+
+``*`` marks the names of commands that the vendor documents. The specification names whole groups of
+commands, so by default a server runs every command that Redis has in these groups. The vendor's
+documentation lists commands individually and omits some of them. The documented commands include
+those that both official clients send. They include neither commands that no page mentions and only
+one client has a method for (SUBSTR), nor commands about a server's process, logs or memory.
 """
 
 from __future__ import annotations
@@ -18,243 +24,244 @@ Row = tuple[str, int, str, str, str, str, str]
 
 _TABLE = """
 [string]
-APPEND 3 2.0.0 | write denyoom fast | RW insert 1
-DECR 2 1.0.0 | write denyoom fast | RW access update 1
-DECRBY 3 1.0.0 | write denyoom fast | RW access update 1
-DELEX -2 8.4.0 | write fast | RW access delete 1 | IFEQ IFNE IFDEQ IFDNE
+*APPEND 3 2.0.0 | write denyoom fast | RW insert 1
+*DECR 2 1.0.0 | write denyoom fast | RW access update 1
+*DECRBY 3 1.0.0 | write denyoom fast | RW access update 1
+*DELEX -2 8.4.0 | write fast | RW access delete 1 | IFEQ IFNE IFDEQ IFDNE
 DELIFEQ 3 9.0.0 | write fast | RM delete 1
-DIGEST 2 8.4.0 | readonly fast | RO access 1
-GET 2 1.0.0 | readonly fast | RO access 1
-GETDEL 2 6.2.0 | write fast | RW access delete 1
-GETEX -2 6.2.0 | write fast | RW access update 1 | EX PX EXAT PXAT PERSIST
-GETRANGE 4 2.4.0 | readonly | RO access 1
-GETSET 3 1.0.0 | write denyoom fast | RW access update 1
-INCR 2 1.0.0 | write denyoom fast | RW access update 1
-INCRBY 3 1.0.0 | write denyoom fast | RW access update 1
-INCRBYFLOAT 3 2.6.0 | write denyoom fast | RW access update 1
+*DIGEST 2 8.4.0 | readonly fast | RO access 1
+*GET 2 1.0.0 | readonly fast | RO access 1
+*GETDEL 2 6.2.0 | write fast | RW access delete 1
+*GETEX -2 6.2.0 | write fast | RW access update 1 | EX PX EXAT PXAT PERSIST
+*GETRANGE 4 2.4.0 | readonly | RO access 1
+*GETSET 3 1.0.0 | write denyoom fast | RW access update 1
+*INCR 2 1.0.0 | write denyoom fast | RW access update 1
+*INCRBY 3 1.0.0 | write denyoom fast | RW access update 1
+*INCRBYFLOAT 3 2.6.0 | write denyoom fast | RW access update 1
 LCS -3 7.0.0 | readonly | RO access 1..1 | LEN IDX MINMATCHLEN WITHMATCHLEN
-MGET -2 1.0.0 | readonly fast | RO access 1..-1
-MSET -3 1.0.1 | write denyoom | OW update 1..-1/2
+*MGET -2 1.0.0 | readonly fast | RO access 1..-1
+*MSET -3 1.0.1 | write denyoom | OW update 1..-1/2
 MSETEX -4 8.4.0 | write denyoom | OW update numkeys@1/2 | NX XX EX PX EXAT PXAT KEEPTTL
-MSETNX -3 1.0.1 | write denyoom | OW insert 1..-1/2
-PSETEX 4 2.6.0 | write denyoom | OW update 1
-SET -3 1.0.0 | write denyoom | RW access update variable_flags 1 | NX XX GET EX PX EXAT PXAT
+*MSETNX -3 1.0.1 | write denyoom | OW insert 1..-1/2
+*PSETEX 4 2.6.0 | write denyoom | OW update 1
+*SET -3 1.0.0 | write denyoom | RW access update variable_flags 1 | NX XX GET EX PX EXAT PXAT
   KEEPTTL IFEQ IFNE IFDEQ IFDNE
-SETEX 4 2.0.0 | write denyoom | OW update 1
-SETNX 3 1.0.0 | write denyoom fast | OW insert 1
-SETRANGE 4 2.2.0 | write denyoom | RW update 1
-STRLEN 2 2.2.0 | readonly fast | RO 1
+*SETEX 4 2.0.0 | write denyoom | OW update 1
+*SETNX 3 1.0.0 | write denyoom fast | OW insert 1
+*SETRANGE 4 2.2.0 | write denyoom | RW update 1
+*STRLEN 2 2.2.0 | readonly fast | RO 1
 SUBSTR 4 1.0.0 | readonly | RO access 1
 [bitmap]
-BITCOUNT -2 2.6.0 | readonly | RO access 1 | BYTE BIT
-BITFIELD -2 3.2.0 | write denyoom | RW access update variable_flags 1 | GET OVERFLOW WRAP SAT FAIL
+*BITCOUNT -2 2.6.0 | readonly | RO access 1 | BYTE BIT
+*BITFIELD -2 3.2.0 | write denyoom | RW access update variable_flags 1 | GET OVERFLOW WRAP SAT FAIL
   SET INCRBY
-BITFIELD_RO -2 6.0.0 | readonly fast | RO access 1 | GET
-BITOP -4 2.6.0 | write denyoom | OW update 2; RO access 3..-1 | AND OR XOR NOT DIFF DIFF1 ANDOR ONE
-BITPOS -3 2.8.7 | readonly | RO access 1 | BYTE BIT
-GETBIT 3 2.2.0 | readonly fast | RO access 1
-SETBIT 4 2.2.0 | write denyoom | RW access update 1
+*BITFIELD_RO -2 6.0.0 | readonly fast | RO access 1 | GET
+*BITOP -4 2.6.0 | write denyoom | OW update 2; RO access 3..-1 | AND OR XOR NOT DIFF DIFF1 ANDOR
+  ONE
+*BITPOS -3 2.8.7 | readonly | RO access 1 | BYTE BIT
+*GETBIT 3 2.2.0 | readonly fast | RO access 1
+*SETBIT 4 2.2.0 | write denyoom | RW access update 1
 [hash]
-HDEL -3 2.0.0 | write fast | RW delete 1
-HEXISTS 3 2.0.0 | readonly fast | RO 1
-HEXPIRE HEXPIREAT -6 7.4.0 | write fast | RW update 1 | NX XX GT LT FIELDS
-HEXPIRETIME -5 7.4.0 | readonly fast | RO access 1 | FIELDS
-HGET 3 2.0.0 | readonly fast | RO access 1
-HGETALL 2 2.0.0 | readonly | RO access 1
-HGETDEL -5 8.0.0 | write fast | RW access delete 1 | FIELDS
-HGETEX -5 8.0.0 | write fast | RW access update 1 | EX PX EXAT PXAT PERSIST FIELDS
-HINCRBY 4 2.0.0 | write denyoom fast | RW access update 1
-HINCRBYFLOAT 4 2.6.0 | write denyoom fast | RW access update 1
-HKEYS 2 2.0.0 | readonly | RO access 1
-HLEN 2 2.0.0 | readonly fast | RO 1
-HMGET -3 2.0.0 | readonly fast | RO access 1
-HMSET -4 2.0.0 | write denyoom fast | RW update 1
-HPERSIST -5 7.4.0 | write fast | RW update 1 | FIELDS
-HPEXPIRE HPEXPIREAT -6 7.4.0 | write fast | RW update 1 | NX XX GT LT FIELDS
-HPEXPIRETIME HPTTL -5 7.4.0 | readonly fast | RO access 1 | FIELDS
-HRANDFIELD -2 6.2.0 | readonly | RO access 1 | WITHVALUES
-HSCAN -3 2.8.0 | readonly | RO access 1 | MATCH COUNT
-HSET -4 2.0.0 | write denyoom fast | RW update 1
-HSETEX -6 8.0.0 | write denyoom fast | RW insert 1 | NX XX FNX FXX EX PX EXAT PXAT KEEPTTL FIELDS
-HSETNX 4 2.0.0 | write denyoom fast | RW insert 1
-HSTRLEN 3 3.2.0 | readonly fast | RO 1
-HTTL -5 7.4.0 | readonly fast | RO access 1 | FIELDS
-HVALS 2 2.0.0 | readonly | RO access 1
+*HDEL -3 2.0.0 | write fast | RW delete 1
+*HEXISTS 3 2.0.0 | readonly fast | RO 1
+*HEXPIRE *HEXPIREAT -6 7.4.0 | write fast | RW update 1 | NX XX GT LT FIELDS
+*HEXPIRETIME -5 7.4.0 | readonly fast | RO access 1 | FIELDS
+*HGET 3 2.0.0 | readonly fast | RO access 1
+*HGETALL 2 2.0.0 | readonly | RO access 1
+*HGETDEL -5 8.0.0 | write fast | RW access delete 1 | FIELDS
+*HGETEX -5 8.0.0 | write fast | RW access update 1 | EX PX EXAT PXAT PERSIST FIELDS
+*HINCRBY 4 2.0.0 | write denyoom fast | RW access update 1
+*HINCRBYFLOAT 4 2.6.0 | write denyoom fast | RW access update 1
+*HKEYS 2 2.0.0 | readonly | RO access 1
+*HLEN 2 2.0.0 | readonly fast | RO 1
+*HMGET -3 2.0.0 | readonly fast | RO access 1
+*HMSET -4 2.0.0 | write denyoom fast | RW update 1
+*HPERSIST -5 7.4.0 | write fast | RW update 1 | FIELDS
+*HPEXPIRE *HPEXPIREAT -6 7.4.0 | write fast | RW update 1 | NX XX GT LT FIELDS
+*HPEXPIRETIME *HPTTL -5 7.4.0 | readonly fast | RO access 1 | FIELDS
+*HRANDFIELD -2 6.2.0 | readonly | RO access 1 | WITHVALUES
+*HSCAN -3 2.8.0 | readonly | RO access 1 | MATCH COUNT
+*HSET -4 2.0.0 | write denyoom fast | RW update 1
+*HSETEX -6 8.0.0 | write denyoom fast | RW insert 1 | NX XX FNX FXX EX PX EXAT PXAT KEEPTTL FIELDS
+*HSETNX 4 2.0.0 | write denyoom fast | RW insert 1
+*HSTRLEN 3 3.2.0 | readonly fast | RO 1
+*HTTL -5 7.4.0 | readonly fast | RO access 1 | FIELDS
+*HVALS 2 2.0.0 | readonly | RO access 1
 [list]
-BLMOVE 6 6.2.0 | write denyoom noscript blocking | RW access delete 1; RW insert 2 | LEFT RIGHT
-BLMPOP -5 7.0.0 | write blocking | RW access delete numkeys@2 | LEFT RIGHT COUNT
-BLPOP BRPOP -3 2.0.0 | write noscript blocking | RW access delete 1..-2
-BRPOPLPUSH 4 2.2.0 | write denyoom noscript blocking | RW access delete 1; RW insert 2
-LINDEX 3 1.0.0 | readonly | RO access 1
-LINSERT 5 2.2.0 | write denyoom | RW insert 1 | BEFORE AFTER
-LLEN 2 1.0.0 | readonly fast | RO 1
-LMOVE 5 6.2.0 | write denyoom | RW access delete 1; RW insert 2 | LEFT RIGHT
-LMPOP -4 7.0.0 | write | RW access delete numkeys@1 | LEFT RIGHT COUNT
-LPOP -2 1.0.0 | write fast | RW access delete 1
-LPOS -3 6.0.6 | readonly | RO access 1 | RANK COUNT MAXLEN
-LPUSH -3 1.0.0 | write denyoom fast | RW insert 1
-LPUSHX -3 2.2.0 | write denyoom fast | RW insert 1
-LRANGE 4 1.0.0 | readonly | RO access 1
-LREM 4 1.0.0 | write | RW delete 1
-LSET 4 1.0.0 | write denyoom | RW update 1
-LTRIM 4 1.0.0 | write | RW delete 1
-RPOP -2 1.0.0 | write fast | RW access delete 1
-RPOPLPUSH 3 1.2.0 | write denyoom | RW access delete 1; RW insert 2
-RPUSH -3 1.0.0 | write denyoom fast | RW insert 1
-RPUSHX -3 2.2.0 | write denyoom fast | RW insert 1
+*BLMOVE 6 6.2.0 | write denyoom noscript blocking | RW access delete 1; RW insert 2 | LEFT RIGHT
+*BLMPOP -5 7.0.0 | write blocking | RW access delete numkeys@2 | LEFT RIGHT COUNT
+*BLPOP *BRPOP -3 2.0.0 | write noscript blocking | RW access delete 1..-2
+*BRPOPLPUSH 4 2.2.0 | write denyoom noscript blocking | RW access delete 1; RW insert 2
+*LINDEX 3 1.0.0 | readonly | RO access 1
+*LINSERT 5 2.2.0 | write denyoom | RW insert 1 | BEFORE AFTER
+*LLEN 2 1.0.0 | readonly fast | RO 1
+*LMOVE 5 6.2.0 | write denyoom | RW access delete 1; RW insert 2 | LEFT RIGHT
+*LMPOP -4 7.0.0 | write | RW access delete numkeys@1 | LEFT RIGHT COUNT
+*LPOP -2 1.0.0 | write fast | RW access delete 1
+*LPOS -3 6.0.6 | readonly | RO access 1 | RANK COUNT MAXLEN
+*LPUSH -3 1.0.0 | write denyoom fast | RW insert 1
+*LPUSHX -3 2.2.0 | write denyoom fast | RW insert 1
+*LRANGE 4 1.0.0 | readonly | RO access 1
+*LREM 4 1.0.0 | write | RW delete 1
+*LSET 4 1.0.0 | write denyoom | RW update 1
+*LTRIM 4 1.0.0 | write | RW delete 1
+*RPOP -2 1.0.0 | write fast | RW access delete 1
+*RPOPLPUSH 3 1.2.0 | write denyoom | RW access delete 1; RW insert 2
+*RPUSH -3 1.0.0 | write denyoom fast | RW insert 1
+*RPUSHX -3 2.2.0 | write denyoom fast | RW insert 1
 [set]
-SADD -3 1.0.0 | write denyoom fast | RW insert 1
-SCARD 2 1.0.0 | readonly fast | RO 1
-SDIFF -2 1.0.0 | readonly | RO access 1..-1
-SDIFFSTORE -3 1.0.0 | write denyoom | OW update 1; RO access 2..-1
-SINTER -2 1.0.0 | readonly | RO access 1..-1
-SINTERCARD -3 7.0.0 | readonly | RO access numkeys@1 | LIMIT
-SINTERSTORE -3 1.0.0 | write denyoom | RW update 1; RO access 2..-1
-SISMEMBER 3 1.0.0 | readonly fast | RO 1
-SMEMBERS 2 1.0.0 | readonly | RO access 1
-SMISMEMBER -3 6.2.0 | readonly fast | RO access 1
-SMOVE 4 1.0.0 | write fast | RW access delete 1; RW insert 2
-SPOP -2 1.0.0 | write fast | RW access delete 1
-SRANDMEMBER -2 1.0.0 | readonly | RO access 1
-SREM -3 1.0.0 | write fast | RW delete 1
-SSCAN -3 2.8.0 | readonly | RO access 1 | MATCH COUNT
-SUNION -2 1.0.0 | readonly | RO access 1..-1
-SUNIONSTORE -3 1.0.0 | write denyoom | OW update 1; RO access 2..-1
+*SADD -3 1.0.0 | write denyoom fast | RW insert 1
+*SCARD 2 1.0.0 | readonly fast | RO 1
+*SDIFF -2 1.0.0 | readonly | RO access 1..-1
+*SDIFFSTORE -3 1.0.0 | write denyoom | OW update 1; RO access 2..-1
+*SINTER -2 1.0.0 | readonly | RO access 1..-1
+*SINTERCARD -3 7.0.0 | readonly | RO access numkeys@1 | LIMIT
+*SINTERSTORE -3 1.0.0 | write denyoom | RW update 1; RO access 2..-1
+*SISMEMBER 3 1.0.0 | readonly fast | RO 1
+*SMEMBERS 2 1.0.0 | readonly | RO access 1
+*SMISMEMBER -3 6.2.0 | readonly fast | RO access 1
+*SMOVE 4 1.0.0 | write fast | RW access delete 1; RW insert 2
+*SPOP -2 1.0.0 | write fast | RW access delete 1
+*SRANDMEMBER -2 1.0.0 | readonly | RO access 1
+*SREM -3 1.0.0 | write fast | RW delete 1
+*SSCAN -3 2.8.0 | readonly | RO access 1 | MATCH COUNT
+*SUNION -2 1.0.0 | readonly | RO access 1..-1
+*SUNIONSTORE -3 1.0.0 | write denyoom | OW update 1; RO access 2..-1
 [sorted-set]
-BZMPOP -5 7.0.0 | write blocking | RW access delete numkeys@2 | MIN MAX COUNT
-BZPOPMAX BZPOPMIN -3 5.0.0 | write noscript blocking fast | RW access delete 1..-2
-ZADD -4 1.2.0 | write denyoom fast | RW update 1 | NX XX GT LT CH INCR
-ZCARD 2 1.2.0 | readonly fast | RO 1
-ZCOUNT 4 2.0.0 | readonly fast | RO access 1
-ZDIFF -3 6.2.0 | readonly | RO access numkeys@1 | WITHSCORES
-ZDIFFSTORE -4 6.2.0 | write denyoom | OW update 1; RO access numkeys@2
-ZINCRBY 4 1.2.0 | write denyoom fast | RW access update 1
-ZINTER -3 6.2.0 | readonly | RO access numkeys@1 | WEIGHTS AGGREGATE SUM MIN MAX WITHSCORES
-ZINTERCARD -3 7.0.0 | readonly | RO access numkeys@1 | LIMIT
-ZINTERSTORE -4 2.0.0 | write denyoom | OW update 1; RO access numkeys@2 | WEIGHTS AGGREGATE SUM MIN
-  MAX
-ZLEXCOUNT 4 2.8.9 | readonly fast | RO access 1
-ZMPOP -4 7.0.0 | write | RW access delete numkeys@1 | MIN MAX COUNT
-ZMSCORE -3 6.2.0 | readonly fast | RO access 1
-ZPOPMAX ZPOPMIN -2 5.0.0 | write fast | RW access delete 1
-ZRANDMEMBER -2 6.2.0 | readonly | RO access 1 | WITHSCORES
-ZRANGE -4 1.2.0 | readonly | RO access 1 | BYSCORE BYLEX REV LIMIT WITHSCORES
-ZRANGEBYLEX -4 2.8.9 | readonly | RO access 1 | LIMIT
-ZRANGEBYSCORE -4 1.0.5 | readonly | RO access 1 | WITHSCORES LIMIT
-ZRANGESTORE -5 6.2.0 | write denyoom | OW update 1; RO access 2 | BYSCORE BYLEX REV LIMIT
-ZRANK -3 2.0.0 | readonly fast | RO access 1 | WITHSCORE
-ZREM -3 1.2.0 | write fast | RW delete 1
-ZREMRANGEBYLEX 4 2.8.9 | write | RW delete 1
-ZREMRANGEBYRANK 4 2.0.0 | write | RW delete 1
-ZREMRANGEBYSCORE 4 1.2.0 | write | RW delete 1
-ZREVRANGE -4 1.2.0 | readonly | RO access 1 | WITHSCORES
-ZREVRANGEBYLEX -4 2.8.9 | readonly | RO access 1 | LIMIT
-ZREVRANGEBYSCORE -4 2.2.0 | readonly | RO access 1 | WITHSCORES LIMIT
-ZREVRANK -3 2.0.0 | readonly fast | RO access 1 | WITHSCORE
-ZSCAN -3 2.8.0 | readonly | RO access 1 | MATCH COUNT
-ZSCORE 3 1.2.0 | readonly fast | RO access 1
-ZUNION -3 6.2.0 | readonly | RO access numkeys@1 | WEIGHTS AGGREGATE SUM MIN MAX WITHSCORES
-ZUNIONSTORE -4 2.0.0 | write denyoom | OW update 1; RO access numkeys@2 | WEIGHTS AGGREGATE SUM MIN
-  MAX
+*BZMPOP -5 7.0.0 | write blocking | RW access delete numkeys@2 | MIN MAX COUNT
+*BZPOPMAX *BZPOPMIN -3 5.0.0 | write noscript blocking fast | RW access delete 1..-2
+*ZADD -4 1.2.0 | write denyoom fast | RW update 1 | NX XX GT LT CH INCR
+*ZCARD 2 1.2.0 | readonly fast | RO 1
+*ZCOUNT 4 2.0.0 | readonly fast | RO access 1
+*ZDIFF -3 6.2.0 | readonly | RO access numkeys@1 | WITHSCORES
+*ZDIFFSTORE -4 6.2.0 | write denyoom | OW update 1; RO access numkeys@2
+*ZINCRBY 4 1.2.0 | write denyoom fast | RW access update 1
+*ZINTER -3 6.2.0 | readonly | RO access numkeys@1 | WEIGHTS AGGREGATE SUM MIN MAX WITHSCORES
+*ZINTERCARD -3 7.0.0 | readonly | RO access numkeys@1 | LIMIT
+*ZINTERSTORE -4 2.0.0 | write denyoom | OW update 1; RO access numkeys@2 | WEIGHTS AGGREGATE SUM
+  MIN MAX
+*ZLEXCOUNT 4 2.8.9 | readonly fast | RO access 1
+*ZMPOP -4 7.0.0 | write | RW access delete numkeys@1 | MIN MAX COUNT
+*ZMSCORE -3 6.2.0 | readonly fast | RO access 1
+*ZPOPMAX *ZPOPMIN -2 5.0.0 | write fast | RW access delete 1
+*ZRANDMEMBER -2 6.2.0 | readonly | RO access 1 | WITHSCORES
+*ZRANGE -4 1.2.0 | readonly | RO access 1 | BYSCORE BYLEX REV LIMIT WITHSCORES
+*ZRANGEBYLEX -4 2.8.9 | readonly | RO access 1 | LIMIT
+*ZRANGEBYSCORE -4 1.0.5 | readonly | RO access 1 | WITHSCORES LIMIT
+*ZRANGESTORE -5 6.2.0 | write denyoom | OW update 1; RO access 2 | BYSCORE BYLEX REV LIMIT
+*ZRANK -3 2.0.0 | readonly fast | RO access 1 | WITHSCORE
+*ZREM -3 1.2.0 | write fast | RW delete 1
+*ZREMRANGEBYLEX 4 2.8.9 | write | RW delete 1
+*ZREMRANGEBYRANK 4 2.0.0 | write | RW delete 1
+*ZREMRANGEBYSCORE 4 1.2.0 | write | RW delete 1
+*ZREVRANGE -4 1.2.0 | readonly | RO access 1 | WITHSCORES
+*ZREVRANGEBYLEX -4 2.8.9 | readonly | RO access 1 | LIMIT
+*ZREVRANGEBYSCORE -4 2.2.0 | readonly | RO access 1 | WITHSCORES LIMIT
+*ZREVRANK -3 2.0.0 | readonly fast | RO access 1 | WITHSCORE
+*ZSCAN -3 2.8.0 | readonly | RO access 1 | MATCH COUNT
+*ZSCORE 3 1.2.0 | readonly fast | RO access 1
+*ZUNION -3 6.2.0 | readonly | RO access numkeys@1 | WEIGHTS AGGREGATE SUM MIN MAX WITHSCORES
+*ZUNIONSTORE -4 2.0.0 | write denyoom | OW update 1; RO access numkeys@2 | WEIGHTS AGGREGATE SUM
+  MIN MAX
 [geo]
-GEOADD -5 3.2.0 | write denyoom | RW update 1 | NX XX CH
-GEODIST -4 3.2.0 | readonly | RO access 1 | M KM FT MI
-GEOHASH GEOPOS -2 3.2.0 | readonly | RO access 1
-GEORADIUS -6 3.2.0 | write denyoom | RO access 1; OW update STORE@6; OW update STOREDIST@6 | M KM
+*GEOADD -5 3.2.0 | write denyoom | RW update 1 | NX XX CH
+*GEODIST -4 3.2.0 | readonly | RO access 1 | M KM FT MI
+*GEOHASH *GEOPOS -2 3.2.0 | readonly | RO access 1
+*GEORADIUS -6 3.2.0 | write denyoom | RO access 1; OW update STORE@6; OW update STOREDIST@6 | M KM
   FT MI WITHCOORD WITHDIST WITHHASH COUNT ANY ASC DESC STORE STOREDIST
-GEORADIUSBYMEMBER -5 3.2.0 | write denyoom | RO access 1; OW update STORE@5; OW update STOREDIST@5
+*GEORADIUSBYMEMBER -5 3.2.0 | write denyoom | RO access 1; OW update STORE@5; OW update STOREDIST@5
   | M KM FT MI WITHCOORD WITHDIST WITHHASH COUNT ANY ASC DESC STORE STOREDIST
-GEORADIUSBYMEMBER_RO -5 3.2.10 | readonly | RO access 1 | M KM FT MI WITHCOORD WITHDIST WITHHASH
+*GEORADIUSBYMEMBER_RO -5 3.2.10 | readonly | RO access 1 | M KM FT MI WITHCOORD WITHDIST WITHHASH
   COUNT ANY ASC DESC
-GEORADIUS_RO -6 3.2.10 | readonly | RO access 1 | M KM FT MI WITHCOORD WITHDIST WITHHASH COUNT ANY
+*GEORADIUS_RO -6 3.2.10 | readonly | RO access 1 | M KM FT MI WITHCOORD WITHDIST WITHHASH COUNT ANY
   ASC DESC
-GEOSEARCH -7 6.2.0 | readonly | RO access 1 | FROMMEMBER FROMLONLAT BYRADIUS M KM FT MI BYBOX ASC
+*GEOSEARCH -7 6.2.0 | readonly | RO access 1 | FROMMEMBER FROMLONLAT BYRADIUS M KM FT MI BYBOX ASC
   DESC COUNT ANY WITHCOORD WITHDIST WITHHASH
-GEOSEARCHSTORE -8 6.2.0 | write denyoom | OW update 1; RO access 2 | FROMMEMBER FROMLONLAT BYRADIUS
-  M KM FT MI BYBOX ASC DESC COUNT ANY STOREDIST
+*GEOSEARCHSTORE -8 6.2.0 | write denyoom | OW update 1; RO access 2 | FROMMEMBER FROMLONLAT
+  BYRADIUS M KM FT MI BYBOX ASC DESC COUNT ANY STOREDIST
 [hyperloglog]
-PFADD -2 2.8.9 | write denyoom fast | RW insert 1
-PFCOUNT -2 2.8.9 | readonly | RW access 1..-1
+*PFADD -2 2.8.9 | write denyoom fast | RW insert 1
+*PFCOUNT -2 2.8.9 | readonly | RW access 1..-1
 PFDEBUG 3 2.8.9 | write denyoom admin | RW access 2
-PFMERGE -2 2.8.9 | write denyoom | RW access insert 1; RO access 2..-1
+*PFMERGE -2 2.8.9 | write denyoom | RW access insert 1; RO access 2..-1
 PFSELFTEST 1 2.8.9 | admin
 [stream]
-XACK -4 5.0.0 | write fast | RW update 1
-XACKDEL -6 8.2.0 | write fast | RW update delete 1 | KEEPREF DELREF ACKED IDS
-XADD -5 5.0.0 | write denyoom fast | RW update 1 | NOMKSTREAM KEEPREF DELREF ACKED MAXLEN MINID = ~
-  LIMIT *
-XAUTOCLAIM -6 6.2.0 | write fast | RW delete 1 | COUNT JUSTID
-XCLAIM -6 5.0.0 | write fast | RW update 1 | IDLE TIME RETRYCOUNT FORCE JUSTID LASTID
-XDEL -3 5.0.0 | write fast | RW delete 1
-XDELEX -5 8.2.0 | write fast | RW update delete 1 | KEEPREF DELREF ACKED IDS
-XGROUP -2 5.0.0
-XGROUP|CREATE -5 5.0.0 | write denyoom | RW insert 2 | $ MKSTREAM ENTRIESREAD
-XGROUP|CREATECONSUMER 5 6.2.0 | write denyoom | RW insert 2
-XGROUP|DELCONSUMER 5 5.0.0 | write | RW delete 2
-XGROUP|DESTROY 4 5.0.0 | write | RW delete 2
+*XACK -4 5.0.0 | write fast | RW update 1
+*XACKDEL -6 8.2.0 | write fast | RW update delete 1 | KEEPREF DELREF ACKED IDS
+*XADD -5 5.0.0 | write denyoom fast | RW update 1 | NOMKSTREAM KEEPREF DELREF ACKED MAXLEN MINID =
+  ~ LIMIT *
+*XAUTOCLAIM -6 6.2.0 | write fast | RW delete 1 | COUNT JUSTID
+*XCLAIM -6 5.0.0 | write fast | RW update 1 | IDLE TIME RETRYCOUNT FORCE JUSTID LASTID
+*XDEL -3 5.0.0 | write fast | RW delete 1
+*XDELEX -5 8.2.0 | write fast | RW update delete 1 | KEEPREF DELREF ACKED IDS
+*XGROUP -2 5.0.0
+*XGROUP|CREATE -5 5.0.0 | write denyoom | RW insert 2 | $ MKSTREAM ENTRIESREAD
+*XGROUP|CREATECONSUMER 5 6.2.0 | write denyoom | RW insert 2
+*XGROUP|DELCONSUMER 5 5.0.0 | write | RW delete 2
+*XGROUP|DESTROY 4 5.0.0 | write | RW delete 2
 XGROUP|HELP 2 5.0.0 | loading stale
-XGROUP|SETID -5 5.0.0 | write | RW update 2 | $ ENTRIESREAD
-XINFO -2 5.0.0
-XINFO|CONSUMERS 4 5.0.0 | readonly | RO access 2
-XINFO|GROUPS 3 5.0.0 | readonly | RO access 2
+*XGROUP|SETID -5 5.0.0 | write | RW update 2 | $ ENTRIESREAD
+*XINFO -2 5.0.0
+*XINFO|CONSUMERS 4 5.0.0 | readonly | RO access 2
+*XINFO|GROUPS 3 5.0.0 | readonly | RO access 2
 XINFO|HELP 2 5.0.0 | loading stale
 XINFO|STREAM -3 5.0.0 | readonly | RO access 2 | FULL COUNT
-XLEN 2 5.0.0 | readonly fast | RO 1
-XPENDING -3 5.0.0 | readonly | RO access 1 | IDLE
-XRANGE -4 5.0.0 | readonly | RO access 1 | COUNT
-XREAD -4 5.0.0 | readonly blocking | RO access STREAMS@1..-1%2 | COUNT BLOCK STREAMS
-XREADGROUP -7 5.0.0 | write blocking | RO access STREAMS@4..-1%2 | GROUP COUNT BLOCK NOACK STREAMS
-XREVRANGE -4 5.0.0 | readonly | RO access 1 | COUNT
+*XLEN 2 5.0.0 | readonly fast | RO 1
+*XPENDING -3 5.0.0 | readonly | RO access 1 | IDLE
+*XRANGE -4 5.0.0 | readonly | RO access 1 | COUNT
+*XREAD -4 5.0.0 | readonly blocking | RO access STREAMS@1..-1%2 | COUNT BLOCK STREAMS
+*XREADGROUP -7 5.0.0 | write blocking | RO access STREAMS@4..-1%2 | GROUP COUNT BLOCK NOACK STREAMS
+*XREVRANGE -4 5.0.0 | readonly | RO access 1 | COUNT
 XSETID -3 5.0.0 | write denyoom fast | RW update 1 | ENTRIESADDED MAXDELETEDID
-XTRIM -4 5.0.0 | write | RW delete 1 | MAXLEN MINID = ~ LIMIT KEEPREF DELREF ACKED
+*XTRIM -4 5.0.0 | write | RW delete 1 | MAXLEN MINID = ~ LIMIT KEEPREF DELREF ACKED
 [json]
-JSON.ARRAPPEND -4 8.0.0 | write denyoom | RW access update 1
-JSON.ARRINDEX -4 8.0.0 | readonly | RO access 1
-JSON.ARRINSERT -5 8.0.0 | write denyoom | RW access update 1
-JSON.ARRLEN -2 8.0.0 | readonly | RO access 1
-JSON.ARRPOP -2 8.0.0 | write denyoom | RW access update 1
-JSON.ARRTRIM 5 8.0.0 | write denyoom | RW access update 1
-JSON.CLEAR -2 8.0.0 | write denyoom | RW access update 1
+*JSON.ARRAPPEND -4 8.0.0 | write denyoom | RW access update 1
+*JSON.ARRINDEX -4 8.0.0 | readonly | RO access 1
+*JSON.ARRINSERT -5 8.0.0 | write denyoom | RW access update 1
+*JSON.ARRLEN -2 8.0.0 | readonly | RO access 1
+*JSON.ARRPOP -2 8.0.0 | write denyoom | RW access update 1
+*JSON.ARRTRIM 5 8.0.0 | write denyoom | RW access update 1
+*JSON.CLEAR -2 8.0.0 | write denyoom | RW access update 1
 JSON.DEBUG -2 8.0.0 | readonly
 JSON.DEBUG|HELP 2 8.0.0
 JSON.DEBUG|MEMORY -3 8.0.0 | readonly | RO access 2
-JSON.DEL JSON.FORGET -2 8.0.0 | write | RW access delete 1
-JSON.GET -2 8.0.0 | readonly | RO access 1 | INDENT NEWLINE SPACE
-JSON.MERGE 4 8.0.0 | write denyoom | RW access update 1
-JSON.MGET -3 8.0.0 | readonly | RO access 1..-2
-JSON.MSET -4 8.0.0 | write denyoom | RW access update 1..-1/3
-JSON.NUMINCRBY JSON.NUMMULTBY 4 8.0.0 | write denyoom | RW access update 1
-JSON.OBJKEYS JSON.OBJLEN JSON.RESP -2 8.0.0 | readonly | RO access 1
-JSON.SET -4 8.0.0 | write denyoom | RW access update 1 | NX XX
-JSON.STRAPPEND -3 8.0.0 | write denyoom | RW access update 1
-JSON.STRLEN -2 8.0.0 | readonly | RO access 1
-JSON.TOGGLE 3 8.0.0 | write denyoom | RW access update 1
-JSON.TYPE -2 8.0.0 | readonly | RO access 1
+*JSON.DEL *JSON.FORGET -2 8.0.0 | write | RW access delete 1
+*JSON.GET -2 8.0.0 | readonly | RO access 1 | INDENT NEWLINE SPACE
+*JSON.MERGE 4 8.0.0 | write denyoom | RW access update 1
+*JSON.MGET -3 8.0.0 | readonly | RO access 1..-2
+*JSON.MSET -4 8.0.0 | write denyoom | RW access update 1..-1/3
+*JSON.NUMINCRBY *JSON.NUMMULTBY 4 8.0.0 | write denyoom | RW access update 1
+*JSON.OBJKEYS *JSON.OBJLEN *JSON.RESP -2 8.0.0 | readonly | RO access 1
+*JSON.SET -4 8.0.0 | write denyoom | RW access update 1 | NX XX
+*JSON.STRAPPEND -3 8.0.0 | write denyoom | RW access update 1
+*JSON.STRLEN -2 8.0.0 | readonly | RO access 1
+*JSON.TOGGLE 3 8.0.0 | write denyoom | RW access update 1
+*JSON.TYPE -2 8.0.0 | readonly | RO access 1
 [search]
-SEARCH.AGGREGATE 4 8.2.0 | readonly | RO access 1
-SEARCH.ALIASADD 3 8.2.0 | write denyoom
-SEARCH.ALIASDEL 2 8.2.0 | write
-SEARCH.COUNT 3 8.2.0 | readonly | RO access 1
-SEARCH.CREATE -10 8.2.0 | write denyoom | OW insert 1 | ON JSON HASH STRING PREFIX LANGUAGE
+*SEARCH.AGGREGATE 4 8.2.0 | readonly | RO access 1
+*SEARCH.ALIASADD 3 8.2.0 | write denyoom
+*SEARCH.ALIASDEL 2 8.2.0 | write
+*SEARCH.COUNT 3 8.2.0 | readonly | RO access 1
+*SEARCH.CREATE -10 8.2.0 | write denyoom | OW insert 1 | ON JSON HASH STRING PREFIX LANGUAGE
   SKIPINITIALSCAN EXISTSOK SCHEMA TEXT U64 I64 F64 BOOL DATE KEYWORD FACET FAST NOSTEM NOTOKENIZE
   FROM
-SEARCH.DESCRIBE 2 8.2.0 | readonly | RO access 1
-SEARCH.DROP 2 8.2.0 | write | RM delete 1
-SEARCH.LISTALIASES 1 8.2.0 | readonly
-SEARCH.LISTINDEXES -1 8.2.0 | readonly | - | MATCH LIMIT OFFSET
-SEARCH.QUERY -3 8.2.0 | readonly | RO access 1 | LIMIT OFFSET ORDERBY ASC DESC SELECT NOCONTENT
+*SEARCH.DESCRIBE 2 8.2.0 | readonly | RO access 1
+*SEARCH.DROP 2 8.2.0 | write | RM delete 1
+*SEARCH.LISTALIASES 1 8.2.0 | readonly
+*SEARCH.LISTINDEXES -1 8.2.0 | readonly | - | MATCH LIMIT OFFSET
+*SEARCH.QUERY -3 8.2.0 | readonly | RO access 1 | LIMIT OFFSET ORDERBY ASC DESC SELECT NOCONTENT
   HIGHLIGHT FIELDS TAGS SCOREFUNC FIELDVALUE MODIFIER FACTOR MISSING SCOREMODE COMBINEMODE
-SEARCH.REINDEX 2 8.2.0 | write | RW update 1
-SEARCH.WAITINDEXING 2 8.2.0 | readonly | RO access 1
+*SEARCH.REINDEX 2 8.2.0 | write | RW update 1
+*SEARCH.WAITINDEXING 2 8.2.0 | readonly | RO access 1
 [generic]
-COPY -3 6.2.0 | write denyoom | RO access 1; OW update 2 | DB REPLACE
-DEL -2 1.0.0 | write | RM delete 1..-1
-DUMP 2 2.6.0 | readonly | RO access 1
-EXISTS -2 1.0.0 | readonly fast | RO 1..-1
-EXPIRE -3 1.0.0 | write fast | RW update 1 | NX XX GT LT
-EXPIREAT -3 1.2.0 | write fast | RW update 1 | NX XX GT LT
-EXPIRETIME 2 7.0.0 | readonly fast | RO access 1
-KEYS 2 1.0.0 | readonly @dangerous
+*COPY -3 6.2.0 | write denyoom | RO access 1; OW update 2 | DB REPLACE
+*DEL -2 1.0.0 | write | RM delete 1..-1
+*DUMP 2 2.6.0 | readonly | RO access 1
+*EXISTS -2 1.0.0 | readonly fast | RO 1..-1
+*EXPIRE -3 1.0.0 | write fast | RW update 1 | NX XX GT LT
+*EXPIREAT -3 1.2.0 | write fast | RW update 1 | NX XX GT LT
+*EXPIRETIME 2 7.0.0 | readonly fast | RO access 1
+*KEYS 2 1.0.0 | readonly @dangerous
 MIGRATE -6 2.6.0 | write @dangerous | RW access delete 3; RW access delete incomplete KEYS@-2..-1 |
   COPY REPLACE AUTH AUTH2 KEYS
 MOVE 3 1.0.0 | write fast | RW access update 1
@@ -263,73 +270,74 @@ OBJECT|ENCODING 3 2.2.3 | readonly | RO 2
 OBJECT|FREQ 3 4.0.0 | readonly | RO 2
 OBJECT|HELP 2 6.2.0 | loading stale
 OBJECT|IDLETIME OBJECT|REFCOUNT 3 2.2.3 | readonly | RO 2
-PERSIST 2 2.2.0 | write fast | RW update 1
-PEXPIRE PEXPIREAT -3 2.6.0 | write fast | RW update 1 | NX XX GT LT
-PEXPIRETIME 2 7.0.0 | readonly fast | RO access 1
-PTTL 2 2.6.0 | readonly fast | RO access 1
-RANDOMKEY 1 1.0.0 | readonly
-RENAME 3 1.0.0 | write | RW access delete 1; OW update 2
-RENAMENX 3 1.0.0 | write fast | RW access delete 1; OW insert 2
-RESTORE -4 2.6.0 | write denyoom @dangerous | OW update 1 | REPLACE ABSTTL IDLETIME FREQ
-SCAN -2 2.8.0 | readonly | - | MATCH COUNT TYPE WITHTYPE
+*PERSIST 2 2.2.0 | write fast | RW update 1
+*PEXPIRE *PEXPIREAT -3 2.6.0 | write fast | RW update 1 | NX XX GT LT
+*PEXPIRETIME 2 7.0.0 | readonly fast | RO access 1
+*PTTL 2 2.6.0 | readonly fast | RO access 1
+*RANDOMKEY 1 1.0.0 | readonly
+*RENAME 3 1.0.0 | write | RW access delete 1; OW update 2
+*RENAMENX 3 1.0.0 | write fast | RW access delete 1; OW insert 2
+*RESTORE -4 2.6.0 | write denyoom @dangerous | OW update 1 | REPLACE ABSTTL IDLETIME FREQ
+*SCAN -2 2.8.0 | readonly | - | MATCH COUNT TYPE WITHTYPE
 SORT -2 1.0.0 | write denyoom @set @sortedset @list @dangerous -@keyspace | RO access 1; RO access
   unknown; OW update unknown | BY LIMIT GET ASC DESC ALPHA STORE
 SORT_RO -2 7.0.0 | readonly @set @sortedset @list @dangerous -@keyspace | RO access 1; RO access
   unknown | BY LIMIT GET ASC DESC ALPHA
-TOUCH -2 3.2.1 | readonly fast | RO 1..-1
-TTL 2 1.0.0 | readonly fast | RO access 1
-TYPE 2 1.0.0 | readonly fast | RO 1
-UNLINK -2 4.0.0 | write fast | RM delete 1..-1
+*TOUCH -2 3.2.1 | readonly fast | RO 1..-1
+*TTL 2 1.0.0 | readonly fast | RO access 1
+*TYPE 2 1.0.0 | readonly fast | RO 1
+*UNLINK -2 4.0.0 | write fast | RM delete 1..-1
 WAIT 3 3.0.0 | noscript @connection -@keyspace
 WAITAOF 4 7.2.0 | blocking @connection -@keyspace
 [scripting]
-EVAL EVALSHA -3 2.6.0 | noscript stale skip_monitor no_mandatory_keys | RW access update numkeys@2
-EVALSHA_RO EVAL_RO -3 7.0.0 | readonly noscript stale skip_monitor no_mandatory_keys | RO access
+*EVAL *EVALSHA -3 2.6.0 | noscript stale skip_monitor no_mandatory_keys | RW access update
   numkeys@2
-FCALL -3 7.0.0 | noscript stale skip_monitor no_mandatory_keys | RW access update numkeys@2
-FCALL_RO -3 7.0.0 | readonly noscript stale skip_monitor no_mandatory_keys | RO access numkeys@2
-FUNCTION -2 7.0.0
-FUNCTION|DELETE 3 7.0.0 | write noscript
+*EVALSHA_RO *EVAL_RO -3 7.0.0 | readonly noscript stale skip_monitor no_mandatory_keys | RO access
+  numkeys@2
+*FCALL -3 7.0.0 | noscript stale skip_monitor no_mandatory_keys | RW access update numkeys@2
+*FCALL_RO -3 7.0.0 | readonly noscript stale skip_monitor no_mandatory_keys | RO access numkeys@2
+*FUNCTION -2 7.0.0
+*FUNCTION|DELETE 3 7.0.0 | write noscript
 FUNCTION|DUMP 2 7.0.0 | noscript
-FUNCTION|FLUSH -2 7.0.0 | write noscript | - | ASYNC SYNC
+*FUNCTION|FLUSH -2 7.0.0 | write noscript | - | ASYNC SYNC
 FUNCTION|HELP 2 7.0.0 | loading stale
-FUNCTION|KILL 2 7.0.0 | noscript allow_busy
-FUNCTION|LIST -2 7.0.0 | noscript | - | LIBRARYNAME WITHCODE
-FUNCTION|LOAD -3 7.0.0 | write denyoom noscript | - | REPLACE
+*FUNCTION|KILL 2 7.0.0 | noscript allow_busy
+*FUNCTION|LIST -2 7.0.0 | noscript | - | LIBRARYNAME WITHCODE
+*FUNCTION|LOAD -3 7.0.0 | write denyoom noscript | - | REPLACE
 FUNCTION|RESTORE -3 7.0.0 | write denyoom noscript | - | FLUSH APPEND REPLACE
-FUNCTION|STATS 2 7.0.0 | noscript allow_busy
-SCRIPT -2 2.6.0
+*FUNCTION|STATS 2 7.0.0 | noscript allow_busy
+*SCRIPT -2 2.6.0
 SCRIPT|DEBUG 3 3.2.0 | noscript | - | YES SYNC NO
-SCRIPT|EXISTS -3 2.6.0 | noscript
-SCRIPT|FLUSH -2 2.6.0 | noscript | - | ASYNC SYNC
+*SCRIPT|EXISTS -3 2.6.0 | noscript
+*SCRIPT|FLUSH -2 2.6.0 | noscript | - | ASYNC SYNC
 SCRIPT|HELP 2 5.0.0 | loading stale
-SCRIPT|KILL 2 2.6.0 | noscript allow_busy
-SCRIPT|LOAD 3 2.6.0 | noscript stale
+*SCRIPT|KILL 2 2.6.0 | noscript allow_busy
+*SCRIPT|LOAD 3 2.6.0 | noscript stale
 SCRIPT|SHOW 3 8.0.0 | noscript stale
 [transactions]
-DISCARD 1 2.0.0 | noscript loading stale fast allow_busy
-EXEC 1 1.2.0 | noscript loading stale skip_slowlog
-MULTI 1 1.2.0 | noscript loading stale fast allow_busy
-UNWATCH 1 2.2.0 | noscript loading stale fast allow_busy
-WATCH -2 2.2.0 | noscript loading stale fast allow_busy | RO 1..-1
+*DISCARD 1 2.0.0 | noscript loading stale fast allow_busy
+*EXEC 1 1.2.0 | noscript loading stale skip_slowlog
+*MULTI 1 1.2.0 | noscript loading stale fast allow_busy
+*UNWATCH 1 2.2.0 | noscript loading stale fast allow_busy
+*WATCH -2 2.2.0 | noscript loading stale fast allow_busy | RO 1..-1
 [pubsub]
-PSUBSCRIBE -2 2.0.0 | pubsub noscript loading stale
-PUBLISH 3 2.0.0 | pubsub loading stale fast
-PUBSUB -2 2.8.0
-PUBSUB|CHANNELS -2 2.8.0 | pubsub loading stale
+*PSUBSCRIBE -2 2.0.0 | pubsub noscript loading stale
+*PUBLISH 3 2.0.0 | pubsub loading stale fast
+*PUBSUB -2 2.8.0
+*PUBSUB|CHANNELS -2 2.8.0 | pubsub loading stale
 PUBSUB|HELP 2 6.2.0 | loading stale -@pubsub
-PUBSUB|NUMPAT 2 2.8.0 | pubsub loading stale
-PUBSUB|NUMSUB -2 2.8.0 | pubsub loading stale
+*PUBSUB|NUMPAT 2 2.8.0 | pubsub loading stale
+*PUBSUB|NUMSUB -2 2.8.0 | pubsub loading stale
 PUBSUB|SHARDCHANNELS PUBSUB|SHARDNUMSUB -2 7.0.0 | pubsub loading stale
-PUNSUBSCRIBE -1 2.0.0 | pubsub noscript loading stale
+*PUNSUBSCRIBE -1 2.0.0 | pubsub noscript loading stale
 SPUBLISH 3 7.0.0 | pubsub loading stale fast | not_key 1
 SSUBSCRIBE -2 7.0.0 | pubsub noscript loading stale | not_key 1..-1
-SUBSCRIBE -2 2.0.0 | pubsub noscript loading stale
+*SUBSCRIBE -2 2.0.0 | pubsub noscript loading stale
 SUNSUBSCRIBE -1 7.0.0 | pubsub noscript loading stale | not_key 1..-1
-UNSUBSCRIBE -1 2.0.0 | pubsub noscript loading stale
+*UNSUBSCRIBE -1 2.0.0 | pubsub noscript loading stale
 [connection]
-AUTH -2 1.0.0 | noscript loading stale fast no_auth allow_busy
-CLIENT -2 2.4.0
+*AUTH -2 1.0.0 | noscript loading stale fast no_auth allow_busy
+*CLIENT -2 2.4.0
 CLIENT|CACHING 3 6.0.0 | noscript loading stale | - | YES NO
 CLIENT|CAPA -3 8.0.0 | noscript loading stale allow_busy
 CLIENT|GETNAME 2 2.6.9 | noscript loading stale
@@ -345,38 +353,38 @@ CLIENT|NO-EVICT 3 7.0.0 | admin noscript loading stale | - | ON OFF
 CLIENT|NO-TOUCH 3 7.2.0 | noscript loading stale allow_busy | - | ON OFF
 CLIENT|PAUSE -3 2.9.50 | admin noscript loading stale | - | WRITE ALL
 CLIENT|REPLY 3 3.2.0 | noscript loading stale | - | ON OFF SKIP
-CLIENT|SETINFO 4 7.2.0 | noscript loading stale allow_busy | - | LIB-NAME LIB-VER
+*CLIENT|SETINFO 4 7.2.0 | noscript loading stale allow_busy | - | LIB-NAME LIB-VER
 CLIENT|SETNAME 3 2.6.9 | noscript loading stale
 CLIENT|TRACKING -3 6.0.0 | noscript loading stale | - | ON OFF REDIRECT PREFIX BCAST OPTIN OPTOUT
   NOLOOP
 CLIENT|TRACKINGINFO 2 6.2.0 | noscript loading stale
 CLIENT|UNBLOCK -3 5.0.0 | admin noscript loading stale | - | TIMEOUT ERROR
 CLIENT|UNPAUSE 2 6.2.0 | admin noscript loading stale
-ECHO 2 1.0.0 | loading stale fast
-HELLO -1 6.0.0 | noscript loading stale fast no_auth allow_busy | - | AUTH SETNAME
-PING -1 1.0.0 | fast
-QUIT -1 1.0.0 | noscript loading stale fast no_auth allow_busy
-RESET 1 6.2.0 | noscript loading stale fast no_auth allow_busy
-SELECT 2 1.0.0 | loading stale fast
+*ECHO 2 1.0.0 | loading stale fast
+*HELLO -1 6.0.0 | noscript loading stale fast no_auth allow_busy | - | AUTH SETNAME
+*PING -1 1.0.0 | fast
+*QUIT -1 1.0.0 | noscript loading stale fast no_auth allow_busy
+*RESET 1 6.2.0 | noscript loading stale fast no_auth allow_busy
+*SELECT 2 1.0.0 | loading stale fast
 [server]
-ACL -2 6.0.0
-ACL|CAT -2 6.0.0 | noscript loading stale
-ACL|DELUSER -3 6.0.0 | admin noscript loading stale
+*ACL -2 6.0.0
+*ACL|CAT -2 6.0.0 | noscript loading stale
+*ACL|DELUSER -3 6.0.0 | admin noscript loading stale
 ACL|DRYRUN -4 7.0.0 | admin noscript loading stale
-ACL|GENPASS -2 6.0.0 | noscript loading stale
-ACL|GENTOKEN -3 6.0.0 | noscript loading stale
-ACL|GETUSER 3 6.0.0 | admin noscript loading stale
+*ACL|GENPASS -2 6.0.0 | noscript loading stale
+*ACL|GENTOKEN -3 6.0.0 | noscript loading stale
+*ACL|GETUSER 3 6.0.0 | admin noscript loading stale
 ACL|HELP 2 6.0.0 | loading stale
-ACL|LIST ACL|LOAD 2 6.0.0 | admin noscript loading stale
-ACL|LOG -2 6.0.0 | admin noscript loading stale | - | RESET
-ACL|RESTTOKEN 4 6.0.0 | noscript loading stale
-ACL|SAVE 2 6.0.0 | admin noscript loading stale
-ACL|SETUSER -3 6.0.0 | admin noscript loading stale
-ACL|USERS 2 6.0.0 | admin noscript loading stale
-ACL|WHOAMI 2 6.0.0 | noscript loading stale
+*ACL|LIST *ACL|LOAD 2 6.0.0 | admin noscript loading stale
+*ACL|LOG -2 6.0.0 | admin noscript loading stale | - | RESET
+*ACL|RESTTOKEN 4 6.0.0 | noscript loading stale
+*ACL|SAVE 2 6.0.0 | admin noscript loading stale
+*ACL|SETUSER -3 6.0.0 | admin noscript loading stale
+*ACL|USERS 2 6.0.0 | admin noscript loading stale
+*ACL|WHOAMI 2 6.0.0 | noscript loading stale
 BGREWRITEAOF 1 1.0.0 | admin noscript no_async_loading
 BGSAVE -1 1.0.0 | admin noscript no_async_loading | - | SCHEDULE
-COMMAND -1 2.8.13 | loading stale @connection
+*COMMAND -1 2.8.13 | loading stale @connection
 COMMAND|COUNT 2 2.8.13 | loading stale @connection
 COMMAND|DOCS -2 7.0.0 | loading stale @connection
 COMMAND|GETKEYS -4 2.8.13 | loading stale @connection
@@ -390,11 +398,11 @@ CONFIG|HELP 2 5.0.0 | loading stale
 CONFIG|RESETSTAT 2 2.0.0 | admin noscript loading stale
 CONFIG|REWRITE 2 2.8.0 | admin noscript loading stale
 CONFIG|SET -4 2.0.0 | admin noscript loading stale
-DBSIZE 1 1.0.0 | readonly fast @keyspace
+*DBSIZE 1 1.0.0 | readonly fast @keyspace
 DEBUG -2 1.0.0 | admin noscript loading stale
 FAILOVER -1 6.2.0 | admin noscript stale | - | TO FORCE ABORT TIMEOUT
-FLUSHALL FLUSHDB -1 1.0.0 | write @keyspace @dangerous | - | ASYNC SYNC
-INFO -1 1.0.0 | loading stale @dangerous
+*FLUSHALL *FLUSHDB -1 1.0.0 | write @keyspace @dangerous | - | ASYNC SYNC
+*INFO -1 1.0.0 | loading stale @dangerous
 LASTSAVE 1 1.0.0 | loading stale fast @admin @dangerous
 LATENCY -2 2.8.13
 LATENCY|DOCTOR 2 2.8.13 | admin noscript loading stale
@@ -416,7 +424,7 @@ MODULE|LIST 2 4.0.0 | admin noscript
 MODULE|LOAD -3 4.0.0 | admin noscript no_async_loading
 MODULE|LOADEX -3 7.0.0 | admin noscript no_async_loading | - | CONFIG ARGS
 MODULE|UNLOAD 3 4.0.0 | admin noscript no_async_loading
-MONITOR 1 1.0.0 | admin noscript loading stale
+*MONITOR 1 1.0.0 | admin noscript loading stale
 PSYNC -3 2.8.0 | admin noscript no_async_loading no_multi
 REPLCONF -1 3.0.0 | admin noscript loading stale allow_busy
 REPLICAOF 3 5.0.0 | admin noscript stale no_async_loading | - | NO ONE
@@ -433,7 +441,7 @@ SLOWLOG|HELP 2 6.2.0 | loading stale
 SLOWLOG|LEN SLOWLOG|RESET 2 2.2.12 | admin loading stale
 SWAPDB 3 4.0.0 | write fast @keyspace @dangerous
 SYNC 1 1.0.0 | admin noscript no_async_loading no_multi
-TIME 1 2.6.0 | loading stale fast
+*TIME 1 2.6.0 | loading stale fast
 [cluster]
 ASKING 1 3.0.0 | fast @connection
 CLUSTER -2 3.0.0
@@ -467,7 +475,8 @@ READONLY READWRITE 1 3.0.0 | loading stale fast @connection
 """
 
 
-def _rows(table: str) -> Iterator[Row]:
+def _rows(table: str) -> Iterator[tuple[Row, bool]]:
+    """Yield each row, and whether the vendor documents its command."""
     group = ""
     for line in table.strip().replace("\n  ", " ").split("\n"):
         if line.startswith("["):
@@ -476,11 +485,15 @@ def _rows(table: str) -> Iterator[Row]:
         head, *rest = line.split(" | ")
         *names, arity, since = head.split()
         flags, keys, options = ("" if part == "-" else part for part in [*rest, "", "", ""][:3])
-        for name in names:
-            yield name.replace("|", " "), int(arity), group, since, flags, keys, options
+        for marked in names:
+            name = marked.removeprefix("*").replace("|", " ")
+            yield (name, int(arity), group, since, flags, keys, options), marked[0] == "*"
 
 
-ROWS = tuple(_rows(_TABLE))
+_MARKED = tuple(_rows(_TABLE))
+ROWS = tuple(row for row, _ in _MARKED)
+DOCUMENTED = frozenset(row[0] for row, is_documented in _MARKED if is_documented)
+"""Names of documented commands, container commands and subcommands (``"XGROUP CREATE"``)."""
 
 # Commands that block, or that act on a connection, which REST requests do not have.
 _NOT_OVER_REST = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_fakecloud.kv.settings import VERSION
-from pytest_fakecloud.kv.table.availability import DOCUMENTED
 from pytest_fakecloud.kv.table.registry import COMMANDS, Table, function_of, table_of
+from pytest_fakecloud.kv.table.rows import DOCUMENTED
 from pytest_fakecloud.kv.table.versions import (
     ARITIES,
     LATER,
