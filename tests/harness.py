@@ -10,6 +10,7 @@ import importlib.metadata
 import inspect
 import os
 import pkgutil
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -116,6 +117,14 @@ def check_each(check: Callable[..., None], rows: Iterable[tuple[Any, ...]]) -> N
             told.append(f"{row!r}: {type(error).__name__}: {error}")
     assert seen, "there is no row to check"
     assert not told, f"{len(told)} of {seen} rows do not hold:\n" + "\n".join(told)
+
+
+def sections(file: Path) -> dict[str, list[str]]:
+    """Return the lines of a text file, without empty ones, by the headings ``== NAME`` above them."""
+    return {
+        name: [line for line in lines if line]
+        for name, *lines in map(str.splitlines, re.split(r"(?m)^== ", file.read_text("utf-8"))[1:])
+    }
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 10.0) -> None:

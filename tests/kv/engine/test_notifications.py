@@ -15,15 +15,12 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 
+from ...harness import sections
 from ..backing import eventually
 from ..conftest import Run
 from ..scenarios import alternatives
 
-EVENTS_FILE = Path(__file__).with_name("events.txt")
-EVENTS: dict[str, list[str]] = {
-    name: lines
-    for name, *lines in map(str.splitlines, EVENTS_FILE.read_text("utf-8").split("== ")[1:])
-}
+EVENTS = sections(Path(__file__).with_name("events.txt"))
 """One session's commands in order, each with its events: those of Redis 7.0 (``stock``), and for
 field expiry those of Valkey 9.1. Alternatives in braces are commands with the same events.
 """

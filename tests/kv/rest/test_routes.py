@@ -20,10 +20,10 @@ from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.rest.sse import EventStream
 
+from ...harness import sections
 from ..backing import eventually
 
 NOW = "2026-01-01T23:59:50Z"
-STORY_FILE = Path(__file__).with_name("stories.txt")
 EVENTS = {"Accept": "text/event-stream"}
 
 
@@ -44,10 +44,7 @@ def http(server: KVServer) -> Iterator[httpx.Client]:
         yield client
 
 
-STORIES: dict[str, list[str]] = {
-    name: [line for line in lines if line]
-    for name, *lines in map(str.splitlines, STORY_FILE.read_text("utf-8").split("\n== ")[1:])
-}
+STORIES = sections(Path(__file__).with_name("stories.txt"))
 LINE = re.compile(r"(?:([A-Z]+) )?(/\S*)(?: (.+))? => (?:(\d+) )?(.+)")
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.harness import sections
 from tests.kv.conftest import Run
 
 SCHEMA = (
@@ -31,6 +34,14 @@ PRODUCTS: dict[str, dict[str, Any]] = {
     },
     "p:4": {"title": "Bass guitar", "brand": "crown", "unindexed": {"deep": [1, 2]}},
 }  # fmt: skip
+
+
+_CASES = sections(Path(__file__).with_name("cases.txt"))
+
+
+def cases(heading: str) -> list[tuple[str, str]]:
+    """Return the cases of ``cases.txt`` under a heading, in two parts: ``<request> => <result>``."""
+    return [(left, right) for left, right in (re.split(" => ?", line) for line in _CASES[heading])]
 
 
 class Searching:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.kv.conftest import Run
 
-from .conftest import Searching, text
+from .conftest import Searching, cases, text
 
 PRICES = [29.99, 40, 10.5]
 
@@ -293,45 +293,13 @@ class TestFacets:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(
-        ("wanted", "told"),
-        [
-            # The service's own wording.
-            ({"$avg": {"field": "plain_price"}}, "refers to unknown field 'plain_price'"),
-            ({"$avg": {}}, "Aggregation 'a' is missing required 'field' property"),
-            (5, "Aggregation 'a' must be a JSON object"),
-            ({"$avg": {"field": "slow"}},
-             "Aggregation 'a' operator '$avg' requires field 'slow' to be FAST"),
-            # Decided here.
-            ({"$terms": {"field": "title"}}, "cannot be used with $terms"),
-            ({"$avg": {"field": "brand"}}, "of type KEYWORD cannot be used with $avg"),
-            ({"$avg": {"field": "price"}, "$aggs": {}}, "cannot be used with $aggs"),
-            ({"$facet": {"field": "place"}, "$aggs": {}}, "cannot be used with $aggs"),
-            ({"$terms": {"field": "brand"}, "$aggs": {"f": {"$facet": {"field": "place"}}}},
-             "Aggregation 'f' operator '$facet' cannot be used with $aggs"),
-            ({"$avg": {"field": "price", "x": 1}}, "has no property 'x'"),
-            ({"$avg": 1}, "operator '$avg' must be a JSON object"),
-            ({"$median": {"field": "price"}}, "has unknown operator '$median'"),
-            ({}, "must have exactly one operator"),
-            ({"$avg": {"field": "price"}, "$sum": {"field": "price"}}, "exactly one operator"),
-            ({"$terms": {"field": "brand", "size": 0}}, "takes an integer of at least 1 as 'size'"),
-            ({"$terms": {"field": "brand", "order": {"x": "asc"}}}, "as 'order'"),
-            ({"$terms": {"field": "brand", "include": "("}}, "a regular expression as 'include' that"),
-            ({"$histogram": {"field": "price"}}, "is missing required 'interval' property"),
-            ({"$histogram": {"field": "price", "interval": 0}}, "a number above 0 as 'interval'"),
-            ({"$dateHistogram": {"field": "added", "fixedInterval": "1month"}}, "a span such as"),
-            ({"$range": {"field": "price", "ranges": [{"to": 5}, {"from": 4}]}}, "overlap"),
-            ({"$range": {"field": "price", "ranges": []}}, "an array of {key?, from?, to?}"),
-            ({"$percentiles": {"field": "price", "percents": [101]}}, "from 0 to 100"),
-            ({"$terms": {"field": "brand"}, "$aggs": []}, "$aggs must be a JSON object"),
-        ],
-    )  # fmt: skip
-    def test_the_culprit_is_named(self, run: Run, wanted: Any, told: str) -> None:
+    @pytest.mark.parametrize(("wanted", "told"), cases("rejected aggregations"))
+    def test_the_culprit_is_named(self, run: Run, wanted: str, told: str) -> None:
         run(
             "SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA title TEXT price F64 FAST slow F64 "
             "brand KEYWORD added DATE FAST place FACET"
         )
-        error = run.error("SEARCH.AGGREGATE", "i", "{}", json.dumps({"a": wanted}))
+        error = run.error("SEARCH.AGGREGATE", "i", "{}", f'{{"a": {wanted}}}')
         assert error.startswith("ERR Aggregation ")
         assert told in error
 

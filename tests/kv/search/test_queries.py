@@ -9,113 +9,21 @@ from typing import Any
 
 import pytest
 
-from .conftest import Searching, text
+from .conftest import Searching, cases, text
 
 
 class TestFilters:
-    @pytest.mark.parametrize(
-        ("filter", "found"),
-        [
-            ({}, "1234"),
-            ({"title": "headphones"}, "13"),
-            ({"title": {"$eq": "headphone"}}, "13"),
-            ({"title": {"$eq": "STUDY"}}, "1"),
-            ({"title": {"$eq": "running shoe"}}, "2"),
-            ({"title": {"$eq": "shoe running"}}, ""),
-            ({"title": {"$eq": "run"}}, "2"),
-            ({"plain": {"$eq": "run"}}, "2"),
-            ({"plain": {"$eq": "experiment"}}, "3"),
-            ({"code": {"$eq": "AB-1 x"}}, "1"),
-            ({"code": {"$eq": "AB"}}, ""),
-            ({"title": {"$in": ["guitar", "wired headphone"]}}, "34"),
-            ({"title": {"$phrase": "wireless headphones"}}, "1"),
-            ({"title": {"$phrase": {"value": "headphones studies", "slop": 1}}}, "1"),
-            ({"title": {"$phrase": {"value": "headphones wireless", "slop": 1}}}, ""),
-            ({"title": {"$phrase": {"value": "headphones wireless", "slop": 2}}}, "1"),
-            ({"title": {"$phrase": {"value": "wireless headp", "prefix": True}}}, "1"),
-            ({"title": {"$fuzzy": "headphoone"}}, "13"),
-            ({"title": {"$fuzzy": {"value": "haedphnoe", "distance": 2}}}, "13"),
-            ({"title": {"$fuzzy": {"value": "ehadphone", "transpositionCostOne": False}}}, ""),
-            ({"title": {"$fuzzy": {"value": "wre", "prefix": True}}}, "13"),
-            ({"title": {"$regex": "WIRE.*"}}, "13"),
-            ({"title": {"$regex": "wire"}}, "3"),
-            ({"title": '"bass guitar"'}, "4"),
-            ({"title": "bass guitar"}, "14"),
-            ({"title": "!!!"}, ""),
-            ({"price": 40}, "2"),
-            ({"price": {"$gt": 10.5}}, "12"),
-            ({"price": {"$gte": 10.5, "$lt": 40}}, "13"),
-            ({"price": {"$gte": 10.5, "$gt": 10.5}}, "12"),
-            ({"price": {"$lte": 29.99, "$lt": 29.99}}, "3"),
-            ({"stock": {"$in": [0, 12]}}, "23"),
-            ({"delta": {"$lt": 0}}, "1"),
-            ({"sold": True}, "13"),
-            ({"added": "2026-01-02T10:30:00Z"}, "2"),
-            ({"added": {"$gte": "2026-01-02"}}, "23"),
-            ({"brand": "acme"}, "13"),
-            ({"brand": {"$gt": "acme", "$lte": "bolt"}}, "2"),
-            ({"place": "/shop/audio"}, "13"),
-            ({"place": {"$in": ["/shop/audio/wire", "/shop/sport/"]}}, "23"),
-            ({"title": "bass", "sold": True}, "1"),
-            ({"$must": {"brand": "acme", "sold": True}}, "13"),
-            ({"$and": [{"brand": "acme"}, {"price": 10.5}]}, "3"),
-            ({"$should": {"brand": "bolt", "price": 10.5}}, "23"),
-            ({"$or": [{"brand": "bolt"}, {"brand": "crown"}]}, "24"),
-            ({"$should": [{"brand": "bolt"}], "sold": True}, "13"),
-            ({"$should": [{"brand": "bolt"}], "$mustNot": [{"price": 40}]}, ""),
-            ({"$must": {}, "$mustNot": {"brand": "acme", "price": 40}}, "4"),
-            ({"$must": [], "$mustNot": [{"brand": "acme", "price": 10.5}]}, "124"),
-            ({"$must": [{"$should": [{"brand": "acme"}, {"brand": "bolt"}]},
-                        {"$must": [], "$mustNot": [{"sold": False}]}]}, "13"),
-            ({"price": {"$eq": 40, "$boost": 3}}, "2"),
-            ({"$must": {"$should": [{"brand": "acme"}, {"brand": "bolt"}]}}, "123"),
-        ],
-    )  # fmt: skip
-    def test_filters(self, shop: Searching, filter: Any, found: str) -> None:
-        assert shop.found(filter) == {f"p:{number}" for number in found}
+    @pytest.mark.parametrize(("filter", "found"), cases("filters"))
+    def test_filters(self, shop: Searching, filter: str, found: str) -> None:
+        assert shop.found(json.loads(filter)) == {f"p:{number}" for number in found}
 
-    @pytest.mark.parametrize(
-        ("filter", "told"),
-        [
-            ({"title": {"$not": "x"}}, "Unknown field operator: $not"),
-            ({"title": {"$ne": "x"}}, "Unknown field operator: $ne"),
-            ({"price": {"$range": [1, 2]}}, "Unknown field operator: $range"),
-            ({"title": {"$prefix": "x"}}, "Unknown field operator: $prefix"),
-            ({"nobody": "x"}, "Unknown field: nobody"),
-            ({"unindexed.deep": 1}, "Unknown field: unindexed.deep"),
-            ({"$nor": []}, "Unknown operator: $nor"),
-            ({"title": {"$gt": "a"}}, "Operator '$gt' is not supported on TEXT field 'title'"),
-            ({"sold": {"$lt": True}}, "Operator '$lt' is not supported on BOOL field 'sold'"),
-            ({"price": {"$fuzzy": "1"}}, "Operator '$fuzzy' is not supported on F64 field 'price'"),
-            ({"price": "40"}, "field 'price' is of type F64 and takes a number; got \"40\""),
-            ({"price": True}, "takes a number; got true"),
-            ({"sold": 1}, "takes true or false; got 1"),
-            ({"added": 1767225600000}, "takes an RFC 3339 string"),
-            ({"brand": None}, "takes a string; got null"),
-            ({"place": "audio"}, "Couldn't parse the value as facet path"),
-            ({"title": {"$eq": 5}}, "$eq of TEXT field 'title' takes a string; got 5"),
-            ({"title": ["a"]}, "$smart of TEXT field 'title' takes a string"),
-            ({"title": {}}, "field 'title' has no operator"),
-            ({"title": {"$in": "a"}}, "$in of field 'title' takes an array"),
-            ({"title": {"$phrase": {"value": "a", "slop": 1, "prefix": True}}}, "not both"),
-            ({"title": {"$phrase": {"value": "a", "slop": -1}}}, "takes a non-negative integer"),
-            ({"title": {"$fuzzy": {"value": "a", "distance": 3}}}, "a distance of at most 2"),
-            ({"title": {"$fuzzy": {"term": "a"}}}, "has no option 'term'"),
-            ({"title": {"$regex": "("}}, "an unclosed parenthesis"),
-            ({"title": "a", "$boost": "2"}, '$boost takes a number; got "2"'),
-            ({"$must": {"$boost": "2"}}, '$boost takes a number; got "2"'),
-            ({"$and": [], "$or": []}, "$and and $or cannot be siblings"),
-            ({"$must": 5}, "$must takes an object or an array of objects"),
-            ({"$should": ["a"]}, '$should takes objects; got "a"'),
-            ({"title": {"$fuzzy": {"value": "a", "transpositionCostOne": 1}}}, "true or false"),
-        ],
-    )
-    def test_rejected(self, shop: Searching, filter: Any, told: str) -> None:
-        error = shop.error(filter)
+    @pytest.mark.parametrize(("filter", "told"), cases("rejected filters"))
+    def test_rejected(self, shop: Searching, filter: str, told: str) -> None:
+        error = shop.error(json.loads(filter))
         assert error.startswith("ERR ")
         assert told in error
-        assert shop.run.error("SEARCH.COUNT", "i", json.dumps(filter)) == error
-        assert shop.run.error("SEARCH.AGGREGATE", "i", json.dumps(filter), "{}") == error
+        assert shop.run.error("SEARCH.COUNT", "i", filter) == error
+        assert shop.run.error("SEARCH.AGGREGATE", "i", filter, "{}") == error
 
     @pytest.mark.parametrize("filter", ["{", "", "[]", "1", "{} {}", '{"a":NaN}', "[" * 500])
     def test_requests_that_are_not_json_objects(self, shop: Searching, filter: str) -> None:
@@ -179,35 +87,7 @@ class TestOptions:
         assert len(shop.query({})) == 10
         assert len(shop.query({}, "LIMIT", 1000)) == 24
 
-    @pytest.mark.parametrize(
-        ("options", "told"),
-        [
-            ("LIMIT 0", "limit should be a positive number less than 1000"),
-            ("LIMIT 1001", "limit should be a positive number less than 1000"),
-            ("LIMIT x", "limit should be a positive number less than 1000"),
-            ("LIMIT 1 2", "unexpected '2'"),
-            ("LIMIT", "limit should be"),
-            ("OFFSET 10001", "offset should be a number of at most 10000"),
-            ("OFFSET -1", "takes a non-negative integer"),
-            ("ORDERBY title", "Field `title` is not a fast field"),
-            ("ORDERBY brand", "Field `brand` is not a fast field"),
-            ("ORDERBY nobody", "Field `nobody` is not a fast field"),
-            ("ORDERBY price SCOREFUNC FIELDVALUE price", "cannot be combined"),
-            ("SELECT 3 a b", "expected 3 fields of SELECT, but fewer words follow"),
-            ("NOCONTENT SELECT 1 a", "NOCONTENT and SELECT cannot be combined"),
-            ("NOCONTENT HIGHLIGHT FIELDS 1 title", "NOCONTENT and HIGHLIGHT cannot be combined"),
-            ("HIGHLIGHT 1 title", "unknown word after HIGHLIGHT '1'"),
-            ("HIGHLIGHT FIELDS 1 nobody", "Unknown field: nobody"),
-            ("HIGHLIGHT FIELDS 1 title TAGS a", "the closing tag is missing"),
-            ("SCOREFUNC", "SCOREFUNC requires FIELDVALUE"),
-            ("SCOREFUNC FIELDVALUE title", "Field `title` is not a fast field"),
-            ("SCOREFUNC FIELDVALUE added", "field 'added' is of type DATE"),
-            ("SCOREFUNC FIELDVALUE price MODIFIER cube", "unknown MODIFIER 'CUBE'"),
-            ("SCOREFUNC FIELDVALUE price FACTOR x", "value is not a valid float"),
-            ("SCOREFUNC SCOREMODE min FIELDVALUE price", "unknown SCOREMODE 'MIN'"),
-            ("WHAT", "unexpected 'WHAT'"),
-        ],
-    )
+    @pytest.mark.parametrize(("options", "told"), cases("rejected options"))
     def test_rejected(self, shop: Searching, options: str, told: str) -> None:
         assert told in shop.error({}, *options.split())
 
