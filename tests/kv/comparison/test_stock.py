@@ -6,6 +6,7 @@ import random
 import shlex
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,108 +15,14 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.acl.rules import CATEGORIES
 from pytest_fakecloud.kv.settings import VERSION
 from tests.budget import cases
+from tests.harness import sections
 
 from .faces import Face, InProcess, Port
 from .servers import RealServer, running
 from .wire import Typed
 
-GETKEYS = """\
-EVAL a b c
-EVAL a 2 c
-EVAL a -1 c
-EVAL a 0 c
-EVAL a 1 c
-EVAL a 1x c
-EVAL a 1_0 c c c c c c c c c c
-EVAL a 4294967297 c
-EVAL a 9999999999999999999 c
-EVALSHA a b c
-EVAL_RO a b c
-FCALL a b c
-FCALL a -1 c
-ZUNION b c
-ZUNION 0 c
-ZUNION 5 c
-ZUNIONSTORE a 0 c
-ZUNIONSTORE a b c
-LMPOP b c LEFT
-SINTERCARD 0 a
-SET a"""
-STORIES: dict[str, str] = {
-    "JSON is a module, which a plain server has not": """\
-COMMAND INFO json.set
-COMMAND COUNT
-COMMAND DOCS json.set
-COMMAND LIST FILTERBY PATTERN json*
-COMMAND LIST FILTERBY MODULE ReJSON
-COMMAND LIST FILTERBY ACLCAT json
-COMMAND GETKEYS JSON.SET a $ 1
-MODULE LIST
-ACL CAT json
-ACL CAT
-ACL SETUSER u +json.set
-ACL SETUSER u +@json
-ACL DRYRUN default JSON.SET a $ 1
-JSON.SET a $ 1
-json.get a
-EVAL "return redis.call('json.set', 'a', '$', '1')" 0
-INFO modules""",
-    "scripts have no `os`": """\
-EVAL "return type(os)" 0
-EVAL "return os.clock()" 0""",
-    "the argument that format() complains of": """\
-EVAL "return ('%d'):format('x')" 0
-EVAL "return string.format('%d', 'x')" 0
-EVAL "return ('%s'):format()" 0
-EVAL "return ('%5s|%c'):format('x', 'y')" 0
-EVAL "return ('%y'):format(1)" 0
-EVAL "local s = '%d' return s.format(s, {})" 0
-EVAL "return string.format()" 0""",
-    "keys of command lines": "\n".join(f"COMMAND GETKEYS {line}" for line in GETKEYS.splitlines()),
-    "a whole number that INCRBYFLOAT left": """\
-INCRBYFLOAT a 3
-OBJECT ENCODING a
-OBJECT REFCOUNT a
-MEMORY USAGE a
-GET a
-MGET a
-STRLEN a
-GETRANGE a 0 -1
-COPY a b
-OBJECT ENCODING b
-RENAME b c
-OBJECT ENCODING c
-GETEX c EX 100
-GETSET c 5
-OBJECT ENCODING c
-INCR a
-OBJECT ENCODING a
-INCRBYFLOAT a 2
-SWAPDB 0 1
-SWAPDB 1 0
-OBJECT ENCODING a
-SETBIT a 1 1
-OBJECT ENCODING a
-INCRBYFLOAT d 0.5
-OBJECT ENCODING d
-INCRBYFLOAT d 0.5
-GETDEL d
-EVAL "redis.call('incrbyfloat', 'e', 2) return redis.call('get', 'e')" 0
-MULTI
-GET e
-OBJECT ENCODING e
-EXEC
-SORT e
-APPEND e 1
-OBJECT ENCODING e""",
-    "flags of functions": """\
-FUNCTION LOAD "#!lua name=lib\\nredis.register_function{function_name='f',\\
- callback=function() return 1 end, flags={'no-writes'}}"
-FUNCTION LIST
-FUNCTION LIST WITHCODE
-FUNCTION FLUSH""",
-}
-r"""Lines to send; ``\`` at the end of a line joins it to the next."""
+STORIES = sections(Path(__file__).with_name("stock_stories.txt"))
+LINES = sections(Path(__file__).with_name("stock_lines.txt"))
 
 
 def words(line: str) -> list[bytes]:
@@ -144,25 +51,11 @@ def both(request: pytest.FixtureRequest, server: RealServer) -> Iterator[tuple[F
 @pytest.mark.parametrize("story", STORIES)
 def test_a_line_gets_the_same_reply(both: tuple[Face, RealServer], story: str) -> None:
     ours, real = both
-    for line in STORIES[story].replace("\\\n", "").splitlines():
+    for line in STORIES[story]:
         assert ours.call(words(line)) == real.call(words(line)), line
 
 
-CURSORS = """\
-SCAN -1
-SCAN -5
-SCAN ''
-SCAN +
-SCAN ' 1'
-SCAN 18446744073709551615
-SCAN 18446744073709551616
-SSCAN s ''
-SSCAN s -1
-HSCAN h -1
-ZSCAN z -1"""
-
-
-@pytest.mark.parametrize("line", CURSORS.splitlines())
+@pytest.mark.parametrize("line", LINES["cursors"])
 def test_a_cursor_leads_to_the_same_cursor(both: tuple[Face, RealServer], line: str) -> None:
     """The items of such a page depend on the server's hashes, which change with each start."""
     replies = [each.call(words(line)) for each in both]
@@ -179,30 +72,13 @@ def test_a_negative_cursor_ends_a_scan_of_a_set(both: tuple[Face, RealServer]) -
 
 
 USER = "ACL SETUSER u reset on >p ~a* &x +@all -get -config|set -acl"
-DENIED = """\
-MULTI
-GET a
-SET b 1
-PUBLISH y 1
-CONFIG SET a b
-ACL LIST
-EXEC
-MULTI
-EVAL "return redis.call('get', 'a')" 0
-EVAL "return redis.call('set', 'b', 'a')" 0
-EXEC
-EVAL "return redis.call('get', 'a')" 0
-AUTH u wrong
-ACL LIST
-CONFIG SET a b
-SUBSCRIBE y"""
 
 
 def test_acl_log_is_the_same(server: RealServer) -> None:
     def logged(client: Any, admin: Any) -> list[Any]:
         for line in (USER, "ACL LOG RESET"):
             admin.call(words(line))
-        for line in ("AUTH u p", *DENIED.splitlines()):
+        for line in ("AUTH u p", *LINES["denied"]):
             client.call(words(line))
         admin.call(words("ACL SETUSER u +get"))
         for line in ("MULTI", "GET a", "SET a 1"):
@@ -231,29 +107,11 @@ def _client(line: bytes) -> dict[bytes, bytes]:
     return client
 
 
-LISTED = """\
-NOSUCH
-GET
-GET k
-XGROUP FOO
-MULTI
-NOSUCH
-GET k
-EXEC
-EVAL "return redis.call('get', 'k')" 0
-MULTI
-GET k
-CLIENT LIST
-EXEC
-SUBSCRIBE c
-CONFIG GET x"""
-
-
 def test_client_list_is_the_same(server: RealServer) -> None:
     def listed(client: Any, admin: Any) -> list[Any]:
         number = client.call([b"CLIENT", b"ID"])
         found = []
-        for line in LISTED.splitlines():
+        for line in LINES["listed"]:
             reply = client.call(words(line))
             if line == "EXEC" and isinstance(reply, list):
                 fields = next(
