@@ -127,7 +127,7 @@ def sections(file: Path) -> dict[str, list[str]]:
     }
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> None:
     """Wait for a condition; fail if it is not true within this number of real seconds."""
     deadline = monotonic() + seconds
     while not condition():

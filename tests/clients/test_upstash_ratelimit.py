@@ -19,7 +19,8 @@ import pytest
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.kv.handle import KVServer
 from tests.clients.surface import Api, Kept, Used, surface
-from tests.kv.backing import BINARIES, MISSING, OWN, Server, eventually, started
+from tests.harness import wait_until
+from tests.kv.backing import BINARIES, MISSING, OWN, Server, started
 
 upstash_ratelimit = pytest.importorskip("upstash_ratelimit")
 pytest.importorskip("time_machine")
@@ -76,7 +77,7 @@ class World:
     def pass_time(self, seconds: float, until: Callable[[], bool]) -> None:
         """Let the time pass after which a condition becomes true."""
         if self.real:
-            eventually(until)
+            wait_until(until)
         else:
             self.cloud.clock.advance(seconds)
             assert until()
@@ -125,7 +126,7 @@ def fixed_window_that_ends(w: World) -> None:
 
 def exhaust(limit: Any) -> None:
     """Send requests until one is rejected; in wall-clock time, a window may end in between."""
-    eventually(lambda: not limit.limit("ann").allowed)
+    wait_until(lambda: not limit.limit("ann").allowed)
 
 
 @scenario

@@ -7,15 +7,15 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
+from tests.harness import wait_until
 
 from .comparison.faces import Port
 from .comparison.servers import RealServer, available
@@ -55,16 +55,6 @@ class Installed(RealServer):
         self.url = f"unix://{self._folder.name}/s"
 
 
-def eventually(
-    condition: Callable[[], object], timeout: float = 30, *, every: float = 0.01
-) -> None:
-    """Wait until the condition holds, checking at an interval in seconds."""
-    until = monotonic() + timeout
-    while not condition():
-        assert monotonic() < until, "the condition never held"
-        threading.Event().wait(every)
-
-
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -91,7 +81,7 @@ class Process:
         self._process = subprocess.Popen(
             self._line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        eventually(self.answers)
+        wait_until(self.answers)
 
     def answers(self) -> bool:
         try:
@@ -140,7 +130,7 @@ class OneNodeCluster:
         self._process = Process(BINARIES[name], *options)
         self._port = Port(f"redis://127.0.0.1:{self._process.port}")
         self.call([b"CLUSTER", b"ADDSLOTSRANGE", b"0", b"16383"])
-        eventually(lambda: b"cluster_state:ok" in self.call([b"CLUSTER", b"INFO"]))
+        wait_until(lambda: b"cluster_state:ok" in self.call([b"CLUSTER", b"INFO"]))
         self.url = f"redis+cluster://127.0.0.1:{self._process.port}"
 
     def call(self, argv: list[bytes]) -> Any:

@@ -14,9 +14,9 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
+from tests.harness import wait_until
 
 from ...harness import sections
-from ..backing import eventually
 from ..conftest import Run
 from ..scenarios import alternatives
 
@@ -197,7 +197,7 @@ def test_keys_expire_without_an_access() -> None:
         listener.deliver = heard.append
         engine.execute(listener, [b"SUBSCRIBE", b"__keyevent@0__:expired"])
         kv.execute("SET", "k", "v", "PX", "20")
-        eventually(lambda: len(heard) == 2)
+        wait_until(lambda: len(heard) == 2)
         assert heard[1] == [b"message", b"__keyevent@0__:expired", b"k"]
 
 

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from inspect import signature
@@ -39,11 +38,12 @@ from pytest_fakecloud.kv.rest import limits
 from pytest_fakecloud.kv.rest import sse as streams
 from pytest_fakecloud.kv.table.registry import specs
 from pytest_fakecloud.transport import patches
+from tests.harness import wait_until
 
 from ...budget import cases
 from ...clients.surface import Used
-from ...harness import check_each, together
-from ..backing import BINARIES, CLUSTER, MISSING, OWN, Server, eventually, publishing, started
+from ...harness import check_each, in_threads, together
+from ..backing import BINARIES, CLUSTER, MISSING, OWN, Server, publishing, started
 from ..rest import test_routes
 from ..rest.test_routes import EVENTS, events, sent
 
@@ -187,7 +187,7 @@ class TestTokens(test_routes.TestTokens):
 
 def at_the_start_of_a_second(server: KVServer) -> int:
     """Wait for a point early in a second of the server's clock; return the second."""
-    eventually(lambda: server.clock.now_us() % 1_000_000 < 200_000)
+    wait_until(lambda: server.clock.now_us() % 1_000_000 < 200_000)
     return server.clock.now_us() // 1_000_000
 
 
@@ -210,7 +210,7 @@ class TestLimits(test_routes.TestLimits):
             at_the_start_of_a_second(server)
             assert sent(server, [line] * 5, "/pipeline") == [1, 2, 3, text, text]
             assert sent(server, line) == text
-            eventually(lambda: sent(server, line) == 4)
+            wait_until(lambda: sent(server, line) == 4)
 
     @pytest.mark.usefixtures("once")
     def test_commands_per_second(  # type: ignore[override]
@@ -222,7 +222,7 @@ class TestLimits(test_routes.TestLimits):
             lines = [["INCR", "n"]] * 3
             assert sent(server, lines, "/pipeline") == [1, 2, text]
             assert sent(server, lines, "/multi-exec") == text
-            eventually(lambda: sent(server, ["INCR", "n"]) == 3)
+            wait_until(lambda: sent(server, ["INCR", "n"]) == 3)
 
 
 @at_once
@@ -456,11 +456,7 @@ class TestHandle:
                     torn.append(first != second)
 
         torn: list[bool] = []
-        threads = [threading.Thread(target=work) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(*[work] * 8)
         assert torn == [False] * 160
         assert server.value("n") == "160"
 

@@ -28,8 +28,9 @@ from redis.crc import key_slot
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.kv.handle import KVServer
+from tests.harness import wait_until
 
-from ..backing import BINARIES, MISSING, Process, eventually, free_port, publishing
+from ..backing import BINARIES, MISSING, Process, free_port, publishing
 from ..rest.test_routes import EVENTS, events
 
 pytestmark = pytest.mark.slow
@@ -174,7 +175,7 @@ def cluster(binary: str) -> Iterator[list[Process]]:
 class TestCluster:
     @pytest.fixture
     def nodes(self, cluster: list[Process]) -> list[Process]:
-        eventually(lambda: joined(cluster), every=0.05)
+        wait_until(lambda: joined(cluster))
         return cluster
 
     @pytest.fixture
@@ -329,7 +330,7 @@ class TestCluster:
                 assert answer.status_code == 503
                 assert "is not reachable" in answer.json()["error"]
             node.start()
-            eventually(lambda: http.get("/set/k/w").status_code == 200, every=0.05)
+            wait_until(lambda: http.get("/set/k/w").status_code == 200)
             script = "return redis.call('GET', KEYS[1])"
             assert http.post("/", json=["EVAL", script, 1, "k"]).json() == {"result": "w"}
 
@@ -410,7 +411,7 @@ class TestSentinel:
         replica = Process(
             binary, "--save", "", "--replicaof", f"127.0.0.1 {process.port}", "--appendonly", "no"
         )
-        eventually(lambda: asked(replica, "ROLE")[3] == "connected")
+        wait_until(lambda: asked(replica, "ROLE")[3] == "connected")
         yield replica
         replica.close()
 
@@ -418,7 +419,7 @@ class TestSentinel:
         with Cloud() as cloud:
             server = eventually_made(cloud, f"redis+sentinel://127.0.0.1:{sentinel}/primary")
             watch = redis.Redis(port=sentinel, protocol=2, decode_responses=True)
-            eventually(lambda: len(watch.execute_command("SENTINEL", "REPLICAS", "primary")) == 1)
+            wait_until(lambda: len(watch.execute_command("SENTINEL", "REPLICAS", "primary")) == 1)
             watch.close()
             headers = {**server.headers, **EVENTS}
             with (
@@ -430,7 +431,7 @@ class TestSentinel:
                 lines_sent = [["SET", "k", "v"], ["INCR", "n"]]
                 assert http.post("/multi-exec", json=lines_sent).status_code == 200
                 assert server.execute("EVAL", "return redis.call('GET', KEYS[1])", 1, "k") == "v"
-                eventually(lambda: asked(replica, "DBSIZE") == 2)
+                wait_until(lambda: asked(replica, "DBSIZE") == 2)
                 process.kill()
                 answers = [http.get("/get/k")]
 
@@ -438,7 +439,7 @@ class TestSentinel:
                     answers.append(http.get("/set/other/x"))
                     return answers[-1].status_code == 200
 
-                eventually(served, every=0.05)
+                wait_until(served)
                 assert answers[0].status_code == 503
                 for answer in answers[:-1]:
                     assert answer.status_code == 503, answer.text
@@ -466,5 +467,5 @@ def eventually_made(cloud: Cloud, url: str) -> KVServer:
             return False
         return True
 
-    eventually(make)
+    wait_until(make)
     return made[0]

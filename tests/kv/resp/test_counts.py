@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from tests.kv.backing import eventually
+from tests.harness import wait_until
 from tests.kv.comparison.faces import Port
 from tests.kv.comparison.servers import running
 
@@ -133,7 +133,7 @@ def waited(connect: Any, name: str) -> Any:
     waiting = threading.Thread(target=lambda: got.append(one.call(words(line))))
     waiting.start()
     if then:
-        eventually(lambda: b"blocked_clients:1" in other.call([b"INFO", b"clients"]))
+        wait_until(lambda: b"blocked_clients:1" in other.call([b"INFO", b"clients"]))
     for each in then:
         other.call(words(each))
     waiting.join(10)
@@ -158,7 +158,7 @@ def test_a_command_that_waited_took_as_long_as_it_waited() -> None:
         client, got = Port(kv.database_url), []
         waiting = threading.Thread(target=lambda: got.append(client.call(words("BLPOP l 0"))))
         waiting.start()
-        eventually(lambda: "blocked_clients:1" in kv.execute("INFO", "clients"))
+        wait_until(lambda: "blocked_clients:1" in kv.execute("INFO", "clients"))
         cloud.clock.advance(3)
         kv.execute("LPUSH", "l", "x")
         waiting.join(10)
@@ -258,7 +258,7 @@ def looked_up(client: Any) -> dict[str, tuple[int, int]]:
         client.call([b"FLUSHALL"])
         for each in FILLED:
             client.call(each.encode().split())
-        eventually(lambda: client.call([b"PTTL", b"gone"]) == -2)
+        wait_until(lambda: client.call([b"PTTL", b"gone"]) == -2)
         before = figures()
         client.call(line.encode().split())
         after = figures()

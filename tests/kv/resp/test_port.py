@@ -23,6 +23,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request, Response, Serve
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp.outbox import Outbox
+from tests.harness import in_threads, wait_until
 from tests.kv.comparison import wire
 from tests.kv.comparison.wire import Error, NilArray, Status, Typed
 from tests.kv.conftest import NOW, Exercised
@@ -118,17 +119,8 @@ def client(connect: Connect) -> Client:
     return connect()
 
 
-def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition, with a deadline."""
-    deadline = monotonic() + PATIENCE
-    pause = threading.Event()
-    while not condition():
-        assert monotonic() < deadline
-        pause.wait(0.002)
-
-
 def blocked(server: KVServer, count: int = 1) -> None:
-    until(lambda: len(server._engine.waiters) == count)
+    wait_until(lambda: len(server._engine.waiters) == count)
 
 
 class TestAddress:
@@ -360,7 +352,7 @@ class TestTransactions:
         client("MULTI")
         client("SET k 1")
         client.close()
-        until(lambda: not server._engine.clients.connected)
+        wait_until(lambda: not server._engine.clients.connected)
         assert server.keys() == []
 
     def test_blocking_commands_do_not_wait_inside(self, client: Client) -> None:
@@ -411,27 +403,6 @@ class TestWaiting:
         for n, client in enumerate(clients):
             server.execute("RPUSH", "k", f"v{n}")
             assert client.read() == [b"k", b"v%d" % n]
-
-    def test_time_runs_out_on_the_clock(self) -> None:
-        context = Context.alone(now=NOW)
-        context.clock.wait_cap = 60.0
-        with KVServer(context) as server:
-            client = Client(server)
-            client.send("BLPOP k 30")
-            blocked(server)
-            context.clock.advance(29)
-            assert client.silent()
-            context.clock.advance(1)
-            assert client.read() == NilArray()
-            client.close()
-
-    def test_a_frozen_clock_does_not_hang(self) -> None:
-        context = Context.alone(now=NOW)
-        context.clock.wait_cap = 0.05
-        with KVServer(context) as server:
-            client = Client(server)
-            assert client("BLPOP k 0") == NilArray()
-            client.close()
 
     def test_unblock(self, server: KVServer, connect: Connect) -> None:
         waiting, other = connect(), connect()
@@ -493,20 +464,6 @@ class TestWaiting:
         assert server.value("k") == ["v"]
         assert client.ended()
 
-    def test_a_client_whose_time_ran_out_takes_nothing(self) -> None:
-        context = Context.alone(now=NOW)
-        context.clock.wait_cap = 60.0
-        with KVServer(context) as server:
-            client = Client(server)
-            client.send("BLPOP k 30")
-            blocked(server)
-            with server._engine.lock:
-                context.clock.advance(30)
-                server.execute("RPUSH", "k", "v")
-            assert client.read() == NilArray()
-            assert server.value("k") == ["v"]
-            client.close()
-
     def test_closing_wakes_everybody(self) -> None:
         with KVServer(Context.alone()) as server:
             client = Client(server)
@@ -527,7 +484,7 @@ class TestWaiting:
         client.close()
         blocked(server, 0)
         server.execute("RPUSH", "k", "v")
-        until(lambda: not server._engine.clients.connected)
+        wait_until(lambda: not server._engine.clients.connected)
         assert server.values() == {"k": ["v"]}
 
     def test_later_commands_wait(self, server: KVServer, client: Client) -> None:
@@ -587,7 +544,7 @@ class TestListening:
     def test_a_disconnected_subscriber_is_forgotten(self, server: KVServer, client: Client) -> None:
         client("SUBSCRIBE a")
         client.close()
-        until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
+        wait_until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
 
     @pytest.mark.parametrize("limit", ["pubsub 1000000 0 0", "normal 0 0 0 pubsub 1mb 0 0"])
     def test_a_slow_subscriber_is_disconnected(
@@ -597,7 +554,7 @@ class TestListening:
         client("SUBSCRIBE a")
         for _ in range(200):
             server.execute("PUBLISH", "a", "x" * 100_000)
-        until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
+        wait_until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
 
     def test_the_usual_limit_is_that_of_the_real_server(
         self, server: KVServer, client: Client
@@ -610,20 +567,7 @@ class TestListening:
             sent += 1
         # The limit of waiting bytes, plus what the system's buffers hold.
         assert 33 < sent < 60
-        until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
-
-    def test_a_soft_limit_counts_seconds_of_the_clock(self) -> None:
-        context = Context.alone(now=NOW)
-        with KVServer(context) as server:
-            client = Client(server)
-            server.execute("CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 1000000 60")
-            client("SUBSCRIBE a")
-            for _ in range(100):
-                assert server.execute("PUBLISH", "a", "x" * 100_000) == 1
-            context.clock.advance(61)
-            server.execute("PUBLISH", "a", "once more")
-            until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
-            client.close()
+        wait_until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
 
     def test_a_stalled_listener_takes_one_thread_whatever_is_published(
         self, server: KVServer, client: Client
@@ -666,15 +610,13 @@ class TestListening:
             for _ in range(300):
                 server.execute("PUBLISH", "a", "m")
 
-        threads = [threading.Thread(target=publish) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        client.raw(b"PING\r\n" * 300)
-        for _ in range(1500):
-            client.read()
-        for thread in threads:
-            thread.join()
-        until(lambda: connection.outbox.waiting_bytes == 0)
+        def ping() -> None:
+            client.raw(b"PING\r\n" * 300)
+            for _ in range(1500):
+                client.read()
+
+        in_threads(ping, *[publish] * 4)
+        wait_until(lambda: connection.outbox.waiting_bytes == 0)
 
     def test_monitor(self, server: KVServer, connect: Connect) -> None:
         watching, working = connect(), connect()
@@ -762,18 +704,6 @@ class TestClients:
         assert server.keys() == []
         server.assert_called("SET", outcome="dropped")
 
-    def test_a_pause_ends_on_the_clock(self) -> None:
-        context = Context.alone(now=NOW)
-        context.clock.wait_cap = 60.0
-        with KVServer(context) as server:
-            client = Client(server)
-            client("CLIENT PAUSE 5000")
-            client.send("PING")
-            assert client.silent()
-            context.clock.advance(5)
-            assert client.read() == Status(b"PONG")
-            client.close()
-
 
 def two_id(one: Client, other: Client) -> int:
     """Return the number of another connection, found by its address."""
@@ -782,6 +712,55 @@ def two_id(one: Client, other: Client) -> int:
         if f"addr={host}:{port} " in line:
             return int(line.split()[0].removeprefix("id="))
     raise AssertionError("not listed")
+
+
+class TestFrozenClock:
+    @pytest.fixture
+    def context(self) -> Context:
+        context = Context.alone(now=NOW)
+        context.clock.wait_cap = 60.0
+        return context
+
+    def test_time_runs_out_on_the_clock(self, server: KVServer, client: Client) -> None:
+        client.send("BLPOP k 30")
+        blocked(server)
+        server.clock.advance(29)
+        assert client.silent()
+        server.clock.advance(1)
+        assert client.read() == NilArray()
+
+    def test_it_does_not_hang(self, context: Context, client: Client) -> None:
+        context.clock.wait_cap = 0.05
+        assert client("BLPOP k 0") == NilArray()
+
+    def test_a_client_whose_time_ran_out_takes_nothing(
+        self, server: KVServer, client: Client
+    ) -> None:
+        client.send("BLPOP k 30")
+        blocked(server)
+        with server._engine.lock:
+            server.clock.advance(30)
+            server.execute("RPUSH", "k", "v")
+        assert client.read() == NilArray()
+        assert server.value("k") == ["v"]
+
+    def test_a_soft_limit_counts_seconds_of_the_clock(
+        self, server: KVServer, client: Client
+    ) -> None:
+        server.execute("CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 1000000 60")
+        client("SUBSCRIBE a")
+        for _ in range(100):
+            assert server.execute("PUBLISH", "a", "x" * 100_000) == 1
+        server.clock.advance(61)
+        server.execute("PUBLISH", "a", "once more")
+        wait_until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
+
+    def test_a_pause_ends_on_the_clock(self, server: KVServer, client: Client) -> None:
+        client("CLIENT PAUSE 5000")
+        client.send("PING")
+        assert client.silent()
+        server.clock.advance(5)
+        assert client.read() == Status(b"PONG")
 
 
 class TestJournalAndFaults:
@@ -998,7 +977,7 @@ def test_secured_connections_are_pushed_to_as_well() -> None:
         listener = client.pubsub(ignore_subscribe_messages=True)
         stack.callback(listener.close)
         listener.subscribe("c")
-        until(lambda: server.execute("PUBLISH", "c", "first") == 1)
+        wait_until(lambda: server.execute("PUBLISH", "c", "first") == 1)
         found: list[Any] = []
 
         def message() -> bool:
@@ -1007,7 +986,7 @@ def test_secured_connections_are_pushed_to_as_well() -> None:
                 found.append(heard["data"])
             return bool(found)
 
-        until(message)
+        wait_until(message)
         assert found == [b"first"]
 
 

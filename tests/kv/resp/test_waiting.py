@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from tests.kv.backing import eventually
+from tests.harness import wait_until
 from tests.kv.comparison.faces import Port
 from tests.kv.comparison.servers import running
 from tests.kv.comparison.wire import Error
@@ -59,7 +59,7 @@ def story(connect: Any, name: str) -> tuple[Any, Any]:
         call(other, line)
     waiting = threading.Thread(target=lambda: got.append(call(one, waits)))
     waiting.start()
-    eventually(blocked)
+    wait_until(blocked)
     for line in then:
         call(other, line)
     waiting.join(10)
@@ -133,7 +133,7 @@ def paused(connect: Any, name: str, mode: bytes, early: bool) -> tuple[Any, list
 
     waiting = threading.Thread(target=ask)
     waiting.start()
-    eventually(lambda: held() or not waiting.is_alive())
+    wait_until(lambda: held() or not waiting.is_alive())
     seen = [b"held" if held() else b"let through", *other.call([b"KEYS", b"k"])]
     other.call([b"CLIENT", b"UNPAUSE"])
     waiting.join(10)

@@ -19,9 +19,9 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.rest.sse import EventStream
+from tests.harness import wait_until
 
 from ...harness import sections
-from ..backing import eventually
 
 NOW = "2026-01-01T23:59:50Z"
 EVENTS = {"Accept": "text/event-stream"}
@@ -557,7 +557,7 @@ class TestStreams:
             for _ in lines:
                 """Read to the end."""
         # A real server notices a little later that the subscriber has gone.
-        eventually(lambda: server.execute("PUBLISH", "news", "secret") == 0)
+        wait_until(lambda: server.execute("PUBLISH", "news", "secret") == 0)
 
     def test_the_body_of_a_stream_is_no_word_of_its_command(self, server: KVServer) -> None:
         with server.faults.answer(503, command="SUBSCRIBE"):

@@ -14,7 +14,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
-from tests.kv.backing import eventually
+from tests.harness import wait_until
 from tests.kv.comparison.faces import InProcess, Port
 from tests.kv.comparison.servers import running
 from tests.kv.comparison.wire import Error, Status
@@ -117,7 +117,7 @@ def test_a_sleep_holds_everybody_back_until_the_clock_has_moved(kv: KVServer) ->
         return thread
 
     asleep = ask("sleeper", sleeper, b"DEBUG", b"SLEEP", b"1.5")
-    eventually(lambda: kv._engine.pauses.delays_end_us)
+    wait_until(lambda: kv._engine.pauses.delays_end_us)
     waiting = ask("other", other, b"PING")
     kv.clock.advance("1s")
     assert answers == []
@@ -137,7 +137,7 @@ def test_a_transaction_with_sleeps_in_the_slow_log(kv: KVServer) -> None:
     sleeper.call([b"GET", b"k"])
     waiting = threading.Thread(target=lambda: answers.append(sleeper.call([b"EXEC"])))
     waiting.start()
-    eventually(lambda: kv._engine.pauses.delays_end_us)
+    wait_until(lambda: kv._engine.pauses.delays_end_us)
     kv.clock.advance("0.1s")
     assert answers == []
     kv.clock.advance("0.1s")
