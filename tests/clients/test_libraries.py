@@ -643,12 +643,9 @@ def test_aiocache(kv_server: KVServer, fakecloud: Cloud) -> None:
         from aiocache.serializers import JsonSerializer
 
         options = {
-            "endpoint": place.hostname,
-            "port": place.port,
-            "password": place.password,
-            "serializer": JsonSerializer(),
-            "namespace": "shop:",
-        }
+            "endpoint": place.hostname, "port": place.port, "password": place.password,
+            "serializer": JsonSerializer(), "namespace": "shop:",
+        }  # fmt: skip
         cache = aiocache.Cache(aiocache.Cache.REDIS, **options)
         seen = []
 

@@ -444,22 +444,9 @@ def flow_control(world: World) -> None:
 
 
 SCENARIOS = [
-    publish,
-    publish_json,
-    publish_not_before,
-    deduplication,
-    url_groups,
-    batches,
-    enqueue,
-    language_models,
-    cancelling,
-    queues,
-    schedules,
-    signing_keys,
-    logs,
-    dead_letters,
-    flow_control,
-]
+    publish, publish_json, publish_not_before, deduplication, url_groups, batches, enqueue,
+    language_models, cancelling, queues, schedules, signing_keys, logs, dead_letters, flow_control,
+]  # fmt: skip
 
 
 def called_by(scenario: Callable[[World], None], kind: str) -> set[str]:

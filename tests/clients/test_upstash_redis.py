@@ -176,12 +176,9 @@ def run(name: str, flavour: type, used: Used, make: Callable[[], KVServer] = in_
 @scenario()
 def connections(w: World, r: Any) -> None:
     options = {
-        "rest_encoding": None,
-        "rest_retries": 0,
-        "rest_retry_interval": 0.1,
-        "allow_telemetry": False,
-        "read_your_writes": False,
-    }
+        "rest_encoding": None, "rest_retries": 0, "rest_retry_interval": 0.1,
+        "allow_telemetry": False, "read_your_writes": False,
+    }  # fmt: skip
     w.used.note("redis", "__init__", ["url", "token", *options])
     plain = w.client(w.flavour(url=w.server.url, token=w.server.token, **options))
     plain.set("k", "v")

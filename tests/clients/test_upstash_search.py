@@ -67,12 +67,9 @@ def client(request: pytest.FixtureRequest, server: KVServer, used: Used) -> Iter
     target = request.param(url=server.url, token=server.token, allow_telemetry=False)
     search = target.search
     groups = {
-        type(target): "redis",
-        type(target.json): "json",
-        type(search): "search",
-        type(search.index("x")): "index",
-        type(search.alias): "alias",
-    }
+        type(target): "redis", type(target.json): "json", type(search): "search",
+        type(search.index("x")): "index", type(search.alias): "alias",
+    }  # fmt: skip
     with ExitStack() as stack:
         stack.callback(loop.close)
 

@@ -328,11 +328,8 @@ def every_shape_of_a_dense_record(world: World) -> None:
     vectors = world.index.vectors()
     assert [item["id"] for item in vectors] == ["tuple", "array", "dict", "vector", "33", ""]
     assert vectors[0] == {
-        "id": "tuple",
-        "vector": [0.1, 0.2],
-        "metadata": {"x": 1},
-        "data": "data",
-    }
+        "id": "tuple", "vector": [0.1, 0.2], "metadata": {"x": 1}, "data": "data",
+    }  # fmt: skip
     assert world.api.fetch(["33"])[0].id == "33"
 
 
@@ -348,15 +345,11 @@ def batches_of_queries(world: World) -> None:
     world.api.upsert([(str(n), [1, n], {"n": n}, f"d{n}") for n in range(4)])
     queries: list[QueryRequest] = [
         {
-            "vector": [1, 0],
-            "top_k": 1,
-            "include_vectors": True,
-            "include_metadata": True,
-            "include_data": True,
-            "filter": "n > 0",
+            "vector": [1, 0], "top_k": 1, "include_vectors": True, "include_metadata": True,
+            "include_data": True, "filter": "n > 0",
         },
         {"vector": np.array([0, 1])},
-    ]
+    ]  # fmt: skip
     one, two = world.api.query_many(queries=queries)
     assert (one[0].id, one[0].vector, one[0].metadata, one[0].data) == ("1", [1, 1], {"n": 1}, "d1")
     assert ids(two) == ["3", "2", "1", "0"]

@@ -147,14 +147,10 @@ def test_run_sleep_sleep_until_and_call(world: World) -> None:
             "call",
             "third",
             {
-                "url": THIRD + "/x",
-                "method": "PUT",
-                "body": {"q": 1},
-                "headers": {"X-Own": "2"},
-                "retries": 2,
-                "timeout": 30,
+                "url": THIRD + "/x", "method": "PUT", "body": {"q": 1}, "headers": {"X-Own": "2"},
+                "retries": 2, "timeout": 30,
             },
-        )
+        )  # fmt: skip
         world.events.append((first, answer.status, answer.body, answer.header["X-A"]))
 
     world.serve(flow)
@@ -471,16 +467,9 @@ def test_the_whole_public_surface_is_used_above() -> None:
     call = set(inspect.signature(WorkflowContext.call).parameters)
     assert call == {"self", "step_name", "url", "method", "body", "headers", "retries", "timeout"}
     options = {
-        "qstash_client",
-        "receiver",
-        "url",
-        "failure_function",
-        "failure_url",
-        "retries",
-        "initial_payload_parser",
-        "base_url",
-        "env",
-    }
+        "qstash_client", "receiver", "url", "failure_function", "failure_url", "retries",
+        "initial_payload_parser", "base_url", "env",
+    }  # fmt: skip
     for serve in (FlaskServe.route, FastapiServe.post):
         assert set(inspect.signature(serve).parameters) == {"self", "path", *options}
     for function in (upstash_workflow.serve, upstash_workflow.async_serve):
@@ -491,9 +480,5 @@ def test_the_whole_public_surface_is_used_above() -> None:
 
 
 EXPORTS = {
-    "AsyncWorkflowContext",
-    "CallResponse",
-    "WorkflowAbort",
-    "WorkflowContext",
-    "WorkflowError",
-}
+    "AsyncWorkflowContext", "CallResponse", "WorkflowAbort", "WorkflowContext", "WorkflowError",
+}  # fmt: skip

@@ -117,13 +117,10 @@ def test_body_answer_and_target_keep_their_beginnings() -> None:
 @pytest.mark.parametrize(
     ("headers", "cut"),
     [
-        ([("n" * 10, "v" * 4086)], False),
-        ([("n" * 10, "v" * 4087)], True),
-        ([("a", "b")] * 64, False),
-        ([("a", "b")] * 65, True),
-        ([("n" * 300, "v" * 4000)], True),
+        ([("n" * 10, "v" * 4086)], False), ([("n" * 10, "v" * 4087)], True),
+        ([("a", "b")] * 64, False), ([("a", "b")] * 65, True), ([("n" * 300, "v" * 4000)], True),
     ],
-)
+)  # fmt: skip
 def test_headers_keep_their_beginnings(headers: list[tuple[str, str]], cut: bool) -> None:
     one = call(headers=Headers(headers))
     shorten(one)

@@ -72,18 +72,11 @@ def called_as(kind: Callable[..., Any]) -> Any:
 @pytest.mark.parametrize(
     ("function", "begins"),
     [
-        (coroutine, True),
-        (generator, True),
-        (async_generator, True),
-        (functools.partial(coroutine), True),
-        (called_as(lambda self: 1), False),
-        (functools.partial(plain), False),
-        (plain, False),
-        (print, False),
-        (int, False),
-        (5, False),
+        (coroutine, True), (generator, True), (async_generator, True),
+        (functools.partial(coroutine), True), (called_as(lambda self: 1), False),
+        (functools.partial(plain), False), (plain, False), (print, False), (int, False), (5, False),
     ],
-)
+)  # fmt: skip
 def test_what_only_begins_when_it_is_called(function: object, begins: bool) -> None:
     assert is_lazy_function(function) is begins
 

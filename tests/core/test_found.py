@@ -86,15 +86,11 @@ def test_a_long_list_is_not_told_whole() -> None:
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        ({}, [A, B, C]),
-        ({"name": "b"}, [B]),
-        ({"name": "*"}, [A, B, C]),
-        ({"name": re.compile("[ab]")}, [A, B]),
-        ({"size": lambda size: size > 1}, [B, C]),
-        ({"size": mock.ANY, "name": "c"}, [C]),
-        ({"size": 9}, []),
+        ({}, [A, B, C]), ({"name": "b"}, [B]), ({"name": "*"}, [A, B, C]),
+        ({"name": re.compile("[ab]")}, [A, B]), ({"size": lambda size: size > 1}, [B, C]),
+        ({"size": mock.ANY, "name": "c"}, [C]), ({"size": 9}, []),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize(
     "things", [listed(A, B, C), Found([A, B, C])], ids=["known fields", "fields of the class"]
 )
@@ -224,13 +220,10 @@ def check(items: Iterable[Item], *, times: Any = None, **rest: Any) -> Found[Ite
 @pytest.mark.parametrize(
     ("asked", "times", "expected"),
     [
-        ({"name": "a"}, None, [A]),
-        ({"name": "a"}, 1, [A]),
-        ({}, 3, [A, B, C]),
-        ({}, None, [A, B, C]),
-        ({"name": "z"}, 0, []),
+        ({"name": "a"}, None, [A]), ({"name": "a"}, 1, [A]), ({}, 3, [A, B, C]),
+        ({}, None, [A, B, C]), ({"name": "z"}, 0, []),
     ],
-)
+)  # fmt: skip
 def test_what_is_expected_is_returned(
     asked: dict[str, Any], times: int | None, expected: list[Item]
 ) -> None:
@@ -328,15 +321,11 @@ class Cut(FieldType):
 @pytest.mark.parametrize(
     ("names", "times", "tells"),
     [
-        (["a", "cut"], None, True),
-        (["cut"], None, False),
-        (["cut"], 0, False),
-        (["a", "cut"], 1, False),
-        (["a", "cut"], 2, False),
-        (["a", "a", "cut"], 1, True),
+        (["a", "cut"], None, True), (["cut"], None, False), (["cut"], 0, False),
+        (["a", "cut"], 1, False), (["a", "cut"], 2, False), (["a", "a", "cut"], 1, True),
         (["a", "cut"], 0, True),
     ],
-)
+)  # fmt: skip
 def test_what_depends_on_items_that_were_cut_cannot_be_told(
     names: list[str], times: int | None, tells: bool
 ) -> None:

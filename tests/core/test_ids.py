@@ -18,18 +18,10 @@ def draw(stream: RandomStream) -> list[Any]:
     items = list(range(10))
     stream.shuffle(items)
     return [
-        stream.random(),
-        stream.randrange(1000),
-        stream.randrange(5, 10),
-        stream.choice("abcdef"),
-        stream.sample(range(100), 5),
-        items,
-        stream.bytes(5),
-        stream.hex(7),
-        stream.text(9),
-        stream.text(9, BASE58),
-        stream.gauss(0.0, 1.0),
-    ]
+        stream.random(), stream.randrange(1000), stream.randrange(5, 10), stream.choice("abcdef"),
+        stream.sample(range(100), 5), items, stream.bytes(5), stream.hex(7), stream.text(9),
+        stream.text(9, BASE58), stream.gauss(0.0, 1.0),
+    ]  # fmt: skip
 
 
 @given(st.one_of(st.integers(), st.text()), st.lists(st.text(), min_size=1, max_size=3))

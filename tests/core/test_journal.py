@@ -168,13 +168,8 @@ def test_watchers_see_each_entry_once(now: Any) -> None:
     stop()
     call_on(one)
     assert seen == [
-        ("once", 1),
-        ("one", 1),
-        ("cloud", 1),
-        ("one", 2),
-        ("cloud", 2),
-        ("cloud", 3),
-    ]
+        ("once", 1), ("one", 1), ("cloud", 1), ("one", 2), ("cloud", 2), ("cloud", 3),
+    ]  # fmt: skip
 
 
 def test_many_threads_keep_the_order(now: Any) -> None:

@@ -345,15 +345,11 @@ NEVER: list[tuple[FieldType, Any, str]] = [
         (field_type, function, "must be awaited or iterated")
         for field_type in (TEXT, NUMBER, JSON, HEADERS, INSTANT, ANYTHING)
         for function in (
-            awaited,
-            Awaited(),
-            functools.partial(awaited),
-            mock.AsyncMock(),
-            gone_through,
+            awaited, Awaited(), functools.partial(awaited), mock.AsyncMock(), gone_through,
             gone_through_later,
         )
     ),
-]
+]  # fmt: skip
 
 
 def test_what_could_never_agree_is_refused_at_once() -> None:
@@ -414,23 +410,13 @@ class TestSeveral:
     @pytest.mark.parametrize(
         ("wanted", "agrees"),
         [
-            ("set", True),
-            ("GET", True),
-            (re.compile("^S"), True),
-            (lambda one: one == "SET", True),
-            (lambda one: one == "DEL", False),
-            (["set", "get"], True),
-            (("SET", "G*"), True),
-            (["SET", mock.ANY], True),
-            (["SET", re.compile("E")], True),
-            (["SET", str.isupper], True),
-            (["GET", "SET"], False),
-            (["SET"], False),
-            ([], False),
-            (mock.ANY, True),
-            (None, False),
+            ("set", True), ("GET", True), (re.compile("^S"), True),
+            (lambda one: one == "SET", True), (lambda one: one == "DEL", False),
+            (["set", "get"], True), (("SET", "G*"), True), (["SET", mock.ANY], True),
+            (["SET", re.compile("E")], True), (["SET", str.isupper], True), (["GET", "SET"], False),
+            (["SET"], False), ([], False), (mock.ANY, True), (None, False),
         ],
-    )
+    )  # fmt: skip
     def test_any_may_agree_or_all(self, wanted: Any, agrees: bool) -> None:
         question = Question("x", wanted, self.SORT, several=True)
         assert question.agrees(["SET", "GET"]) is agrees
@@ -651,19 +637,10 @@ def test_the_fields_of_a_class() -> None:
     field_types = {name: known.type for name, known in found.items()}
     state, either = field_types.pop("state"), field_types.pop("either")
     assert field_types == {
-        "inherited": TEXT,
-        "name": TEXT,
-        "size": NUMBER,
-        "ratio": NUMBER,
-        "ready": FLAG,
-        "raw": BYTES,
-        "at": INSTANT,
-        "mixed": ANYTHING,
-        "odd": ANYTHING,
-        "words": ANYTHING,
-        "twice": NUMBER,
-        "unknown": ANYTHING,
-    }
+        "inherited": TEXT, "name": TEXT, "size": NUMBER, "ratio": NUMBER, "ready": FLAG,
+        "raw": BYTES, "at": INSTANT, "mixed": ANYTHING, "odd": ANYTHING, "words": ANYTHING,
+        "twice": NUMBER, "unknown": ANYTHING,
+    }  # fmt: skip
     with pytest.raises(ContractError, match="state='NWE' is not a state; did you mean 'NEW'"):
         state.check("state", "NWE")
     with pytest.raises(ContractError, match=r"either='b' is not an either. Known eithers: a"):

@@ -96,13 +96,10 @@ def test_what_is_no_predicate(plan: FaultPlan) -> None:
 @pytest.mark.parametrize(
     ("wanted", "facts", "agrees"),
     [
-        ("http://a/", {"url": "http://a/"}, True),
-        ("http://a/", {"url": "http://b/"}, False),
-        ("http://a/", {}, False),
-        (is_mine, {"url": "http://b/"}, True),
-        (is_mine, {}, False),
+        ("http://a/", {"url": "http://a/"}, True), ("http://a/", {"url": "http://b/"}, False),
+        ("http://a/", {}, False), (is_mine, {"url": "http://b/"}, True), (is_mine, {}, False),
     ],
-)
+)  # fmt: skip
 def test_a_fault_is_meant_for_subjects_that_have_the_fact_it_asks_for(
     plan: FaultPlan, wanted: Any, facts: dict[str, Any], agrees: bool
 ) -> None:

@@ -82,15 +82,10 @@ def test_what_is_cut_already_cannot_be_spoilt(effect: Effect) -> None:
 @pytest.mark.parametrize(
     ("body", "keep", "kept"),
     [
-        (b"12345", None, 2),
-        (b"12345", 3, 3),
-        (b"12345", 5, 4),
-        (b"1", None, 0),
-        (b"1", 5, 0),
-        (b"", None, 0),
-        (b"", 5, 0),
+        (b"12345", None, 2), (b"12345", 3, 3), (b"12345", 5, 4), (b"1", None, 0), (b"1", 5, 0),
+        (b"", None, 0), (b"", 5, 0),
     ],
-)
+)  # fmt: skip
 def test_a_truncated_answer_lacks_its_end(body: bytes, keep: int | None, kept: int) -> None:
     answer = Answer(body)
     assert truncated(answer, keep) == Effect("truncate", answer, kept)

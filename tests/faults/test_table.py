@@ -69,18 +69,9 @@ def test_a_content_type_among_the_headers_is_the_content_type(
 
 
 WORDS = [
-    "answer",
-    "call",
-    "delay",
-    "down",
-    "drop",
-    "hang",
-    "lose_answer",
-    "random",
-    "rate_limit",
-    "sequence",
-    "truncate",
-]
+    "answer", "call", "delay", "down", "drop", "hang", "lose_answer", "random", "rate_limit",
+    "sequence", "truncate",
+]  # fmt: skip
 
 
 def test_the_words_of_a_plan_are_the_methods_that_prepare_a_fault() -> None:

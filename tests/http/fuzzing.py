@@ -24,51 +24,21 @@ from ..demo import Demo
 METHODS = ["GET", "POST", "PUT", "HEAD", "OPTIONS", "BREW", "CONNECT", "get", "G(T", "", "X" * 40]
 TARGETS = ["/", "/a?b=c", "*", "//x", "http://h/x", "h:443", "/%00", "/a b", "", "/" + "y" * 300]
 VERSIONS = [
-    "HTTP/1.1",
-    "HTTP/1.1",
-    "HTTP/1.1",
-    "HTTP/1.0",
-    "HTTP/0.9",
-    "HTTP/2.0",
-    "HTTP/1.7",
-    "",
+    "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/0.9", "HTTP/2.0", "HTTP/1.7", "",
     "http/1.1",
-]
+]  # fmt: skip
 ENDS = ["\r\n", "\r\n", "\r\n", "\r\n", "\n", "\r", "\r\r\n", "\n\r\n"]
 LENGTHS = [
-    "0",
-    "5",
-    "05",
-    "+5",
-    "-5",
-    "5, 5",
-    "5,6",
-    " 5",
-    "5 ",
-    "0x5",
-    "99999999999999999999",
-    "",
-    "5;a",
+    "0", "5", "05", "+5", "-5", "5, 5", "5,6", " 5", "5 ", "0x5", "99999999999999999999", "", "5;a",
     "٥",
-]
+]  # fmt: skip
 CODINGS = [
     "chunked", "Chunked", "chunked, chunked", "gzip, chunked", "chunked, identity", "identity",
     " chunked", "chunked ", "\tchunked", "x", "chunked\x00", "",
 ]  # fmt: skip
 SIZES = [
-    "5",
-    "05",
-    "5;a=b",
-    '5;a="\r\n"',
-    "5 ",
-    " 5",
-    "0x5",
-    "-5",
-    "",
-    "ffffffffffffffff",
-    "5\t",
-    "g",
-]
+    "5", "05", "5;a=b", '5;a="\r\n"', "5 ", " 5", "0x5", "-5", "", "ffffffffffffffff", "5\t", "g",
+]  # fmt: skip
 OTHERS = [
     "Connection: close", "Connection: keep-alive", "Connection: upgrade", "Upgrade: h2c",
     "Expect: 100-continue", "Expect: tea", "X: a\x00b", "X : a", " folded", "X", ": x", "X:" + "z" * 400,

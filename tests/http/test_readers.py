@@ -93,18 +93,11 @@ def test_no_body_breaks_the_json_reader(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("header", "token"),
     [
-        (None, None),
-        ("", None),
-        ("Bearer abc", "abc"),
-        ("bearer abc", "abc"),
-        ("BEARER   abc ", "abc"),
-        ("Bearer", None),
-        ("Bearer ", None),
-        ("Basic abc", None),
-        ("Bearerabc", None),
-        ("Bearer a b", "a b"),
+        (None, None), ("", None), ("Bearer abc", "abc"), ("bearer abc", "abc"),
+        ("BEARER   abc ", "abc"), ("Bearer", None), ("Bearer ", None), ("Basic abc", None),
+        ("Bearerabc", None), ("Bearer a b", "a b"),
     ],
-)
+)  # fmt: skip
 def test_bearer_tokens(header: str | None, token: str | None) -> None:
     assert bearer_token(header) == token
 
@@ -119,17 +112,10 @@ def test_basic_credentials_come_back(user: bytes, password: bytes) -> None:
 @pytest.mark.parametrize(
     "header",
     [
-        None,
-        "",
-        "Basic",
-        "Basic !!!",
-        "Basic YQ",
-        "Basic YQ==",
-        "Bearer YTpi",
-        "Basic \xe9",
+        None, "", "Basic", "Basic !!!", "Basic YQ", "Basic YQ==", "Bearer YTpi", "Basic \xe9",
         "Basic YTpi YTpi",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_basic_credential(header: str | None) -> None:
     assert basic_credentials(header) is None
 

@@ -216,15 +216,11 @@ def halfway() -> Iterator[bytes]:
 @pytest.mark.parametrize(
     "make",
     [
-        pieces,
-        halfway,
-        lambda: io.BytesIO(b'["PING"]'),
-        lambda: bytearray(b'["PING"]'),
-        lambda: "\ud800",
-        lambda: 5,
+        pieces, halfway, lambda: io.BytesIO(b'["PING"]'), lambda: bytearray(b'["PING"]'),
+        lambda: "\ud800", lambda: 5,
     ],
     ids=["generator", "broken off", "file", "bytearray", "surrogate", "number"],
-)
+)  # fmt: skip
 def test_bodies(send: Send, make: Callable[[], Any]) -> None:
     agree(lambda kv: send("POST", kv.url, kv.headers, make()))
 
