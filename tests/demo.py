@@ -137,6 +137,8 @@ class DemoApp(App):
 
 
 class Demo(Handle):
+    """A fake with a server of its own."""
+
     service = "demo"
     fixture = "demo"
 
@@ -150,6 +152,11 @@ class Demo(Handle):
     @property
     def mount(self) -> Any:
         return self._mount
+
+    def park(self, raw: Raw, target: str = "/endless") -> None:
+        """Send a request, and return when it waits in the engine."""
+        raw.send(f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert self._engine.parked.acquire(timeout=10)
 
 
 @dataclass
@@ -269,3 +276,9 @@ class Raw:
             return True
         finally:
             self.sock.settimeout(10.0)
+
+
+def fetch(mount: Any, target: str = "/") -> Reply:
+    """Return the reply to a GET over a connection of its own."""
+    with Raw(mount.address) as raw:
+        return raw.get(target)

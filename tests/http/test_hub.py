@@ -30,7 +30,7 @@ from pytest_fakecloud.http.hub import Hub, default_hub
 from pytest_fakecloud.http.ports import PortAllocator, ephemeral_range
 
 from ..budget import cases
-from ..demo import Demo, Raw
+from ..demo import Demo, Raw, fetch
 from ..harness import in_threads, wait_until
 from .conftest import Unhindered
 
@@ -59,8 +59,7 @@ def test_a_mount_has_an_address_of_its_own(hub: Hub) -> None:
     assert one.host == "127.0.0.1"
     assert one.url == f"http://127.0.0.1:{one.port}"
     assert one.port != two.port
-    with Raw(one.address) as raw:
-        assert raw.get("/").body == b"hello"
+    assert fetch(one).body == b"hello"
     assert len(hub._mounts) == 2
 
 
@@ -92,8 +91,7 @@ def test_a_chosen_port_can_be_had_again_at_once(hub: Hub) -> None:
         first.close()
     second = hub.mount(hello, port=port)
     assert second.port == port
-    with Raw(second.address) as raw:
-        assert raw.get("/").status == 200
+    assert fetch(second).status == 200
 
 
 def test_a_taken_port_is_an_error_that_names_it(hub: Hub) -> None:
@@ -127,8 +125,7 @@ def test_the_hub_stops_and_starts_again(hub: Hub) -> None:
     assert not thread.is_alive()
     assert first.closed
     second = hub.mount(hello)
-    with Raw(second.address) as raw:
-        assert raw.get("/").body == b"hello"
+    assert fetch(second).body == b"hello"
     hub.stop()
     hub.stop()
 
@@ -299,8 +296,7 @@ def test_a_failing_callback_of_a_closing_mount_leaves_the_others_alone(
     last = mock.Mock()
     demo.mount.on_close[:] = [mock.Mock(side_effect=error), *demo.mount.on_close, last]
     with Raw(demo.mount.address) as raw:
-        raw.send("GET /wait/1 HTTP/1.1\r\nHost: h\r\n\r\n")
-        assert demo._engine.parked.acquire(timeout=10)
+        demo.park(raw, "/wait/1")
         with unhindered(), pytest.raises(ValueError, match="a callback"):
             demo.mount.close()
         assert raw.is_closed()
@@ -362,15 +358,13 @@ def test_resetting_ends_connections_and_keeps_the_address(demo: Demo) -> None:
         before.get("/echo/x")
         demo.mount.reset_connections()
         assert before.is_closed()
-    with Raw(demo.mount.address) as after:
-        assert after.get("/echo/x").status == 200
+    assert fetch(demo.mount, "/echo/x").status == 200
 
 
 def test_resetting_lets_parked_handlers_go(demo: Demo, unhindered: Unhindered) -> None:
     demo.mount.on_reset.append(demo._engine.signal.close)
     with Raw(demo.mount.address) as raw:
-        raw.send("GET /wait/1 HTTP/1.1\r\nHost: h\r\n\r\n")
-        assert demo._engine.parked.acquire(timeout=10)
+        demo.park(raw, "/wait/1")
         with unhindered():
             demo.mount.reset_connections()
         assert raw.is_closed()
@@ -396,8 +390,7 @@ def test_refusing_and_accepting_again(demo: Demo) -> None:
                 Raw(demo.mount.address)
             demo.mount.accept()
             demo.mount.accept()
-    with Raw(demo.mount.address) as raw:
-        assert raw.get("/echo/x").status == 200
+    assert fetch(demo.mount, "/echo/x").status == 200
     demo.mount.refuse()
     demo.close()
 
@@ -416,8 +409,7 @@ def test_a_port_that_is_still_taken_is_asked_for_again(
 
     monkeypatch.setattr(demo.mount.hub, "bind", late)
     demo.mount.accept()
-    with Raw(demo.mount.address) as raw:
-        assert raw.get("/echo/x").status == 200
+    assert fetch(demo.mount, "/echo/x").status == 200
 
 
 def test_a_port_that_somebody_else_took_is_told(
@@ -430,8 +422,7 @@ def test_a_port_that_somebody_else_took_is_told(
     with socket.create_server(demo.mount.address), taken:
         demo.mount.accept()
     demo.mount.accept()
-    with Raw(demo.mount.address) as raw:
-        assert raw.get("/echo/x").status == 200
+    assert fetch(demo.mount, "/echo/x").status == 200
 
 
 @linux_only
@@ -455,8 +446,7 @@ def test_a_broken_socket_does_not_end_the_hub(hub: Hub) -> None:
     bad.listener.close()  # without the hub's knowledge
     third = hub.mount(hello)
     for mount in (good, third):
-        with Raw(mount.address) as raw:
-            assert raw.get("/").body == b"hello"
+        assert fetch(mount).body == b"hello"
     bad.close()
 
 
@@ -466,10 +456,8 @@ def test_a_descriptor_closed_under_the_hub_does_not_end_it(
     monkeypatch.setattr(selectors, "DefaultSelector", selectors.SelectSelector)
     good, bad = hub.mount(hello), hub.mount(hello)
     socket.close(bad.listener.detach())
-    with Raw(good.address) as raw:
-        assert raw.get("/").body == b"hello"
-    with Raw(hub.mount(hello).address) as raw:
-        assert raw.get("/").body == b"hello"
+    assert fetch(good).body == b"hello"
+    assert fetch(hub.mount(hello)).body == b"hello"
 
 
 def test_a_select_based_hub_is_woken_for_new_sockets(
@@ -510,8 +498,7 @@ def test_running_out_of_descriptors_is_survived_and_told_once(
     mount = hub.mount(hello)
     errors = [OSError(errno.EMFILE, "Too many open files") for _ in range(3)]
     mount.listener = _Listener(mount.listener, errors)  # type: ignore[assignment]
-    with Raw(mount.address) as raw:
-        assert raw.get("/").body == b"hello"
+    assert fetch(mount).body == b"hello"
     assert errors == []
     told = capfd.readouterr().err
     assert told.count("cannot accept a connection: Too many open files") == 1
@@ -567,8 +554,7 @@ def test_a_connection_that_was_reset_before_it_is_accepted(hub: Hub) -> None:
     mount = hub.mount(hello)
     errors: list[OSError] = [ConnectionAbortedError(errno.ECONNABORTED, "gone")]
     mount.listener = _Listener(mount.listener, errors)  # type: ignore[assignment]
-    with Raw(mount.address) as raw:
-        assert raw.get("/").body == b"hello"
+    assert fetch(mount).body == b"hello"
 
 
 def test_when_no_thread_can_be_started_the_connection_ends(
@@ -584,8 +570,7 @@ def test_when_no_thread_can_be_started_the_connection_ends(
         with Raw(mount.address) as raw:
             assert raw.is_closed()
     assert len(hub.workers.threads) == 0
-    with Raw(mount.address) as raw:
-        assert raw.get("/").body == b"hello"
+    assert fetch(mount).body == b"hello"
 
 
 def test_what_nobody_takes_is_printed(hub: Hub, capfd: pytest.CaptureFixture[str]) -> None:
@@ -629,8 +614,7 @@ def test_a_socket_that_cannot_be_made_for_a_while(
     mount = hub.mount(hello)
     forbidden: list[Any] = [RuntimeError("a test tried to use socket.socket")] * 2
     mount.listener = _Listener(mount.listener, forbidden)  # type: ignore[assignment]
-    with Raw(mount.address) as raw:
-        assert raw.get("/").body == b"hello"
+    assert fetch(mount).body == b"hello"
     assert "tried to use socket.socket" in capfd.readouterr().err
 
 
@@ -786,8 +770,7 @@ def test_no_request_is_answered_by_another_mounts_app(hub: Hub) -> None:
     assert wrong == []
     assert all(count > 20 for count in answered)
     wait_until(lambda: len(hub.workers.idle) == len(hub.workers.threads))
-    with Raw(hub.mount(hello).address) as raw:
-        assert raw.get("/").body == b"hello"
+    assert fetch(hub.mount(hello)).body == b"hello"
 
 
 def test_clients_that_vanish_at_any_point(demo: Demo) -> None:
@@ -799,8 +782,7 @@ def test_clients_that_vanish_at_any_point(demo: Demo) -> None:
                 raw.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
     wait_until(lambda: not demo.mount._live)
     assert len(demo.app.seen) <= 1  # only a complete request counts
-    with Raw(demo.mount.address) as raw:
-        assert raw.get("/echo/x").status == 200
+    assert fetch(demo.mount, "/echo/x").status == 200
     assert demo.context.problems == []
 
 
@@ -829,8 +811,7 @@ def test_a_forked_child_leaves_the_parents_fakes_alone_and_has_its_own() -> None
         os.close(write)
         assert demo._engine.words == ["child"]
         assert kept.get("/echo/x").status == 200
-        with Raw(demo.mount.address) as raw:
-            assert raw.get("/echo/x").status == 200
+        assert fetch(demo.mount, "/echo/x").status == 200
 
 
 @linux_only

@@ -311,60 +311,37 @@ def test_a_client_that_leaves_mid_body_does_not_reach_the_engine(demo: Demo) -> 
 
 # -- what is refused -----------------------------------------------------------------------------
 
+
+def posted(*headers: str, body: str = "") -> bytes:
+    return "\r\n".join(["POST / HTTP/1.1", "Host: h", *headers, "", body]).encode()
+
+
+CHUNKED = "Transfer-Encoding: chunked"
 REFUSED = {
-    "length and chunked": (
-        400,
-        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
-    ),
-    "chunked and length": (
-        400,
-        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc",
-    ),
-    "length with an underscore": (
-        400,
-        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1_0\r\n\r\n",
-    ),
-    "length below zero": (400, b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n"),
-    "length with a sign": (400, b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: +3\r\n\r\nabc"),
-    "length in hexadecimal": (400, b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 0x3\r\n\r\nabc"),
-    "empty length": (400, b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: \r\n\r\n"),
-    "two lengths": (
-        400,
-        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
-    ),
-    "a list of lengths": (400, b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3, 3\r\n\r\nabc"),
-    "an endless length": (
-        400,
-        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: " + b"9" * 30 + b"\r\n\r\n",
-    ),
+    "length and chunked": (400, posted("Content-Length: 3", CHUNKED, body="abc")),
+    "chunked and length": (400, posted(CHUNKED, "Content-Length: 3", body="abc")),
+    "length with an underscore": (400, posted("Content-Length: 1_0")),
+    "length below zero": (400, posted("Content-Length: -1")),
+    "length with a sign": (400, posted("Content-Length: +3", body="abc")),
+    "length in hexadecimal": (400, posted("Content-Length: 0x3", body="abc")),
+    "empty length": (400, posted("Content-Length: ")),
+    "two lengths": (400, posted("Content-Length: 3", "Content-Length: 4", body="abc")),
+    "a list of lengths": (400, posted("Content-Length: 3, 3", body="abc")),
+    "an endless length": (400, posted("Content-Length: " + "9" * 30)),
     "no host": (400, b"GET / HTTP/1.1\r\nAccept: */*\r\n\r\n"),
     "two hosts": (400, b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
-    "bad chunk size": (
-        400,
-        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\nabc\r\n0\r\n\r\n",
-    ),
-    "chunk without its end": (
-        400,
-        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n",
-    ),
+    "bad chunk size": (400, posted(CHUNKED, body="xyz\r\nabc\r\n0\r\n\r\n")),
+    "chunk without its end": (400, posted(CHUNKED, body="3\r\nabcdef\r\n0\r\n\r\n")),
     "another transfer coding": (
-        501,
-        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        501, posted("Transfer-Encoding: gzip, chunked", body="0\r\n\r\n"),
     ),
     "another transfer coding in a line of its own": (
-        501,
-        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n"
-        b"\r\n0\r\n\r\n",
+        501, posted("Transfer-Encoding: gzip", CHUNKED, body="0\r\n\r\n"),
     ),
     "an unknown expectation before a known one": (
-        417,
-        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: tea\r\n"
-        b"Expect: 100-continue\r\n\r\n",
+        417, posted("Content-Length: 1", "Expect: tea", "Expect: 100-continue"),
     ),
-    "chunked not last": (
-        400,
-        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
-    ),
+    "chunked not last": (400, posted("Transfer-Encoding: chunked, gzip", body="0\r\n\r\n")),
     "folded header": (400, b"GET / HTTP/1.1\r\nHost: h\r\nX: a\r\n b\r\n\r\n"),
     "space before the colon": (400, b"GET / HTTP/1.1\r\nHost: h\r\nX : a\r\n\r\n"),
     "control character in a header": (400, b"GET / HTTP/1.1\r\nHost: h\r\nX: a\0b\r\n\r\n"),
@@ -375,12 +352,9 @@ REFUSED = {
     "http/2 in the line": (505, b"GET / HTTP/2.0\r\nHost: h\r\n\r\n"),
     "a space in the target": (400, b"GET /a b HTTP/1.1\r\nHost: h\r\n\r\n"),
     "a TLS hello": (400, bytes.fromhex("16030100c8010000c40303")),
-    "an expectation nobody knows": (
-        417,
-        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: tea\r\n\r\n",
-    ),
+    "an expectation nobody knows": (417, posted("Content-Length: 1", "Expect: tea")),
     "nonsense": (400, b"\x00\x01\x02\x03\r\n\r\n"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -610,8 +584,7 @@ def test_the_first_event_comes_at_once(demo: Demo, raw: Raw) -> None:
 @pytest.mark.parametrize("farewell", ["close", "shutdown", "reset"])
 def test_a_client_that_leaves_a_stream_is_noticed(demo: Demo, farewell: str) -> None:
     with Raw(demo.mount.address) as raw:
-        raw.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n")
-        assert demo._engine.parked.acquire(timeout=10)
+        demo.park(raw)
         if farewell == "shutdown":
             raw.sock.shutdown(socket.SHUT_WR)
         elif farewell == "reset":
@@ -624,8 +597,7 @@ def test_a_client_that_leaves_a_stream_is_noticed(demo: Demo, farewell: str) -> 
 
 def test_closing_the_fake_ends_a_stream(demo: Demo, unhindered: Unhindered) -> None:
     with Raw(demo.mount.address) as raw:
-        raw.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n")
-        assert demo._engine.parked.acquire(timeout=10)
+        demo.park(raw)
         with unhindered():
             demo.close()
         assert demo.app.closed_streams.acquire(timeout=10)
@@ -849,8 +821,7 @@ def test_https(hub: Hub, unhindered: Unhindered) -> None:
 
 def test_a_client_that_sends_ahead_and_leaves_ends_its_stream(demo: Demo) -> None:
     with Raw(demo.mount.address) as raw:
-        raw.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n")
-        assert demo._engine.parked.acquire(timeout=10)
+        demo.park(raw)
         raw.send("GET /echo/x HTTP/1.1\r\n")
         assert not demo.app.closed_streams.acquire(timeout=0.1)
     assert demo.app.closed_streams.acquire(timeout=10)
@@ -858,8 +829,7 @@ def test_a_client_that_sends_ahead_and_leaves_ends_its_stream(demo: Demo) -> Non
 
 def test_what_is_sent_ahead_of_the_end_of_a_stream_is_answered_after_it(demo: Demo) -> None:
     with Raw(demo.mount.address) as raw:
-        raw.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n")
-        assert demo._engine.parked.acquire(timeout=10)
+        demo.park(raw)
         raw.send("GET /echo/first HTTP/1.1\r\nHost: h\r\n\r\nGET /echo/")
         wait_until(lambda: any(held.early for held in demo.mount._live))
         demo.clock.advance("2h")
@@ -869,8 +839,7 @@ def test_what_is_sent_ahead_of_the_end_of_a_stream_is_answered_after_it(demo: De
 
 
 def test_who_sends_too_much_ahead_is_sent_away(demo: Demo, raw: Raw) -> None:
-    raw.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n")
-    assert demo._engine.parked.acquire(timeout=10)
+    demo.park(raw)
     with contextlib.suppress(OSError):
         for _ in range(40):
             raw.send(b"x" * 65_536)
