@@ -21,7 +21,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import instant_us, monotonic
 from pytest_fakecloud.core.timers import Fired, Signal
 
-from ..harness import in_threads, wait_until
+from ..harness import error_of, in_threads, wait_until
 
 NOON = "2026-01-01T12:00:00Z"
 NOON_US = instant_us(NOON)
@@ -39,13 +39,6 @@ def clock() -> Timekeeper:
     return Timekeeper(NOON)
 
 
-def refused(act: Callable[[], object]) -> str:
-    """Return the message of the error that an action raises."""
-    with pytest.raises(ContractError) as caught:
-        act()
-    return str(caught.value)
-
-
 def process_us() -> int:
     return Timekeeper().now_us()
 
@@ -54,19 +47,19 @@ def process_us() -> int:
 
 
 def test_every_refusal_says_how_it_is_and_what_to_do(clock: Timekeeper) -> None:
-    assert refused(lambda: clock.move_to("2026-01-01T11:59:59Z")) == (
+    assert error_of(clock.move_to, "2026-01-01T11:59:59Z") == (
         "time cannot go back: it is 2026-01-01T12:00:00+00:00 on this clock, and "
         "2026-01-01T11:59:59+00:00 is earlier"
     )
-    assert refused(lambda: Timekeeper("9999-12-31T23:00:00Z").advance("1h")) == (
+    assert error_of(lambda: Timekeeper("9999-12-31T23:00:00Z").advance("1h")) == (
         "it is 9999-12-31T23:00:00+00:00 on this clock, which ends with the year 9999: "
         "start earlier (now=), or advance by less"
     )
-    assert refused(lambda: Timekeeper(mode="still")) == (  # type: ignore[arg-type]
+    assert error_of(lambda: Timekeeper(mode="still")) == (  # type: ignore[arg-type]
         "clock='still' is not a mode: pass 'running' or 'frozen'"
     )
     clock.call_at(NOON_US, lambda at: clock.advance(1))
-    assert refused(clock.run_due) == UNDER_WAY
+    assert error_of(clock.run_due) == UNDER_WAY
 
 
 @pytest.mark.parametrize(
@@ -77,7 +70,7 @@ def test_every_refusal_says_how_it_is_and_what_to_do(clock: Timekeeper) -> None:
     ],
 )
 def test_a_real_server_lives_in_real_time(make: Callable[[], Timekeeper], state: str) -> None:
-    assert refused(make().check_real_time) == (
+    assert error_of(make().check_real_time) == (
         f"this clock is {state}, but a real server uses real time: use the in-memory "
         "engine (leave out engine=), or a running clock"
     )
@@ -94,10 +87,10 @@ def test_a_clock_that_is_tied_says_the_first_reason(clock: Timekeeper) -> None:
     also = clock.tie_to_real_time("another one runs")
     told = "this clock cannot be stopped or moved: "
     for act in (clock.freeze, lambda: clock.spend_until(NOON_US), lambda: clock.rewind(NOON)):
-        assert refused(act) == f"{told}a server runs"
+        assert error_of(act) == f"{told}a server runs"
     assert clock.run_due() == []
     untie()
-    assert refused(clock.freeze) == f"{told}another one runs"
+    assert error_of(clock.freeze) == f"{told}another one runs"
     also()
     clock.freeze()
 
@@ -112,8 +105,8 @@ def test_an_anchored_clock_stands_until_its_anchor_is_weighed() -> None:
     weigh = clock.anchor()
     at_us = clock.now_us()
     assert (clock.mode, clock.anchored) == ("frozen", True)
-    assert refused(clock.resume) == f"this clock cannot run: {STANDS}"
-    assert refused(lambda: clock.rewind(mode="running")) == f"this clock cannot run: {STANDS}"
+    assert error_of(clock.resume) == f"this clock cannot run: {STANDS}"
+    assert error_of(lambda: clock.rewind(mode="running")) == f"this clock cannot run: {STANDS}"
     clock.advance(5)
     assert clock.now_us() == at_us + 5 * SECOND
     clock.rewind()
@@ -164,7 +157,7 @@ def test_a_clock_may_return_to_another_beginning_for_once(clock: Timekeeper) -> 
 
 def test_a_clock_does_not_return_while_it_is_advanced(clock: Timekeeper) -> None:
     clock.call_at(NOON_US + SECOND, lambda at: clock.rewind())
-    assert refused(lambda: clock.advance(2)) == UNDER_WAY
+    assert error_of(clock.advance, 2) == UNDER_WAY
 
 
 def test_who_listens_hears_of_each_change_of_the_clock(clock: Timekeeper) -> None:
@@ -345,7 +338,7 @@ def test_an_advance_that_waits_in_vain_says_for_what(
     kept: list[Callable[[], object]] = []
     clock.call_at(NOON_US, print, lane="background", begin=lambda at: lambda: None)
     clock.dispatch(hand_over=kept.append)
-    assert refused(lambda: clock.advance(1)) == (
+    assert error_of(clock.advance, 1) == (
         "the clock cannot be moved, because within 0.01 s of real time 1 attempt in the background "
         "did not end, and their effects belong before the move. Let their destinations answer, or "
         "end them sooner with a lower attempt_cap="
@@ -413,11 +406,11 @@ def test_an_advance_of_another_thread_breaks_the_one_under_way(clock: Timekeeper
 
     def other(at_us: int) -> None:
         with ThreadPoolExecutor(1) as pool:
-            told.append(pool.submit(lambda: refused(lambda: clock.advance(1))).result(10))
+            told.append(pool.submit(lambda: error_of(clock.advance, 1)).result(10))
 
     clock.call_at(NOON_US + SECOND, other)
     later = clock.call_at(NOON_US + 2 * SECOND, print)
-    assert refused(lambda: clock.advance(3)) == UNDER_WAY
+    assert error_of(clock.advance, 3) == UNDER_WAY
     assert told == [UNDER_WAY]
     assert clock._timers.planned(1) == (1, [later])
     assert len(clock.advance(3)) == 1
@@ -429,7 +422,7 @@ def test_an_advance_of_another_thread_breaks_the_one_under_way(clock: Timekeeper
 @pytest.mark.parametrize("seconds", [-1, float("nan"), "1", True, None])
 def test_what_is_no_cap_of_waits(clock: Timekeeper, seconds: Any) -> None:
     told = f"wait_cap={seconds!r} is not a number of seconds: pass 0 or more"
-    assert refused(lambda: setattr(clock, "wait_cap", seconds)) == told
+    assert error_of(setattr, clock, "wait_cap", seconds) == told
     assert clock.wait_cap == 1.0
 
 

@@ -19,6 +19,8 @@ from pytest_fakecloud.core.errors import (
     shown,
 )
 
+from ..harness import error_of
+
 
 class Mute:
     """An object whose repr raises a given exception."""
@@ -89,12 +91,11 @@ def test_an_object_whose_call_only_begins(kind: Callable[..., Any]) -> None:
 
 def test_a_function_is_what_can_be_called_and_does_something_at_once() -> None:
     check_function(plain, "that says yes")
-    with pytest.raises(ContractError) as caught:
-        check_function("x", "that says yes")
-    assert str(caught.value) == "'x' is not a function: pass one that says yes"
-    with pytest.raises(ContractError) as caught:
-        check_function(generator, "that says yes")
-    assert str(caught.value) == (
+    assert (
+        error_of(check_function, "x", "that says yes")
+        == "'x' is not a function: pass one that says yes"
+    )
+    assert error_of(check_function, generator, "that says yes") == (
         f"{generator!r} must be awaited or iterated, which is not supported here: "
         "pass a function that says yes"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -14,6 +15,10 @@ from pytest_fakecloud.core.errors import CannotTell, ContractError
 from pytest_fakecloud.core.field_types import NUMBER, TEXT, FieldType
 from pytest_fakecloud.core.found import Found, check_predicate, expect, found_of
 from pytest_fakecloud.core.matching import Field, Query
+
+from ..harness import error_of
+
+failure_of = partial(error_of, kind=AssertionError)
 
 FIELDS = {"name": Field(TEXT), "size": Field(NUMBER)}
 
@@ -49,9 +54,10 @@ def listed(*items: Any) -> Found[Any]:
 def test_the_only_and_the_last() -> None:
     assert listed(A).only() is A
     assert listed(A, B, C).last is C
-    with pytest.raises(AssertionError) as caught:
-        listed(A, B).only()
-    assert str(caught.value) == "expected exactly one thing, found 2\n  <a 1>\n  <b 2>"
+    assert (
+        failure_of(lambda: listed(A, B).only())
+        == "expected exactly one thing, found 2\n  <a 1>\n  <b 2>"
+    )
     with pytest.raises(AssertionError, match=r"^expected exactly one item, found 0$"):
         Found[Item]().only()
     with pytest.raises(AssertionError, match=r"^expected at least one thing, found none$"):
@@ -66,21 +72,18 @@ def test_a_list_of_nothing_says_what_is_known_of_it() -> None:
 
     notes = "\n  one is under way\n  one was refused"
     for empty in (noted(), noted(A)[1:], noted(A).where(name="b")):
-        with pytest.raises(AssertionError) as caught:
-            empty.only()
-        assert str(caught.value) == f"expected exactly one thing, found 0{notes}"
-        with pytest.raises(AssertionError) as caught:
-            _ = empty.last
-        assert str(caught.value) == f"expected at least one thing, found none{notes}"
-    with pytest.raises(AssertionError) as caught:
-        noted(A, B).only()
-    assert str(caught.value) == "expected exactly one thing, found 2\n  <a 1>\n  <b 2>"
+        assert failure_of(empty.only) == f"expected exactly one thing, found 0{notes}"
+        assert (
+            failure_of(getattr, empty, "last") == f"expected at least one thing, found none{notes}"
+        )
+    assert (
+        failure_of(lambda: noted(A, B).only())
+        == "expected exactly one thing, found 2\n  <a 1>\n  <b 2>"
+    )
 
 
 def test_a_long_list_is_not_told_whole() -> None:
-    with pytest.raises(AssertionError) as caught:
-        listed(*[A] * 50).only()
-    assert str(caught.value).count("<a 1>") == 10
+    assert failure_of(lambda: listed(*[A] * 50).only()).count("<a 1>") == 10
 
 
 @pytest.mark.parametrize(
@@ -139,9 +142,7 @@ def test_what_can_be_asked_is_checked_though_nothing_is_there() -> None:
 def test_what_is_no_predicate_is_told_what_to_give() -> None:
     check_predicate(None)
     check_predicate(callable)
-    with pytest.raises(ContractError) as caught:
-        check_predicate("SET")
-    assert str(caught.value) == (
+    assert error_of(check_predicate, "SET") == (
         "'SET' is not a function: pass a predicate, or fields as keyword arguments such as "
         "command='SET', path='/get/k' or status=200"
     )
@@ -280,28 +281,20 @@ def test_what_is_expected_is_returned(
     ],
 )
 def test_a_failure_says_all(items: list[Item], options: dict[str, Any], text: str) -> None:
-    with pytest.raises(AssertionError) as caught:
-        check(items, **options)
-    assert str(caught.value) == text
+    assert failure_of(lambda: check(items, **options)) == text
 
 
 def test_a_failure_is_bounded_and_quick() -> None:
     many = [Item(f"n{number}") for number in range(5_000)]
-    with pytest.raises(AssertionError) as caught:
-        check(many, name="n4242x")
-    lines = str(caught.value).splitlines()
+    lines = failure_of(lambda: check(many, name="n4242x")).splitlines()
     assert len(lines) == 7
     assert lines[-1] == "  ... and 4995 more that differ"
-    with pytest.raises(AssertionError) as caught:
-        check(many, times=1)
-    lines = str(caught.value).splitlines()
+    lines = failure_of(lambda: check(many, times=1)).splitlines()
     assert (len(lines), lines[-1]) == (12, "  ... and 4990 more that match")
 
 
 def test_what_fits_is_shown_whole() -> None:
-    with pytest.raises(AssertionError) as caught:
-        check([A] * 10 + [B] * 5, name="a", times=1)
-    text = str(caught.value)
+    text = failure_of(lambda: check([A] * 10 + [B] * 5, name="a", times=1))
     assert (text.count("matched: <a 1>"), text.count("not <b 2>")) == (10, 5)
     assert "more that" not in text
 

@@ -17,7 +17,7 @@ from pytest_fakecloud.core.journal import Journal
 from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.core.recorder import Recorder
 
-from ..harness import in_threads
+from ..harness import error_of, in_threads
 
 
 class Both(Recorder):
@@ -258,9 +258,9 @@ def test_what_is_asserted(
 
 
 def test_a_failure_names_the_nearest_and_what_differs(used: Both) -> None:
-    with pytest.raises(AssertionError) as failure:
-        used.assert_called("produce", topic="payments")
-    assert str(failure.value).splitlines() == [
+    assert error_of(
+        lambda: used.assert_called("produce", topic="payments"), kind=AssertionError
+    ).splitlines() == [
         "expected a call produce topic='payments' at least once, found 0",
         "  not <Call 3 demo_2 POST /produce/orders?x -> 404>: topic is 'orders', not 'payments'",
         "  not <Call 2 demo_2 POST /pipeline -> 200>: is GET, SET, not produce; "
@@ -270,9 +270,7 @@ def test_a_failure_names_the_nearest_and_what_differs(used: Both) -> None:
 
 
 def test_a_failure_without_any_call_says_so(journal: Both) -> None:
-    with pytest.raises(AssertionError) as caught:
-        journal.assert_called(status=200)
-    assert str(caught.value) == (
+    assert error_of(lambda: journal.assert_called(status=200), kind=AssertionError) == (
         "expected a call status=200 at least once, found 0\n  no client has made a call"
     )
     assert journal.assert_called("SET", times=0) == []

@@ -22,7 +22,7 @@ from pytest_fakecloud.core.timeparse import (
     instant_us,
     to_datetime,
 )
-from tests.harness import check_each
+from tests.harness import check_each, error_of
 
 
 def test_durations() -> None:
@@ -51,9 +51,7 @@ def test_a_hundred_years_are_the_longest_duration(value: Any) -> None:
 
 def test_what_is_no_duration() -> None:
     def check(value: Any) -> None:
-        with pytest.raises(ContractError) as caught:
-            duration_us(value)
-        assert str(caught.value) == (
+        assert error_of(duration_us, value) == (
             f"{value!r} is not a duration: pass a timedelta, a number of seconds, "
             "or a string such as '24h', '1d2h' or '200ms'"
         )
@@ -80,9 +78,7 @@ def test_a_text_of_many_digits_takes_no_longer() -> None:
     "value", [-1, -1e308, -(10**400), -0.5, timedelta(seconds=-1), "-1h", "- 1d2h"]
 )
 def test_negative_durations(value: Any) -> None:
-    with pytest.raises(ContractError) as caught:
-        duration_us(value)
-    assert str(caught.value) == f"a duration cannot be negative: {value!r}"
+    assert error_of(duration_us, value) == f"a duration cannot be negative: {value!r}"
 
 
 @pytest.mark.parametrize(
@@ -93,9 +89,7 @@ def test_negative_durations(value: Any) -> None:
     ],
 )
 def test_durations_beyond_a_hundred_years(value: Any) -> None:
-    with pytest.raises(ContractError) as caught:
-        duration_us(value)
-    assert str(caught.value) == f"a duration must not exceed 100 years: {value!r}"
+    assert error_of(duration_us, value) == f"a duration must not exceed 100 years: {value!r}"
 
 
 @pytest.mark.parametrize(
@@ -115,9 +109,7 @@ def test_instants(value: Any, expected: int) -> None:
 
 @pytest.mark.parametrize("value", ["2026-01-01T00:00:00", datetime(2026, 1, 1), "2026-01-01"])
 def test_instants_without_a_zone(value: Any) -> None:
-    with pytest.raises(ContractError) as caught:
-        instant_us(value)
-    assert str(caught.value) == (
+    assert error_of(instant_us, value) == (
         f"{value!r} has no time zone: pass an aware datetime (tzinfo=UTC) or a string with an "
         "offset, such as '2026-01-01T00:00:00Z'"
     )
@@ -125,9 +117,7 @@ def test_instants_without_a_zone(value: Any) -> None:
 
 @pytest.mark.parametrize("value", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
 def test_instants_that_utc_cannot_say(value: Any) -> None:
-    with pytest.raises(ContractError) as caught:
-        instant_us(value)
-    assert str(caught.value) == f"{value!r} is outside the years 1 to 9999 in UTC"
+    assert error_of(instant_us, value) == f"{value!r} is outside the years 1 to 9999 in UTC"
 
 
 class Broken(tzinfo):
@@ -140,9 +130,7 @@ class Broken(tzinfo):
 
 def test_a_time_zone_that_cannot_say_its_offset_is_of_no_use() -> None:
     value = datetime(2026, 1, 1, tzinfo=Broken())
-    with pytest.raises(ContractError) as caught:
-        instant_us(value)
-    assert str(caught.value) == f"the time zone of {value!r} is invalid: 'nowhere'"
+    assert error_of(instant_us, value) == f"the time zone of {value!r} is invalid: 'nowhere'"
 
 
 @pytest.mark.parametrize("seconds", [0, 0.0, 1, 2.5, float("inf")])
@@ -152,9 +140,10 @@ def test_real_seconds_are_numbers_from_0_up(seconds: float) -> None:
 
 @pytest.mark.parametrize("seconds", [-1, -0.001, float("nan"), True, "1", None])
 def test_what_are_no_real_seconds(seconds: Any) -> None:
-    with pytest.raises(ContractError) as caught:
-        check_seconds("wait_cap", seconds)
-    assert str(caught.value) == f"wait_cap={seconds!r} is not a number of seconds: pass 0 or more"
+    assert (
+        error_of(check_seconds, "wait_cap", seconds)
+        == f"wait_cap={seconds!r} is not a number of seconds: pass 0 or more"
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,9 +165,7 @@ def test_the_nearest_datetime_of_an_instant(microseconds: int, moment: datetime)
 
 @pytest.mark.parametrize("value", ["soon", "", 0, 1767225600, None, b"2026-01-01T00:00:00Z"])
 def test_what_is_no_instant(value: Any) -> None:
-    with pytest.raises(ContractError) as caught:
-        instant_us(value)
-    assert str(caught.value) == (
+    assert error_of(instant_us, value) == (
         f"{value!r} is not a time: pass an aware datetime or an ISO string with an offset, "
         "such as '2026-01-01T00:00:00Z'"
     )

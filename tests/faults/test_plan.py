@@ -30,7 +30,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
 
 from ..demo import Demo, Raw
-from ..harness import check_each, in_threads, wait_until
+from ..harness import check_each, error_of, in_threads, wait_until
 
 
 @pytest.fixture
@@ -741,9 +741,7 @@ STEPS = (
 def test_misuse_is_told_whole(
     plan: FaultPlan, prepare: Callable[[FaultPlan], object], text: str
 ) -> None:
-    with pytest.raises(ContractError) as caught:
-        prepare(plan)
-    assert str(caught.value) == text
+    assert error_of(prepare, plan) == text
     assert not plan
 
 
