@@ -20,7 +20,7 @@ from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.files import read_file
 from pytest_fakecloud.recordings import replay
 from pytest_fakecloud.standalone.state_file import load_state, read_state
-from pytest_fakecloud.vector import data_files
+from pytest_fakecloud.vector import loading
 
 from .conftest import Command
 
@@ -254,7 +254,7 @@ def test_a_file_of_arrays(cloud: Cloud, tmp_path: Path, name: str) -> None:
 def test_arrays_that_unpack_to_much_are_not_read(
     cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_files, "DATA_BYTES", 100_000)
+    monkeypatch.setattr(loading, "DATA_BYTES", 100_000)
     file = tmp_path / "data.npz"
     np.savez_compressed(file, vectors=np.zeros((1000, 1000)))
     assert file.stat().st_size < 100_000
