@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_fakecloud import Cloud, cli
+from pytest_fakecloud import Cloud, ContractError, cli
 from pytest_fakecloud.standalone import commands
+from pytest_fakecloud.standalone.commands import write_dotenv
 
 from .conftest import Server, fetch
 from .test_remote import other_server
@@ -178,3 +180,23 @@ def test_which_server(command: Command, monkeypatch: pytest.MonkeyPatch, server:
     assert "clock " in command("state")
     place = server.url.removeprefix("http://")
     assert "clock " in command("state", "--url", place)
+
+
+# -- .env files -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value", ["plain", "two words", "$HOME `id` \\n", "it's", 'say "x"', "", "#"]
+)
+def test_a_value_is_read_as_it_was_written(tmp_path: Path, value: str) -> None:
+    file = tmp_path / ".env"
+    write_dotenv(file, {"VALUE": value})
+    command = f'. {file}; printf %s "$VALUE"'
+    read = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert read.stdout == value
+
+
+@pytest.mark.parametrize("value", ["it's $1", "'\"", "' \\", "two\nlines", "C:\\", "a\\\\b"])
+def test_a_value_without_a_portable_form_is_rejected(tmp_path: Path, value: str) -> None:
+    with pytest.raises(ContractError, match="VALUE cannot be written"):
+        write_dotenv(tmp_path / ".env", {"VALUE": value})

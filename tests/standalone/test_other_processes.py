@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,37 +24,35 @@ PACKAGES = ("kafka", "qstash", "redis", "vector")
 MISSING = [name for name in PACKAGES if not (JS / "node_modules" / "@upstash" / name).is_dir()]
 
 
+def node(folder: Path, *words: str) -> str:
+    """Run a command in a folder of JavaScript; return its output."""
+    done = subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, encoding="utf-8", timeout=120,
+        stdin=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-10_000:] + done.stderr[-4_000:]
+    return done.stdout
+
+
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {MISSING}; run npm ci in {JS.name}")
 def test_the_npm_clients_run_against_it() -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest_fakecloud", "run"),
-            *("--broker", 'topics={"orders": 1}', "--vector", "dimension=2"),
-            *("--", str(NODE), "--test-reporter=spec", "standalone.test.mjs"),
-        ],
-        cwd=JS,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-10_000:] + done.stderr[-4_000:]
-    passed = re.search(r"pass (\d+)", done.stdout)
+    words = [sys.executable, "-m", "pytest_fakecloud", "run"]
+    words += ["--broker", 'topics={"orders": 1}', "--vector", "dimension=2"]
+    out = node(JS, *words, "--", str(NODE), "--test-reporter=spec", "standalone.test.mjs")
+    passed = re.search(r"pass (\d+)", out)
     assert passed is not None
     assert int(passed[1]) == 5
 
 
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+def test_the_rows_of_the_page() -> None:
+    assert "pass 6" in node(Path(__file__).parent / "js", str(NODE), "rows.test.mjs")
+
+
 def curl(*words: str) -> str:
-    return subprocess.run(
-        [str(CURL), "-sS", "--max-time", "20", *words],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-    ).stdout
+    line = [str(CURL), "-sS", "--max-time", "20", *words]
+    return subprocess.run(line, capture_output=True, text=True, timeout=30, check=True).stdout
 
 
 @pytest.mark.skipif(CURL is None, reason="curl is not installed")
@@ -65,8 +64,6 @@ def test_curl_alone_follows_the_guide(server: Server) -> None:
     line = command[1].replace("\\\n", " ")
     line = line.replace("$PYTEST_FAKECLOUD_TOKEN", server.token)
     line = line.replace("$PYTEST_FAKECLOUD_URL", server.url)
-    import shlex
-
     secret = f"Authorization: Bearer {server.token}"
     before = json.loads(curl("-H", secret, f"{server.url}/__control__/clock"))
     assert before["now"] == "2026-01-01T00:00:00+00:00"
