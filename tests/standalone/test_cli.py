@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ import urllib3
 
 from pytest_fakecloud import Cloud, ContractError
 
-from .conftest import STARTS_WITHIN, Command, Serve, fetch
+from .conftest import STARTS_WITHIN, Command, Done, Serve, fetch
 
 pytestmark = pytest.mark.slow
 
@@ -58,8 +59,8 @@ def test_the_journal_is_bounded_in_bytes(serve: Serve) -> None:
 def test_options_come_from_flag_then_environment_then_file(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "fakes.toml"
     file.write_text(
-        'services = ["broker"]\nseed = "file"\nclock = "frozen"\nkv_token = "x"\n'
-        "[broker]\ntopics = { orders = 3 }\n".replace('kv_token = "x"\n', ""),
+        'services = ["broker"]\nseed = "file"\nclock = "frozen"\n'
+        "[broker]\ntopics = { orders = 3 }\n",
         encoding="utf-8",
     )
     server = serve("--config", str(file), "--seed", "flag", PYTEST_FAKECLOUD_SEED="environment")
@@ -233,71 +234,81 @@ def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path, command
     assert "--> kv_server" in failed.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "text"),
-    [
-        (
-            ["serve", "tape"],
-            2,
-            "'tape' is not a service. Known services: kv, vector, broker, queue",
-        ),
-        (["run", "--"], 2, "run needs a command"),
-        (["run", "--", "no-such-command-at-all"], 127, "cannot run no-such-command-at-all"),
-        (["serve", "--config", "/no/such/file.toml"], 2, "cannot read"),
-        (["serve", "kv", "--kv", "dialect"], 2, "'dialect' is not a SETTING=VALUE"),
-        (["serve", "kv", "--kv", "colour=red"], 2, "'colour' is not a setting of kv_server"),
-        (["serve", "--now", "yesterday"], 2, "'yesterday' is not a time"),
-        (["serve", "kv", "--kv-port", "99999"], 2, "--kv-port=99999 is not a port number"),
-        (["serve", "kv", "--control-port", "-1"], 2, "--control-port=-1 is not a port number"),
-        (["serve", "kv", "--kv", "port=70000"], 2, "the setting port of kv=70000 is not a port"),
-        (["serve", "kv", "--journal-entries", "-5"], 2, "--journal-entries=-5 is not an integer"),
-        (["serve", "kv", "--journal-bytes", "-5"], 2, "--journal-bytes=-5 is not an integer"),
-        (["serve", "kv", "--kv-token", ""], 2, "--kv-token is empty"),
-        (["run", "--services", ",", "--", "true"], 2, "--services=',' is empty"),
-        (["serve", "kv", "--queue-port", "5"], 2, "--queue-port is for queue, which is not among"),
-        (["serve", "kv", "--broker", "topics={}"], 2, "--broker is for broker, which is not"),
-        (["run", "--services", "kv", "--queue-token", "x", "--", "true"], 2, "--queue-token is"),
-        pytest.param(
-            ["serve", "kv", "--kv", "x=" + "[" * 120_000],  # Python 3.14 can parse 60,000 levels.
-            2,
-            "--kv: the value of x is nested too",
-            marks=pytest.mark.skipif(os.name == "nt", reason="command lines are shorter there"),
-        ),
-        (["serve", "kv", "--kv", "=5"], 2, "--kv: '=5' is not a SETTING=VALUE"),
-        (["serve", "kv", "--kv-token", "a\nb"], 2, "--kv-token='a\\nb' cannot be a token"),
-        (["serve", "kv", "--kv", "token=☃"], 2, "the setting token of kv="),
-        (["serve", "kv", "--control-token", "☃"], 2, "cannot be a token"),
-        (
-            ["serve", "kv", "vector", "--kv", "name=x", "--vector", "name=x"],
-            2,
-            "two fakes have the name 'x'",
-        ),
-        (["serve", "kv", "vector", "--kv", "name=vector_index"], 2, "have the name 'vector_index'"),
-        (["run", "--", ""], 2, "run needs a command"),
-        (["serve", "kv", "--host", "0.0.0.0"], 2, "without a token of its own: pass --kv-token"),
-        (["serve", "queue", "--queue", "host=0.0.0.0"], 2, "pass --queue-token TOKEN, or --random"),
-        (["run", "--services", "kv", "kv", "--", "true"], 127, "--services chooses the fakes"),
-        (["run", "--journal", ".", "--", "no-such-command"], 2, "cannot write the journal to ."),
-    ],
-)
-def test_misuse_has_its_exit_code_and_a_reason(
-    command: Command, arguments: list[str], code: int, text: str
-) -> None:
-    done = command(*arguments)
+MISUSE = {
+    "serve tape": "'tape' is not a service. Known services: kv, vector, broker, queue",
+    "run --": "run needs a command",
+    "serve --config /no/such/file.toml": "cannot read",
+    "serve kv --kv dialect": "'dialect' is not a SETTING=VALUE",
+    "serve kv --kv colour=red": "'colour' is not a setting of kv_server",
+    "serve --now yesterday": "'yesterday' is not a time",
+    "serve kv --kv-port 99999": "--kv-port=99999 is not a port number",
+    "serve kv --control-port -1": "--control-port=-1 is not a port number",
+    "serve kv --kv port=70000": "the setting port of kv=70000 is not a port",
+    "serve kv --journal-entries -5": "--journal-entries=-5 is not an integer",
+    "serve kv --journal-bytes -5": "--journal-bytes=-5 is not an integer",
+    "serve kv --kv-token ''": "--kv-token is empty",
+    "run --services , -- true": "--services=',' is empty",
+    "serve kv --queue-port 5": "--queue-port is for queue, which is not among",
+    "serve kv --broker topics={}": "--broker is for broker, which is not",
+    "run --services kv --queue-token x -- true": "--queue-token is",
+    "serve kv --kv =5": "--kv: '=5' is not a SETTING=VALUE",
+    "serve kv --kv-token 'a\nb'": "--kv-token='a\\nb' cannot be a token",
+    "serve kv --kv token=☃": "the setting token of kv=",
+    "serve kv --control-token ☃": "cannot be a token",
+    "serve kv vector --kv name=x --vector name=x": "two fakes have the name 'x'",
+    "serve kv vector --kv name=vector_index": "have the name 'vector_index'",
+    "run -- ''": "run needs a command",
+    "serve kv --host 0.0.0.0": "without a token of its own: pass --kv-token",
+    "serve queue --queue host=0.0.0.0": "pass --queue-token TOKEN, or --random",
+    "run --journal . -- no-such-command": "cannot write the journal to .",
+    "serve kv --random --forward https://a=http://127.0.0.1:1": "--forward is for the queue",
+    "serve --random --forward https://a": "is not URL=TARGET",
+    "serve --random --forward https://a=b": "is not a target",
+    "serve --random --forward https://a=http://b --forward https://a=http://c": (
+        "https://a is given twice"
+    ),
+    "serve --random --forward a=http://127.0.0.1:1": "'a' is not a destination",
+    "serve --random --load none.json": "cannot read 'none.json'",
+    "serve --random --log-format xml": "invalid choice",
+}
+"""Command lines, each with a part of the message of its error."""
+
+
+def check_refusal(done: Done, text: str, code: int = 2) -> None:
     assert done.returncode == code
     assert text in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_port_that_is_taken_is_said(command: Command) -> None:
-    import socket
+@pytest.mark.parametrize("line", MISUSE)
+def test_misuse_has_a_reason(command: Command, line: str) -> None:
+    check_refusal(command(*shlex.split(line)), MISUSE[line])
 
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("run -- no-such-command-at-all", "cannot run no-such-command-at-all"),
+        ("run --services kv kv -- true", "--services chooses the fakes"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_said(command: Command, line: str, text: str) -> None:
+    check_refusal(command(*shlex.split(line)), text, 127)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="command lines are shorter there")
+def test_a_setting_may_not_be_nested_too_deeply(command: Command) -> None:
+    # Python 3.14 can parse 60,000 levels.
+    done = command("serve", "kv", "--kv", "x=" + "[" * 120_000)
+    check_refusal(done, "--kv: the value of x is nested too")
+
+
+def test_a_port_that_is_taken_is_said(command: Command) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         done = command("serve", "kv", "--kv-port", str(taken.getsockname()[1]))
-    assert done.returncode == 3
-    assert "cannot start" in done.stderr
+    check_refusal(done, "cannot start", 3)
 
 
 @pytest.mark.parametrize(
@@ -316,18 +327,14 @@ def test_a_port_that_is_taken_is_said(command: Command) -> None:
 )
 def test_a_wrong_variable_is_said(command: Command, variable: str, value: str, text: str) -> None:
     done = command("serve", **{f"PYTEST_FAKECLOUD_{variable}": value})
-    assert done.returncode == 2
+    check_refusal(done, text)
     assert f"PYTEST_FAKECLOUD_{variable}=" in done.stderr
-    assert text in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_a_value_with_spaces_in_a_variable_is_said(command: Command) -> None:
     done = command("serve", "broker", PYTEST_FAKECLOUD_BROKER='topics={"a": 1}')
-    assert done.returncode == 2
-    assert (
-        "PYTEST_FAKECLOUD_BROKER: '1}' is not a SETTING=VALUE (a value in a variable" in done.stderr
-    )
+    text = "PYTEST_FAKECLOUD_BROKER: '1}' is not a SETTING=VALUE (a value in a variable"
+    check_refusal(done, text)
 
 
 def test_options_of_services_that_are_not_started_may_stand_in_environment_and_file(
@@ -344,8 +351,7 @@ def test_a_fake_has_one_table(command: Command, tmp_path: Path) -> None:
     file = tmp_path / "fakes.toml"
     file.write_text("[kv]\n[kv_server]\n", encoding="utf-8")
     done = command("serve", "--config", str(file))
-    assert done.returncode == 2
-    assert "kv_server and kv name the same fake: keep one of the tables" in done.stderr
+    check_refusal(done, "kv_server and kv name the same fake: keep one of the tables")
 
 
 def test_a_token_of_any_signs_gets_in(serve: Serve) -> None:
@@ -393,10 +399,8 @@ def test_a_wrong_file_is_said(tmp_path: Path, command: Command, content: str, te
     file = tmp_path / "fakes.toml"
     file.write_text(content, encoding="utf-8")
     done = command("serve", "--config", str(file))
-    assert done.returncode == 2
-    assert text in done.stderr
+    check_refusal(done, text)
     assert str(file) in done.stderr or "setting port" in text
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -494,8 +498,7 @@ def test_completions_name_the_commands_and_their_options(command: Command, shell
 def test_completions_say_what_they_need(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     done = command("completion", "bash")
-    assert done.returncode == 2
-    assert "pip install 'pytest-fakecloud[completion]'" in done.stderr
+    check_refusal(done, "pip install 'pytest-fakecloud[completion]'")
 
 
 @pytest.mark.parametrize("name", ["serve", "run"])
@@ -503,13 +506,5 @@ def test_the_help_lists_the_settings_of_each_service(command: Command, name: str
     done = command(name, "--help")
     assert done.returncode == 0
     words = done.stdout.partition("settings of each service")[2].split()
-    for setting in (
-        "--kv",
-        "database_port,",
-        "--vector",
-        "--broker",
-        "topics,",
-        "--queue",
-        "token,",
-    ):
-        assert setting in words
+    settings = {"--kv", "database_port,", "--vector", "--broker", "topics,", "--queue", "token,"}
+    assert settings <= set(words)

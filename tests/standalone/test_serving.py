@@ -84,30 +84,6 @@ def test_deliveries_are_forwarded_where_that_was_named(serve: Serve) -> None:
         assert len(came) == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("kv", "--forward", "https://a=http://127.0.0.1:1"), "--forward is for the queue"),
-        (("--forward", "https://a"), "is not URL=TARGET"),
-        (("--forward", "https://a=b"), "is not a target"),
-        (
-            ("--forward", "https://a=http://b", "--forward", "https://a=http://c"),
-            "https://a is given twice",
-        ),
-        (("--forward", "a=http://127.0.0.1:1"), "'a' is not a destination"),
-        (("--load", "none.json"), "cannot read 'none.json'"),
-        (("--log-format", "xml"), "invalid choice"),
-    ],
-)
-def test_what_has_no_meaning_ends_the_start(
-    command: Command, words: tuple[str, ...], text: str
-) -> None:
-    done = command("serve", *words)
-    assert done.returncode in (2, 3)
-    assert text in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_a_state_file_that_a_fake_refuses_ends_the_start(tmp_path: Path, command: Command) -> None:
     file = tmp_path / "state.json"
     file.write_text('{"kv": {"commands": [["SET", "k"]]}}', encoding="utf-8")
