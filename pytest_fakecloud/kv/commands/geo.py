@@ -110,7 +110,6 @@ _SEARCH_SIZES = {**_SIZES, b"FROMMEMBER": 1, b"FROMLONLAT": 2, b"BYRADIUS": 2, b
 class _Search:
     """The arguments of a geospatial search."""
 
-    name: str
     members: SortedSet | None
     target: bytes | None = None
     centre: tuple[float, float] | None = None
@@ -239,14 +238,14 @@ def _answer_georadius(session: Session, search: _Search, args: Args, sizes: _Siz
 
 
 def _georadius(session: Session, args: Args, sizes: _Sizes) -> Reply:
-    search = _Search("georadius", session.db.get(args[0], SortedSet))
+    search = _Search(session.db.get(args[0], SortedSet))
     search.centre = _position(args[1], args[2])
     search.take_radius(args[3], args[4])
     return _answer_georadius(session, search, args[5:], sizes)
 
 
 def _georadiusbymember(session: Session, args: Args, sizes: _Sizes) -> Reply:
-    search = _Search("georadiusbymember", session.db.get(args[0], SortedSet))
+    search = _Search(session.db.get(args[0], SortedSet))
     search.take_member(args[1])
     if search.members is not None:
         search.take_radius(args[2], args[3])
@@ -277,26 +276,29 @@ def georadiusbymember_ro(session: Session, args: Args) -> Reply:
     return _georadiusbymember(session, args, _SIZES)
 
 
-def _answer_geosearch(session: Session, search: _Search, args: Args, sizes: _Sizes) -> Reply:
+def _answer_geosearch(
+    session: Session, search: _Search, args: Args, sizes: _Sizes, name: str
+) -> Reply:
     search.read(args, sizes)
     if search.target is not None and search.with_words:
         raise CommandError(errors.GEOSEARCHSTORE_WITH)
     if search.origin is None:
-        raise CommandError(errors.geo_centre(search.name))
+        raise CommandError(errors.geo_centre(name))
     if search.radius is None and search.box is None:
-        raise CommandError(errors.geo_shape(search.name))
+        raise CommandError(errors.geo_shape(name))
     return _answer(session, search)
 
 
 @command("GEOSEARCH")
 def geosearch(session: Session, args: Args) -> Reply:
     """Return the members inside a circle or a box."""
-    search = _Search("GEOSEARCH", session.db.get(args[0], SortedSet))
-    return _answer_geosearch(session, search, args[1:], _SEARCH_SIZES)
+    search = _Search(session.db.get(args[0], SortedSet))
+    return _answer_geosearch(session, search, args[1:], _SEARCH_SIZES, "GEOSEARCH")
 
 
 @command("GEOSEARCHSTORE")
 def geosearchstore(session: Session, args: Args) -> Reply:
     """Store the members inside a circle or a box in a key and return their number."""
-    search = _Search("GEOSEARCHSTORE", session.db.get(args[1], SortedSet), args[0])
-    return _answer_geosearch(session, search, args[2:], {**_SEARCH_SIZES, b"STOREDIST": 0})
+    search = _Search(session.db.get(args[1], SortedSet), target=args[0])
+    sizes = {**_SEARCH_SIZES, b"STOREDIST": 0}
+    return _answer_geosearch(session, search, args[2:], sizes, "GEOSEARCHSTORE")

@@ -243,14 +243,19 @@ class Stream:
         min_id: int = 0,
         whole_nodes: bool = False,
         limit: int = 0,
+        only_acknowledged: bool = False,
     ) -> list[int]:
         """Remove the oldest entries beyond ``max_length`` or below ``min_id``; return their IDs.
 
         With ``whole_nodes``, remove only complete nodes, as Redis does for ``~``. ``limit`` is the
-        maximum number of entries to remove; 0 means no limit.
+        maximum number of entries to remove; 0 means no limit. With ``only_acknowledged``, keep
+        awaited entries or, with ``whole_nodes``, nodes with them.
         """
         left = self.surplus(max_length, min_id)
         left = min(left, limit) if limit else left
+        if only_acknowledged:
+            end = ID_MAX if max_length is not None else min_id - 1
+            return self._trim_acknowledged(left, end, whole_nodes)
         removed: list[int] = []
         whole = 0
         for node in self._nodes:
@@ -276,19 +281,9 @@ class Stream:
         below = sum(len(node.ids) for node in self._nodes[: max(at - 1, 0)])
         return below + (bisect_left(self._nodes[at - 1].ids, min_id) if at else 0)
 
-    def trim_acknowledged(
-        self,
-        *,
-        max_length: int | None = None,
-        min_id: int = 0,
-        whole_nodes: bool = False,
-        limit: int = 0,
-    ) -> list[int]:
-        """Trim like `trim()`, but keep awaited entries or, with ``whole_nodes``, nodes with them."""
-        end = ID_MAX if max_length is not None else min_id - 1
+    def _trim_acknowledged(self, most: int, end: int, whole_nodes: bool) -> list[int]:
+        """Remove up to ``most`` entries that no group awaits, with IDs up to ``end``."""
         end = min([end, *(group.last_id for group in self.groups.values())])
-        most = self.surplus(max_length, min_id)
-        most = min(most, limit) if limit else most
         removed: list[int] = []
         for node in self._nodes:
             if node.ids[0] > end or len(removed) >= most:

@@ -99,10 +99,10 @@ def test_trimming_keeps_unacknowledged_entries(
     ]  # fmt: skip
     if by_length:
         expected = free[: max(len(ids) - threshold, 0)]
-        removed = stream.trim_acknowledged(max_length=threshold, limit=limit)
+        removed = stream.trim(only_acknowledged=True, max_length=threshold, limit=limit)
     else:
         expected = [n for n in free if n < threshold]
-        removed = stream.trim_acknowledged(min_id=threshold, limit=limit)
+        removed = stream.trim(only_acknowledged=True, min_id=threshold, limit=limit)
     expected = expected[:limit] if limit else expected
     assert removed == expected
     left = sorted(ids - set(expected))
@@ -118,8 +118,10 @@ def test_whole_nodes_stay_for_one_awaited_entry() -> None:
     group = stream.groups[b"g"] = Group(30)
     consumer = group.consumers[b"c"] = Consumer(b"c", 0)
     group.deliver(5, consumer, 0)
-    assert stream.trim_acknowledged(max_length=15, whole_nodes=True) == list(range(11, 21))
-    assert stream.trim_acknowledged(max_length=11, whole_nodes=True) == []
+    assert stream.trim(only_acknowledged=True, max_length=15, whole_nodes=True) == list(
+        range(11, 21)
+    )
+    assert stream.trim(only_acknowledged=True, max_length=11, whole_nodes=True) == []
 
 
 def test_a_node_is_full_at_its_bytes() -> None:

@@ -67,12 +67,12 @@ class _Options:
         elif self.approximate and self.limit is None:
             node = session.engine.config.number("stream-node-max-entries")
             limit = 100 * node if node > 0 else 10000
-        cut = stream.trim_acknowledged if self.policy == b"ACKED" else stream.trim
-        removed = cut(
+        removed = stream.trim(
             max_length=self.max_length,
             min_id=self.min_id,
             whole_nodes=self.approximate and is_redis,
             limit=limit,
+            only_acknowledged=self.policy == b"ACKED",
         )
         if self.policy == b"DELREF":
             for entry_id in removed:
