@@ -13,13 +13,10 @@ from pytest_fakecloud.kv.algorithms.cardinality import REGISTERS, estimate
 @pytest.mark.parametrize(
     ("element", "index", "zeros"),
     [
-        (b"", 5938, 2),
-        (b"a", 12711, 2),
-        (b"12345678", 10579, 3),
-        (b"hello world", 9399, 4),
+        (b"", 5938, 2), (b"a", 12711, 2), (b"12345678", 10579, 3), (b"hello world", 9399, 4),
         (b"\xff\x00\x80 nine...", 10257, 1),
     ],
-)
+)  # fmt: skip
 def test_an_element_falls_where_the_real_server_puts_it(
     element: bytes, index: int, zeros: int
 ) -> None:

@@ -139,14 +139,12 @@ def test_a_long_source_compiles(run: Run) -> None:
 @pytest.mark.parametrize(
     "script",
     [
-        "return t",
-        "return {map = {x = t}}",
-        "return redis.call('RPUSH', 'l', unpack(t))",
+        "return t", "return {map = {x = t}}", "return redis.call('RPUSH', 'l', unpack(t))",
         "return redis.pcall('RPUSH', 'l', unpack(t))",
         "return redis.acl_check_cmd('RPUSH', 'l', unpack(t))",
         "for i = 1, 1000 do redis.call('APPEND', 'l', t[i]) end",
     ],
-)
+)  # fmt: skip
 def test_one_string_handed_over_often_counts_as_often(run: Run, lua: Lua, script: str) -> None:
     setting = "local s, t = ('x'):rep(1e6), {} for i = 1, 1000 do t[i] = s end "
     assert "bytes of memory" in lua.error(setting + script)
@@ -159,15 +157,13 @@ def test_one_string_handed_over_often_counts_as_often(run: Run, lua: Lua, script
         "local s = 'x' while true do s = s .. s end",
         "local t = {} while true do t[#t + 1] = {} end",
         "local t = {} while true do t[#t + 1] = ('x'):rep(1000) .. #t end",
-        "local t = {} for i = 1, 1e8 do t[i] = i end",
-        "return ('x'):rep(1e9)",
-        "return ('x'):rep(2 ^ 53)",
-        "return string.gsub(('a'):rep(400), '.', ('b'):rep(1e5))",
+        "local t = {} for i = 1, 1e8 do t[i] = i end", "return ('x'):rep(1e9)",
+        "return ('x'):rep(2 ^ 53)", "return string.gsub(('a'):rep(400), '.', ('b'):rep(1e5))",
         "local s, t = ('a'):rep(1e6), {} for i = 1, 1000 do t[i] = s end return table.concat(t)",
         "return string.find(('a'):rep(1e5), ('a?'):rep(1e5))",
         "local t = {} for i = 1, 2e5 do t[i] = i .. 'x' end return t",
     ],
-)
+)  # fmt: skip
 def test_a_script_that_wants_all_memory_does_not_get_it(lua: Lua, script: str) -> None:
     text = lua.error(script)
     assert "memory" in text or STOPPED in text

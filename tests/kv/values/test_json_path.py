@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from pytest_fakecloud.core.budget import OverBudget, budgeted
 from pytest_fakecloud.kv.values.json_path import PathError, compile_path
 from tests.harness import check_each
 
-DOC = {
+DOC: dict[str, Any] = {
     "store": {
         "book": [
             {"category": "reference", "author": "Nigel", "price": 8.95, "a-b": 1},
@@ -68,7 +69,7 @@ def test_matches_of_paths() -> None:
             ("$.store.book[::2].price", [8.95, 9]),
             ("$.list[5:2:-1]", [None, True, "a"]),
             ("$..book[0].author", ["Nigel"]),
-            ("$..[0]", [DOC["store"]["book"][0], 1]),  # type: ignore[index]
+            ("$..[0]", [DOC["store"]["book"][0], 1]),
             ("$..['price']", [8.95, 12.99, 9, 19.95]),
             ("$..book[?(@.price<10)].price", [8.95, 9]),
             ("$..book[?(@.price<10 && @.isbn)].isbn", ["y"]),
@@ -137,13 +138,11 @@ def test_a_position_found_twice_is_listed_once() -> None:
 @pytest.mark.parametrize(
     ("path", "parent", "name"),
     [
-        ("$.x", [()], "x"),
-        ("$['x y']", [()], "x y"),
-        ("$.nested.x", [("nested",)], "x"),
+        ("$.x", [()], "x"), ("$['x y']", [()], "x y"), ("$.nested.x", [("nested",)], "x"),
         ("$.store.book[*].x", [("store", "book", n) for n in range(3)], "x"),
         ("nested.x", [("nested",)], "x"),
     ],
-)
+)  # fmt: skip
 def test_the_parent_of_a_member(path: str, parent: list[object], name: str) -> None:
     found = compile_path(path.encode()).parent_and_name()
     assert found is not None

@@ -34,22 +34,17 @@ class TestSetuser:
     @pytest.mark.parametrize(
         ("rules", "shown"),
         [
-            ("+@all", "+@all"),
-            ("+@read -get", "-@all +@read -get"),
-            ("+@read -get +get", "-@all +@read"),
-            ("+get +set -get", "-@all +set"),
+            ("+@all", "+@all"), ("+@read -get", "-@all +@read -get"),
+            ("+@read -get +get", "-@all +@read"), ("+get +set -get", "-@all +set"),
             ("+@all -@dangerous", "+@all -@dangerous"),
             ("-@all +@hash +@string", "-@all +@string +@hash"),
             ("+client -client|kill", "-@all +client -client|kill"),
             ("+client|id +config|get -config", "-@all +client|id"),
-            ("+select|0", "-@all +select|0"),
-            ("+select|0 +select", "-@all +select"),
-            ("+@read +@write -@all", "-@all"),
-            ("allcommands -get", "+@all -get"),
-            ("+GET +@READ", "-@all +@read"),
-            ("nocommands", "-@all"),
+            ("+select|0", "-@all +select|0"), ("+select|0 +select", "-@all +select"),
+            ("+@read +@write -@all", "-@all"), ("allcommands -get", "+@all -get"),
+            ("+GET +@READ", "-@all +@read"), ("nocommands", "-@all"),
         ],
-    )
+    )  # fmt: skip
     def test_commands_as_they_are_shown(self, run: Run, rules: str, shown: str) -> None:
         run("ACL", "SETUSER", "u", *rules.split())
         assert facts(run("ACL GETUSER u"))[b"commands"] == shown.encode()
