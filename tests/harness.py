@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
+from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.transport.patches import changes
@@ -125,6 +126,15 @@ def sections(file: Path) -> dict[str, list[str]]:
         name: [line for line in lines if line]
         for name, *lines in map(str.splitlines, re.split(r"(?m)^== ", file.read_text("utf-8"))[1:])
     }
+
+
+def error_of(
+    function: Callable[..., object], *args: Any, kind: type[BaseException] = ContractError
+) -> str:
+    """Return the message of the error that a call raises."""
+    with pytest.raises(kind) as caught:
+        function(*args)
+    return str(caught.value)
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> None:
