@@ -53,37 +53,11 @@ class TestSetuser:
         assert run.engine.users["u"].root.commands == run.engine.users["v"].root.commands
 
 
-class TestLists:
-    def test_list_and_users(self, run: Run) -> None:
-        hash = "148de9c5a7a44d19e56cd9ae1a554bf67847afb0c58f6e12fa29ac7ddfca9940"
-        run("ACL", "SETUSER", "ann", "on", ">p", "~a*", "%R~b", "%W~c", "&ch*", "+get", "(+set ~z)")
-        run("ACL SETUSER bob nopass skip-sanitize-payload")
-        assert run("ACL USERS") == [b"ann", b"bob", b"default", b"default_ro"]
-        lines = run("ACL LIST")
-        assert lines[0].decode() == (
-            f"user ann on #{hash} ~a* %R~b %W~c resetchannels &ch* -@all +get "
-            "(~z resetchannels -@all +set)"
-        )
-        assert lines[1] == b"user bob off nopass skip-sanitize-payload resetchannels -@all"
-        assert lines[3].startswith(b"user default_ro on ~* &* -@all ")
-        assert {b"+@read", b"-keys", b"-scan"} <= set(lines[3].split())
-        assert run("ACL DELUSER ann bob nobody") == 2
-        assert run("ACL WHOAMI") == b"default"
-
-
 class TestPasswords:
     def test_generated(self, run: Run) -> None:
         assert re.fullmatch(b"[0-9a-f]{64}", run("ACL GENPASS"))
         assert re.fullmatch(b"[0-9a-f]{2}", run("ACL GENPASS 5"))
         assert run("ACL GENPASS") != run("ACL GENPASS")
-        text = (
-            "ERR ACL GENPASS argument must be the number of bits for the output password, a "
-            "positive number up to 4096"
-        )
-        assert run.error("ACL GENPASS 0") == text
-        assert run.error("ACL GENPASS 4097") == text
-        assert run.error("ACL GENPASS x") == "ERR value is not an integer or out of range"
-        assert "Try ACL HELP" in run.error("ACL GENPASS 1 2")
 
     def test_a_token_for_a_user(self, run: Run) -> None:
         token = run("ACL GENTOKEN ann")
@@ -91,7 +65,11 @@ class TestPasswords:
         assert len(run("ACL GENTOKEN ann 128")) == 32
         run("ACL", "SETUSER", "ann", "on", b">" + token)
         assert run("ACL", "RESTTOKEN", "ann", token)
-        assert "Try ACL HELP" in run.error("ACL GENTOKEN ann 1 2")
+
+    def test_the_rules_of_the_read_only_user(self, run: Run) -> None:
+        default_ro = run("ACL LIST")[1]
+        assert default_ro.startswith(b"user default_ro on ~* &* -@all ")
+        assert {b"+@read", b"-keys", b"-scan"} <= set(default_ro.split())
 
 
 class TestResttoken:
@@ -160,8 +138,6 @@ class TestLog:
         assert len(self.entries(run, 1)) == 1
         assert run("ACL LOG RESET") == OK
         assert self.entries(run) == []
-        assert run.error("ACL LOG x") == "ERR value is not an integer or out of range"
-        assert "Try ACL HELP" in run.error("ACL LOG 1 2")
 
     def test_it_is_as_long_as_configured(self, run: Run) -> None:
         run("CONFIG SET acllog-max-len 2")
