@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_fakecloud.kv.commands.server.introspection import summary
-from pytest_fakecloud.kv.commands.server.process import REASONS
 from pytest_fakecloud.kv.engine import engine as _engine  # noqa: F401 - binds every command's function
 from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, function_of
 from pytest_fakecloud.kv.table.rows import DOCUMENTED
@@ -31,6 +30,30 @@ error. *Documented* says whether the vendor's documentation lists the command;
 `kv_server(documented_only=True)` rejects all others. *Since* is the server version that introduced
 the command.
 """
+
+_OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
+_ONLY_REDIS = 'the vendor never reports a running script; `kv_server(dialect="redis")` does'
+REASONS = {
+    name: reason
+    for reason, *names in (
+        ("there is no process to stop", "SHUTDOWN"),
+        ("there is no replication; NO ONE is accepted", "REPLICAOF", "SLAVEOF"),
+        ("there are no replicas", "FAILOVER"),
+        ("there is no replication", "SYNC", "PSYNC"),
+        ("accepted without effect: there is no replication", "REPLCONF"),
+        ("modules are native code", "MODULE LOAD", "MODULE LOADEX", "MODULE UNLOAD"),
+        ("`kv_server(debug_command=True)` allows it", "DEBUG"),
+        ("no connection is opened to other servers", "MIGRATE"),
+        ("accepted without effect: there is no file to write", "SAVE", "BGSAVE", "BGREWRITEAOF"),
+        ("accepted without effect: every change of a user is persisted", "ACL LOAD", "ACL SAVE"),
+        ("there is no configuration file", "CONFIG REWRITE"),
+        ("there is no import mode; OFF is accepted", "CLIENT IMPORT-SOURCE"),
+        (_ONLY_REDIS, "SCRIPT KILL", "FUNCTION KILL"),
+        ("cluster mode is off", "ASKING", "READONLY", "READWRITE", *_OF_CLUSTER),
+    )
+    for name in names
+}
+"""Reasons why commands have no effect."""
 
 _CONDITIONS = dict.fromkeys(("MULTI", "EXEC"), "yes, within one pipeline")
 

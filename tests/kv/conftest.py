@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
+from docs.generate.kv_commands import REASONS
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.commands.server.process import REASONS
 from pytest_fakecloud.kv.engine.engine import Engine, Session
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer

@@ -17,7 +17,6 @@ from .matches import (
     NOT_STATIC,
     ROOT_ONLY,
     check_depth,
-    document_of,
     existing,
     find,
     no_path,
@@ -78,7 +77,7 @@ def json_set(session: Session, args: Args) -> Reply:
             raise CommandError(errors.SYNTAX)
         condition = word.upper()
     value = read_value(args[2])
-    document = document_of(session, key)
+    document = session.db.get(key, JsonValue)
     if document is None:
         if not path.is_root:
             raise CommandError(ROOT_ONLY)
@@ -102,7 +101,7 @@ def json_mset(session: Session, args: Args) -> Reply:
         key, path, value = args[at], read_path(session, args[at + 1]), read_value(args[at + 2])
         document = changed.get(key)
         if document is None:
-            present = document_of(session, key)
+            present = session.db.get(key, JsonValue)
             document = None if present is None else present.copy()
         if path.is_root:
             changed[key] = JsonValue(value)
@@ -112,7 +111,7 @@ def json_mset(session: Session, args: Args) -> Reply:
             _assign(document, path, value)
             changed[key] = document
     for key, document in changed.items():
-        present = document_of(session, key)
+        present = session.db.get(key, JsonValue)
         if present is None:
             session.db.set(key, document)
         else:
@@ -125,7 +124,7 @@ def json_mset(session: Session, args: Args) -> Reply:
 def json_merge(session: Session, args: Args) -> Reply:
     """Merge a JSON value into the values at a path as in RFC 7396, where null deletes."""
     key, path, patch = args[0], read_path(session, args[1]), read_value(args[2])
-    document = document_of(session, key)
+    document = session.db.get(key, JsonValue)
     if document is None:
         if not path.is_root:
             raise CommandError(ROOT_ONLY)
@@ -162,7 +161,7 @@ def json_get(session: Session, args: Args) -> Reply:
         if word != b"NOESCAPE":  # accepted without effect, as in RedisJSON 2
             paths.append(read_path(session, args[at]))
         at += 1
-    document = document_of(session, args[0])
+    document = session.db.get(args[0], JsonValue)
     if document is None:
         return None
     layout = Layout(words[b"INDENT"], words[b"NEWLINE"], words[b"SPACE"])
@@ -232,7 +231,7 @@ def _remove(session: Session, key: bytes, document: JsonValue, matches: list[Loc
 def json_del(session: Session, args: Args) -> Reply:
     """Delete the values at a path, or the whole document, and return the number of deleted values."""
     path = optional_path(session, args, "json.del")
-    document = document_of(session, args[0])
+    document = session.db.get(args[0], JsonValue)
     if document is None:
         return 0
     return _remove(session, args[0], document, find(path, document.root))
@@ -265,7 +264,7 @@ def json_clear(session: Session, args: Args) -> Reply:
 def json_type(session: Session, args: Args) -> Reply:
     """Return the types of the values at a path."""
     path = optional_path(session, args, "json.type")
-    document = document_of(session, args[0])
+    document = session.db.get(args[0], JsonValue)
     found: Reply = None
     if document is not None:
         words = [TYPE_WORDS[match.value.__class__].encode() for match in find(path, document.root)]
@@ -294,7 +293,7 @@ def json_objlen(session: Session, args: Args) -> Reply:
     In RedisJSON, a legacy path without a match is not an error.
     """
     path = optional_path(session, args, "json.objlen")
-    document = document_of(session, args[0])
+    document = session.db.get(args[0], JsonValue)
     excused = session.engine.dialect == "redis" and path.legacy
     if excused and (document is None or not find(path, document.root)):
         return None
@@ -316,7 +315,7 @@ def json_resp(session: Session, args: Args) -> Reply:
     """
     path = optional_path(session, args, "json.resp")
     doubles = session.resp > 2 and session.engine.dialect == "redis"
-    document = document_of(session, args[0])
+    document = session.db.get(args[0], JsonValue)
     if document is None:
         return None
     reply: Reply = _picked(path, document.root, path.legacy, lambda value: _resp(value, doubles))
@@ -349,7 +348,7 @@ def json_debug_memory(session: Session, args: Args) -> Reply:
     The size is the length of the value as JSON, plus 8 bytes (decided here).
     """
     path = optional_path(session, args, "json.debug|memory")
-    document = document_of(session, args[0])
+    document = session.db.get(args[0], JsonValue)
     if document is None:
         return 0 if path.legacy else []
     sizes: Reply = _picked(

@@ -66,14 +66,9 @@ def read_value(text: bytes) -> Any:
         raise CommandError(one_line(b"ERR " + str(error).encode())) from None
 
 
-def document_of(session: Session, key: bytes) -> JsonValue | None:
-    """Return the JSON document of a key, or None; raise WRONGTYPE for another type."""
-    return session.db.get(key, JsonValue)
-
-
 def existing(session: Session, key: bytes) -> JsonValue:
     """Return the JSON document of a key; raise an error if there is none."""
-    document = document_of(session, key)
+    document = session.db.get(key, JsonValue)
     if document is None:
         raise CommandError(NO_KEY)
     return document
@@ -113,7 +108,7 @@ def _reply(
 
 def read(session: Session, key: bytes, path: Path, kind: type, operation: Operation) -> Reply:
     """Return the reply of a reading operation; without the key, nil or an error for a ``$`` path."""
-    document = document_of(session, key)
+    document = session.db.get(key, JsonValue)
     if document is None:
         if path.legacy:
             return None
@@ -165,10 +160,10 @@ def outermost(matches: list[Location]) -> list[Location]:
 
 def put(document: JsonValue, match: Location, value: Any) -> None:
     """Replace the value of a match, which may be the root."""
-    if not match.parts:
+    if match.parts:
+        parent_of(document, match)[match.parts[-1]] = value
+    else:
         document.root = value
-        return
-    parent_of(document, match)[match.parts[-1]] = value
 
 
 def replace(

@@ -18,29 +18,6 @@ MODULE_VERSIONS = {"ReJSON": 20000}
 """The versions that modules report: for ReJSON, the first with the current path syntax."""
 
 _OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
-_OF_CLUSTER += ["ASKING", "READONLY", "READWRITE"]
-_ONLY_REDIS = 'the vendor never reports a running script; `kv_server(dialect="redis")` does'
-REASONS = {
-    name: reason
-    for reason, *names in (
-        ("there is no process to stop", "SHUTDOWN"),
-        ("there is no replication; NO ONE is accepted", "REPLICAOF", "SLAVEOF"),
-        ("there are no replicas", "FAILOVER"),
-        ("there is no replication", "SYNC", "PSYNC"),
-        ("accepted without effect: there is no replication", "REPLCONF"),
-        ("modules are native code", "MODULE LOAD", "MODULE LOADEX", "MODULE UNLOAD"),
-        ("`kv_server(debug_command=True)` allows it", "DEBUG"),
-        ("no connection is opened to other servers", "MIGRATE"),
-        ("accepted without effect: there is no file to write", "SAVE", "BGSAVE", "BGREWRITEAOF"),
-        ("accepted without effect: every change of a user is persisted", "ACL LOAD", "ACL SAVE"),
-        ("there is no configuration file", "CONFIG REWRITE"),
-        ("there is no import mode; OFF is accepted", "CLIENT IMPORT-SOURCE"),
-        (_ONLY_REDIS, "SCRIPT KILL", "FUNCTION KILL"),
-        ("cluster mode is off", *_OF_CLUSTER),
-    )
-    for name in names
-}
-"""Reasons why commands have no effect, for the table of supported commands in the documentation."""
 
 
 @command("SHUTDOWN")
@@ -186,7 +163,7 @@ def lolwut(session: Session, args: Args) -> Reply:
     return Verbatim(b"Redis ver. " + session.engine.version.encode() + b"\n")
 
 
-@command(*_OF_CLUSTER)
+@command(*_OF_CLUSTER, "ASKING", "READONLY", "READWRITE")
 def cluster(session: Session, args: Args) -> Reply:
     """Manage a cluster; always returns an error, because cluster mode is off."""
     raise CommandError(errors.CLUSTER_DISABLED)
