@@ -147,17 +147,6 @@ def enqueue(bench: Bench, name: str, url: str = URL, **headers: str) -> str:
     return bench.publish(url, Queue_Name=name, **headers)
 
 
-def test_a_failing_head_blocks_its_queue(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(500 if delivery.message_id == first else 200)
-    first = enqueue(bench, "q", Retries="2")
-    second = enqueue(bench, "q")
-    other = enqueue(bench, "other")
-    bench.clock.advance("1h")
-    order = [one.message_id for one in bench.sent]
-    assert order == [first, other, first, first, second]
-    assert bench.times()[-1] == pytest.approx(160.596, abs=0.001)
-
-
 def test_the_next_waits_for_the_callbacks_too(bench: Bench) -> None:
     def answer(delivery: Delivery) -> Outcome:
         failing = delivery.url == CALLBACK and delivery.attempt == 0
@@ -172,69 +161,6 @@ def test_the_next_waits_for_the_callbacks_too(bench: Bench) -> None:
     bench.clock.advance("1h")
     assert [one.url for one in bench.sent] == [URL, CALLBACK, CALLBACK, URL]
     assert bench.times()[2] == bench.times()[3]
-
-
-def test_parallelism_of_a_queue(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
-    bench.engine.queues.upsert("q", parallelism=2, paused=False)
-    for _ in range(5):
-        enqueue(bench, "q")
-    bench.clock.advance("1m")
-    assert bench.times() == [0, 0, 10, 10, 20]
-
-
-def test_more_parallelism_starts_who_waits(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
-    for _ in range(3):
-        enqueue(bench, "q")
-    bench.clock.advance("5s")
-    bench.engine.queues.upsert("q", parallelism=3, paused=None)
-    bench.clock.advance("0s")
-    assert bench.times() == [0, 5, 5]
-
-
-def test_a_delayed_message_keeps_its_place(bench: Bench) -> None:
-    enqueue(bench, "q", Delay="1m")
-    enqueue(bench, "q")
-    bench.clock.advance("1h")
-    assert bench.times() == [60, 60]
-
-
-def test_a_paused_queue_holds_retries(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(500 if delivery.attempt == 0 else 200)
-    message_id = enqueue(bench, "q")
-    bench.clock.run_due()
-    bench.engine.queues.pause("q")
-    bench.clock.advance("1h")
-    assert len(bench.sent) == 1
-    assert bench.engine.queues.lag(bench.engine.queues.get("q")) == 1
-    bench.engine.queues.resume("q")
-    bench.clock.advance("0s")
-    assert bench.times() == [0, 3600]
-    assert bench.state(message_id) == "DELIVERED"
-
-
-def test_cancelling_one_that_waits_its_turn(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(500)
-    enqueue(bench, "q", Retries="1")
-    second = enqueue(bench, "q")
-    bench.engine.cancel(second)
-    # No attempt is planned, so the message is cancelled immediately.
-    assert bench.state(second) == "CANCELED"
-    bench.clock.advance("1h")
-    assert len(bench.sent) == 2
-
-
-@pytest.mark.parametrize(("status", "state"), [(200, "DELIVERED"), (500, "CANCELED")])
-def test_cancelling_during_an_attempt(bench: Bench, status: int, state: str) -> None:
-    bench.answer = lambda delivery: Outcome(status, virtual_us=10 * SECOND)
-    message_id = bench.publish()
-    bench.clock.run_due()
-    assert bench.engine.cancel(message_id) == 1
-    bench.clock.advance("1h")
-    assert bench.state(message_id) == state
-    assert len(bench.sent) == 1
-    assert bench.engine.dead_letters.all() == []
 
 
 def test_a_queue_deleted_twice_loses_nothing_that_was_in_flight(bench: Bench) -> None:
@@ -261,54 +187,6 @@ def flowing(bench: Bench, value: str, count: int = 1, url: str = URL) -> list[st
     ]
 
 
-def test_rate_is_per_fixed_period(bench: Bench) -> None:
-    flowing(bench, "rate=2,period=10s", 5)
-    bench.clock.advance("4s")
-    bench.clock.advance("1h")
-    assert bench.times() == [0, 0, 10, 10, 20]
-
-
-def test_a_period_goes_on_when_nothing_happens(bench: Bench) -> None:
-    flowing(bench, "rate=1,period=10s")
-    bench.clock.advance("34s")
-    flowing(bench, "rate=1,period=10s", 2)
-    bench.clock.advance("1m")
-    # One start in the period from 30 s to 40 s, the other in the period from 40 s.
-    assert bench.times() == [0, 34, 40]
-
-
-def test_parallelism_counts_across_urls(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
-    flowing(bench, "parallelism=2", 2)
-    flowing(bench, "parallelism=2", 2, "https://other.example.com/")
-    bench.clock.advance("1m")
-    assert bench.times() == [0, 0, 10, 10]
-
-
-def test_both_limits_hold(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(200, virtual_us=4 * SECOND)
-    flowing(bench, "parallelism=1,rate=2,period=10s", 5)
-    bench.clock.advance("1m")
-    assert bench.times() == [0, 4, 10, 14, 20]
-
-
-def test_the_last_configuration_wins(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
-    flowing(bench, "parallelism=1", 3)
-    bench.clock.run_due()
-    flowing(bench, "parallelism=3")
-    bench.clock.advance("1m")
-    assert bench.times() == [0, 0, 0, 10]
-
-
-def test_the_last_configuration_holds_before_its_message_is_due(bench: Bench) -> None:
-    flowing(bench, "rate=1,period=1d", 3)
-    bench.clock.run_due()
-    bench.publish(Flow_Control_Key="k", Flow_Control_Value="rate=1,period=10s", Delay="5m")
-    bench.clock.advance("10m")
-    assert bench.times() == [0, 10, 20, 300]
-
-
 def test_a_pause_takes_back_what_a_resumption_let_go(bench: Bench) -> None:
     flows, gates = bench.engine.flow, bench.engine.admission
     first, second = flowing(bench, "parallelism=1,rate=1,period=10s", 2)
@@ -328,29 +206,6 @@ def test_a_pause_takes_back_what_a_resumption_let_go(bench: Bench) -> None:
     bench.clock.advance("1m")
     assert bench.times() == [60, 70]
     assert [bench.state(one) for one in (first, second)] == ["DELIVERED"] * 2
-
-
-def test_a_retry_counts_as_well(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(500)
-    bench.publish(
-        Flow_Control_Key="k", Flow_Control_Value="rate=1,period=1m", Retries="1", Retry_Delay="1000"
-    )
-    bench.clock.advance("5m")
-    assert bench.times() == [0, 60]
-
-
-def test_a_paused_key_and_a_paused_queue_do_not_block_each_other(bench: Bench) -> None:
-    message_id = bench.publish(
-        Queue_Name="q", Flow_Control_Key="k", Flow_Control_Value="parallelism=1"
-    )
-    bench.engine.queues.pause("q")
-    bench.clock.advance("1s")
-    flowing(bench, "parallelism=1")
-    bench.clock.advance("1s")
-    assert bench.times() == [1]
-    bench.engine.queues.resume("q")
-    bench.clock.advance("1s")
-    assert bench.state(message_id) == "DELIVERED"
 
 
 # -- groups ----------------------------------------------------------------------------------------
@@ -699,17 +554,6 @@ def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
     )
     waits = {one.id: one.wait_reason for one in bench.engine.messages.values()}
     assert waits == {delayed: "delay", next_one: "turn in queue q"}
-
-
-def test_a_queue_made_narrower_starts_nobody_until_it_has_room(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
-    bench.engine.queues.upsert("q", parallelism=3, paused=None)
-    for _ in range(5):
-        bench.engine.publisher.publish(URL, [], b"", queue_name="q")
-    bench.clock.run_due()
-    bench.engine.queues.upsert("q", parallelism=1, paused=None)
-    bench.clock.advance("1m")
-    assert bench.times() == [0, 0, 0, 10, 20]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ seconds; `*` are all destinations, and `500 200` answers with each status in tur
 CREATED ACTIVE` are the states in the log of a message, `ids /v2/dlq => $a $b` the ids of the messages
 in a listing, `runs <query> => s r` those of workflow runs. `save` and `restore` make and restore a
 snapshot. The headers `start r` and `run r` are those of the first and of a later step of a run at
-`APP`. `{x*9}` repeats a text.
+`APP`, and `flow rate=1` are those of flow control with the key `k`. `{x*9}` repeats a text.
 
 Each scenario (`== <name> <settings>`) has a queue of its own, with settings as JSON. The lines before
 the first scenario are played before each of them.
@@ -212,6 +212,9 @@ def _parts(line: str) -> tuple[str, list[tuple[str, str]], bytes]:
             own = {"RunId": run[2], "Init": init, "Url": APP}
             pairs += [(f"Upstash-Workflow-{name}", value) for name, value in own.items()]
             pairs.append(("Upstash-Feature-Set", FEATURES))
+            continue
+        if header.startswith("flow "):
+            pairs += [("Upstash-Flow-Control-Key", "k"), ("Upstash-Flow-Control-Value", header[5:])]
             continue
         name, _, value = header.partition(":")
         pairs.append((f"Upstash{name}" if name[0] == "-" else name, value.strip()))
