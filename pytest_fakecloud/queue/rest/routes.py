@@ -31,7 +31,7 @@ from ..wire.targets import LLM_URL
 from ..wire.text import HOP_BY_HOP, as_text, as_wire, first_setting
 from ..wire.values import check_name, read_labels
 from .admin import SCHEDULES, AdministrationRoutes, FlowRoutes
-from .history import HistoryRoutes
+from .dead_letters import HistoryRoutes, WorkflowHistoryRoutes
 from .payloads import (
     accepted_record,
     bulk_pairs,
@@ -46,7 +46,6 @@ from .payloads import (
 )
 from .v1 import V1Routes
 from .workflow import HOOKS, WorkflowRoutes
-from .workflow_history import WorkflowHistoryRoutes
 
 _CHANGING = frozenset({"rotate_keys", "rotate_keys_v1"})
 """Endpoints that accept GET but that the read-only token must not use."""

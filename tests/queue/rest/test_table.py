@@ -19,7 +19,7 @@ from pytest_fakecloud.queue.delivery.destinations import route_to
 from pytest_fakecloud.queue.delivery.replies import Reply
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.rest.admin import AdministrationRoutes, FlowRoutes
-from pytest_fakecloud.queue.rest.history import HistoryRoutes
+from pytest_fakecloud.queue.rest.dead_letters import HistoryRoutes
 from pytest_fakecloud.queue.rest.routes import QueueApp
 from pytest_fakecloud.queue.rest.v1 import V1Routes
 from pytest_fakecloud.queue.wire import filters, headers
