@@ -31,7 +31,7 @@ from ..wire.retry import next_wait
 from ..wire.text import as_text
 from .admission import Admission, Overtaking
 from .causes import causing
-from .dead_letters import DeadLetters
+from .history import DeadLetters
 from .lifecycle import Lifecycle
 from .publishing import Publisher
 from .state import State

@@ -29,9 +29,8 @@ from ..settings import PlanLimits, QueueConfig
 from ..workflow.runs import WorkflowRuns
 from .admission import Admission
 from .attempts import AttemptRunner
-from .dead_letters import DeadLetter, DeadLetters
 from .flow import FlowControl
-from .history import History
+from .history import DeadLetter, DeadLetters, History
 from .lifecycle import Lifecycle
 from .ordered_queues import OrderedQueue, OrderedQueues
 from .publishing import Publisher

@@ -14,8 +14,8 @@ from typing import Any
 
 from ...http.messages import Answer, Request
 from ...http.routing import Route
-from ..engine.dead_letters import DeadLetter
 from ..engine.engine import Engine
+from ..engine.history import DeadLetter
 from ..engine.publishing import Accepted
 from ..errors import QueueError, bad_request, not_found
 from ..model import HeaderList, Message, PublishSettings
