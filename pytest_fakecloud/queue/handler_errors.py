@@ -40,9 +40,11 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
         return text
     own = [call for call in calls if not _is_library(call[0].filename)]
     last, frame = (own or calls)[-1]
-    source = f": {last.line}" if own and _is_informative(last.line or "") else ""
-    if source and isinstance(exception, LookupError):
-        source += _indexed_values(frame.f_locals, last.line or "")
+    line, source = last.line or "", ""
+    if own and 0 < len(line) <= 80 and not line.startswith("raise "):
+        source = f": {line}"
+        if isinstance(exception, LookupError):
+            source += _indexed_values(frame.f_locals, line)
     return f"{text} ({PurePath(last.filename).name}:{last.lineno} in {last.name}{source})"
 
 
@@ -57,10 +59,6 @@ def _indexed_values(names: Mapping[str, object], line: str) -> str:
             if len(text) <= _MAX_VALUE_LENGTH:
                 shown.append(f"; {name} is {text}")
     return "".join(shown)
-
-
-def _is_informative(line: str) -> bool:
-    return 0 < len(line) <= 80 and not line.startswith("raise ")
 
 
 @cache

@@ -273,8 +273,7 @@ def why_not_signed_by(
     body: bytes,
     url: str,
 ) -> str | None:
-    """Return why a callback does not verify with the keys of any of these queues, or None if it
-    does.
+    """Return why a callback does not verify with the keys of any of these queues, or None.
 
     ``now_us`` is the cloud's clock, which some queues use for their signatures.
     """
@@ -289,13 +288,13 @@ def why_not_signed_by(
         keys[f"{whose}current"] = queue.current_signing_key
         keys[f"{whose}next"] = queue.next_signing_key
     # Queues may sign with different clocks. Use the clock of the queue whose key signed the request.
-    signers = [queue for queue in queues[1:] if _signed_with(signature, _keys_of(queue))]
+    signers = [
+        queue
+        for queue in queues[1:]
+        if _signed_with(signature, (queue.current_signing_key, queue.next_signing_key))
+    ]
     clock = signature_clock((signers or queues)[0].signature_clock, now_us)
     return explain(signature, body=body, keys=keys, at=clock(), url=url)
-
-
-def _keys_of(queue: Any) -> tuple[str, str]:
-    return queue.current_signing_key, queue.next_signing_key
 
 
 def _signed_with(signature: str | None, keys: Iterable[str]) -> bool:

@@ -268,16 +268,12 @@ def _takes(app: Callable[..., object], count: int) -> bool:
 def _prepared(answer: Answer, after: Duration) -> Reply | BaseException:
     if isinstance(answer, BaseException):
         return answer
-    _check_is_no_status(answer)
-    reply = as_reply(answer)
-    if after and not reply.after and reply.ending == "answer":
-        return Reply(reply.status, reply.body, reply.headers, after)
-    return reply
-
-
-def _check_is_no_status(answer: object) -> None:
-    """Raise ``ContractError`` for a body that was probably meant as a status or a list of statuses."""
-    if isinstance(answer, list) and answer and all(map(_is_status, answer)):
+    # Reject a body that was probably meant as a status or as a list of statuses.
+    if (
+        isinstance(answer, list)
+        and answer
+        and all(type(one) is int and 100 <= one <= 599 for one in answer)
+    ):
         turns = ", ".join(map(str, answer))
         raise ContractError(
             f"{answer!r} would be the body of one answer; pass answers(url, {turns}) for these in turn, "
@@ -287,7 +283,7 @@ def _check_is_no_status(answer: object) -> None:
         raise ContractError(
             f"{answer!r} would be a body; pass the status {answer}, or (200, {answer!r}) for the body"
         )
-
-
-def _is_status(value: object) -> bool:
-    return type(value) is int and 100 <= value <= 599
+    reply = as_reply(answer)
+    if after and not reply.after and reply.ending == "answer":
+        return Reply(reply.status, reply.body, reply.headers, after)
+    return reply

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import sys
 from typing import Any
@@ -35,7 +34,7 @@ def through_responses(delivery: Delivery) -> Outcome | str:
     if reasons is not None:
         return reasons
     try:
-        response = send(_adapter(), request, timeout=DEFAULT_CAP, stream=True)
+        response = send(_ADAPTER, request, timeout=DEFAULT_CAP, stream=True)
         return Outcome(
             response.status_code, _raw_headers(response), response.content or b"", where="responses"
         )
@@ -58,9 +57,7 @@ class _NoNetwork(HTTPAdapter):
         raise ConnectionError(f"no mock matches {url} any more, and nothing was sent")
 
 
-@functools.cache
-def _adapter() -> HTTPAdapter:
-    return _NoNetwork()
+_ADAPTER = _NoNetwork()
 
 
 def _mock_behind(send: Any) -> Any:

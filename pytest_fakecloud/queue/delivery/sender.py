@@ -96,11 +96,16 @@ class Sender:
     def _destination(self, delivery: Delivery) -> DestinationRoute | Outcome | None:
         """Return a delivery's route, or its outcome, or None for a server on a loopback address."""
         if self._closed:
-            return _queue_closed(delivery)
+            text = f"{as_text(delivery.url)}: the queue is closed, and nothing was sent"
+            return Outcome(exception=ConnectionAbortedError(text), refused=True, where="closed")
         route = self._route(delivery.url)
         if route is not None:
             return route
-        mocked = _mocked(delivery)
+        mocked: Outcome | str = ""
+        if "responses" in sys.modules:
+            from .responses_mock import through_responses
+
+            mocked = through_responses(delivery)
         if isinstance(mocked, Outcome):
             return mocked
         return None if is_loopback(delivery.url) else self._no_handler(delivery, mocked)
@@ -189,19 +194,6 @@ def _raised_by_test(outcome: Outcome) -> BaseException | None:
     if isinstance(found, AssertionError) and outcome.where in ("wsgi", "asgi"):
         return found if runs_through_test(found) else None
     return found
-
-
-def _queue_closed(delivery: Delivery) -> Outcome:
-    text = f"{as_text(delivery.url)}: the queue is closed, and nothing was sent"
-    return Outcome(exception=ConnectionAbortedError(text), refused=True, where="closed")
-
-
-def _mocked(delivery: Delivery) -> Outcome | str:
-    if "responses" not in sys.modules:
-        return ""
-    from .responses_mock import through_responses
-
-    return through_responses(delivery)
 
 
 def is_loopback(url: str) -> bool:

@@ -210,17 +210,12 @@ class Overtaking:
                 state.overtaken.append(message_id)
                 latest = state.clock.now_us() + SECOND
                 message.due_us = latest
-                state.plan_own(
-                    message_id, latest, partial(self._second_passed, message_id), "overtaken"
-                )
+                state.plan_own(message_id, latest, lambda at_us: self._end(message_id), "overtaken")
         return True
 
     def end_all(self) -> None:
         for message_id in list(self._state.overtaken):
             self._end(message_id)
-
-    def _second_passed(self, message_id: str, at_us: int) -> None:
-        self._end(message_id)
 
     def _end(self, message_id: str) -> None:
         state = self._state

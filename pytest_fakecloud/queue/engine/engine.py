@@ -150,18 +150,13 @@ class Engine(State):
     def message(self, message_id: str) -> Message:
         """Return a message that clients may still read; raise a 404 error otherwise."""
         with self.lock:
-            found = self.messages.get(message_id) or self._task_group(message_id)
-            if found is None or found.state == "CANCELED" or self._past_grace(found):
+            found = self.messages.get(self.groups_of_tasks.get(message_id, [message_id])[0])
+            if found is None or found.state == "CANCELED":
+                raise not_found("message", message_id)
+            end = found.finished_us
+            if end is not None and self.clock.now_us() > end + self.settings.message_grace_us:
                 raise not_found("message", message_id)
             return found
-
-    def _past_grace(self, message: Message) -> bool:
-        end = message.finished_us
-        return end is not None and self.clock.now_us() > end + self.settings.message_grace_us
-
-    def _task_group(self, message_id: str) -> Message | None:
-        ids = self.groups_of_tasks.get(message_id)
-        return self.messages[ids[0]] if ids else None
 
     def tasks(self, message_id: str) -> list[Message]:
         """Return a message's deliveries (v1 topics have several); raise a 404 error if unknown."""

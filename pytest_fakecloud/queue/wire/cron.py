@@ -89,7 +89,10 @@ class Cron:
                 raise self._bad(f"unknown name {body}, known are {known}")
             self.expression = expression
         else:
-            self.expression = self._fields(body)
+            fields = body.split()
+            if len(fields) != len(_FIELDS):
+                raise self._bad(f"expected 5 fields, got {len(fields)}")
+            self.expression = " ".join(map(self._field, range(len(_FIELDS)), fields))
         try:
             CronSim(self.expression, datetime(2000, 1, 1))
         except (CronSimError, ValueError) as error:
@@ -156,12 +159,6 @@ class Cron:
         if duration < MINUTE:
             raise self._bad("the finest step is one minute")
         return duration // SECOND * SECOND
-
-    def _fields(self, body: str) -> str:
-        fields = body.split()
-        if len(fields) != len(_FIELDS):
-            raise self._bad(f"expected 5 fields, got {len(fields)}")
-        return " ".join(map(self._field, range(len(_FIELDS)), fields))
 
     def _field(self, index: int, text: str) -> str:
         """Return a cron field as a list of numbers, or as an asterisk if it restricts nothing."""

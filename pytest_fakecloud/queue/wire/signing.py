@@ -96,10 +96,9 @@ def explain(
     if not signature:
         return "the request has no Upstash-Signature header"
     named = {"current": keys.current, "next": keys.next} if isinstance(keys, SigningKeys) else keys
-    try:
-        claims = _signed_claims(signature, named)
-    except _Refused as refused:
-        return str(refused)
+    claims = _signed_claims(signature, named)
+    if isinstance(claims, str):
+        return claims
     reasons = list(_wrong_claims(claims, at, tolerance))
     if url is not None and isinstance(claims.get("sub"), str) and claims["sub"] != url:
         reasons.append(_url_differs(str(claims["sub"]), url))
@@ -108,11 +107,8 @@ def explain(
     return "; ".join(reasons) or None
 
 
-class _Refused(Exception):
-    """Raised for a token that is malformed or signed with another key."""
-
-
-def _signed_claims(signature: str, keys: Mapping[str, str]) -> dict[str, Any]:
+def _signed_claims(signature: str, keys: Mapping[str, str]) -> dict[str, Any] | str:
+    """Return the claims of a token, or why it is malformed or not signed with one of the keys."""
     import jwt
 
     for key in keys.values():
@@ -124,16 +120,13 @@ def _signed_claims(signature: str, keys: Mapping[str, str]) -> dict[str, Any]:
         header = jwt.get_unverified_header(signature)
         unverified = _decode(signature, None)
     except (jwt.InvalidTokenError, UnicodeEncodeError) as error:
-        raise _Refused(f"the signature is not a JSON web token: {error}") from None
+        return f"the signature is not a JSON web token: {error}"
     if header.get("alg") != "HS256":
-        raise _Refused(f"the token is signed with {header.get('alg')!r}, expected 'HS256'")
+        return f"the token is signed with {header.get('alg')!r}, expected 'HS256'"
     tried = " nor ".join(f"the {name} key" for name in keys)
     failed = "was signed with neither" if len(keys) > 1 else "was not signed with"
-    raise _Refused(f"the token {failed} {tried}{_claimed(unverified)}")
-
-
-def _claimed(claims: Mapping[str, Any]) -> str:
-    return f" (it claims to be for {claims['sub']})" if "sub" in claims else ""
+    claimed = f" (it claims to be for {unverified['sub']})" if "sub" in unverified else ""
+    return f"the token {failed} {tried}{claimed}"
 
 
 def _decode(signature: str, key: str | None) -> dict[str, Any]:
