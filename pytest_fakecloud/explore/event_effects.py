@@ -54,11 +54,7 @@ def faulted(kind: str, handle: Handle, session: Any, serve: Serve) -> Response:
 
 
 def _refusal(handle: Handle) -> Answer:
-    answer = handle._fault_table.answers.render(ServiceError(503, "Service Unavailable"))
-    if not isinstance(answer.body, bytes):
-        assert handle._fault_table.answers.dump is not None
-        answer.body = handle._fault_table.answers.dump(answer.body)
-    return answer
+    return handle._fault_table.answers.render(ServiceError(503, "Service Unavailable"))
 
 
 def lost_records(answer: Response) -> str:

@@ -29,48 +29,63 @@ class AnswerMaker:
     def __init__(self) -> None:
         self.app: App | None = None
 
-    @property
-    def dump(self) -> Callable[[object], bytes] | None:
-        """The service's JSON encoder, for bodies given as objects."""
-        return None if self.app is None else self.app.dump
-
     def render(self, error: ServiceError) -> Answer:
         """Return an error in the service's format, for faults with a status but no body."""
         if self.app is None:
             return Answer(f"{error.message}\n".encode(), error.status, error.headers, "text/plain")
-        return self.app.render_error(error)
+        return self.encoded(self.app.render_error(error))
 
     def maker(
         self,
         status: int,
-        body: object,
-        headers: HeaderPairs | Mapping[str, str],
-        content_type: str | None,
+        body: object = None,
+        headers: HeaderPairs | Mapping[str, str] = (),
+        content_type: str | None = None,
     ) -> Callable[[], Answer]:
         """Return a function that makes a response; raise ``ContractError`` for invalid values."""
         checked_status(status)
-        listed = checked_headers(headers)
-        for name, value in listed:
+        listed: HeaderPairs = ()
+        for name, value in checked_headers(headers):
             if name.lower() == "content-type":
                 content_type = value
-        listed = tuple(pair for pair in listed if pair[0].lower() != "content-type")
+            else:
+                listed = (*listed, (name, value))
         kind = checked_type(content_type)
-        raw = None if body is None else checked_body(body, self.dump)
-        usual = "text/plain; charset=utf-8" if isinstance(body, bytes | str) else JSON_TYPE
+        if body is not None:
+            raw = self.encoded_body(body)
+            usual = "text/plain; charset=utf-8" if isinstance(body, bytes | str) else JSON_TYPE
+            return lambda: Answer(raw, status, listed, kind or usual)
 
         def make() -> Answer:
-            if raw is not None:
-                return Answer(raw, status, listed, kind or usual)
             answer = self.render(ServiceError(status, phrase(status), headers=listed))
-            if kind is not None:
-                answer.content_type = kind
-            return self.encoded(answer)
+            return answer if kind is None else replace(answer, content_type=kind)
 
         return make
 
     def encoded(self, answer: Answer) -> Answer:
-        """Encode the body of the test's response; raise ``ContractError`` for an invalid one."""
-        return checked_answer(answer, self.dump)
+        """Return the test's ``Answer`` with an encoded body; raise ``ContractError`` if it is
+        invalid.
+        """
+        body = answer.body if isinstance(answer.body, bytes) else self._as_json(answer.body)
+        kind = checked_type(answer.content_type)
+        return Answer(body, checked_status(answer.status), checked_headers(answer.headers), kind)
+
+    def encoded_body(self, body: object) -> bytes:
+        """Return a body as bytes: ``bytes`` unchanged, a string as UTF-8, anything else as JSON."""
+        if isinstance(body, bytes):
+            return body
+        return _encodable(body).encode() if isinstance(body, str) else self._as_json(body)
+
+    def _as_json(self, body: object) -> bytes:
+        if self.app is None:
+            raise ContractError(f"the faults of this fake can only send bytes, got {shown(body)}")
+        try:
+            return self.app.dump(body)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ContractError(
+                f"the body {shown(body):.80} cannot be sent as JSON ({error}): pass bytes, a string "
+                "or a JSON value"
+            ) from error
 
     def step(self, step: Step) -> Callable[[Serve], Response]:
         """Return a function that applies a step; raise ``ContractError`` for an invalid one."""
@@ -82,9 +97,9 @@ class AnswerMaker:
             ready = self.encoded(step)
             return lambda serve: replace(ready)
         if isinstance(step, tuple) and len(step) == 2:
-            make = self.maker(step[0], step[1], (), None)
+            make = self.maker(*step)
         elif isinstance(step, int):
-            make = self.maker(step, None, (), None)
+            make = self.maker(step)
         else:
             raise ContractError(
                 f"{shown(step)} is not a step: pass a status, None, (status, body), an Answer, "
@@ -138,22 +153,6 @@ def checked_headers(headers: object) -> HeaderPairs:
     return tuple(listed)
 
 
-def checked_body(body: object, dump: Callable[[object], bytes] | None) -> bytes:
-    """Return a body as bytes: ``bytes`` unchanged, a string as UTF-8, anything else as JSON."""
-    if isinstance(body, bytes):
-        return body
-    if isinstance(body, str):
-        return _encodable(body).encode()
-    return _as_json(body, dump)
-
-
-def checked_answer(answer: Answer, dump: Callable[[object], bytes] | None) -> Answer:
-    """Return the test's ``Answer`` with an encoded body; raise ``ContractError`` if it is invalid."""
-    body = answer.body if isinstance(answer.body, bytes) else _as_json(answer.body, dump)
-    kind = checked_type(answer.content_type)
-    return Answer(body, checked_status(answer.status), checked_headers(answer.headers), kind)
-
-
 def checked_type(content_type: object) -> str | None:
     """Return a content type without line breaks, or None; raise ``ContractError`` if it is invalid."""
     if content_type is None:
@@ -164,18 +163,6 @@ def checked_type(content_type: object) -> str | None:
             "string such as 'text/html'"
         )
     return _encodable(content_type)
-
-
-def _as_json(body: object, dump: Callable[[object], bytes] | None) -> bytes:
-    if dump is None:
-        raise ContractError(f"the faults of this fake can only send bytes, got {shown(body)}")
-    try:
-        return dump(body)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ContractError(
-            f"the body {shown(body):.80} cannot be sent as JSON ({error}): pass bytes, a string "
-            "or a JSON value"
-        ) from error
 
 
 def _encodable(text: str) -> str:

@@ -105,7 +105,7 @@ class FaultPlan:
         """
         if status is None:
             return self._add(DownRule(self._table, matchers))
-        make = self._table.answers.maker(status, None, (), None)
+        make = self._table.answers.maker(status)
         return self._add(
             Rule(self._table, "down", f"down {status}", matchers, lambda serve: make())
         )
@@ -137,12 +137,10 @@ class FaultPlan:
         per_us = duration_us(per)
         if not per_us:
             raise ContractError(f"per={shown(per)} is not a period: pass a positive duration")
-        self._table.answers.maker(status, body, headers or (), None)
+        self._table.answers.maker(status, body, headers or ())
 
         def make(usual: HeaderPairs) -> Answer:
-            return self._table.answers.maker(
-                status, body, usual if headers is None else headers, None
-            )()
+            return self._table.answers.maker(status, body, usual if headers is None else headers)()
 
         return self._add(RateLimitRule(self._table, limit, per_us, make, matchers))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pytest_fakecloud.faults.answers import (
-    checked_answer,
-    checked_body,
+    AnswerMaker,
     checked_headers,
     checked_status,
     checked_type,
@@ -20,8 +20,13 @@ from pytest_fakecloud.http.messages import Answer
 from ..harness import error_of
 
 
-def dump(value: object) -> bytes:
-    return json.dumps(value).encode()
+def maker(**app: Any) -> AnswerMaker:
+    made = AnswerMaker()
+    made.app = SimpleNamespace(**app) if app else None  # type: ignore[assignment]
+    return made
+
+
+JSON = maker(dump=lambda value: json.dumps(value).encode())
 
 
 @pytest.mark.parametrize("status", [200, 204, 404, 599])
@@ -81,19 +86,19 @@ def test_what_are_no_headers(headers: object, told: str) -> None:
     [(b"\xff", b"\xff"), ("é", "é".encode()), ({"a": 1}, b'{"a": 1}'), (None, b"null")],
 )
 def test_bytes_go_as_they_are_text_as_utf_8_and_the_rest_as_json(body: object, sent: bytes) -> None:
-    assert checked_body(body, dump) == sent
+    assert JSON.encoded_body(body) == sent
 
 
 @pytest.mark.parametrize(
     ("check", "told"),
     [
         (
-            lambda: checked_body({1}, dump),
+            lambda: JSON.encoded_body({1}),
             "the body {1} cannot be sent as JSON (Object of type set is not JSON serializable): "
             "pass bytes, a string or a JSON value",
         ),
-        (lambda: checked_body(5, None), "the faults of this fake can only send bytes, got 5"),
-        (lambda: checked_body("\ud800", dump), "'\\ud800' cannot be sent: surrogates not allowed"),
+        (lambda: maker().encoded_body(5), "the faults of this fake can only send bytes, got 5"),
+        (lambda: JSON.encoded_body("\ud800"), "'\\ud800' cannot be sent: surrogates not allowed"),
         (
             lambda: checked_type("a\nb"),
             "content_type='a\\nb' is not a content type: pass a string such as 'text/html'",
@@ -103,7 +108,7 @@ def test_bytes_go_as_they_are_text_as_utf_8_and_the_rest_as_json(body: object, s
             "content_type=b'text/html' is not a content type: pass a string such as 'text/html'",
         ),
         (
-            lambda: checked_answer(Answer(5), None),
+            lambda: maker().encoded(Answer(5)),
             "the faults of this fake can only send bytes, got 5",
         ),
     ],
@@ -114,9 +119,7 @@ def test_what_cannot_be_sent(check: Callable[[], object], told: str) -> None:
 
 def test_an_answer_of_the_testers_own_is_made_ready_to_be_sent() -> None:
     given = Answer({"a": 1}, 207, [("X", 1)], "text/x-odd")  # type: ignore[list-item]
-    assert checked_answer(given, dump) == Answer(b'{"a": 1}', 207, (("X", "1"),), "text/x-odd")
+    assert JSON.encoded(given) == Answer(b'{"a": 1}', 207, (("X", "1"),), "text/x-odd")
     # A string is a JSON value here, as in an endpoint's answer.
-    assert checked_answer(Answer("text"), dump).body == b'"text"'
-    assert checked_answer(Answer(b"raw", content_type=None), dump) == Answer(
-        b"raw", content_type=None
-    )
+    assert JSON.encoded(Answer("text")).body == b'"text"'
+    assert JSON.encoded(Answer(b"raw", content_type=None)) == Answer(b"raw", content_type=None)

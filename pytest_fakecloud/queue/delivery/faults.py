@@ -193,7 +193,7 @@ class QueueFaults(FaultPlan):
 
         def respond(serve: Serve) -> Answer:
             # Build the response for each request, because its headers depend on the current time.
-            return table.answers.encoded(table.answers.render(error(limit, table.clock.now_us())))
+            return table.answers.render(error(limit, table.clock.now_us()))
 
         return self._add(Rule(table, "answer", shown, _publishing(matchers), respond))
 
