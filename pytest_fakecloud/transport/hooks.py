@@ -6,7 +6,10 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeAlias
+
+Function: TypeAlias = Callable[..., Any]
+"""A function of a client library, or its replacement."""
 
 
 class ShortcutWarning(UserWarning):
@@ -28,7 +31,7 @@ class Hook:
         self,
         module: str,
         path: str,
-        wrap: Callable[[Callable[..., Any], Callable[[], bool]], Callable[..., Any]],
+        wrap: Callable[[Function, Callable[[], bool]], Function],
         *,
         without: str,
     ) -> None:
@@ -37,9 +40,9 @@ class Hook:
         self.without = without
         self._wrap = wrap
         self._users = 0
-        self._ours: Callable[..., Any] | None = None
-        self._spare: Callable[..., Any] | None = None
-        self._original: Callable[..., Any] | None = None
+        self._ours: Function | None = None
+        self._spare: Function | None = None
+        self._original: Function | None = None
         self._warned = False
         self._lock = threading.RLock()
 

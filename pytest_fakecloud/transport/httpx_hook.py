@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ..http.encoding import phrase
+from .hooks import Function
 from .origin import Detour, Origin, origin_of
 from .shortcut import NoAnswer, Shortcut, are_timeouts
 
@@ -23,8 +24,8 @@ _decoded: dict[tuple[bytes, bytes], tuple[str, str]] = {}
 
 
 def wrap_handle_request(
-    origins: Origins, original: Callable[..., Any], active: Callable[[], bool]
-) -> Callable[..., Any]:
+    origins: Origins, original: Function, active: Callable[[], bool]
+) -> Function:
     @functools.wraps(original)
     def handle_request(transport: Any, request: Any) -> Any:
         if not active():
@@ -43,8 +44,8 @@ def wrap_handle_request(
 
 
 def wrap_handle_async_request(
-    origins: Origins, original: Callable[..., Any], active: Callable[[], bool]
-) -> Callable[..., Any]:
+    origins: Origins, original: Function, active: Callable[[], bool]
+) -> Function:
     from ..core.concurrency.aio import checkpoint
 
     @functools.wraps(original)

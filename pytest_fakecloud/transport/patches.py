@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
-from .hooks import Hook, Hooks
+from .hooks import Function, Hook, Hooks
 
 HOST = "127.0.0.1"
 _PROXY_VARIABLES = ("NO_PROXY", "no_proxy")
@@ -90,7 +90,7 @@ no_proxy = _NoProxy()
 # -- cheaper clients -------------------------------------------------------------------------------
 
 
-def _share_contexts(original: Callable[..., Any], active: Callable[[], bool]) -> Callable[..., Any]:
+def _share_contexts(original: Function, active: Callable[[], bool]) -> Function:
     @functools.wraps(original)
     def create_ssl_context(*args: Any, **kwargs: Any) -> Any:
         try:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from ..http.encoding import phrase
+from .hooks import Function
 from .origin import PORTS, Detour, origin_of
 from .shortcut import NoAnswer, are_timeouts
 
@@ -29,9 +30,7 @@ _EXPECT_NO_BODY = frozenset({"GET", "HEAD", "DELETE", "TRACE", "OPTIONS", "CONNE
 # -- urllib3 ---------------------------------------------------------------------------------------
 
 
-def wrap_make_request(
-    origins: Origins, original: Callable[..., Any], active: Callable[[], bool]
-) -> Callable[..., Any]:
+def wrap_make_request(origins: Origins, original: Function, active: Callable[[], bool]) -> Function:
     @functools.wraps(original)
     def make_request(pool: Any, conn: Any, method: str, url: str, *args: Any, **kwargs: Any) -> Any:
         if not active():
@@ -73,7 +72,7 @@ def wrap_make_request(
 
 
 def _redirected(
-    original: Callable[..., Any],
+    original: Function,
     detour: Detour,
     pool: Any,
     method: str,
@@ -195,9 +194,7 @@ class _CompleteBody(io.BytesIO):
 # -- requests --------------------------------------------------------------------------------------
 
 
-def wrap_send(
-    origins: Origins, original: Callable[..., Any], active: Callable[[], bool]
-) -> Callable[..., Any]:
+def wrap_send(origins: Origins, original: Function, active: Callable[[], bool]) -> Function:
     @functools.wraps(original)
     def send(adapter: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
         if not active():
@@ -238,9 +235,7 @@ def wrap_send(
     return send
 
 
-def wrap_on_request(
-    origins: Origins, original: Callable[..., Any], active: Callable[[], bool]
-) -> Callable[..., Any]:
+def wrap_on_request(origins: Origins, original: Function, active: Callable[[], bool]) -> Function:
     @functools.wraps(original)
     def on_request(mock: Any, adapter: Any, request: Any, **kwargs: Any) -> Any:
         if active():
@@ -255,7 +250,7 @@ def wrap_on_request(
 
 
 def _send_to_fake(
-    send: Callable[..., Any] | None, detour: Detour, request: Any, *args: Any, **kwargs: Any
+    send: Function | None, detour: Detour, request: Any, *args: Any, **kwargs: Any
 ) -> Any:
     """Send a prepared request of ``requests`` to the fake, with the adapter's original function or,
     if ``responses`` is loaded, the original function that it saved.

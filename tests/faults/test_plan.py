@@ -239,8 +239,11 @@ def test_hang_is_silent_until_the_client_gives_up(demo: Demo) -> None:
     wait_until(lambda: not demo.mount._live)
 
 
-def test_hang_ends_when_the_fake_closes(demo: Demo, raw: Raw) -> None:
-    demo.faults.hang()
+@pytest.mark.parametrize("prepare", [lambda faults: faults.hang(), lambda faults: faults.delay(60)])
+def test_a_wait_ends_when_the_fake_closes(
+    demo: Demo, raw: Raw, prepare: Callable[[FaultPlan], Fault]
+) -> None:
+    prepare(demo.faults)
     raw.send("GET /echo/x HTTP/1.1\r\nHost: h\r\n\r\n")
     wait_until(demo.journal.calls)
     started = time.monotonic()
@@ -255,15 +258,6 @@ def test_delay_waits_and_then_serves(demo: Demo, client: httpx.Client) -> None:
     assert client.get("/echo/x").status_code == 200
     assert 0.045 < time.perf_counter() - started < 5
     assert fault.hits == 1
-
-
-def test_delay_ends_when_the_fake_closes(demo: Demo, raw: Raw) -> None:
-    demo.faults.delay(60)
-    raw.send("GET /echo/x HTTP/1.1\r\nHost: h\r\n\r\n")
-    wait_until(demo.journal.calls)
-    started = time.monotonic()
-    demo.close()
-    assert time.monotonic() - started < 0.9
 
 
 def test_down_refuses_connections_until_up(demo: Demo, client: httpx.Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -112,17 +113,13 @@ def test_a_job_may_close_its_pool() -> None:
     assert closed == [True]
 
 
-def test_an_idle_thread_ends_after_a_while_but_for_those_that_are_kept() -> None:
-    pool = WorkerPool(keep=1, linger=0.01)
-    together = threading.Barrier(3, timeout=10)
-    for _ in range(3):
-        pool.submit(lambda: together.wait() and None, never)
-    wait_until(lambda: (len(pool.threads), len(pool.idle)) == (1, 1))
-    pool.close()
-
-
-def test_with_enough_idle_threads_one_that_has_done_its_job_ends() -> None:
-    pool = WorkerPool(keep=0, linger=60.0, spare=1)
+@pytest.mark.parametrize(
+    "options",
+    [{"keep": 1, "linger": 0.01}, {"keep": 0, "linger": 60.0, "spare": 1}],
+    ids=["after a while", "when enough are idle"],
+)
+def test_an_idle_thread_ends_but_for_those_that_are_kept(options: dict[str, Any]) -> None:
+    pool = WorkerPool(**options)
     together = threading.Barrier(3, timeout=10)
     for _ in range(3):
         pool.submit(lambda: together.wait() and None, never)
