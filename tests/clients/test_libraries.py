@@ -279,12 +279,8 @@ def test_dramatiq_tries_again(kv_server: KVServer) -> None:
 async def worked(arq: Any, pool: Any, function: Any, job: Any) -> Any:
     """Return the result of a job after a worker has done all available jobs."""
     worker = arq.Worker(
-        functions=[function],
-        redis_pool=pool,
-        burst=True,
-        poll_delay=0.01,
-        handle_signals=False,
-    )
+        functions=[function], redis_pool=pool, burst=True, poll_delay=0.01, handle_signals=False,
+    )  # fmt: skip
     await worker.main()
     return await job.result(timeout=5)
 

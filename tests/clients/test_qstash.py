@@ -182,12 +182,9 @@ def publish(world: World) -> None:
 
 def publish_json(world: World) -> None:
     result = world.api.message.publish_json(
-        url=APP + "/job",
-        body={"a": [1, "ä"]},
-        delay=5,
-        flow_control={"key": "flow", "parallelism": 1},
-        **EVERY_SETTING,
-    )
+        url=APP + "/job", body={"a": [1, "ä"]}, delay=5,
+        flow_control={"key": "flow", "parallelism": 1}, **EVERY_SETTING,
+    )  # fmt: skip
     assert not result.deduplicated
     check_every_setting(world, "/job", json.dumps({"a": [1, "ä"]}).encode(), "application/json")
 
@@ -324,14 +321,9 @@ def schedules(world: World) -> None:
     given = {**EVERY_SETTING, "delay": "10s", "queue": "fifo"}
     flow = {"key": "flow", "rate": 3, "period": 60}
     one = api.create(
-        destination=APP + "/job",
-        cron="*/5 * * * *",
-        body=b"tick",
-        content_type="text/x",
-        schedule_id="mine",
-        flow_control=flow,
-        **given,
-    )
+        destination=APP + "/job", cron="*/5 * * * *", body=b"tick", content_type="text/x",
+        schedule_id="mine", flow_control=flow, **given,
+    )  # fmt: skip
     assert one == "mine"
     found = api.get("mine")
     assert (found.cron, found.destination, found.method) == ("*/5 * * * *", APP + "/job", "PUT")
@@ -348,13 +340,9 @@ def schedules(world: World) -> None:
     assert len(world.handler.on("/job")) == 1
     api.resume("mine")
     other = api.create_json(
-        destination=APP + "/json",
-        cron="CRON_TZ=Europe/Berlin 0 12 * * *",
-        body={"a": 1},
-        schedule_id="other",
-        flow_control=flow,
-        **{**given, "method": "POST"},
-    )
+        destination=APP + "/json", cron="CRON_TZ=Europe/Berlin 0 12 * * *", body={"a": 1},
+        schedule_id="other", flow_control=flow, **{**given, "method": "POST"},
+    )  # fmt: skip
     assert {one.schedule_id for one in api.list()} == {"mine", other}
     api.delete("mine")
     assert [one.schedule_id for one in api.list()] == ["other"]

@@ -618,15 +618,9 @@ def several_at_once(w: World, r: Any) -> None:
     options = {"shard_hint": None, "value_from_callable": False, "watch_delay": None}
     assert r.transaction(change, "n", **options) == [6]
     lock = r.lock(
-        name="lock",
-        timeout=5,
-        sleep=0.01,
-        blocking=True,
-        blocking_timeout=1,
-        lock_class=None,
-        thread_local=True,
-        raise_on_release_error=True,
-    )
+        name="lock", timeout=5, sleep=0.01, blocking=True, blocking_timeout=1, lock_class=None,
+        thread_local=True, raise_on_release_error=True,
+    )  # fmt: skip
     assert w.wait(lock.acquire()) is True
     assert w.wait(lock.locked()) is True
     assert w.wait(lock.owned()) is True

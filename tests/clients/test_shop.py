@@ -70,12 +70,9 @@ def make_app(queue: Queue, store: KVServer, book: Booking) -> FastAPI:
     async def order(request: Request) -> dict[str, Any]:
         body = await request.json()
         answer: Any = await qstash.message.publish_json(
-            url=HOOK,
-            body=body,
-            retries=4,
-            deduplication_id=f"order-{body['id']}",
+            url=HOOK, body=body, retries=4, deduplication_id=f"order-{body['id']}",
             failure_callback=f"{ORIGIN}/hooks/failed",
-        )
+        )  # fmt: skip
         return {"message": answer.message_id, "again": answer.deduplicated}
 
     @app.post("/hooks/order", status_code=204)

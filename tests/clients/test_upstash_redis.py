@@ -125,14 +125,10 @@ def groups_of(flavour: type) -> dict[type, str]:
     client: Any = flavour(url="http://127.0.0.1:9", token="x", allow_telemetry=False)
     pipeline = client.pipeline()
     groups = {
-        flavour: "redis",
-        type(client.json): "json",
-        type(client.bitfield("k")): "bitfield",
-        type(client.bitfield_ro("k")): "bitfield_ro",
-        type(pipeline): "pipeline",
-        type(pipeline.json): "pipeline_json",
-        type(pipeline.bitfield("k")): "pipeline_bitfield",
-    }
+        flavour: "redis", type(client.json): "json", type(client.bitfield("k")): "bitfield",
+        type(client.bitfield_ro("k")): "bitfield_ro", type(pipeline): "pipeline",
+        type(pipeline.json): "pipeline_json", type(pipeline.bitfield("k")): "pipeline_bitfield",
+    }  # fmt: skip
     loop = asyncio.new_event_loop()
     close(client, loop)
     loop.close()

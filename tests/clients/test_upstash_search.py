@@ -188,11 +188,9 @@ def test_without_an_index(client: Any) -> None:
 @pytest.mark.parametrize("kind", ["hash", "string"])
 def test_other_types_of_keys(client: Any, kind: str) -> None:
     client.search.create_index(
-        name="i",
-        schema={"t": "TEXT", "n": {"type": "I64", "fast": True}},
-        data_type=kind,
+        name="i", schema={"t": "TEXT", "n": {"type": "I64", "fast": True}}, data_type=kind,
         prefixes="p:",
-    )
+    )  # fmt: skip
     if kind == "hash":
         client.hset("p:1", values={"t": "some words", "n": "7"})
     else:

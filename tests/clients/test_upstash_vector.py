@@ -146,14 +146,11 @@ def some_records(kind: str) -> list[Any]:
     sparse = kind != "dense"
     return [
         Vector(
-            f"id-{n}",
-            [1.0, float(n)] if dense else None,
-            {"n": n},
-            f"text number {n}",
+            f"id-{n}", [1.0, float(n)] if dense else None, {"n": n}, f"text number {n}",
             SparseVector([0, n + 1], [0.5, 1.0]) if sparse else None,
         )
         for n in range(5)
-    ]
+    ]  # fmt: skip
 
 
 def one_query(kind: str) -> dict[str, Any]:
@@ -191,12 +188,9 @@ def whole_life(kind: str) -> Scenario:
 
 def check_reading(api: Api, kind: str, namespace: str) -> None:
     found = api.fetch(
-        ids=["id-3", "missing"],
-        include_vectors=True,
-        include_metadata=True,
-        include_data=True,
+        ids=["id-3", "missing"], include_vectors=True, include_metadata=True, include_data=True,
         namespace=namespace,
-    )
+    )  # fmt: skip
     assert found[1] is None
     record = found[0]
     assert (record.id, record.metadata, record.data) == ("id-3", {"n": 3}, "text number 3")
@@ -210,14 +204,9 @@ def check_reading(api: Api, kind: str, namespace: str) -> None:
     assert (bare.vector, bare.sparse_vector, bare.metadata, bare.data) == (None,) * 4
     assert ids(api.fetch(prefix="id-", namespace=namespace)) == [f"id-{n}" for n in range(5)]
     page = api.range(
-        cursor="",
-        limit=2,
-        include_vectors=True,
-        include_metadata=True,
-        include_data=True,
-        namespace=namespace,
-        prefix="id-",
-    )
+        cursor="", limit=2, include_vectors=True, include_metadata=True, include_data=True,
+        namespace=namespace, prefix="id-",
+    )  # fmt: skip
     assert (ids(page.vectors), page.next_cursor) == (["id-0", "id-1"], "2")
     assert page.vectors[1].metadata == {"n": 1}
     seen, cursor = [], "0"
@@ -231,14 +220,9 @@ def check_reading(api: Api, kind: str, namespace: str) -> None:
 def check_querying(api: Api, kind: str, namespace: str) -> None:
     query = one_query(kind)
     hits = api.query(
-        **query,
-        top_k=3,
-        include_vectors=True,
-        include_metadata=True,
-        include_data=True,
-        filter="n >= 1",
-        namespace=namespace,
-    )
+        **query, top_k=3, include_vectors=True, include_metadata=True, include_data=True,
+        filter="n >= 1", namespace=namespace,
+    )  # fmt: skip
     assert len(hits) == 3
     assert all(hit.metadata["n"] >= 1 and hit.data for hit in hits)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
@@ -281,11 +265,9 @@ def check_info(api: Api, kind: str) -> None:
 def check_changing(api: Api, namespace: str) -> None:
     assert api.update(id="id-0", metadata={"new": 1}, namespace=namespace) is True
     assert api.update(
-        "id-0",
-        metadata={"more": 2},
-        metadata_update_mode=MetadataUpdateMode.PATCH,
+        "id-0", metadata={"more": 2}, metadata_update_mode=MetadataUpdateMode.PATCH,
         namespace=namespace,
-    )
+    )  # fmt: skip
     assert api.fetch("id-0", include_metadata=True, namespace=namespace)[0].metadata == {
         "new": 1,
         "more": 2,
@@ -388,14 +370,9 @@ def resumable_queries_end_and_expire(world: World) -> None:
     api = world.api
     api.upsert([(str(n), [1, n], {"n": n}, f"d{n}") for n in range(9)])
     hits, handle = api.resumable_query(
-        vector=[1, 0],
-        top_k=2,
-        include_vectors=True,
-        include_metadata=True,
-        include_data=True,
-        filter="n > 1",
-        max_idle=60,
-    )
+        vector=[1, 0], top_k=2, include_vectors=True, include_metadata=True, include_data=True,
+        filter="n > 1", max_idle=60,
+    )  # fmt: skip
     assert (ids(hits), hits[0].data, hits[0].metadata) == (["2", "3"], "d2", {"n": 2})
     with entered(handle):
         more = handle.fetch_next(2)
@@ -486,11 +463,9 @@ def every_shape_of_a_sparse_record(world: World) -> None:
         ]
     )
     assert [item["sparseVector"] for item in world.index.vectors()] == [
-        {"indices": [1, 2], "values": [0.1, 0.2]},
-        {"indices": [3], "values": [0.5]},
-        {"indices": [2**31 - 1, -(2**31)], "values": [1, 2]},
-        {"indices": [1, 1], "values": [1, 2]},
-    ]
+        {"indices": [1, 2], "values": [0.1, 0.2]}, {"indices": [3], "values": [0.5]},
+        {"indices": [2**31 - 1, -(2**31)], "values": [1, 2]}, {"indices": [1, 1], "values": [1, 2]},
+    ]  # fmt: skip
     hits = world.api.query(sparse_vector=([1], [1.0]), include_vectors=True)
     assert [(hit.id, hit.score) for hit in hits] == [("vector", 3), ("tuple", 0.1)]
     assert hits[0].sparse_vector == SparseVector([1, 1], [1, 2])
@@ -530,40 +505,29 @@ def hybrid_queries_are_fused(world: World) -> None:
         return [(hit.id, hit.score) for hit in hits]
 
     hits = api.query(
-        vector=[0.1, 0.1],
-        sparse_vector=SparseVector([3, 4], [0.1, 0.2]),
-        top_k=1,
-        fusion_algorithm=rrf,
-        include_vectors=True,
-    )
+        vector=[0.1, 0.1], sparse_vector=SparseVector([3, 4], [0.1, 0.2]), top_k=1,
+        fusion_algorithm=rrf, include_vectors=True,
+    )  # fmt: skip
     assert scores(hits) == [("id2", 0.033333335)]
     assert hits[0].vector == [0.3, 0.4]
     assert scores(api.query(vector=[0.5, 0.1], sparse_vector=([0, 1], [0.5, 0.1]), top_k=1)) == [
         ("id0", 0.032795697)
     ]
     alone = api.query(
-        sparse_vector=([2, 3], [0.5, 0.5]),
-        weighting_strategy=idf,
-        fusion_algorithm=dbsf,
-        top_k=1,
-    )
+        sparse_vector=([2, 3], [0.5, 0.5]), weighting_strategy=idf, fusion_algorithm=dbsf, top_k=1,
+    )  # fmt: skip
     assert scores(alone) == [("id2", 0.26666638)]
     assert scores(api.query(vector=[0.3, 0.4], top_k=1)) == [("id2", 1)]
     hits, handle = api.resumable_query(
-        vector=[0.1, 0.1],
-        sparse_vector=([0], [0.1]),
-        top_k=2,
-        weighting_strategy=idf,
+        vector=[0.1, 0.1], sparse_vector=([0], [0.1]), top_k=2, weighting_strategy=idf,
         fusion_algorithm=dbsf,
-    )
+    )  # fmt: skip
     assert scores(hits) == [("id2", 0.617851), ("id0", 0.5)]
     assert scores(handle.fetch_next(1)) == [("id1", 0.5)]
     query: QueryRequest = {
-        "vector": [0.5, 0.1],
-        "sparse_vector": SparseVector([0, 1], [0.5, 0.1]),
-        "top_k": 1,
+        "vector": [0.5, 0.1], "sparse_vector": SparseVector([0, 1], [0.5, 0.1]), "top_k": 1,
         "fusion_algorithm": rrf,
-    }
+    }  # fmt: skip
     assert [ids(hits) for hits in api.query_many(queries=[query, query])] == [["id0"]] * 2
 
 

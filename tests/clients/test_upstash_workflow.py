@@ -352,12 +352,8 @@ def test_the_payload_parser_and_the_base_url(world: World) -> None:
         yield "run", "first", lambda: 1, {}
 
     world.serve(
-        flow,
-        initial_payload_parser=lambda text: text.upper(),
-        url=None,
-        base_url=APP,
-        env={},
-    )
+        flow, initial_payload_parser=lambda text: text.upper(), url=None, base_url=APP, env={},
+    )  # fmt: skip
     world.queue.publish(f"{APP}/flow", body="text")
     world.queue.run_until_idle()
     assert set(world.events) == {"TEXT"}

@@ -470,12 +470,10 @@ def test_the_cap_is_none_for_a_clock_that_runs() -> None:
 @pytest.mark.parametrize(
     ("tools", "seconds"),
     [
-        ([], 1.0),
-        (["time_machine"], 0.05),
-        (["freezegun"], 0.05),
+        ([], 1.0), (["time_machine"], 0.05), (["freezegun"], 0.05),
         (["time_machine", "freezegun"], 0.05),
     ],
-)
+)  # fmt: skip
 def test_a_wait_looks_up_often_where_a_tool_may_move_the_process_s_time(
     tools: list[str], seconds: float, clock: Timekeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:

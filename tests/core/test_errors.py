@@ -174,12 +174,10 @@ def test_what_a_block_that_explains_raises_becomes_one_line() -> None:
 @pytest.mark.parametrize(
     ("module", "found"),
     [
-        ("app.orders", False),
-        ("app.test_orders", True),
-        ("app.orders_test", True),
+        ("app.orders", False), ("app.test_orders", True), ("app.orders_test", True),
         ("app.conftest", True),
     ],
-)
+)  # fmt: skip
 def test_the_traceback_of_an_exception_tells_whether_a_test_file_is_in_it(
     module: str, found: bool
 ) -> None:

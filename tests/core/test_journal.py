@@ -210,13 +210,9 @@ def used(journal: Both) -> Both:
     journal.register_app("demo", TEACHER)
     call_on(journal, "POST", "/", route="command", status=200, facts={"command": ["SET"]})
     call_on(
-        journal,
-        "POST",
-        "/pipeline",
-        route="pipeline",
-        status=200,
+        journal, "POST", "/pipeline", route="pipeline", status=200,
         facts={"command": ["GET", "SET"]},
-    )
+    )  # fmt: skip
     call_on(
         journal, "POST", "/produce/orders?x", route="produce", status=404, facts={"topic": "orders"}
     )
@@ -226,23 +222,15 @@ def used(journal: Both) -> Both:
 @pytest.mark.parametrize(
     ("what", "where", "numbers"),
     [
-        ("produce", {}, [3]),
-        ("/pipeline", {}, [2]),
-        ("POST /pipeline", {}, [2]),
-        ("/produce/orders", {}, [3]),
-        ("/produce/orders?x", {}, [3]),
-        ("POST /produce/orders?x", {}, [3]),
-        ("SET", {}, [1, 2]),
-        ("set", {}, [1, 2]),
-        (None, {"status": 200}, [1, 2]),
-        (None, {"topic": "orders"}, [3]),
-        (None, {"command": "GET"}, [2]),
-        (None, {"command": ["SET"]}, [1]),
-        (None, {"status": lambda status: status >= 400}, [3]),
-        ("SET", {"route": "pipeline"}, [2]),
+        ("produce", {}, [3]), ("/pipeline", {}, [2]), ("POST /pipeline", {}, [2]),
+        ("/produce/orders", {}, [3]), ("/produce/orders?x", {}, [3]),
+        ("POST /produce/orders?x", {}, [3]), ("SET", {}, [1, 2]), ("set", {}, [1, 2]),
+        (None, {"status": 200}, [1, 2]), (None, {"topic": "orders"}, [3]),
+        (None, {"command": "GET"}, [2]), (None, {"command": ["SET"]}, [1]),
+        (None, {"status": lambda status: status >= 400}, [3]), ("SET", {"route": "pipeline"}, [2]),
         (None, {}, [1, 2, 3]),
     ],
-)
+)  # fmt: skip
 def test_what_is_asserted(
     used: Both, what: str | None, where: dict[str, Any], numbers: list[int]
 ) -> None:

@@ -448,18 +448,13 @@ VALUES = st.one_of(
     *(
         st.tuples(st.just(field_type), values)
         for field_type, values in (
-            (TEXT, st.text()),
-            (NUMBER, NUMBERS),
-            (FLAG, st.booleans()),
-            (BYTES, st.binary()),
-            (JSON, JSONS),
-            (DOCUMENT, st.text()),
+            (TEXT, st.text()), (NUMBER, NUMBERS), (FLAG, st.booleans()), (BYTES, st.binary()),
+            (JSON, JSONS), (DOCUMENT, st.text()),
             (MAPPING, st.dictionaries(st.text(), JSONS, max_size=3)),
-            (INSTANT, st.datetimes(timezones=st.just(UTC))),
-            (ANYTHING, JSONS),
+            (INSTANT, st.datetimes(timezones=st.just(UTC))), (ANYTHING, JSONS),
         )
     )
-)
+)  # fmt: skip
 
 
 @given(VALUES)

@@ -53,12 +53,10 @@ def test_only_the_first_exceptions_keep_what_was_under_way() -> None:
 @pytest.mark.parametrize(
     ("text", "most", "kept"),
     [
-        ("", 0, ""),
-        ("abc", 3, "abc"),
-        ("abcd", 3, "abc… (4 characters)"),
+        ("", 0, ""), ("abc", 3, "abc"), ("abcd", 3, "abc… (4 characters)"),
         ("x" * 5000, 2, "xx… (5,000 characters)"),
     ],
-)
+)  # fmt: skip
 def test_a_long_text_keeps_its_beginning_and_says_how_long_it_was(
     text: str, most: int, kept: str
 ) -> None:

@@ -172,11 +172,9 @@ def test_timers_fire_in_order_each_at_its_own_instant(clock: Timekeeper) -> None
     assert clock.next_due_us() == NOON_US + 10 * SECOND
     fired = clock.advance(60)
     assert seen == [
-        ("a", 10 * SECOND, 10 * SECOND),
-        ("b1", 20 * SECOND, 20 * SECOND),
-        ("b2", 20 * SECOND, 20 * SECOND),
-        ("c", 30 * SECOND, 30 * SECOND),
-    ]
+        ("a", 10 * SECOND, 10 * SECOND), ("b1", 20 * SECOND, 20 * SECOND),
+        ("b2", 20 * SECOND, 20 * SECOND), ("c", 30 * SECOND, 30 * SECOND),
+    ]  # fmt: skip
     assert [(f.label, f.result) for f in fired] == [(n, n.upper()) for n in ("a", "b1", "b2", "c")]
     assert [f.at.second for f in fired] == [10, 20, 20, 30]
     assert clock.now_us() == NOON_US + 60 * SECOND

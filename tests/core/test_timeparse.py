@@ -145,16 +145,12 @@ def test_real_seconds_are_numbers_from_0_up(seconds: float) -> None:
 @pytest.mark.parametrize(
     ("microseconds", "moment"),
     [
-        (0, datetime(1970, 1, 1)),
-        (-1, datetime(1969, 12, 31, 23, 59, 59, 999_999)),
-        (LAST_US, datetime.max),
-        (LAST_US + 1, datetime.max),
-        (10**30, datetime.max),
-        (-62_135_596_800_000_000, datetime.min),
-        (-62_135_596_800_000_001, datetime.min),
+        (0, datetime(1970, 1, 1)), (-1, datetime(1969, 12, 31, 23, 59, 59, 999_999)),
+        (LAST_US, datetime.max), (LAST_US + 1, datetime.max), (10**30, datetime.max),
+        (-62_135_596_800_000_000, datetime.min), (-62_135_596_800_000_001, datetime.min),
         (-(10**30), datetime.min),
     ],
-)
+)  # fmt: skip
 def test_the_nearest_datetime_of_an_instant(microseconds: int, moment: datetime) -> None:
     assert to_datetime(microseconds) == moment.replace(tzinfo=UTC)
 

@@ -164,11 +164,9 @@ def test_a_refusal_says_how_long_the_span_lasts_in_whole_seconds_rounded_up(
     for passed, left in [("0s", "10"), ("6999999us", "4"), ("1us", "3"), ("2500ms", "1")]:
         clock.advance(passed)
         assert list(sent(table).headers) == [
-            ("Retry-After", left),
-            ("RateLimit-Limit", "7"),
-            ("RateLimit-Remaining", "0"),
+            ("Retry-After", left), ("RateLimit-Limit", "7"), ("RateLimit-Remaining", "0"),
             ("RateLimit-Reset", left),
-        ]
+        ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -169,13 +169,9 @@ print(time.time(), flush=True)
 """
     root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=root,
-        check=False,
-    )
+        [sys.executable, "-X", "dev", "-W", "error", "-c", script], capture_output=True, text=True,
+        timeout=60, cwd=root, check=False,
+    )  # fmt: skip
     ended = time.time()
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

@@ -178,13 +178,9 @@ def test_raw_non_ascii_bytes_of_a_target_arrive_percent_encoded(demo: Demo, raw:
 
 def test_header_spelling_order_and_duplicates_are_kept(raw: Raw) -> None:
     reply = raw.get(
-        "/echo/x",
-        "x-Mixed-cASE: 1",
-        "Under_Score: 2",
-        "X-Twice: a",
-        "x-twice: b",
+        "/echo/x", "x-Mixed-cASE: 1", "Under_Score: 2", "X-Twice: a", "x-twice: b",
         "X-Twice:   c \t",
-    )
+    )  # fmt: skip
     assert json.loads(reply.body)["headers"] == [
         ["Host", "h"], ["x-Mixed-cASE", "1"], ["Under_Score", "2"], ["X-Twice", "a"],
         ["x-twice", "b"], ["X-Twice", "c"],

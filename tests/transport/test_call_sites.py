@@ -143,12 +143,10 @@ def test_it(kv_server):
 @pytest.mark.parametrize(
     ("setting", "options", "shown"),
     [
-        ("auto", [], [False, True]),
-        ("auto", ["--fakecloud-report=pages"], [True]),
-        ("true", [], [True]),
-        ("false", ["--fakecloud-report=pages"], [False, False]),
+        ("auto", [], [False, True]), ("auto", ["--fakecloud-report=pages"], [True]),
+        ("true", [], [True]), ("false", ["--fakecloud-report=pages"], [False, False]),
     ],
-)
+)  # fmt: skip
 def test_they_are_recorded_for_pages_and_tests_that_failed_in_the_last_run(
     run: Run, pytester: Any, setting: str, options: list[str], shown: list[bool]
 ) -> None:
