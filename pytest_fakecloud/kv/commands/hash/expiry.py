@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from ... import errors
 from ...engine.engine import Session
@@ -11,8 +10,6 @@ from ...errors import CommandError, invalid_expire
 from ...reply import Reply
 from ...table.registry import Args, command
 from ...table.syntax import (
-    EXPIRY_WORDS,
-    expiry_ms,
     is_met,
     nearest_second,
     parse_conditions,
@@ -20,7 +17,7 @@ from ...table.syntax import (
     relative_ms,
 )
 from ...values.hashes import HashValue
-from ..arguments import options
+from ..string.values import EXPIRY_SIZES, SetOptions, parse_set_options
 
 
 def _read_fields(args: Args, at: int, each: int = 1, error: bytes = errors.NUMFIELDS) -> Args:
@@ -186,48 +183,25 @@ def hgetdel(session: Session, args: Args) -> Reply:
     return results
 
 
-class _Options(NamedTuple):
-    """The options of HGETEX or HSETEX before the word FIELDS."""
-
-    flags: frozenset[bytes]
-    expiry: tuple[bytes, bytes] | None
-    """An expiry word and its number, such as ``EX 10``."""
-
-    def expires_at(self, session: Session, name: str) -> int | None:
-        """Return the expiry in Unix milliseconds; the number 0 means now for every expiry word."""
-        if self.expiry is None:
-            return None
-        if parse_int(self.expiry[1]) == 0:
-            return session.now_ms
-        return expiry_ms(*self.expiry, session.now_ms, name)
+_HGETEX_SIZES = {**EXPIRY_SIZES, b"PERSIST": 0}
+_HSETEX_SIZES = {**EXPIRY_SIZES, b"KEEPTTL": 0, b"NX": 0, b"XX": 0, b"FNX": 0, b"FXX": 0}
 
 
-def _parse_options(words: Args, flags: frozenset[bytes], keep: bytes) -> _Options:
-    """Parse flags, and either an expiry or the word ``keep``, which is then one of the flags.
-
-    The same expiry word may be repeated, and its last number counts.
-    """
-    found: set[bytes] = set()
-    expiry: tuple[bytes, bytes] | None = None
-    sizes = {**dict.fromkeys((*flags, keep), 0), **dict.fromkeys(EXPIRY_WORDS, 1)}
-    for word, values in options(words, 0, sizes):
-        if word in flags or (word == keep and expiry is None):
-            found.add(word)
-        elif values and keep not in found and (expiry is None or expiry[0] == word):
-            expiry = (word, values[0])
-        else:
-            raise CommandError(errors.SYNTAX)
-    return _Options(frozenset(found), expiry)
+def _expires_at(session: Session, given: SetOptions, name: str) -> int | None:
+    """Return the expiry in Unix milliseconds; the number 0 means now for every expiry word."""
+    if given.amount and parse_int(given.amount) == 0:
+        return session.now_ms
+    return given.expires_at(session, name)
 
 
 @command("HGETEX")
 def hgetex(session: Session, args: Args) -> Reply:
     """Return the values of hash fields, and optionally set or remove their TTL."""
     fields_at = _find_fields_word(args, 1)
-    given = _parse_options(args[1:fields_at], frozenset(), b"PERSIST")
+    given = parse_set_options(session, args[:fields_at], 1, _HGETEX_SIZES)
     fields = _read_fields(args, fields_at)
     value = session.db.get(args[0], HashValue)
-    at_ms = given.expires_at(session, "hgetex")
+    at_ms = _expires_at(session, given, "hgetex")
     if value is None:
         return [None] * len(fields)
     results: list[Reply] = []
@@ -238,43 +212,35 @@ def hgetex(session: Session, args: Args) -> Reply:
             continue
         if at_ms is not None:
             event = _expire_or_remove(session, value, field, at_ms)
-        elif given.flags and value.persist(field):
+        elif given.lifetime == b"PERSIST" and value.persist(field):
             event = "hpersist"
     if event:
         _note_change(session, args[0], value, event)
     return results
 
 
-_HSETEX_FLAGS = frozenset({b"NX", b"XX", b"FNX", b"FXX"})
-
-
-def _may_set(flags: frozenset[bytes], value: HashValue | None, fields: set[bytes]) -> bool:
-    """Return whether the conditions of HSETEX, about the key or all of the fields, are met."""
+def _is_met(given: SetOptions, value: HashValue | None, fields: set[bytes]) -> bool:
+    """Return whether the conditions of HSETEX, about the key and all of the fields, are met."""
     present = set() if value is None else fields & value.fields.keys()
-    return not (
-        (b"NX" in flags and value is not None)
-        or (b"XX" in flags and value is None)
-        or (b"FNX" in flags and present)
-        or (b"FXX" in flags and present != fields)
-    )
+    if (b"FNX" in given.flags and present) or (b"FXX" in given.flags and present != fields):
+        return False
+    return given.is_met(value)
 
 
 @command("HSETEX")
 def hsetex(session: Session, args: Args) -> Reply:
     """Set hash fields with an optional condition and TTL; return 1 if they were set, else 0."""
     fields_at = _find_fields_word(args, 1)
-    given = _parse_options(args[1:fields_at], _HSETEX_FLAGS, b"KEEPTTL")
-    if {b"FNX", b"FXX"} <= given.flags or {b"NX", b"XX"} <= given.flags:
-        raise CommandError(errors.SYNTAX)
+    given = parse_set_options(session, args[:fields_at], 1, _HSETEX_SIZES)
     pairs = _read_fields(args, fields_at, each=2)
     key = args[0]
     value = session.db.get(key, HashValue)
-    at_ms = given.expires_at(session, "hsetex")
-    if not _may_set(given.flags, value, set(pairs[::2])):
+    at_ms = _expires_at(session, given, "hsetex")
+    if not _is_met(given, value, set(pairs[::2])):
         return 0
     value = session.db.get_or_create(key, HashValue)
     for field, content in zip(pairs[::2], pairs[1::2], strict=True):
-        value.set(field, content, keep_ttl=b"KEEPTTL" in given.flags)
+        value.set(field, content, keep_ttl=given.keep_ttl)
         if at_ms is not None:
             _expire_or_remove(session, value, field, at_ms)
     events = ["hset"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ....core.budget import spend
 from ... import errors
@@ -44,40 +44,42 @@ def grow(session: Session, key: bytes, value: String | None, size: int) -> bytea
 
 # -- options -------------------------------------------------------------------------------------
 
+_LIFETIMES = EXPIRY_WORDS | {b"KEEPTTL", b"PERSIST"}
 _COMPARISONS = frozenset({b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"})
 """Conditions that compare a value, or its digest, with the argument after them."""
 
-_EXPIRIES = dict.fromkeys(EXPIRY_WORDS, 1)
-_SET_SIZES: Mapping[bytes, int] = {
-    **dict.fromkeys((b"NX", b"XX", b"GET", b"KEEPTTL"), 0),
-    **_EXPIRIES,
-    **dict.fromkeys(_COMPARISONS, 1),
-}
-"""The options of SET with their numbers of values."""
-_GETEX_SIZES: Mapping[bytes, int] = {b"PERSIST": 0, **_EXPIRIES}
-_MSETEX_SIZES: Mapping[bytes, int] = {
-    **dict.fromkeys((b"NX", b"XX", b"KEEPTTL"), 0),
-    **_EXPIRIES,
-}
+EXPIRY_SIZES: Mapping[bytes, int] = dict.fromkeys(EXPIRY_WORDS, 1)
+"""The expiry options with their numbers of values, for ``parse_set_options()``."""
+_GETEX_SIZES = {**EXPIRY_SIZES, b"PERSIST": 0}
+_MSETEX_SIZES = {**EXPIRY_SIZES, b"NX": 0, b"XX": 0, b"KEEPTTL": 0}
+_SET_SIZES = {**_MSETEX_SIZES, b"GET": 0, **dict.fromkeys(_COMPARISONS, 1)}
 
 _DIGEST = re.compile(rb"[0-9a-fA-F]{16}")
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class _SetOptions:
-    """The options of SET, GETEX or MSETEX."""
+class SetOptions:
+    """The options of SET, GETEX, MSETEX, HGETEX or HSETEX."""
 
-    condition: bytes = b""
-    """NX, XX, or one of ``_COMPARISONS`` with its ``operand``."""
-    operand: bytes = b""
+    flags: set[bytes] = field(default_factory=set)
+    """Words such as GET, and at most one of NX and XX and one of FNX and FXX."""
+    comparison: tuple[bytes, bytes] | None = None
+    """One of ``_COMPARISONS`` with its operand, instead of NX or XX."""
     lifetime: bytes = b""
     """KEEPTTL, PERSIST, or an expiry word such as EX with its ``amount``."""
     amount: bytes = b""
-    get: bool = False
 
     @property
     def keep_ttl(self) -> bool:
         return self.lifetime == b"KEEPTTL"
+
+    def is_met(self, value: object) -> bool:
+        """Return whether the current value of a key meets the condition, if there is one."""
+        if b"NX" in self.flags:
+            return value is None
+        if b"XX" in self.flags:
+            return value is not None
+        return self.comparison is None or _is_equal_or_not(*self.comparison, value)
 
     def expires_at(self, session: Session, name: str) -> int | None:
         """Return the expiry in Unix milliseconds; an error contains the command's name."""
@@ -86,47 +88,42 @@ class _SetOptions:
         return expiry_ms(self.lifetime, self.amount, session.now_ms, name)
 
 
-def _parse_set_options(
+def parse_set_options(
     session: Session, args: Args, at: int, sizes: Mapping[bytes, int]
-) -> _SetOptions:
+) -> SetOptions:
     """Parse options from ``at`` on.
 
-    NX, XX and options about the lifetime may be repeated. The last number of an expiry counts.
+    Flags and options about the lifetime may be repeated. The last number of an expiry counts.
     """
-    given = _SetOptions()
+    given = SetOptions()
+    is_valid = True
     for word, values in options(args, at, sizes):
-        if word == b"GET":
-            given.get = True
-        elif word in (b"NX", b"XX"):
-            if given.condition not in (b"", word):
-                raise CommandError(errors.SYNTAX)
-            given.condition = word
-        elif word in _COMPARISONS:
-            if given.condition or not session.engine.table.knows[f"SET {word.decode()}"]:
-                raise CommandError(errors.SYNTAX)
-            given.condition, given.operand = word, values[0]
-        else:
-            if given.lifetime not in (b"", word):
-                raise CommandError(errors.SYNTAX)
+        if word in _LIFETIMES:
+            is_valid &= given.lifetime in (b"", word)
             given.lifetime, given.amount = word, values[0] if values else b""
+        elif word in _COMPARISONS:
+            is_valid &= given.comparison is None
+            is_valid &= session.engine.table.knows[f"SET {word.decode()}"]
+            given.comparison = (word, values[0])
+        else:
+            given.flags.add(word)
+    conditions = len(given.flags & {b"NX", b"XX"}) + (given.comparison is not None)
+    if not is_valid or conditions > 1 or {b"FNX", b"FXX"} <= given.flags:
+        raise CommandError(errors.SYNTAX)
     return given
 
 
-def _is_condition_met(condition: bytes, operand: bytes, value: object) -> bool:
-    """Return whether the current value of a key meets a condition of SET or DELEX."""
-    if condition == b"NX":
-        return value is None
-    if condition == b"XX":
-        return value is not None
-    if condition in (b"IFDEQ", b"IFDNE") and not _DIGEST.fullmatch(operand):
+def _is_equal_or_not(comparison: bytes, operand: bytes, value: object) -> bool:
+    """Return whether the current value of a key meets one of ``_COMPARISONS``."""
+    if comparison in (b"IFDEQ", b"IFDNE") and not _DIGEST.fullmatch(operand):
         raise CommandError(errors.BAD_DIGEST)
     if value is None:
-        return condition in (b"IFNE", b"IFDNE")
+        return comparison in (b"IFNE", b"IFDNE")
     if not isinstance(value, bytes | bytearray):
         raise CommandError(errors.WRONGTYPE)
-    whole = condition in (b"IFEQ", b"IFNE")
+    whole = comparison in (b"IFEQ", b"IFNE")
     same = value == operand if whole else _digest(value) == operand.lower()
-    return same == (condition in (b"IFEQ", b"IFDEQ"))
+    return same == (comparison in (b"IFEQ", b"IFDEQ"))
 
 
 def _digest(value: String) -> bytes:
@@ -154,19 +151,20 @@ def set_(session: Session, args: Args) -> Reply:
     if len(args) == 2:
         db.set(key, args[1])
         return OK
-    given = _parse_set_options(session, args, 2, _SET_SIZES)
+    given = parse_set_options(session, args, 2, _SET_SIZES)
     at_ms = given.expires_at(session, "set")
+    returns_old = b"GET" in given.flags
     old: object = None
-    if given.get:
+    if returns_old:
         old = db.string(key)
-    elif given.condition:
+    elif given.flags or given.comparison is not None:
         old = db.find(key)
-    if given.condition and not _is_condition_met(given.condition, given.operand, old):
-        return _string_reply(old) if given.get else None
+    if not given.is_met(old):
+        return _string_reply(old) if returns_old else None
     db.set(key, args[1], given.keep_ttl)
     if at_ms is not None:
         _expire_or_delete(session, key, at_ms)
-    return _string_reply(old) if given.get else OK
+    return _string_reply(old) if returns_old else OK
 
 
 def _expire_or_delete(session: Session, key: bytes, at_ms: int) -> None:
@@ -233,7 +231,7 @@ def getdel(session: Session, args: Args) -> Reply:
 @command("GETEX")
 def getex(session: Session, args: Args) -> Reply:
     """Return the string value of a key, and optionally set or remove its TTL."""
-    given = _parse_set_options(session, args, 1, _GETEX_SIZES)
+    given = parse_set_options(session, args, 1, _GETEX_SIZES)
     value = session.db.string(args[0])
     if value is None:
         return None
@@ -287,13 +285,11 @@ def msetex(session: Session, args: Args) -> Reply:
     end = 1 + 2 * count
     if end > len(args):
         raise CommandError(errors.SYNTAX)
-    given = _parse_set_options(session, args, end, _MSETEX_SIZES)
+    given = parse_set_options(session, args, end, _MSETEX_SIZES)
     at_ms = given.expires_at(session, "msetex")
     keys = args[1:end:2]
-    if given.condition:
-        wanted = given.condition == b"XX"
-        if any((session.db.lookup(key) is not None) != wanted for key in keys):
-            return 0
+    if given.flags and not all(given.is_met(session.db.lookup(key)) for key in keys):
+        return 0
     for at, key in enumerate(keys):
         session.db.set(key, args[2 + 2 * at], given.keep_ttl)
         if at_ms is not None:
@@ -314,7 +310,7 @@ def delex(session: Session, args: Args) -> Reply:
         condition = args[1].upper()
         if condition not in _COMPARISONS:
             raise CommandError(errors.SYNTAX)
-        if not _is_condition_met(condition, args[2], value):
+        if not _is_equal_or_not(condition, args[2], value):
             return 0
     return int(session.db.delete(args[0]))
 
