@@ -135,9 +135,7 @@ def park_consume(rest: Rest, *, join: bool = True) -> Parked:
 
 @contextmanager
 def closing_brokers() -> Iterator[list[Broker]]:
-    """Yield a list for brokers; close them at the end, after their clients, and check that no bug
-    was reported.
-    """
+    """Yield a list for brokers; close them at the end, and check that no bug was reported."""
     made: list[Broker] = []
     yield made
     while CLIENTS:
@@ -149,9 +147,7 @@ def closing_brokers() -> Iterator[list[Broker]]:
 
 @pytest.fixture
 def make_broker() -> Iterator[Callable[..., Broker]]:
-    """Return a function that opens a broker on a frozen clock (``clock="running"`` for a running
-    one).
-    """
+    """Return a function that opens a broker, on a frozen clock by default."""
 
     with closing_brokers() as made:
 

@@ -100,9 +100,7 @@ def test_load_takes_mappings_lists_lines_and_files(broker: Broker, tmp_path: Pat
 def test_what_cannot_be_loaded_leaves_nothing_behind(
     make_broker: Make, bad: dict[str, Any], batches: str
 ) -> None:
-    """A failed load leaves neither topics nor records, and does not change the partition of the
-    next keyless record.
-    """
+    """Neither topics nor records are left, and the next keyless record's partition is the same."""
     limits = BrokerLimits(max_message_bytes=10, max_partitions=12)
     broker = make_broker(topics={"orders": 3}, limits=limits, batches=batches)
     with pytest.raises(ContractError):

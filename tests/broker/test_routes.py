@@ -128,9 +128,7 @@ def test_the_empty_key_is_hashed_and_an_absent_one_is_not(make_broker: Make) -> 
 
 
 def test_keyless_messages_of_a_request_stay_together(make_broker: Make) -> None:
-    """The partitioner is sticky: each request goes to one partition, and the next request to the
-    next partition.
-    """
+    """Each request goes to one partition, and the next request to the next partition."""
     rest = Rest(make_broker())
     places = [rest.produce("orders", "a", "b", "c") for _ in range(4)]
     assert [{p["partition"] for p in batch} for batch in places] == [{0}, {1}, {2}, {0}]
@@ -321,9 +319,7 @@ def test_commit_during_a_rebalance_is_refused(make_broker: Make) -> None:
 
 
 def test_a_late_commit_after_the_session_expired_is_refused(broker: Broker, rest: Rest) -> None:
-    """Processing took longer than the session, so another instance has the partition and its
-    records.
-    """
+    """Processing took too long, so another instance has the partition and its records."""
     rest.produce("orders", "slow", partition=0)
     options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
     assert rest.values("g", "a", "orders", **options) == ["slow"]
@@ -472,9 +468,7 @@ def test_old_credentials_are_refused_after_rotation(broker: Broker, rest: Rest) 
 
 
 def test_a_string_without_an_end_takes_no_longer(rest: Rest) -> None:
-    """If every quote could begin a string, the search would take minutes and block all other
-    threads.
-    """
+    """If every quote could begin a string, the search would take minutes."""
     rest("POST", "/produce/orders", b'"' + b'\\"' * 200_000, status=400)
 
 
@@ -674,9 +668,7 @@ def test_a_deleted_instance_can_keep_its_partitions_for_a_while(make_broker: Mak
 
 
 def test_a_lost_answer_makes_true_duplicates(broker: Broker, rest: Rest) -> None:
-    """The record was appended and the answer dropped, so a client that retries has produced it
-    twice.
-    """
+    """The record was appended and the answer dropped, so a client that retries repeats it."""
     import httpx
 
     broker.faults.lose_answer(route="produce", times=1)

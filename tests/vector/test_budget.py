@@ -1,6 +1,4 @@
-"""Test that filters whose cost is the product of their length and the index size stop at their
-budget.
-"""
+"""Test that a filter whose cost grows with its length and the index stops at its budget."""
 
 from __future__ import annotations
 

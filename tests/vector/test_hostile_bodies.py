@@ -55,9 +55,7 @@ REQUESTS = st.lists(st.tuples(PATHS, st.sampled_from(["", "/ns"]), BODIES), max_
 
 
 def scores(value: Any) -> Iterator[Any]:
-    """Yield every score of an answer; JSON cannot represent some numbers and would contain null
-    instead.
-    """
+    """Yield every score of an answer; a number that JSON cannot represent would be null."""
     if isinstance(value, dict):
         if "score" in value:
             yield value["score"]

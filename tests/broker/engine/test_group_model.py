@@ -208,9 +208,7 @@ class Groups(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES))
     def process_and_commit(self, name: str) -> None:
-        """Process the records, then commit; give up if the commit is rejected, as a careful
-        application does.
-        """
+        """Process the records, then commit; give up if the commit is rejected."""
         got, self.in_work[name] = self.in_work[name], []
         self.processed.update(value for _, _, value in got)
         ends: dict[int, int] = {}

@@ -287,9 +287,7 @@ def test_rule_05_an_empty_commit_stores_what_was_last_delivered(rest: Rest, body
 
 
 def _shared(make_broker: Make, auto_commit: bool) -> tuple[Broker, Rest]:
-    """Return a broker and two consumers that each received a record of their own partition and
-    committed nothing.
-    """
+    """Return a broker whose two consumers each received a record and committed nothing."""
     broker = make_broker(topics={"orders": 2, "other": 2})
     rest = Rest(broker)
     options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": str(auto_commit).lower()}
@@ -369,9 +367,7 @@ def test_rule_10_the_second_consume_ends_at_its_own_deadline(broker: Broker, res
 
 
 def test_rule_13_order_is_kept_in_each_partition_and_none_starves(make_broker: Make) -> None:
-    """An answer has at most ``max_poll_records`` records, and each answer begins with the next
-    partition.
-    """
+    """An answer has at most ``max_poll_records``, and each begins with the next partition."""
     broker = make_broker(max_poll_records=4)
     rest = Rest(broker)
     for partition in range(3):

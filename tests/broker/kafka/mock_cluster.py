@@ -15,15 +15,11 @@ import confluent_kafka
 from pytest_fakecloud.broker.kafka.cluster import Cluster
 
 SETTINGS = "static=false&heartbeat.interval.ms=50&fetch.wait.max.ms=10&request.timeout=2"
-"""Settings of clients for the mock cluster: no static members, and no long fetches that would have
-to be woken.
-"""
+"""No static members, and no long fetches that would have to be woken."""
 
 
 def library() -> str | None:
-    """Return the path of confluent-kafka's librdkafka, or None if the library does not export the
-    mock cluster.
-    """
+    """Return the path of confluent-kafka's librdkafka, or None if it has no mock cluster."""
     package = Path(confluent_kafka.__file__).parent
     places = [package.parent / "confluent_kafka.libs", package / ".dylibs", package]
     for place in places:
@@ -109,9 +105,7 @@ class MockCluster:
         self._so.rd_kafka_destroy(self._client)
 
     def administered(self) -> type[Cluster]:
-        """Return a ``Cluster`` class that implements admin requests here, because the mock has no
-        controller.
-        """
+        """Return a ``Cluster`` class with admin requests, because the mock has no controller."""
         mock = self
 
         class Administered(Cluster):

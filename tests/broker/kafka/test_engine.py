@@ -84,9 +84,7 @@ class Present(int):
 
 
 class PatientRest(Rest):
-    """A client that repeats a request while an instance has no partitions, because a group takes
-    time to form.
-    """
+    """A client that repeats a request while an instance has no partitions yet."""
 
     def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
         found = super().__call__(method, path, body, **options)

@@ -318,9 +318,7 @@ SCAN_STEPS = st.lists(
 
 @given(SCAN_STEPS)
 def test_a_scan_under_changes_misses_and_repeats_nothing(steps: list[tuple[str, int]]) -> None:
-    """Records that exist during the whole scan are returned exactly once, whatever is deleted
-    during the scan.
-    """
+    """Records that exist during the whole scan are returned exactly once."""
     index = engine()
     index.upsert("", [VectorRecord(str(n), floats(1, n)) for n in range(30)])
     old, namespace_module.MINIMUM_HOLES = namespace_module.MINIMUM_HOLES, 2
