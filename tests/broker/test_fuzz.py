@@ -43,21 +43,10 @@ bodies = st.one_of(
 )
 segments = st.sampled_from(
     [
-        "orders",
-        "nope",
-        "g",
-        "i",
-        "latest",
-        "earliest",
-        "0",
-        "-1",
-        "%",
-        "%ff",
-        "%2F",
-        "a%20b",
+        "orders", "nope", "g", "i", "latest", "earliest", "0", "-1", "%", "%ff", "%2F", "a%20b",
         "x" * 250,
     ]
-)
+)  # fmt: skip
 heads = st.sampled_from(
     ["produce", "fetch", "consume", "commit", "delete-consumer", "topics", "consumers", "committed",
      "offsets", "webhook", "nowhere"]

@@ -39,19 +39,9 @@ PREDICATE = {"function"}
 MATCHER = {"matcher"}
 HEADERS = {"empty mapping", "mapping"}
 JSON = {
-    "None",
-    "whole",
-    "negative",
-    "fraction",
-    "boolean",
-    "text",
-    "empty list",
-    "list",
-    "list of texts",
-    "empty mapping",
-    "mapping",
-    "mapping of numbers",
-}
+    "None", "whole", "negative", "fraction", "boolean", "text", "empty list", "list",
+    "list of texts", "empty mapping", "mapping", "mapping of numbers",
+}  # fmt: skip
 INSTANCE = {"group": TEXT, "instance": TEXT}
 GOOD_INSTANCE = {"group": "orders", "instance": "orders"}
 OPTIONS = {
@@ -89,12 +79,8 @@ METHODS: Table = {
     "produce": (
         {"topic": "orders", "value": "v"},
         {
-            "topic": TEXT,
-            # JSON's keys are strings, and numbers become strings.
-            "value": JSON | {"mapping by numbers"},
-            "key": NONE | TEXT,
-            "partition": NONE | NUMBER,
-            "timestamp": NONE | NUMBER,
+            "topic": TEXT, "value": JSON | {"mapping by numbers"}, "key": NONE | TEXT,
+            "partition": NONE | NUMBER, "timestamp": NONE | NUMBER,
             "headers": NONE | HEADERS | {"empty list"},
         },
     ),
@@ -139,7 +125,7 @@ METHODS: Table = {
         {"topic": TEXT, "predicate": NONE | PREDICATE, "timeout": {"whole", "fraction"}, **LISTED},
     ),
     "restore": ({}, {"snapshot": set()}),
-}
+}  # fmt: skip
 NOTHING_TO_GIVE = {"topics", "groups", "reorder"}
 
 

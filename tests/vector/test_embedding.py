@@ -153,17 +153,10 @@ def unpacked(vector: SparseVector | None) -> tuple[list[int], list[float]] | Non
 @pytest.mark.parametrize(
     "value",
     [
-        [1, 2],
-        (1.0, 2.0),
-        np.array([1, 2]),
-        np.array([1, 2], np.float16),
-        floats(1, 2),
-        array.array("f", [1, 2]),
-        iter([1, 2]),
-        [Decimal(1), Fraction(2)],
-        [True, np.float32(2)],
+        [1, 2], (1.0, 2.0), np.array([1, 2]), np.array([1, 2], np.float16), floats(1, 2),
+        array.array("f", [1, 2]), iter([1, 2]), [Decimal(1), Fraction(2)], [True, np.float32(2)],
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("kind", [Kind.DENSE, Kind.HYBRID])
 def test_a_function_gives_a_dense_vector(value: Any, kind: Kind) -> None:
     dense, other = Embedder(lambda text: copy.copy(value), kind, 2).embed("x")
@@ -175,17 +168,12 @@ def test_a_function_gives_a_dense_vector(value: Any, kind: Kind) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        {3: 0.5, 1: 2},
-        {"indices": [3, 1], "values": [0.5, 2]},
-        ([3, 1], [0.5, 2]),
-        (np.array([3, 1]), np.array([0.5, 2])),
-        sparse({3: 0.5, 1: 2}),
-        {"3": 0.5, "1": 2},
-        {3.0: 0.5, np.int64(1): np.float32(2)},
-        SimpleNamespace(indices=[3, 1], values=(0.5, 2)),
+        {3: 0.5, 1: 2}, {"indices": [3, 1], "values": [0.5, 2]}, ([3, 1], [0.5, 2]),
+        (np.array([3, 1]), np.array([0.5, 2])), sparse({3: 0.5, 1: 2}), {"3": 0.5, "1": 2},
+        {3.0: 0.5, np.int64(1): np.float32(2)}, SimpleNamespace(indices=[3, 1], values=(0.5, 2)),
         (iter([3, 1]), iter([0.5, 2])),
     ],
-)
+)  # fmt: skip
 def test_a_function_gives_a_sparse_vector(value: Any) -> None:
     none, vector = Embedder(lambda text: value, Kind.SPARSE, None).embed("x")
     assert unpacked(vector) == ([3, 1], [0.5, 2.0])

@@ -19,20 +19,11 @@ from pytest_fakecloud.vector.handle import VectorIndex
 from tests.harness import check_each
 
 VALUES: Mapping[str, Any] = {
-    "text": "a",
-    "empty text": "",
-    "whole number": 3,
-    "fraction": 1.5,
-    "boolean": True,
-    "array": [],
-    "array of arrays": [[]],
-    "array of booleans": [True],
-    "array of nulls": [None],
-    "array of texts": ["a"],
-    "array of numbers": [1, 2],
-    "object": {},
+    "text": "a", "empty text": "", "whole number": 3, "fraction": 1.5, "boolean": True, "array": [],
+    "array of arrays": [[]], "array of booleans": [True], "array of nulls": [None],
+    "array of texts": ["a"], "array of numbers": [1, 2], "object": {},
     "object of other things": {"a": 1},
-}
+}  # fmt: skip
 TEXT = {"text", "empty text"}
 WHOLE = {"whole number"}
 BOOLEAN = {"boolean"}

@@ -165,15 +165,11 @@ def test_reset_and_snapshots(index: VectorIndex) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        {"name": "elsewhere", "dimension": 2},
-        {"dimension": 3},
-        {"dimension": None},
-        {"dimension": 2, "similarity": "EUCLIDEAN"},
-        {"kind": "hybrid", "dimension": 2},
-        {"kind": "sparse"},
-        {"dimension": 2, "embedding": True},
+        {"name": "elsewhere", "dimension": 2}, {"dimension": 3}, {"dimension": None},
+        {"dimension": 2, "similarity": "EUCLIDEAN"}, {"kind": "hybrid", "dimension": 2},
+        {"kind": "sparse"}, {"dimension": 2, "embedding": True},
     ],
-)
+)  # fmt: skip
 def test_the_snapshot_of_another_index_is_refused(
     index: VectorIndex, other: dict[str, Any]
 ) -> None:

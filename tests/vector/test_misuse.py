@@ -68,13 +68,8 @@ METHODS: Table = {
     "restore": ({}, {"snapshot": set()}),
 }
 NOTHING_TO_GIVE = {
-    "namespaces",
-    "pending",
-    "hold_pending",
-    "release_pending",
-    "rotate_token",
-    "close",
-}
+    "namespaces", "pending", "hold_pending", "release_pending", "rotate_token", "close",
+}  # fmt: skip
 
 
 @contextmanager

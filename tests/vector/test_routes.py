@@ -93,23 +93,14 @@ def test_every_command_takes_every_documented_method(make: Callable[..., Api], m
     record = {"id": "a", "vector": [1, 2]}
     query = {"vector": [1, 2]}
     bodies: dict[str, Any] = {
-        "/upsert": record,
-        "/upsert-data": {"id": "b", "data": "hello"},
-        "/query": query,
-        "/query-data": {"data": "hello"},
-        "/resumable-query-data": {"data": "hello", "topK": 1},
-        "/fetch": {"ids": ["a"]},
-        "/range": {"cursor": "0", "limit": 1},
-        "/update": {"id": "a", "data": "x"},
-        "/random": None,
-        "/info": None,
-        "/list-namespaces": None,
-        "/delete": ["a"],
-        "/reset": None,
-        "/upsert/ns": record,
+        "/upsert": record, "/upsert-data": {"id": "b", "data": "hello"}, "/query": query,
+        "/query-data": {"data": "hello"}, "/resumable-query-data": {"data": "hello", "topK": 1},
+        "/fetch": {"ids": ["a"]}, "/range": {"cursor": "0", "limit": 1},
+        "/update": {"id": "a", "data": "x"}, "/random": None, "/info": None,
+        "/list-namespaces": None, "/delete": ["a"], "/reset": None, "/upsert/ns": record,
         "/rename-namespace": {"namespace": "ns", "newNamespace": "new"},
         "/delete-namespace/new": None,
-    }
+    }  # fmt: skip
     for path, body in bodies.items():
         api(path, body, method)
     uuid = api("/resumable-query", query, method)["uuid"]
@@ -177,16 +168,11 @@ def test_the_read_only_token_reads_only(filled: Api) -> None:
 @pytest.mark.parametrize(
     ("path", "name"),
     [
-        ("/upsert", ""),
-        ("/upsert/", ""),
-        ("/upsert/ns", "ns"),
-        ("/upsert/a/b//c", "a/b//c"),
-        ("/upsert/a%20b", "a b"),
-        ("/upsert/a%2Fb", "a/b"),
-        ("/upsert/é", "é"),
+        ("/upsert", ""), ("/upsert/", ""), ("/upsert/ns", "ns"), ("/upsert/a/b//c", "a/b//c"),
+        ("/upsert/a%20b", "a b"), ("/upsert/a%2Fb", "a/b"), ("/upsert/é", "é"),
         ("/upsert/upsert", "upsert"),
     ],
-)
+)  # fmt: skip
 def test_everything_after_the_command_is_the_namespace(api: Api, path: str, name: str) -> None:
     api(path, {"id": "a", "vector": [1, 2]})
     assert api.index.namespaces() == list(dict.fromkeys(["", name]))
@@ -334,14 +320,10 @@ def test_query_with_its_options(filled: Api) -> None:
     hits = filled(
         "/query",
         {
-            "vector": [1, 0],
-            "topK": 2,
-            "includeVectors": True,
-            "includeMetadata": True,
-            "includeData": True,
-            "filter": "n >= 1",
+            "vector": [1, 0], "topK": 2, "includeVectors": True, "includeMetadata": True,
+            "includeData": True, "filter": "n >= 1",
         },
-    )
+    )  # fmt: skip
     assert hits[0] == {
         "id": "id-1",
         "score": 0.8535534,

@@ -731,14 +731,8 @@ class TestAClusterThatGoesAway:
     def test_the_stand_alone_server_ends_without_it(self, mock: MockCluster) -> None:
         url = f"kafka://{mock.bootstrap}?{SETTINGS}".replace("timeout=2", "timeout=30")
         command = [
-            sys.executable,
-            "-m",
-            "pytest_fakecloud",
-            "serve",
-            "broker",
-            "--random",
-            "--json",
-        ]
+            sys.executable, "-m", "pytest_fakecloud", "serve", "broker", "--random", "--json",
+        ]  # fmt: skip
         with subprocess.Popen(
             [*command, "--broker", f"engine={url}"],
             stdout=subprocess.PIPE,

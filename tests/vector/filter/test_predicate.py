@@ -24,17 +24,10 @@ from pytest_fakecloud.vector.filter.syntax import (
 from tests.harness import check_each
 
 CITY: dict[str, Any] = {
-    "pop": 15,
-    "geo": {"cont": "Asia", "pos": {"lat": -35.5}},
-    "tags": ["a", "b"],
-    "cap": False,
-    "census": None,
-    "name": "Ankara",
-    "tiny": 1e-10,
-    "rows": [[1, 2], [3, 4]],
-    "zero": 0,
+    "pop": 15, "geo": {"cont": "Asia", "pos": {"lat": -35.5}}, "tags": ["a", "b"], "cap": False,
+    "census": None, "name": "Ankara", "tiny": 1e-10, "rows": [[1, 2], [3, 4]], "zero": 0,
     "people": [{"name": "x"}, {"name": "y"}],
-}
+}  # fmt: skip
 
 
 RULES = [
@@ -244,26 +237,12 @@ def test_filters_agree_with_the_reference(tree: Expression, metadata: dict[str, 
 
 
 GLOBS = [
-    ("", "", True),
-    ("", "a", False),
-    ("*", "", True),
-    ("a*b", "ab", True),
-    ("a*a", "a", False),
-    ("*ab", "aab", True),
-    ("[abc]x", "bx", True),
-    ("[a-c]x", "dx", False),
-    ("[c-a]x", "bx", True),
-    ("[^abc]x", "dx", True),
-    ("[^abc]x", "ax", False),
-    ("[^]]", "]", False),
-    ("[]]", "]", True),
-    ("[-a]", "-", True),
-    ("[abc", "[abc", True),
-    ("[", "[", True),
-    ("a.c", "abc", False),
-    ("a?c", "a\nc", True),
-    ("*é?", "caféx", True),
-]
+    ("", "", True), ("", "a", False), ("*", "", True), ("a*b", "ab", True), ("a*a", "a", False),
+    ("*ab", "aab", True), ("[abc]x", "bx", True), ("[a-c]x", "dx", False), ("[c-a]x", "bx", True),
+    ("[^abc]x", "dx", True), ("[^abc]x", "ax", False), ("[^]]", "]", False), ("[]]", "]", True),
+    ("[-a]", "-", True), ("[abc", "[abc", True), ("[", "[", True), ("a.c", "abc", False),
+    ("a?c", "a\nc", True), ("*é?", "caféx", True),
+]  # fmt: skip
 
 
 def test_glob() -> None:
