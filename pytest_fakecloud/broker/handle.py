@@ -93,7 +93,7 @@ class Broker(BrokerAssertions, Handle):
         self._engine = _make_engine(context, config)
         try:
             for topic, options in (config.topics or {}).items():
-                self._add_topic(topic, **_topic_options(topic, options))
+                self._engine.topics.create(topic, **_topic_options(topic, options))
             super().__init__(
                 context, BrokerApp(self._engine, lambda: (self.username, self.token)), config
             )
@@ -128,11 +128,8 @@ class Broker(BrokerAssertions, Handle):
         }
 
     def client(self, **options: Any) -> httpx.Client:
-        """Return an ``httpx.Client`` with the fake's URL and credentials.
-
-        The vendor has no Python client for this service. ``options`` are passed to
-        ``httpx.Client``. Closing the fake closes the client. Raises ``ContractError`` if httpx is
-        not installed.
+        """Return an ``httpx.Client`` with the fake's URL and credentials, because the vendor has no
+        Python client. ``options`` are passed to it. Closing the fake closes the client.
         """
         __tracebackhide__ = True
         client: httpx.Client = self._official(self._make_client, options)
@@ -148,16 +145,19 @@ class Broker(BrokerAssertions, Handle):
     def _make_client(self, **options: Any) -> httpx.Client:
         import httpx
 
-        headers = httpx.Headers(self.headers)
-        headers.update(options.pop("headers", None))
-        return httpx.Client(base_url=self.url, headers=headers, **options)
+        return httpx.Client(base_url=self.url, **self._with_credentials(options))
 
     def _make_async_client(self, **options: Any) -> httpx.AsyncClient:
         import httpx
 
+        return httpx.AsyncClient(base_url=self.url, **self._with_credentials(options))
+
+    def _with_credentials(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        import httpx
+
         headers = httpx.Headers(self.headers)
-        headers.update(options.pop("headers", None))
-        return httpx.AsyncClient(base_url=self.url, headers=headers, **options)
+        headers.update(options.get("headers"))
+        return {**options, "headers": headers}
 
     @property
     def aio(self) -> AioBroker:
@@ -183,28 +183,19 @@ class Broker(BrokerAssertions, Handle):
         name, an existing topic, and numbers out of range.
         """
         __tracebackhide__ = True
-        self._add_topic(
+        self._engine.topics.create(
             topic,
             partitions,
-            retention,
+            retention_ms=_ms(retention),
             retention_bytes=retention_bytes,
             max_message_bytes=max_message_bytes,
             first_offset=first_offset,
         )
         return self.topic(topic)
 
-    def _add_topic(
-        self, topic: str, partitions: int = 1, retention: Duration | None = None, **options: Any
-    ) -> None:
-        retention_ms = None if retention is None else _ms(retention)
-        self._engine.topics.create(topic, partitions, retention_ms=retention_ms, **options)
-
     @action
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic with its records and committed offsets. Groups that consume it rebalance.
-
-        Raises ``ContractError`` for an unknown topic.
-        """
+        """Delete a topic with its records and committed offsets. Its groups rebalance."""
         __tracebackhide__ = True
         string("topic", topic)
         with self._settled():
@@ -227,9 +218,7 @@ class Broker(BrokerAssertions, Handle):
         string("topic", topic)
         with self._settled():
             self._engine.topics.set_retention(
-                topic,
-                retention_ms=None if retention is None else _ms(retention),
-                retention_bytes=retention_bytes,
+                topic, retention_ms=_ms(retention), retention_bytes=retention_bytes
             )
 
     @overload
@@ -333,10 +322,7 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def crash(self, group: str, instance: str) -> None:
-        """Simulate the crash of an instance, which neither commits nor leaves its group.
-
-        The instance keeps its partitions until its session expires.
-        """
+        """Crash an instance, which does not commit and keeps its partitions during its session."""
         __tracebackhide__ = True
         _check_instance(group, instance)
         with self._settled():
@@ -344,10 +330,7 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def expire(self, group: str, instance: str) -> None:
-        """End an instance's session immediately.
-
-        Its partitions are reassigned, and a commit that it sends later is rejected.
-        """
+        """End an instance's session, reassign its partitions, and reject its later commits."""
         __tracebackhide__ = True
         _check_instance(group, instance)
         with self._settled():
@@ -355,10 +338,7 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def rebalance(self, group: str) -> GroupView:
-        """Make a group rebalance. Its members continue from the committed offsets.
-
-        As in every rebalance, members with auto-commit first commit the records that they received.
-        """
+        """Make a group rebalance, after the usual automatic commits of its members."""
         __tracebackhide__ = True
         string("group", group)
         with self._settled():
@@ -426,10 +406,8 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def partial_produce(self, keep: int, *, times: int = 1) -> None:
-        """Make the next client batches of more than ``keep`` messages fail with status 503.
-
-        The first ``keep`` messages of each such batch are stored. ``times`` is the number of
-        batches.
+        """Make the next ``times`` client batches of more than ``keep`` messages fail with status
+        503. The first ``keep`` messages of each such batch are stored.
         """
         __tracebackhide__ = True
         whole(0).read("keep", keep, "partial_produce()")
@@ -456,8 +434,8 @@ def _check_instance(group: object, instance: object) -> None:
     string("instance", instance)
 
 
-def _ms(duration: Duration) -> int:
-    return duration_us(duration) // 1000
+def _ms(duration: Duration | None) -> int | None:
+    return None if duration is None else duration_us(duration) // 1000
 
 
 def _topic_options(topic: str, options: object) -> dict[str, Any]:
@@ -472,4 +450,6 @@ def _topic_options(topic: str, options: object) -> dict[str, Any]:
     for option in options:
         if option not in known:
             raise ContractError(unknown_name(f"option of topics[{topic!r}]", option, known))
-    return dict(options)
+    retention_ms = _ms(options.get("retention"))
+    kept = {name: value for name, value in options.items() if name != "retention"}
+    return {**kept, "retention_ms": retention_ms}

@@ -13,24 +13,9 @@ from ..core.matching import PAIRS, Field, fields_of
 from .errors import can_name_a_topic, illegal_argument
 
 EventKind = Literal[
-    "assigned",
-    "auto commit",
-    "close",
-    "commit",
-    "crash",
-    "dead",
-    "expire",
-    "join",
-    "leave",
-    "lost",
-    "offsets set",
-    "rebalance",
-    "rebalance started",
-    "redeliver",
-    "reset",
-    "return",
-    "revoked",
-]
+    "assigned", "auto commit", "close", "commit", "crash", "dead", "expire", "join", "leave", "lost",
+    "offsets set", "rebalance", "rebalance started", "redeliver", "reset", "return", "revoked",
+]  # fmt: skip
 """The kinds of consumer-group events that are recorded in the journal."""
 INT64_MAX = 2**63 - 1
 """Largest valid offset and timestamp. Timestamps are in milliseconds since the epoch."""
@@ -64,8 +49,7 @@ class Metadata(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record in the log. ``key`` is None if it was produced without a key (the API returns
-    ``""``).
+    """A record in the log. ``key`` is None if it was produced without a key (``""`` in the API).
 
     ``timestamp`` is in milliseconds since the epoch.
     """
@@ -112,11 +96,7 @@ RECORD_FIELDS: Mapping[str, Field] = {
     "value": Field(DOCUMENT, optional=False),
     "headers": Field(PAIRS, optional=False),
 }
-"""Fields by which records can be filtered.
-
-Values can be matched as strings or as JSON, and headers by name. A record without a key matches
-``key=""``, because the API returns ``""`` for its key.
-"""
+"""Fields by which records can be filtered. Values can be matched as strings or as JSON."""
 
 
 def record_fields(partitions: int) -> Mapping[str, Field]:
@@ -143,11 +123,8 @@ Assignments = dict[str, dict[str, dict[str, list[int]]]]
 """Partition numbers by group, instance and topic."""
 
 CONSUMER_HEADERS = (
-    "enable-auto-commit",
-    "auto-commit-interval",
-    "auto-offset-reset",
-    "session-timeout-ms",
-)
+    "enable-auto-commit", "auto-commit-interval", "auto-offset-reset", "session-timeout-ms",
+)  # fmt: skip
 """Names of the consumer configuration headers, in lower case and without a prefix."""
 
 AUTO_OFFSET_RESETS = ("earliest", "latest", "none")
@@ -157,9 +134,8 @@ AUTO_OFFSET_RESETS = ("earliest", "latest", "none")
 class ConsumerConfig:
     """Configuration of a consumer instance, read from the headers of its first consume request.
 
-    Defaults are the vendor's: auto-commit every 5000 ms, reset to latest, session timeout 120000
-    ms. As in the Java client, an auto-commit interval of 0 is allowed and means to commit as often
-    as possible.
+    Defaults are the vendor's. As in the Java client, an auto-commit interval of 0 means to commit
+    as often as possible.
     """
 
     auto_commit: bool = True
@@ -169,10 +145,7 @@ class ConsumerConfig:
 
 
 def consumer_config(headers: Mapping[str, str], *, session_timeout_ms: int) -> ConsumerConfig:
-    """Parse the configuration headers of a consume request, keyed by ``CONSUMER_HEADERS``.
-
-    Raises ``BrokerError``, whose message contains the header, its value and what was expected.
-    """
+    """Parse the ``CONSUMER_HEADERS`` of a consume request; raise ``BrokerError`` if invalid."""
     auto_commit = headers.get("enable-auto-commit", "true").strip().lower()
     if auto_commit not in ("true", "false"):
         raise _bad_header("Enable-Auto-Commit", headers["enable-auto-commit"], "true or false")

@@ -35,28 +35,15 @@ from .model import Change, Hit, IndexInfo, Kind, QueryMode, VectorQuery, VectorR
 METHODS = "GET POST PUT DELETE"
 SUCCESS = "Success"
 _WRITING = (
-    "upsert/{namespace*}",
-    "upsert-data/{namespace*}",
-    "update/{namespace*}",
-    "delete/{namespace*}",
-    "reset/{namespace*}",
-    "delete-namespace/{namespace*}",
-    "rename-namespace",
-)
+    "upsert/{namespace*}", "upsert-data/{namespace*}", "update/{namespace*}", "delete/{namespace*}",
+    "reset/{namespace*}", "delete-namespace/{namespace*}", "rename-namespace",
+)  # fmt: skip
 """Paths of the commands that the read-only token may not call."""
 _READING = (
-    "query/{namespace*}",
-    "query-data/{namespace*}",
-    "resumable-query/{namespace*}",
-    "resumable-query-data/{namespace*}",
-    "resumable-query-next",
-    "resumable-query-end",
-    "fetch/{namespace*}",
-    "range/{namespace*}",
-    "random/{namespace*}",
-    "info",
-    "list-namespaces",
-)
+    "query/{namespace*}", "query-data/{namespace*}", "resumable-query/{namespace*}",
+    "resumable-query-data/{namespace*}", "resumable-query-next", "resumable-query-end",
+    "fetch/{namespace*}", "range/{namespace*}", "random/{namespace*}", "info", "list-namespaces",
+)  # fmt: skip
 _BODY_FACTS = sorted(KNOWN - {"vector", "sparseVector", "namespace", "all"})
 """Fields of a request body that the journal records: all except vectors."""
 

@@ -62,22 +62,18 @@ class Matrix:
 
     @property
     def values(self) -> Floats:
-        """All rows, shape (count, dimension); a view."""
         return self._values[: self.count]
 
     @property
     def norms(self) -> NDArray[np.float64]:
-        """The Euclidean norm of each row in float64; a view."""
         return self._norms[: self.count]
 
     @property
     def inverse_norms(self) -> Floats:
-        """One over the Euclidean norm of each row, 0 for a zero row; a view."""
         return self._inverse_norms[: self.count]
 
     @property
     def squares(self) -> Floats:
-        """The squared Euclidean norm of each row; a view."""
         return self._squares[: self.count]
 
     def append(self, vector: Floats | None) -> None:

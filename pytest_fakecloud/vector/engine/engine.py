@@ -78,11 +78,7 @@ class VectorSnapshot:
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """Return a target with a merge patch applied (RFC 7396); both arguments stay unchanged.
-
-    A null in the patch deletes a field, an object is merged into the field's value, and any other
-    value replaces it.
-    """
+    """Return a target with a merge patch applied (RFC 7396); both arguments stay unchanged."""
     if not isinstance(patch, Mapping):
         return patch
     merged = dict(target) if isinstance(target, Mapping) else {}
@@ -118,13 +114,9 @@ class VectorEngine:
         ready_after_us: int | None = None,
         ready_after_reads: int | None = None,
     ) -> None:
-        self.name = name
         self.identity = Identity(name, kind, similarity, dimension, dense_model, sparse_model)
         self.kind = kind
-        self.similarity = similarity
         self.dimension = dimension
-        self.dense_model = dense_model
-        self.sparse_model = sparse_model
         self.limits = limits or VectorLimits()
         self._clock = clock
         self._picks = ids.stream(name, "random vectors")
@@ -145,11 +137,9 @@ class VectorEngine:
     # -- writing ---------------------------------------------------------------------------------
 
     def upsert(self, namespace: str, records: Sequence[VectorRecord]) -> None:
-        """Insert or replace records, and create the namespace if necessary; store all records or
-        none. If an id occurs twice, the last record is stored.
+        """Insert or replace records, all or none, and create the namespace if necessary.
 
-        Raises ``VectorError`` 422 if a record lacks a vector that the index needs, or has one of
-        the wrong kind or dimension; 429 if the daily quota is used up.
+        Raises ``VectorError`` 422 for vectors that do not fit the index, 429 for a used up quota.
         """
         with self._lock:
             dimension = self.checks.records(records, self.dimension)
@@ -175,9 +165,8 @@ class VectorEngine:
     def update(self, namespace: str, change: Change) -> bool:
         """Update a record; return False if no record has the id.
 
-        Raises ``VectorError`` 422 for vectors that do not fit the index, or for only one of the two
-        that a hybrid index needs; 400 for a patch that makes the metadata too large; 429 if the
-        daily quota is used up.
+        Raises ``VectorError`` 422 for vectors that do not fit the index, 400 for a patch that makes
+        the metadata too large, 429 for a used up quota.
         """
         with self._lock:
             self.checks.change(change, self.dimension)
@@ -212,11 +201,9 @@ class VectorEngine:
             return 0 if home is None else self.delete(namespace, home.ids(prefix))
 
     def delete_matching(self, namespace: str, filter: str) -> int:
-        """Remove the records whose newest metadata matches a filter; return the number of removed
-        records.
+        """Remove the records whose newest metadata matches a filter; return their number.
 
-        Raises ``VectorError`` 400 for an invalid filter and for an empty one, which would remove
-        every record.
+        Raises ``VectorError`` 400 for an invalid filter, and for an empty one.
         """
         predicate = self.predicate(filter)
         if predicate is None:
@@ -286,14 +273,14 @@ class VectorEngine:
     def describe(self) -> IndexInfo:
         """Return the same as ``info()``, but do not count as a read."""
         with self._lock:
-            homes = self.namespaces.homes
+            homes, identity = self.namespaces.homes, self.identity
             return IndexInfo(
-                self.kind,
-                self.similarity,
+                identity.kind,
+                identity.similarity,
                 self.dimension or 0,
                 sum(home.size() for home in homes.values()),
-                self.dense_model,
-                self.sparse_model,
+                identity.dense_model,
+                identity.sparse_model,
                 {name: home.info() for name, home in homes.items()},
             )
 
@@ -363,11 +350,7 @@ class VectorEngine:
             )
 
     def restore(self, snapshot: VectorSnapshot) -> None:
-        """Restore the data of a snapshot. The snapshot can be restored again later.
-
-        Raises ``ContractError`` if the snapshot is of an index with different properties, because
-        its vectors may not fit.
-        """
+        """Restore a snapshot; raise ``ContractError`` if it is of an index with other properties."""
         if snapshot.index != self.identity:
             raise ContractError(
                 f"the snapshot is of the index {snapshot.index}, but this is {self.identity}: to copy "

@@ -113,8 +113,10 @@ class Namespace:
 
     def scan(self, slot: int = 0, prefix: str = "") -> Iterator[tuple[int, VectorRecord]]:
         """Yield slot and newest record of the rows from ``slot`` on, if the id has the prefix."""
-        for row in self._live_rows(slot, prefix):
-            yield self._slots[row], self._newest(row)
+        for row in range(bisect_left(self._slots, slot), len(self._ids)):
+            id = self._ids[row]
+            if id is not None and id.startswith(prefix):
+                yield self._slots[row], self._newest(row)
 
     def ids(self, prefix: str = "") -> list[str]:
         """Return the ids that start with a prefix, in insertion order."""
@@ -124,14 +126,10 @@ class Namespace:
         """Return the newest record at a position in the insertion order of existing records."""
         if len(self._rows) == len(self._ids):
             return self._newest(position)
-        live = [row for row, id in enumerate(self._ids) if id is not None]
-        return self._newest(live[position])
+        return self._newest(self._live_rows()[position])
 
-    def _live_rows(self, slot: int, prefix: str) -> Iterator[int]:
-        for row in range(bisect_left(self._slots, slot), len(self._ids)):
-            id = self._ids[row]
-            if id is not None and id.startswith(prefix):
-                yield row
+    def _live_rows(self) -> list[int]:
+        return [row for row, id in enumerate(self._ids) if id is not None]
 
     def _newest(self, row: int) -> VectorRecord:
         return self.staged.get(row) or self.record(row)
@@ -214,7 +212,7 @@ class Namespace:
         self._hidden_rows = None
 
     def _compact(self) -> None:
-        keep = [row for row, id in enumerate(self._ids) if id is not None]
+        keep = self._live_rows()
         moved = {old: new for new, old in enumerate(keep)}
         if self.matrix is not None:
             self.matrix.keep(np.array(keep, np.intp))
@@ -262,12 +260,10 @@ class Namespaces:
         self._lock = lock
 
     def create(self, namespace: str) -> None:
-        """Create a namespace unless it exists."""
         with self._lock:
             self.homes.setdefault(namespace, self.home(namespace))
 
     def names(self) -> list[str]:
-        """Return the names in order of creation, with the default namespace ("") first."""
         with self._lock:
             return list(self.homes)
 
@@ -279,11 +275,9 @@ class Namespaces:
             self._engine.resumable.follow(namespace, None)
 
     def rename(self, namespace: str, new: str, *, delete_existing: bool = False) -> bool:
-        """Rename a namespace. Return False if the new name is taken and ``delete_existing`` is
-        False.
+        """Rename a namespace, unless the new name is taken; return whether this was done.
 
-        Raises ``VectorError`` 404 if the namespace does not exist, 400 if the old or new name is
-        that of the default namespace.
+        Raises ``VectorError`` 404 for a missing namespace, 400 for the default one.
         """
         with self._lock:
             self._check_named(namespace, "renamed")
@@ -305,8 +299,7 @@ class Namespaces:
             return True
 
     def home(self, namespace: str) -> Namespace:
-        """Return the namespace with this name. If it does not exist, return a new namespace without
-        adding it to the index.
+        """Return the namespace with this name, or a new one that is not part of the index yet.
 
         Raises ``VectorError`` 400 if a new namespace would exceed the limit.
         """
@@ -322,4 +315,4 @@ class Namespaces:
         if namespace == DEFAULT_NAMESPACE:
             raise errors.bad_request(f"The default namespace cannot be {verb}.")
         if namespace not in self.homes:
-            raise errors.namespace_missing(namespace, self._engine.name)
+            raise errors.namespace_missing(namespace, self._engine.identity.name)
