@@ -106,8 +106,7 @@ def stem(word: str) -> str:
 
 
 def hash_sparse(text: str, *, query: bool = False) -> SparseVector:
-    """Return hashes of the stemmed words with their BM25 weights; in a query, every word has the
-    weight 1.
+    """Return hashes of the stemmed words with their BM25 weights, or the weight 1 in a query.
 
     If a text contains only stop words, they are kept, because a sparse vector cannot be empty.
     """
@@ -191,8 +190,7 @@ class Embedder:
     def embed(
         self, text: str, *, dimension: int | None = None, query: bool = False
     ) -> tuple[Floats | None, SparseVector | None]:
-        """Return the vectors that this kind of index needs. In a ``query``, all words of a sparse
-        vector have equal weight.
+        """Return the vectors of a text. The words of a ``query`` have equal weights.
 
         ``dimension`` is the index's current dimension, or None if it has no vectors yet.
         Raises ``VectorError`` 422 if the function or mapping returns no valid vector for the text.
@@ -224,8 +222,7 @@ class Embedder:
             ) from error
         try:
             dense, sparse = self._read(value)
-        # A generator's code runs, and can raise, only while its values are read.
-        except Exception as error:
+        except Exception as error:  # A generator's code runs only while its values are read.
             reason = str(error) if isinstance(error, VectorError) else repr(error)
             raise unprocessable(
                 f"The embedding of the text {text[:80]!r} is not usable: {reason}"
@@ -236,30 +233,25 @@ class Embedder:
         return dense, sparse
 
     def _read(self, value: Any) -> tuple[Floats | None, SparseVector | None]:
+        expected = EXPECTED[self.kind]
         if discard_awaitable(value):
             raise unprocessable(
-                f"expected {self._expected}, got {type(value).__name__}: "
+                f"expected {expected}, got {type(value).__name__}: "
                 "the embedding is called during a request and cannot be awaited"
             )
         if self.kind is Kind.HYBRID and _is_pair(value):
             dense, sparse = value
             if dense is None and sparse is None:
-                raise unprocessable(f"expected {self._expected}, got neither")
+                raise unprocessable(f"expected {expected}, got neither")
             return (
                 None if dense is None else _dense(dense),
                 None if sparse is None else _sparse(sparse),
             )
         if value is None:
-            raise unprocessable(
-                f"expected {self._expected}, got None: does the function return it?"
-            )
+            raise unprocessable(f"expected {expected}, got None: does the function return it?")
         if self.kind is Kind.SPARSE or (self.kind is Kind.HYBRID and is_sparse(value)):
             return None, _sparse(value)
         return _dense(value), None
-
-    @property
-    def _expected(self) -> str:
-        return EXPECTED[self.kind]
 
 
 def _check_function(function: Callable[..., object]) -> None:
@@ -337,12 +329,9 @@ def _sparse(value: Any) -> SparseVector:
     elif not isinstance(value, Mapping) and is_sparse(value):
         value = {"indices": value.indices, "values": value.values}
     if isinstance(value, Mapping) and all(is_sequence(value.get(name)) for name in SPARSE_PARTS):
-        value = {
-            "indices": [
-                _index(index) for index in itertools.islice(value["indices"], MOST_ENTRIES)
-            ],
-            "values": _numbers(value["values"], MOST_ENTRIES),
-        }
+        indices = itertools.islice(value["indices"], MOST_ENTRIES)
+        values = _numbers(value["values"], MOST_ENTRIES)
+        value = {"indices": list(map(_index, indices)), "values": values}
     return as_sparse(value)
 
 

@@ -42,12 +42,10 @@ EVERY_PART = Include(True, True, True)
 
 
 class PendingChanges(Found[Item]):
-    """A list of the changes that queries do not see yet; also a ``with`` block that holds changes
-    back.
+    """A list of the changes that queries do not see yet; as a ``with`` block, it holds changes back.
 
-    Changes made in the block stay pending until its end. Then the list is replaced by all changes
-    that are pending, and they become ready, unless changes were already being held before the
-    block.
+    At the end of the block, the list is replaced by all pending changes, and they become ready,
+    unless changes were already being held before the block.
     """
 
     def __init__(self, index: VectorIndex, items: Iterable[Item]) -> None:
@@ -176,8 +174,7 @@ class VectorIndex(Handle):
 
     @action
     def load(self, data: Loadable, *, namespace: str = DEFAULT_NAMESPACE) -> None:
-        """Load records and make them ready for queries immediately. If any record is invalid, none
-        are loaded.
+        """Load records, all or none, and make them ready for queries immediately.
 
         ``data`` is a list of records; a mapping from id to vector, text or record; or the path of a
         ``.jsonl``, ``.json`` or ``.npz`` file. A record with a ``namespace`` field is loaded into
@@ -197,11 +194,7 @@ class VectorIndex(Handle):
     def vectors(
         self, namespace: str = DEFAULT_NAMESPACE, *, limit: int | None = None
     ) -> Found[Item]:
-        """Return the records of a namespace in insertion order, in the form of a ``/fetch`` response.
-
-        ``limit`` is the maximum number of records. The list is empty if the namespace does not
-        exist.
-        """
+        """Return at most ``limit`` records of a namespace in insertion order, as ``/fetch`` does."""
         __tracebackhide__ = True
         _check_namespace(namespace)
         if limit is not None and (type(limit) is not int or limit < 0):
@@ -216,8 +209,7 @@ class VectorIndex(Handle):
     def pending(self) -> PendingChanges:
         """Return the changes that queries do not see yet, each with its ``namespace``.
 
-        Used as a ``with`` block, it holds every change made in the block, and makes all changes
-        ready at the end.
+        Used as a ``with`` block, it holds every change made in the block back until its end.
         """
         __tracebackhide__ = True
         self._time.settle()
@@ -238,10 +230,9 @@ class VectorIndex(Handle):
         self._engine.readiness.release_all()
 
     def matches(self, filter: str, metadata: Mapping[str, Any] | None) -> bool:
-        """Return whether a record with this metadata matches a filter.
+        """Return whether a record with this metadata (None: without any) matches a filter.
 
-        ``metadata`` is None for a record without metadata. Raises ``ContractError`` with the
-        service's message for an invalid filter, and for metadata that cannot be written as JSON.
+        Raises ``ContractError`` for an invalid filter, and for metadata that is not JSON.
         """
         __tracebackhide__ = True
         if not isinstance(filter, str):
@@ -267,12 +258,11 @@ class VectorIndex(Handle):
         times: int | None = None,
         **where: Unpack[UpsertFields],
     ) -> Found[Item]:
-        """Return the matching records that were upserted successfully, as clients sent them.
+        """Assert that clients upserted a matching record, and return all matching records.
 
-        Fails if no record matches or, with ``times``, unless exactly that many match. The message
-        describes the closest records and how they differ, or why records were rejected. Two vectors
-        match if they are equal in float32. A field's condition can be a value, a string with ``*``,
-        a compiled pattern or a function.
+        ``times`` is the exact number of records expected (at least one by default). A failure
+        describes the closest records, or why records were rejected. Two vectors match if they are
+        equal in float32. A condition can be a value, a string with ``*``, a pattern or a function.
         """
         __tracebackhide__ = True
         return expect(
@@ -288,19 +278,16 @@ class VectorIndex(Handle):
     def assert_not_upserted(
         self, id: Condition[str | int] = None, **where: Unpack[UpsertFields]
     ) -> None:
-        """Fail if a client has upserted a matching record; see ``assert_upserted()``."""
+        """Assert that no client has upserted a matching record; see ``assert_upserted()``."""
         __tracebackhide__ = True
         self.assert_upserted(id, times=0, **where)
 
     def assert_queried(
         self, *, times: int | None = None, **where: Unpack[QueryFields]
     ) -> Found[Item]:
-        """Return the matching queries that were successful, with their defaults filled in.
+        """Assert that clients made a matching query, and return all matching ones with defaults.
 
-        Each query of a batch counts. Fails if no query matches or, with ``times``, unless exactly
-        that many match. The message describes the closest queries and how they differ, or why
-        queries were rejected. Two vectors match if they are equal in float32. A field's condition
-        can be a value, a string with ``*``, a compiled pattern or a function.
+        Each query of a batch counts. See ``assert_upserted()`` for ``times`` and conditions.
         """
         __tracebackhide__ = True
         return expect(
@@ -314,7 +301,7 @@ class VectorIndex(Handle):
         )
 
     def assert_not_queried(self, **where: Unpack[QueryFields]) -> None:
-        """Fail if a client has made a matching query; see ``assert_queried()``."""
+        """Assert that no client has made a matching query; see ``assert_queried()``."""
         __tracebackhide__ = True
         self.assert_queried(times=0, **where)
 

@@ -54,10 +54,9 @@ SHAPES = (
 def read_records(
     source: object, reader: FieldReader, embedder: Embedder | None, *, dimension: int | None = None
 ) -> list[tuple[str | None, VectorRecord]]:
-    """Return every record of a source with its namespace, or None if the record has no namespace.
+    """Return every record of a source with its namespace, or None if it has no namespace.
 
-    ``dimension`` is the length that all dense vectors must have; if it is None, the first vector
-    determines it.
+    ``dimension`` is the length of all dense vectors; if it is None, the first one determines it.
     """
     records = []
     for where, value in _values(source):
@@ -152,8 +151,7 @@ def _not_finite(
 ) -> str | None:
     """Return the path of a NaN or an infinity in a value, or None. orjson writes both as null.
 
-    ``converted`` has the JSON forms by the ``id()`` of the converted objects, because an iterator
-    can be read only once.
+    ``converted`` has the JSON forms by ``id()``, because an iterator can be read only once.
     """
     value = converted.get(id(value), value)
     if plain is None:
@@ -271,8 +269,7 @@ def _parse_json(text: bytes, where: str) -> Any:
 
 def _arrays(path: Path) -> dict[str, Any]:
     try:
-        # Open the file here: numpy leaves a file that it opened itself open if it is not an
-        # archive.
+        # numpy leaves a file that it opened itself open if it is not an archive.
         with open_file(path, DATA_BYTES) as file:
             _check_archive(file)
             with np.load(file, allow_pickle=False) as arrays:

@@ -55,9 +55,8 @@ def _name(path: str) -> str:
 class VectorApp(App):
     """Translates requests into calls of the engine.
 
-    ``credentials`` returns the current token and the current read-only token. ``embedder`` is None
-    for an index without a model. ``range_limit`` is the page size of a range request without a
-    limit.
+    ``credentials`` returns the token and the read-only token. ``embedder`` is None without a model.
+    ``range_limit`` is the page size of a range request without a limit.
     """
 
     service = "vector"
@@ -115,11 +114,7 @@ class VectorApp(App):
         facts: dict[str, Any] = {"command": request.route, "namespace": _namespace(request)}
         body = orjson.loads(request.body) if request.body.strip() else None
         if isinstance(body, dict):
-            facts.update(
-                (name, value)
-                for name, value in body.items()
-                if name not in ("vector", "sparseVector")
-            )
+            facts |= {n: v for n, v in body.items() if n not in ("vector", "sparseVector")}
         elif isinstance(body, list):
             facts["ids"] = [item.get("id") if isinstance(item, dict) else item for item in body]
         return facts
@@ -132,7 +127,9 @@ class VectorApp(App):
 
     def upsert(self, request: Request) -> object:
         records = [self.reader.record(item) for item in self._items(request)]
-        self._check_known_model(records)
+        texts = (record for record in records if record.data is not None)
+        if self.embedder is None and not all(map(_has_vectors, texts)):
+            raise errors.no_embedding_model()
         self.engine.upsert(_namespace(request), records)
         return SUCCESS
 
@@ -346,12 +343,6 @@ class VectorApp(App):
             raise errors.no_embedding_model()
         return self.embedder
 
-    def _check_known_model(self, records: Sequence[VectorRecord]) -> None:
-        if self.embedder is None and any(
-            record.data is not None and not _has_vectors(record) for record in records
-        ):
-            raise errors.no_embedding_model()
-
 
 def _command(endpoint: Callable[[Request], object]) -> Callable[[Request], object]:
     def in_envelope(request: Request) -> object:
@@ -373,22 +364,12 @@ def _namespace(request: Request) -> str:
 
 
 def _hits_json(hits: Sequence[Hit], include: Include) -> list[dict[str, Any]]:
-    answers = []
-    for hit in hits:
-        answer = {"id": hit.record.id, "score": hit.score}
-        _add_parts(answer, hit.record, include)
-        answers.append(answer)
-    return answers
+    return [record_json(hit.record, include, score=hit.score) for hit in hits]
 
 
-def record_json(record: VectorRecord, include: Include) -> dict[str, Any]:
-    """Return the JSON form of a record in fetch, range and random responses, without missing parts."""
-    answer: dict[str, Any] = {"id": record.id}
-    _add_parts(answer, record, include)
-    return answer
-
-
-def _add_parts(answer: dict[str, Any], record: VectorRecord, include: Include) -> None:
+def record_json(record: VectorRecord, include: Include, **score: object) -> dict[str, Any]:
+    """Return the JSON form of a record, without the parts that it lacks."""
+    answer: dict[str, Any] = {"id": record.id, **score}
     if include.vectors:
         if record.vector is not None:
             answer["vector"] = record.vector
@@ -401,6 +382,7 @@ def _add_parts(answer: dict[str, Any], record: VectorRecord, include: Include) -
         answer["metadata"] = record.metadata
     if include.data and record.data is not None:
         answer["data"] = record.data
+    return answer
 
 
 def info_json(info: IndexInfo) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -116,11 +117,7 @@ class Matrix:
         self.tame = self.largest_norm <= LARGEST_TAME_NORM and smallest >= SMALLEST_TAME_NORM
 
     def copy(self) -> Matrix:
-        twin = Matrix.__new__(Matrix)
-        twin.dimension = self.dimension
-        twin.count = self.count
-        twin.largest_norm = self.largest_norm
-        twin.tame = self.tame
+        twin = copy(self)
         twin._values = self.values.copy()
         twin._norms = self.norms.copy()
         twin._inverse_norms = self.inverse_norms.copy()
@@ -313,15 +310,14 @@ def threshold(keys: NDArray[np.floating], depth: int) -> float:
         keys = keys[keys >= _largest(maxima, depth)]
     else:
         keys = keys.copy()
-    return float(_largest(keys, depth))
+    return _largest(keys, depth)
 
 
-def _largest(keys: NDArray[np.floating], depth: int) -> np.floating:
+def _largest(keys: NDArray[np.floating], depth: int) -> float:
     """Return the ``depth``-th largest of the keys; reorders them in place."""
     place = len(keys) - depth
     keys.partition(place)
-    found: np.floating = keys[place]
-    return found
+    return float(keys[place])
 
 
 def _exact(

@@ -15,6 +15,7 @@ import threading
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -232,19 +233,17 @@ class Namespace:
 
     def copy(self) -> Namespace:
         """Return an independent copy. Records are shared, because they are never modified in place."""
-        twin = Namespace.__new__(Namespace)
+        twin = copy(self)
         twin.matrix = None if self.matrix is None else self.matrix.copy()
         twin.sparse_index = self.sparse_index.copy()
         twin.staged = dict(self.staged)
         twin._ids = list(self._ids)
         twin._slots = array("q", self._slots)
-        twin._next_slot = self._next_slot
         twin._sparse = list(self._sparse)
         twin._metadata = list(self._metadata)
         twin._data = list(self._data)
         twin._rows = dict(self._rows)
         twin._hidden = set(self._hidden)
-        twin._hidden_rows = None
         return twin
 
 
