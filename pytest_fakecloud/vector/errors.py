@@ -61,6 +61,12 @@ def cursor_missing(uuid: str) -> VectorError:
     )
 
 
+def check_limit(what: str, given: int, limit: int | None, unit: str = "") -> None:
+    """Raise ``VectorError`` 400 if a number exceeds a limit, which can be None."""
+    if limit is not None and given > limit:
+        raise limit_exceeded(what, given, limit, unit)
+
+
 def limit_exceeded(what: str, given: int, limit: int, unit: str = "") -> VectorError:
     unit = unit and f" {unit}"
     return VectorError(400, f"{what} limit exceeded: {given}{unit}, maximum: {limit}{unit}")

@@ -206,11 +206,9 @@ class FieldReader:
     def flag(self, fields: Mapping[str, Any], name: str) -> bool:
         """Return a boolean; False if it is absent or null."""
         value = fields.get(name)
-        if value is None:
-            return False
-        if not isinstance(value, bool):
+        if not isinstance(value, bool | None):
             raise wrong(name, "true or false", value)
-        return value
+        return bool(value)
 
     def choice(self, fields: Mapping[str, Any], name: str, choices: type[Choice]) -> Choice | None:
         """Return the member with this name, ignoring case, or None if it is absent or null."""
@@ -230,17 +228,14 @@ class FieldReader:
             return str(value)
         if not isinstance(value, str):
             raise wrong(field, "a string or an integer", value)
-        limit = self.limits.id_bytes
-        if limit is not None and len(value.encode()) > limit:
-            raise errors.limit_exceeded("Id size", len(value.encode()), limit, "bytes")
+        if self.limits.id_bytes is not None:
+            errors.check_limit("Id size", len(value.encode()), self.limits.id_bytes, "bytes")
         return value
 
     def ids(self, value: Any) -> list[str]:
         if not isinstance(value, list):
             raise wrong("ids", "an array of strings", value)
-        limit = self.limits.ids_per_call
-        if limit is not None and len(value) > limit:
-            raise errors.limit_exceeded("Id count", len(value), limit)
+        errors.check_limit("Id count", len(value), self.limits.ids_per_call)
         return [self.id(item, f"ids[{place}]") for place, item in enumerate(value)]
 
     def cursor(self, fields: Mapping[str, Any]) -> int:
@@ -279,9 +274,8 @@ class FieldReader:
     def data(self, fields: Mapping[str, Any]) -> str | None:
         """Return a record's text within the size limit, or None if it is absent or null."""
         value = self.text(fields, "data")
-        limit = self.limits.data_bytes
-        if value is not None and limit is not None and len(value.encode()) > limit:
-            raise errors.limit_exceeded("Data size", len(value.encode()), limit, "bytes")
+        if value is not None:
+            errors.check_limit("Data size", len(value.encode()), self.limits.data_bytes, "bytes")
         return value
 
     def required_data(self, fields: Mapping[str, Any]) -> str:
@@ -305,9 +299,7 @@ class FieldReader:
             raise errors.unprocessable(
                 "Invalid field sparseVector: expected at least one index and its value"
             )
-        limit = self.limits.sparse_entries
-        if limit is not None and len(sparse.indices) > limit:
-            raise errors.limit_exceeded("Sparse vector size", len(sparse.indices), limit)
+        errors.check_limit("Sparse vector size", len(sparse.indices), self.limits.sparse_entries)
         return sparse
 
     # -- wholes ----------------------------------------------------------------------------------
@@ -356,9 +348,7 @@ class FieldReader:
     def top_k(self, fields: Mapping[str, Any], name: str, default: int) -> int:
         """Return the number of hits to return, which must be within the limit."""
         value = self.number(fields, name, default)
-        limit = self.limits.top_k
-        if limit is not None and value > limit:
-            raise errors.limit_exceeded(name, value, limit)
+        errors.check_limit(name, value, self.limits.top_k)
         return value
 
     def query_mode(self, fields: Mapping[str, Any]) -> QueryMode:

@@ -333,9 +333,7 @@ class VectorApp(App):
         body = self.reader.json(request.body)
         if not isinstance(body, list):
             return [body]
-        limit = self.engine.limits.vectors_per_call
-        if limit is not None and len(body) > limit:
-            raise errors.limit_exceeded("Batch size", len(body), limit)
+        errors.check_limit("Batch size", len(body), self.engine.limits.vectors_per_call)
         return body
 
     def _embedder(self) -> Embedder:

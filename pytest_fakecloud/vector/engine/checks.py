@@ -29,9 +29,7 @@ def check_metadata(metadata: Metadata, limits: VectorLimits) -> None:
         size = len(orjson.dumps(nested)) - 2 * ENVELOPE_LEVELS
     except TypeError as error:
         raise errors.bad_request(f"Invalid field metadata: {error}") from None
-    limit = limits.metadata_bytes
-    if limit is not None and size > limit:
-        raise errors.limit_exceeded("Metadata size", size, limit, "bytes")
+    errors.check_limit("Metadata size", size, limits.metadata_bytes, "bytes")
 
 
 class Checks:
@@ -80,10 +78,8 @@ class Checks:
 
     def filter(self, text: str) -> Predicate | None:
         """Return the compiled filter, or None if the text is empty."""
-        limit = self.limits.filter_bytes
         size = len(text.encode("utf-8", "surrogatepass"))
-        if limit is not None and size > limit:
-            raise errors.limit_exceeded("Filter size", size, limit, "bytes")
+        errors.check_limit("Filter size", size, self.limits.filter_bytes, "bytes")
         if not text.strip():
             return None
         # Imported here because compiling the module's patterns takes 7 ms, and most queries have no
@@ -112,9 +108,7 @@ class Checks:
             raise errors.invalid_dimension(count, dimension)
         if count == 0:
             raise errors.unprocessable("Invalid vector dimension: 0, expected: at least 1")
-        limit = self.limits.dimension
-        if limit is not None and count > limit:
-            raise errors.limit_exceeded("Vector dimension", count, limit)
+        errors.check_limit("Vector dimension", count, self.limits.dimension)
         return count
 
     def _missing(self, field: str, whose: str) -> errors.VectorError:

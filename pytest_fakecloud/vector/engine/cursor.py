@@ -68,8 +68,7 @@ class ResumableQueries:
             if namespace not in self._engine.namespaces.homes:
                 return "", []
             limit = self._engine.limits.resumable_queries
-            if limit is not None and len(self.cursors) >= limit:
-                raise errors.limit_exceeded("Live resumable query", len(self.cursors) + 1, limit)
+            errors.check_limit("Live resumable query", len(self.cursors) + 1, limit)
             uuid = str(UUID(hex=self._stream.hex(32), version=4))
             cursor = Cursor(uuid, namespace, query, max_idle_us, self._clock.now_us(), context)
             hits = self._next_batch(cursor, query.top_k)

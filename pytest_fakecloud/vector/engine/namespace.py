@@ -306,8 +306,7 @@ class Namespaces:
         if home is not None:
             return home
         limit = self._engine.limits.namespaces
-        if limit is not None and len(self.homes) >= limit:
-            raise errors.limit_exceeded("Namespace count", len(self.homes) + 1, limit)
+        errors.check_limit("Namespace count", len(self.homes) + 1, limit)
         return Namespace(self._engine.dimension)
 
     def _check_named(self, namespace: str, verb: str) -> None:
