@@ -40,11 +40,9 @@ class Coordinator:
         headers: Mapping[str, str],
         now: int,
     ) -> Instance:
-        """Return the instance of a consume request. If necessary, create it or make it rejoin its
-        group.
+        """Return the instance of a consume request, which is created or rejoins if necessary.
 
-        Raises ``BrokerError`` for unknown topics, invalid configuration headers, and too many
-        instances. Nothing has changed then.
+        Raises ``BrokerError`` for unknown topics, invalid headers, and too many instances.
         """
         wanted = tuple(sorted(set(topics)))
         for topic in wanted:

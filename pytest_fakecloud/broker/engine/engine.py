@@ -34,7 +34,7 @@ from .topics import MemoryTopics
 
 
 class BrokerSnapshot(NamedTuple):
-    """All topics and groups at a point in time."""
+    """A copy of all topics and groups."""
 
     topics: list[Topic]
     groups: list[GroupCopy]
@@ -63,11 +63,9 @@ class MemoryEngine:
         self.fetching = MemoryFetching(state, self._waits)
 
     def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
-        """Create missing topics and append the test's messages. If an error is raised, nothing has
-        changed.
+        """Create missing topics and append the test's messages, or change nothing and raise.
 
         ``topics`` maps names to numbers of partitions; an existing topic keeps its partitions.
-        Raises errors like ``topics.create()`` and ``producing.produce()``.
         """
         with self.state as now_us:
             made = {
@@ -92,7 +90,6 @@ class MemoryEngine:
         return self._waits.waiting
 
     def snapshot(self) -> BrokerSnapshot:
-        """Return a copy of all topics and groups."""
         with self.state as now:
             return BrokerSnapshot(
                 [topic.copy() for topic in self.state.topics.values()],
@@ -101,11 +98,7 @@ class MemoryEngine:
             )
 
     def restore(self, snapshot: BrokerSnapshot) -> None:
-        """Restore a copy. Waiting calls return an empty result, and timers keep their remaining
-        time.
-
-        Raises ``ContractError`` for a copy of a real cluster's data.
-        """
+        """Restore a copy. Waiting calls return nothing, and timers keep their remaining time."""
         if not isinstance(snapshot, BrokerSnapshot):
             raise ContractError(
                 "the snapshot is from a real cluster: pass its records to load() instead"

@@ -29,9 +29,7 @@ class MemoryFetching:
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
         """Return the records from each position on; wait until there is at least one record.
 
-        Returns at most ``max_partition_bytes`` per position, and ``[]`` at the timeout. Raises
-        ``BrokerError`` for unknown topics and partitions, for offsets outside the log, and if one
-        partition is given with two offsets.
+        Returns ``[]`` at the timeout. Raises ``BrokerError`` for positions outside the logs.
         """
         wanted = distinct_positions(positions)
         signal = self._clock.signal()
@@ -89,11 +87,9 @@ class MemoryFetching:
                     offset = log.end
                 else:
                     offset = log.offset_at(at)
-                found.append(
-                    TopicPartitionOffset(
-                        *tp, self._settings.no_such_time if offset is None else offset
-                    )
-                )
+                if offset is None:
+                    offset = self._settings.no_such_time
+                found.append(TopicPartitionOffset(*tp, offset))
         return found
 
     def topic_view(self, name: str) -> TopicView:

@@ -77,10 +77,7 @@ class GroupOffsets:
         self._store(group, offsets, kind, by, now)
 
     def set_by_test(self, group_name: str, offset: TopicPartitionOffset, now: int) -> None:
-        """Set a committed offset for the test, and forget earlier deliveries in the partition.
-
-        Otherwise an automatic commit of these deliveries would replace the offset.
-        """
+        """Set a committed offset, and forget deliveries, whose commit would replace the offset."""
         self.store(group_name, [offset], "the test", now, "offsets set")
         tp = TopicPartition(offset.topic, offset.partition)
         for instance in self._state.groups[group_name].members():
@@ -100,10 +97,7 @@ class GroupOffsets:
         return [TopicPartitionOffset(*tp, stored.get(tp, never)) for tp in partitions]
 
     def plan_auto_commit(self, instance: Instance, now: int) -> None:
-        """Schedule an automatic commit at the end of the instance's current commit interval.
-
-        Called after a delivery, and after a commit of offsets other than the delivered ones.
-        """
+        """Schedule an automatic commit at the end of the instance's current commit interval."""
         config = instance.config
         if not config.auto_commit or "auto commit" in instance.timers:
             return
@@ -115,8 +109,6 @@ class GroupOffsets:
         self.plan_tick(instance, due)
 
     def plan_tick(self, instance: Instance, due: int) -> None:
-        """Schedule an automatic commit at the given time."""
-
         def commit(at: int) -> None:
             cancel(instance, "auto commit")
             self._auto_commit(instance, at)
@@ -178,10 +170,7 @@ class GroupOffsets:
     # -- delivery --------------------------------------------------------------------------------
 
     def take(self, instance: Instance, now: int) -> list[Record] | None:
-        """Return the next records for an instance, or None if there are no records yet.
-
-        Raises ``BrokerError`` if the reset policy is ``none`` and a partition has no position.
-        """
+        """Return the next records for an instance, or None if there are none yet."""
         if instance.state != "active" or instance.group.state != "Stable":
             return None
         assignment = instance.assignment
@@ -250,10 +239,8 @@ class GroupOffsets:
             )
 
     def start_position(self, instance: Instance, tp: TopicPartition) -> int | None:
-        """Return the offset at which an instance starts to read a partition.
-
-        This is the committed offset or, if it is missing or outside the log, the one that the reset
-        policy determines. None if the policy is ``none``.
+        """Return the committed offset or, if it is missing or outside the log, that of the reset
+        policy, which is None for ``none``.
         """
         log = self._state.log(tp)
         committed = instance.group.committed.get(tp)
@@ -271,10 +258,9 @@ class GroupOffsets:
     def redeliver(
         self, group: ConsumerGroup, last: int, only: Callable[[TopicPartition], bool], now: int
     ) -> list[TopicPartitionOffset]:
-        """Rewind a group's positions and committed offsets to before its last deliveries.
+        """Rewind a group by its ``last`` delivered records; return the affected partitions' offsets.
 
-        ``last`` is the number of records to deliver again. Returns the new offset of each affected
-        partition. Records that were deleted from the log are not delivered again.
+        Records that were deleted from the log are not delivered again.
         """
         rewound = _before_last(group, last, only)
         moved = [

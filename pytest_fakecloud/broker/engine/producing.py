@@ -38,11 +38,10 @@ class Columns(NamedTuple):
 
 
 class Plan:
-    """The messages of one request that can be appended: those before the first invalid one.
+    """The messages of one request before the first invalid one, which has the ``error``.
 
-    ``positions`` are their positions in request order, ``columns`` the records to append.
-    ``error`` is the error of the first invalid message. ``keyless`` maps topics to the partition of
-    the request's messages without a key.
+    ``positions`` are in request order. ``keyless`` maps topics to the partition of the request's
+    messages without a key.
     """
 
     __slots__ = ("columns", "error", "keyless", "positions")
@@ -246,40 +245,30 @@ class MemoryProducing:
     ) -> list[Metadata]:
         """Append messages and return their positions in request order.
 
-        All messages are checked before any is appended. ``by_client`` is False for messages of the
-        test, which do not count towards the plan's limits. Raises ``BrokerError`` for unknown
-        topics and partitions, messages that are too large, negative timestamps, and a plan that is
-        used up.
+        ``by_client`` is False for messages of the test, which do not use up the plan. Raises
+        ``BrokerError`` for invalid or too large messages, and for a plan that is used up.
         """
         with self._state as now_us:
-            error: BrokerError | None = None
-            failing = self._failing(len(messages)) if by_client and self.partial else None
-            if failing is not None:
-                messages = messages[:failing]
-                error = BrokerError(
+            batches_to_fail = self.partial if by_client else ()
+            keep = next((keep for keep in batches_to_fail if keep < len(messages)), None)
+            places, error = self.append(messages[:keep], now_us, by_client=by_client)
+            if keep is not None:
+                self.partial.remove(keep)
+                error = error or BrokerError(
                     "not_enough_replicas",
-                    "Not enough in-sync replicas after appending "
-                    f"{counted(failing, 'message')} of the batch",
+                    f"Not enough in-sync replicas after appending {counted(keep, 'message')} of "
+                    "the batch",
                 )
-            places, problem = self.append(messages, now_us, by_client=by_client)
-            if failing is not None:
-                self.partial.remove(failing)
-            error = problem or error
         if error is not None:
             raise error
         return places
-
-    def _failing(self, size: int) -> int | None:
-        """Return how many messages to keep of a batch of this size that fails; None if it succeeds."""
-        return next((keep for keep in self.partial if keep < size), None)
 
     def append(
         self, messages: Sequence[ProducerRecord], now_us: int, *, by_client: bool
     ) -> tuple[list[Metadata], BrokerError | None]:
         """Append messages; return their positions, and the first error if not all were appended.
 
-        Raises the error if no message was appended. With the ``"in order"`` setting, a part of a
-        client's batch can be appended. Batches of the test are appended completely or not at all.
+        Raises the error if no message was appended, as with an atomic batch or one of the test.
         """
         atomic = not by_client or self._settings.batches == "atomic"
         plan = self._placement.plan(messages, now_us // 1000)

@@ -126,10 +126,9 @@ class BrokerState:
 
 
 class Waits:
-    """Calls that wait on the fake clock. A call that began in an earlier ``epoch`` returns an empty
-    result.
+    """Calls that wait on the fake clock, with their signals. Calls for one instance share a signal.
 
-    ``waiting`` contains the signals of the calls. Concurrent calls for one instance share a signal.
+    A call that began in an earlier ``epoch`` returns an empty result.
     """
 
     def __init__(self, state: BrokerState) -> None:
