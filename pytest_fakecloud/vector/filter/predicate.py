@@ -31,14 +31,12 @@ Getter = Callable[[Any], Any]
 STEP = re.compile(r"\[(\d+)\]|\[#-(\d+)\]|(?:^|\.)([^.\[\]]+)")
 NUMBERS: Final = (int, float)
 SCALARS: Final = (str, int, float)
+HUGE_INDEX: Final = 1 << 62
 COMPARISONS: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
-class _Missing:
-    """Type of ``MISSING``, the value of a missing field."""
-
-
-MISSING: Final = _Missing()
+MISSING: Final = object()
+"""The value of a missing field."""
 _STEPS_A_TEST, _STEPS_A_CHARACTER = 4, 0.02
 """Steps of the work budget for each test, and for each character matched with a pattern."""
 
@@ -115,18 +113,11 @@ def _steps(path: str) -> list[str | int] | None:
     return steps
 
 
-HUGE_INDEX = 1 << 62
-
-
 def _index(digits: str) -> int:
     return int(digits) if len(digits) < 18 else HUGE_INDEX
 
 
 # -- tests of a value ----------------------------------------------------------------------------
-
-
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, SCALARS)
 
 
 def _test(expression: HasField | Compare | In | Glob | Contains) -> Predicate:
@@ -138,8 +129,8 @@ def _test(expression: HasField | Compare | In | Glob | Contains) -> Predicate:
         # requires.
         literals = frozenset(expression.literals)
         if expression.negated:
-            return lambda value: _is_scalar(value) and value not in literals
-        return lambda value: _is_scalar(value) and value in literals
+            return lambda value: isinstance(value, SCALARS) and value not in literals
+        return lambda value: isinstance(value, SCALARS) and value in literals
     if isinstance(expression, Glob):
         matches = glob_matcher(expression.pattern)
         wanted = not expression.negated
@@ -156,7 +147,7 @@ def _comparison(expression: Compare) -> Predicate:
     if expression.operator == "=":
         return lambda value: value == literal
     if expression.operator == "!=":
-        return lambda value: _is_scalar(value) and value != literal
+        return lambda value: isinstance(value, SCALARS) and value != literal
     if isinstance(literal, str):
         return lambda value: False
     compare = COMPARISONS[expression.operator]
@@ -165,27 +156,30 @@ def _comparison(expression: Compare) -> Predicate:
 
 def _contains(values: list[Any], literal: Literal) -> bool:
     spend(len(values) * _STEPS_A_TEST)
-    return any(_is_scalar(value) and value == literal for value in values)
+    return any(isinstance(value, SCALARS) and value == literal for value in values)
 
 
 # -- GLOB ----------------------------------------------------------------------------------------
 
 
 def glob_matcher(pattern: str) -> Callable[[str], bool]:
-    """Return a function that matches a whole string with ``*``, ``?``, ``[abc]``, ``[a-z]``,
-    ``[^abc]``.
+    """Return a function that matches a string with ``*``, ``?``, ``[abc]``, ``[a-z]``, ``[^abc]``.
 
     Each piece between two stars is searched once from the end of the previous one, so no pattern
     causes backtracking.
     """
-    pieces = _pieces(pattern)
+    tokens: list[list[str]] = [[]]
+    for token in _tokens(pattern):
+        if token == "*":
+            tokens.append([])
+        else:
+            tokens[-1].append(token)
+    pieces = [re.compile("".join(piece), re.DOTALL) for piece in tokens]
     if len(pieces) == 1:
         whole = pieces[0]
         return lambda text: whole.fullmatch(text) is not None
     first, *middle, last = pieces
-    last_length = _piece_lengths(pattern)[-1]
-
-    longest = max(_piece_lengths(pattern))
+    longest, last_length = max(map(len, tokens)), len(tokens[-1])
 
     def matches(text: str) -> bool:
         spend((longest + len(middle)) * (1 + len(text)) * _STEPS_A_CHARACTER)
@@ -236,24 +230,6 @@ def _character_class(inside: str) -> str:
             parts.append(re.escape(body[at]))
             at += 1
     return f"[{'^' if negated else ''}{''.join(parts)}]"
-
-
-def _split(pattern: str) -> list[list[str]]:
-    pieces: list[list[str]] = [[]]
-    for token in _tokens(pattern):
-        if token == "*":
-            pieces.append([])
-        else:
-            pieces[-1].append(token)
-    return pieces
-
-
-def _pieces(pattern: str) -> list[re.Pattern[str]]:
-    return [re.compile("".join(piece), re.DOTALL) for piece in _split(pattern)]
-
-
-def _piece_lengths(pattern: str) -> list[int]:
-    return [len(piece) for piece in _split(pattern)]
 
 
 # -- explanation ---------------------------------------------------------------------------------
