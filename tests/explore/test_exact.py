@@ -28,6 +28,7 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, DeliveredRequest, KVServer
 from pytest_fakecloud.explore.schedule import KINDS
 
+from .bugs import locks, queues, reads
 from .conftest import failure
 
 HOOK = "https://app.example.com/hook"
@@ -77,34 +78,11 @@ def test_asynchronous_clients_of_the_redis_protocol_take_turns(cloud: Cloud, kv:
     assert found.schedule == "ann.2 switch bob"
 
 
-def test_a_read_before_watch_is_found_and_one_after_it_holds(
-    cloud: Cloud, kv: KVServer, port: Any
-) -> None:
-    def client(read_first: bool) -> Callable[[], None]:
-        def run() -> None:
-            with port.pipeline() as pipeline:
-                while True:
-                    if read_first:
-                        value = int(port.get("n") or 0)
-                    pipeline.watch("n")
-                    if not read_first:
-                        value = int(pipeline.get("n") or 0)
-                    pipeline.multi()
-                    pipeline.set("n", value + 1)
-                    try:
-                        pipeline.execute()
-                        return
-                    except redis_py.WatchError:
-                        continue
-
-        return run
-
-    check = counted(kv, "2")
-    failure(
-        cloud, {"ann": client(True), "bob": client(True)}, check, kinds="switch", match="n is 1"
-    )
-    held = cloud.explore({"ann": client(False), "bob": client(False)}, check, kinds="switch")
-    assert held.is_exhaustive
+def test_a_read_before_watch_is_found_and_one_after_it_holds(cloud: Cloud) -> None:
+    of = locks.read_before_watch(cloud, corrected=False)
+    failure(cloud, of.run, of.check, setup=of.setup, kinds="switch", match="2 sold, 1 taken")
+    of = locks.read_before_watch(cloud, corrected=True)
+    assert cloud.explore(of.run, of.check, setup=of.setup, kinds="switch").is_exhaustive
 
 
 def test_a_refused_exec_changes_nothing(cloud: Cloud, kv: KVServer, port: Any) -> None:
@@ -230,26 +208,10 @@ def test_a_delay_delays_one_client(cloud: Cloud, redis: Redis) -> None:
     assert seen == {"ann": 30, "bob": 0}
 
 
-def test_one_slow_holder_breaks_a_lock_without_fencing(
-    cloud: Cloud, kv: KVServer, redis: Redis
-) -> None:
-    def client() -> None:
-        if redis.set("lock", "x", nx=True, ex=10):
-            value = int(redis.get("n") or 0)
-            redis.set("n", str(value + 1))
-            redis.incr("work")
-            redis.delete("lock")
-
-    def check() -> None:
-        assert kv.value("n") == kv.value("work"), "an update was lost"
-
-    found = failure(
-        cloud,
-        {"ann": client, "bob": client},
-        check,
-        kinds=("jump", "past", "delay"),
-        match="an update was lost",
-    )
+def test_one_slow_holder_breaks_a_lock_without_fencing(cloud: Cloud) -> None:
+    of = locks.lock_without_fencing(cloud, corrected=False)
+    kinds: Any = ("jump", "past", "delay")
+    found = failure(cloud, of.run, of.check, setup=of.setup, kinds=kinds, match="on the account")
     assert found.events == 1
 
 
@@ -320,30 +282,14 @@ def test_clients_arrive_at_different_times(cloud: Cloud, redis: Redis) -> None:
     assert found.schedule in ("ann.0 jump edge", "bob.0 jump edge")
 
 
-@pytest.mark.parametrize(("seconds", "is_safe"), [(60, False), (7 * 86400, True)])
-def test_an_idempotency_key_must_outlive_the_last_retry(
-    cloud: Cloud, kv: KVServer, redis: Redis, seconds: int, is_safe: bool
-) -> None:
-    queue = cloud.queue()
-
-    def handle(request: DeliveredRequest) -> None:
-        if redis.set("seen", "1", nx=True, ex=seconds):
-            redis.incr("n")
-
-    queue.destinations.call(HOOK, handle)
-    publisher = QStash(queue.token, base_url=queue.url)
-
-    def run() -> None:
-        publisher.message.publish(url=HOOK, body="x", retries=5)
-
-    def check() -> None:
-        assert int(kv.value("n") or 0) <= 1, "handled twice"
-
+@pytest.mark.parametrize("is_safe", [False, True])
+def test_an_idempotency_key_must_outlive_the_last_retry(cloud: Cloud, is_safe: bool) -> None:
+    of = queues.short_idempotency_key(cloud, corrected=is_safe)
     kinds: Any = ("crash_after_answer", "fail", "unreachable", "nearly", "delay")
     if is_safe:
-        cloud.explore(run, check, kinds=kinds, budget=120)
+        cloud.explore(of.run, of.check, kinds=kinds, budget=120)
     else:
-        found = failure(cloud, run, check, kinds=kinds, budget=300, match="handled twice")
+        found = failure(cloud, of.run, of.check, kinds=kinds, budget=300, match="charged twice")
         assert found.events == 1, "the last retry is reached in one event"
 
 
@@ -358,24 +304,10 @@ def test_patience_bounds_how_slow_a_client_can_be(cloud: Cloud, redis: Redis) ->
         cloud.explore(run, kinds="jump", patience="5m")
 
 
-def test_a_limiter_that_truncates_to_seconds_is_found(cloud: Cloud, kv: KVServer) -> None:
-    redis = Redis(kv.url, kv.token, rest_retries=0)
-    passed: list[float] = []
-
-    def run() -> None:
-        for _ in range(4):
-            second = int(time.time())
-            if redis.incr(f"requests:{second}") <= 2:
-                passed.append(time.time())
-
-    def check() -> None:
-        for at in passed:
-            near = [other for other in passed if at <= other < at + 1]
-            assert len(near) <= 2, f"{len(near)} requests within a second"
-
-    failure(
-        cloud, run, check, setup=passed.clear, kinds=("nearly", "tick"), match="within a second"
-    )
+def test_a_limiter_that_truncates_to_seconds_is_found(cloud: Cloud) -> None:
+    of = locks.truncated_window(cloud, corrected=False)
+    kinds: Any = ("nearly", "tick")
+    failure(cloud, of.run, of.check, setup=of.setup, kinds=kinds, match="within a second")
 
 
 # -- tasks and threads -----------------------------------------------------------------------------
@@ -410,29 +342,10 @@ def test_calls_of_a_library_that_gather_runs_interleave(cloud: Cloud, kv: KVServ
     assert seen == {(1, 2), (2, 1)}
 
 
-def test_a_late_answer_fills_a_cache_with_an_old_value(cloud: Cloud, kv: KVServer) -> None:
-    kv.load({"k": "old"})
-    cache: dict[str, str | None] = {}
-
-    async def reads(redis: AsyncRedis) -> None:
-        value = await redis.get("k")
-        cache["k"] = value
-
-    async def writes(redis: AsyncRedis) -> None:
-        await redis.set("k", "new")
-        cache.pop("k", None)
-
-    async def client() -> None:
-        async with AsyncRedis(kv.url, kv.token) as redis:
-            await asyncio.gather(reads(redis), writes(redis))
-
-    def check() -> None:
-        assert cache.get("k") in (None, "new"), "the cache is stale"
-
-    found = failure(
-        cloud, client, check, kinds=ORDERS, setup=cache.clear, match="the cache is stale"
-    )
-    assert "client:reads" in found.story
+def test_a_late_answer_fills_a_cache_with_an_old_value(cloud: Cloud) -> None:
+    of = reads.late_cache_fill(cloud, corrected=False)
+    found = failure(cloud, of.run, of.check, setup=of.setup, kinds=ORDERS, match="shows 30")
+    assert "shop:show" in found.story
 
 
 def test_threads_of_the_code_are_strands(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
