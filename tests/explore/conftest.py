@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import hypothesis
@@ -46,3 +46,12 @@ def failure(cloud: Cloud, *args: Any, match: str | None = None, **options: Any) 
     with pytest.raises(BrokenSchedule, match=match) as found:
         cloud.explore(*args, **options)
     return found.value
+
+
+def expects(kv: KVServer, wanted: str, key: str = "n") -> Callable[[], None]:
+    """Return a check of a key's value."""
+
+    def check() -> None:
+        assert kv.value(key) == wanted, f"{key} is {kv.value(key)}"
+
+    return check

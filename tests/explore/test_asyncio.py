@@ -19,7 +19,7 @@ from pytest_fakecloud.explore.run import Run
 from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.simulation.wires import PATIENCE, Wire, Wires
 
-from .conftest import failure
+from .conftest import expects, failure
 
 Call = Callable[..., Awaitable[Any]]
 
@@ -80,10 +80,7 @@ def test_an_answer_that_is_not_read_is_not_awaited(
             await asyncio.sleep(1)
             await own.ping()
 
-    def check() -> None:
-        assert kv.value("n") == "1"
-
-    found = cloud.explore(client, check, kinds="lose_answer", budget=3)
+    found = cloud.explore(client, expects(kv, "1"), kinds="lose_answer", budget=3)
     assert found.points == {"client": 3}, "the setup of a connection has no points"
     assert not waits
 
@@ -110,10 +107,7 @@ def test_a_request_whose_client_gave_up_is_handled(cloud: Cloud, kv: KVServer) -
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(own.incr("n"), 1)
 
-    def check() -> None:
-        assert kv.value("n") == "1"
-
-    cloud.explore(client, check, schedule="client.1 delay 30")
+    cloud.explore(client, expects(kv, "1"), schedule="client.1 delay 30")
 
 
 def test_a_blocking_client_in_a_coroutine_takes_turns(
@@ -124,10 +118,7 @@ def test_a_blocking_client_in_a_coroutine_takes_turns(
         async def client() -> None:
             own.set("n", int(own.get("n") or 0) + 1)
 
-        def check() -> None:
-            assert kv.value("n") == "2"
-
-        found = failure(cloud, {"ann": client, "bob": client}, check, kinds="switch")
+        found = failure(cloud, {"ann": client, "bob": client}, expects(kv, "2"), kinds="switch")
     assert found.schedule == "ann.2 switch bob"
     assert not waits
 

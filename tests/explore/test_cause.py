@@ -24,7 +24,7 @@ from pytest_fakecloud.explore.simulation.frames import distinct_places, is_libra
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of
 
-from .conftest import failure
+from .conftest import expects, failure
 
 
 @pytest.fixture
@@ -106,11 +106,8 @@ def test_one_switch_replaces_several_events(cloud: Cloud, kv: KVServer, redis: R
 
         return run
 
-    def three() -> None:
-        assert kv.integer("total") == 3
-
     clients = {name: client(1) for name in ("ann", "bob", "cid")}
-    found = failure(cloud, clients, three, kinds="switch")
+    found = failure(cloud, clients, expects(kv, "3", "total"), kinds="switch")
     assert found.events == 1
 
 
@@ -140,10 +137,7 @@ def test_a_stuck_run_has_its_event_as_the_cause(cloud: Cloud, redis: Redis) -> N
 def test_events_that_were_not_applied_broke_nothing(
     cloud: Cloud, kv: KVServer, redis: Redis, schedule: str, report: str, applied: str
 ) -> None:
-    def check() -> None:
-        assert kv.integer("n") == 2
-
-    found = failure(cloud, {"run": lambda: redis.incr("n")}, check, schedule=schedule)
+    found = failure(cloud, {"run": lambda: redis.incr("n")}, expects(kv, "2"), schedule=schedule)
     assert str(found).startswith(f"the promise was broken by {report}")
     assert found.schedule == applied
     assert found.events == len(list(filter(None, applied.split(","))))
@@ -228,10 +222,7 @@ def test_clients_are_actors_and_events_are_rows(cloud: Cloud, kv: KVServer, redi
     def adds() -> None:
         redis.set("n", int(redis.get("n") or 0) + 1)
 
-    def check() -> None:
-        assert kv.value("n") == "2", "an update was lost"
-
-    found = failure(cloud, {"ann": adds, "bob": adds}, check)
+    found = failure(cloud, {"ann": adds, "bob": adds}, expects(kv, "2"))
     data = shown(cloud, found)
     assert [(row["actor"], row["text"]["what"]) for row in data["rows"]] == [
         ("ann", "GET n"),
@@ -243,7 +234,7 @@ def test_clients_are_actors_and_events_are_rows(cloud: Cloud, kv: KVServer, redi
     broke = data["findings"][0]
     assert broke["rows"] == [data["rows"][3]["number"]]
     assert data["rows"][3]["findings"] == [0]
-    assert broke["text"].startswith("an update was lost: bob's SET n 1 (test_cause.py:")
+    assert broke["text"].startswith("n is 1: bob's SET n 1 (test_cause.py:")
     assert data["rows"][1]["faults"]
     beside = data["beside"]["report"]["rows"]
     assert [row["actor"] for row in beside] == ["ann", "ann", "bob", "bob"]
@@ -280,13 +271,10 @@ def test_rows_have_numbers_of_their_own_however_many_events_are_between_two_call
 ) -> None:
     names = [f"client{number}" for number in range(12)]
 
-    def check() -> None:
-        assert kv.value("n") == "0"
-
     found = failure(
         cloud,
         {name: partial(redis.incr, "n") for name in names},
-        check,
+        expects(kv, "0"),
         schedule=", ".join(f"{name}.0 delay 30" for name in names),
     )
     data = shown(cloud, found)

@@ -23,7 +23,7 @@ from pytest_fakecloud import (
     once,
 )
 
-from .conftest import failure
+from .conftest import expects, failure
 
 
 class Register:
@@ -181,10 +181,9 @@ def test_a_check_after_an_asynchronous_one_runs_too(cloud: Cloud, kv: KVServer) 
     async def holds() -> None:
         pass
 
-    def two() -> None:
-        assert kv.value("n") == "2"
-
-    failure(cloud, kv.client().ping, [holds, two], budget=1, match="no event was applied")
+    failure(
+        cloud, kv.client().ping, [holds, expects(kv, "2")], budget=1, match="no event was applied"
+    )
 
 
 def test_observed_leaves_functions_as_they_are() -> None:

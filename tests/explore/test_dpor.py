@@ -26,6 +26,7 @@ from pytest_fakecloud.explore.simulation.turns import Threads
 from pytest_fakecloud.explore.world import World
 
 from ..budget import cases
+from .conftest import expects
 
 PATIENCE_US = 3_600_000_000
 
@@ -266,8 +267,7 @@ def test_what_is_said_of_an_exhaustive_search(cloud: Cloud, kv: KVServer, redis:
         redis.incr("n")
         redis.incr("n")
 
-    def check() -> None:
-        assert kv.value("n") == "4"
+    check = expects(kv, "4")
 
     found = cloud.explore([client, client], check, kinds="switch")
     assert str(found).startswith(

@@ -29,17 +29,10 @@ from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, DeliveredRequ
 from pytest_fakecloud.explore.schedule import KINDS
 
 from .bugs import locks, queues, reads
-from .conftest import failure
+from .conftest import expects, failure
 
 HOOK = "https://app.example.com/hook"
 ORDERS: Any = ("switch", "late", "wake")
-
-
-def counted(kv: KVServer, wanted: str) -> Callable[[], None]:
-    def check() -> None:
-        assert kv.value("n") == wanted, f"n is {kv.value('n')}"
-
-    return check
 
 
 @pytest.fixture
@@ -56,7 +49,7 @@ def test_clients_of_the_redis_protocol_take_turns(cloud: Cloud, kv: KVServer, po
         port.set("n", int(port.get("n") or 0) + 1)
 
     found = failure(
-        cloud, {"ann": client, "bob": client}, counted(kv, "2"), kinds="switch", match="n is 1"
+        cloud, {"ann": client, "bob": client}, expects(kv, "2"), kinds="switch", match="n is 1"
     )
     assert found.schedule == "ann.2 switch bob"
     assert re.fullmatch(
@@ -73,7 +66,7 @@ def test_asynchronous_clients_of_the_redis_protocol_take_turns(cloud: Cloud, kv:
         await redis.aclose()
 
     found = failure(
-        cloud, {"ann": client, "bob": client}, counted(kv, "2"), kinds="switch", match="n is 1"
+        cloud, {"ann": client, "bob": client}, expects(kv, "2"), kinds="switch", match="n is 1"
     )
     assert found.schedule == "ann.2 switch bob"
 
@@ -323,11 +316,11 @@ def test_tasks_of_one_client_interleave(cloud: Cloud, kv: KVServer) -> None:
         async with AsyncRedis(kv.url, kv.token) as redis:
             await asyncio.gather(add(redis, 0), add(redis, 1))
 
-    found = failure(cloud, client, counted(kv, "2"), kinds=("delay", "slow"), match="n is 1")
+    found = failure(cloud, client, expects(kv, "2"), kinds=("delay", "slow"), match="n is 1")
     assert found.schedule == "client:add.2 delay 30"
     # Tasks that start together take turns at each call in the undisturbed run.
     both = {"ann": client}
-    failure(cloud, both, counted(kv, "1"), kinds=ORDERS, match="by the undisturbed run")
+    failure(cloud, both, expects(kv, "1"), kinds=ORDERS, match="by the undisturbed run")
 
 
 def test_calls_of_a_library_that_gather_runs_interleave(cloud: Cloud, kv: KVServer) -> None:
@@ -359,14 +352,14 @@ def test_threads_of_the_code_are_strands(cloud: Cloud, kv: KVServer, redis: Redi
         for thread in threads:
             thread.join()
 
-    found = failure(cloud, client, counted(kv, "2"), kinds="switch", match="n is 1")
+    found = failure(cloud, client, expects(kv, "2"), kinds="switch", match="n is 1")
     assert "client+add2" in found.story
 
     def pooled() -> None:
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda _: add(), range(2)))
 
-    failure(cloud, pooled, counted(kv, "2"), kinds="switch", match="n is 1")
+    failure(cloud, pooled, expects(kv, "2"), kinds="switch", match="n is 1")
 
 
 def test_a_lock_of_the_process_is_a_turn(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
@@ -377,7 +370,7 @@ def test_a_lock_of_the_process_is_a_turn(cloud: Cloud, kv: KVServer, redis: Redi
             redis.set("n", str(int(redis.get("n") or 0) + 1))
 
     started = time.perf_counter()
-    found = cloud.explore({"ann": client, "bob": client}, counted(kv, "2"), kinds=ORDERS)
+    found = cloud.explore({"ann": client, "bob": client}, expects(kv, "2"), kinds=ORDERS)
     assert found.is_exhaustive
     assert time.perf_counter() - started < 20
 
@@ -395,7 +388,7 @@ def test_a_deadlock_is_a_finding_with_its_story(cloud: Cloud, kv: KVServer, redi
         return run
 
     clients = {"ann": client(first, second), "bob": client(second, first)}
-    found = failure(cloud, clients, counted(kv, "4"), kinds=ORDERS)
+    found = failure(cloud, clients, expects(kv, "4"), kinds=ORDERS)
     assert "deadlock: ann waits forever at test_exact.py" in str(found)
     assert "with other:, which bob holds" in str(found)
 
@@ -592,7 +585,7 @@ def test_an_asgi_application_is_explored_at_its_calls(cloud: Cloud, kv: KVServer
     found = failure(
         cloud,
         lambda: publisher.message.publish(url=HOOK, body="x"),
-        counted(kv, "1"),
+        expects(kv, "1"),
         kinds="crash_after_answer",
         match="n is 2",
     )

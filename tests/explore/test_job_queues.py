@@ -13,6 +13,8 @@ import redis
 
 from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, History, KVServer
 
+from .conftest import expects
+
 
 def library(name: str) -> Any:
     """Import a library; skip the test if it is not installed."""
@@ -55,10 +57,7 @@ def test_a_thread_that_reads_a_shared_subscription_gives_its_turn_away(
             thread.stop()
             thread.join(timeout=1)
 
-    def check() -> None:
-        assert kv.value("heard") == "2"
-
-    found = cloud.explore([listen, listen], check, kinds="switch", budget=10)
+    found = cloud.explore([listen, listen], expects(kv, "2", "heard"), kinds="switch", budget=10)
     assert found.tried == 10
     assert found.seconds < 30, "no strand waits in real time for another strand's turn"
 

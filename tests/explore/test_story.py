@@ -19,7 +19,7 @@ from upstash_vector import Index
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always
 from pytest_fakecloud.reporting.report import problems
 
-from .conftest import failure
+from .conftest import expects, failure
 
 
 def broken() -> None:
@@ -191,9 +191,6 @@ def test_a_lost_call_is_the_cause_and_not_an_order(
 
     clients = {"ann": ann, "bob": lambda: redis.set("a", "2"), "cat": redis.ping}
 
-    def bob_is_last() -> None:
-        assert kv.value("a") == "2"
-
     def found(schedule: str, check: Callable[[], None] = broken) -> str:
         return failure(cloud, clients, check, schedule=schedule).cause
 
@@ -205,7 +202,7 @@ def test_a_lost_call_is_the_cause_and_not_an_order(
     )
     assert found("ann.1 crash") == "ann crashes"
     assert re.fullmatch(r"ann crashes after GET a \(test_story.py:\d+\)", found("ann.2 crash"))
-    assert found("ann.2 delay 30", bob_is_last).startswith("bob's SET a 2 (")
+    assert found("ann.2 delay 30", expects(kv, "2", "a")).startswith("bob's SET a 2 (")
     assert found("cat.1 delay 30") == "cat pauses for 30 s before its call: PING"
     assert found("ann.2 rotate_token").startswith("the token of kv_server is rotated")
     assert found("ann.1 drop, ann.2 drop") == ""
@@ -214,13 +211,10 @@ def test_a_lost_call_is_the_cause_and_not_an_order(
 def test_an_order_is_no_cause_beside_a_lost_call(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     clients = {"ann": lambda: redis.set("a", "1"), "bob": lambda: redis.set("a", "2")}
 
-    def bob_is_last() -> None:
-        assert kv.value("a") == "2"
-
     def cause(schedule: str, check: Callable[[], None] = broken) -> str:
         return failure(cloud, clients, check, schedule=schedule).cause
 
-    assert cause("ann.1 switch bob", bob_is_last).startswith("bob's SET a 2 (")
+    assert cause("ann.1 switch bob", expects(kv, "2", "a")).startswith("bob's SET a 2 (")
     assert cause("ann.1 switch bob, ann.1 drop") == ""
 
 
@@ -334,10 +328,7 @@ def test_the_order_of_deliveries_is_the_cause_and_not_that_of_publishing(
 
     clients = {"one": lambda: publish("1", "2"), "two": lambda: publish("3")}
 
-    def three_is_last() -> None:
-        assert kv.value("a") == "3"
-
-    found = failure(cloud, clients, three_is_last, schedule="one.2 switch two")
+    found = failure(cloud, clients, expects(kv, "3", "a"), schedule="one.2 switch two")
     assert found.cause.startswith("delivery2's SET a 3 (")
     assert "came before delivery3's SET a 2 (" in found.cause
 
