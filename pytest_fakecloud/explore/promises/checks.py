@@ -87,32 +87,24 @@ class StepPromise(ABC):
         self.at_step(history)
 
 
-class _PredicatePromise(StepPromise):
-    def __init__(self, function: Callable[..., object], promise: str) -> None:
-        self._predicate = Predicate(function, promise)
-        self._promise = promise
-        self.takes_history = self._predicate.takes_history
-        self.name = self._predicate.name
-
-
-class _Always(_PredicatePromise):
+class _Always(Predicate, StepPromise):
     def __init__(self, function: Callable[..., object], promise: str, wanted: bool) -> None:
         super().__init__(function, promise)
         self._wanted = wanted
 
     def at_step(self, history: History) -> None:
         __tracebackhide__ = True
-        value = self._predicate.value(history)
+        value = self.value(history)
         if value is None:
             return  # a predicate that returns None contains assertions
         if bool(value) is not self._wanted:
             raise AssertionError(f"{self._promise}: {self.name} returned {shown(value)}")
 
 
-class _AtMostOne(_PredicatePromise):
+class _AtMostOne(Predicate, StepPromise):
     def at_step(self, history: History) -> None:
         __tracebackhide__ = True
-        value = self._predicate.value(history)
+        value = self.value(history)
         count = count_of(value)
         if count is None:
             raise ContractError(
@@ -123,13 +115,13 @@ class _AtMostOne(_PredicatePromise):
             raise AssertionError(f"at most one: {self.name} returned {shown(value)}")
 
 
-class Sometimes(_PredicatePromise):
+class Sometimes(Predicate, StepPromise):
     """A promise that holds if its predicate is true after any step of any schedule."""
 
     was_reached = False
 
     def at_step(self, history: History) -> None:
-        if not self.was_reached and self._predicate.value(history):
+        if not self.was_reached and self.value(history):
             self.was_reached = True
 
 

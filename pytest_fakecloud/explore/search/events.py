@@ -42,7 +42,8 @@ class Singles:
             whole = self._strands.setdefault(step.strand, Footprint())
             whole.touches.update(step.footprint.touches)
             whole.is_everything = whole.is_everything or step.footprint.is_everything
-        self._reads_clock = _reads_clock(run)
+        self._reads_clock = any(READS_CLOCK in step.footprint.touches for step in run.steps)
+        """Whether the code, or a call that it makes, reads the time."""
         events = [event for point in run.points for event in point.events()]
         events = list(dict.fromkeys(events))
         if chance is not None:
@@ -83,11 +84,6 @@ def _visits(run: Run) -> dict[tuple[str, int], int]:
             visits[step.strand, step.point] = made.get(where, 0)
             made[where] = made.get(where, 0) + 1
     return visits
-
-
-def _reads_clock(run: Run) -> bool:
-    """Return whether the code, or a call that it makes, reads the time."""
-    return any(READS_CLOCK in step.footprint.touches for step in run.steps)
 
 
 def _writes(footprint: Footprint) -> bool:

@@ -37,7 +37,6 @@ class Due:
         self.timer = timer
         attempt = len(message.attempts) + 1
         self.first_name = f"delivery{ordinal}"
-        self.attempt = attempt
         self.name = self.first_name + (f"/{attempt}" if attempt > 1 else "")
 
     def begin(self) -> Callable[[], object] | None:
@@ -171,9 +170,9 @@ class DeliveryStrands(Part):
             # Count only exceptions as failures, because a handler may answer 500 on purpose.
             handled = self._record.run.handled.setdefault((route.where, route.prefix), [])
             handled.append(outcome.exception is None)
-        broken = broken_promise(outcome.exception) if outcome.status is not None else None
-        if broken is not None:
-            self._record.run.broken = self._record.run.broken or broken
+        if outcome.status is not None:
+            run = self._record.run
+            run.broken = run.broken or broken_promise(outcome.exception)
         if loss == "unheard":
             error = ConnectionError("the answer was lost")
             return Outcome(exception=error, where=outcome.where)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..footprint import READS_CLOCK
 from .frames import is_library
-from .state import Part, nothing
+from .state import Part
 from .strands import Crash, Strand, Waiting
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class EventLoops(Part):
         host.loop.running = loop
         loop.strand = host
         if host.role != "task" and host.loop.main_task is None:
-            main = Strand(host.title, "task", nothing, parent=host, points=host.points)
+            main = Strand(host.title, "task", parent=host, points=host.points)
             main.state = "running"
             self._state.add(main)
             host.loop.main_task = main

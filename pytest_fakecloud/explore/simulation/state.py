@@ -132,11 +132,8 @@ class RunState:
 
     def new_name(self, name: str) -> str:
         """Return a name that no other strand of this run has."""
-        found = name
-        for number in itertools.count(2):
-            if found not in self._names:
-                break
-            found = f"{name}{number}"
+        numbered = (f"{name}{number}" for number in itertools.count(2))
+        found = next(each for each in itertools.chain([name], numbered) if each not in self._names)
         self._names.add(found)
         return found
 
@@ -167,12 +164,10 @@ class RunState:
     def task_strand(self, host: Strand, task: asyncio.Task[Any]) -> Strand:
         found = self.tasks.get(task)
         if found is None:
-            coroutine = task.get_coro()
-            name = getattr(coroutine, "__name__", "task")
-            if not str(name).isidentifier():
-                name = "task"
+            name = str(getattr(task.get_coro(), "__name__", ""))
+            name = name if name.isidentifier() else "task"
             name = self.new_name(f"{host.root.title}:{name}")
-            found = self.add(Strand(name, "task", nothing, parent=host))
+            found = self.add(Strand(name, "task", parent=host))
             found.state = "running"
             self.tasks[task] = found
             self.record.run.strands.add(name)
@@ -199,16 +194,6 @@ class Part:
         self._connections = state.connections
 
 
-def add_schedule(error: BaseException, when: str, schedule: Schedule) -> None:
-    """Add a note to an exception that names the schedule in which a check raised it."""
-    where = f"{when} the schedule {str(schedule)!r}" if schedule else "in the undisturbed run"
-    error.add_note(f"raised by check=, {where}")
-
-
-def nothing() -> None:
-    return None
-
-
 class StepPromises(Part):
     """Checks the promises of a run that must hold after every step."""
 
@@ -229,3 +214,9 @@ class StepPromises(Part):
                     add_schedule(error, "during", Schedule(self._record.run.fired))
                     # End the run here, because the explored code could catch the exception.
                     self._turns.fail(error)
+
+
+def add_schedule(error: BaseException, when: str, schedule: Schedule) -> None:
+    """Add a note to an exception that names the schedule in which a check raised it."""
+    where = f"{when} the schedule {str(schedule)!r}" if schedule else "in the undisturbed run"
+    error.add_note(f"raised by check=, {where}")

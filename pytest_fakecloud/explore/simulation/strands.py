@@ -130,7 +130,8 @@ class Strand:
     title: str
     """The name in messages."""
     role: Role
-    body: Callable[[], object]
+    body: Callable[[], object] = lambda: None
+    """The code, unless a thread or an event loop of the code runs it."""
     due: Due | None = None
     parent: Strand | None = None
     """The strand that started this thread, or whose event loop runs this task."""

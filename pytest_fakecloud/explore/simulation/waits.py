@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..footprint import READS_CLOCK
 from .clock import ClockMoves
-from .state import Part, RunState, StepPromises, nothing
+from .state import Part, RunState, StepPromises
 from .strands import Crash, Strand, Waiting, Why
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Waits(Part):
         name = self._state.new_name(
             f"{strand.root.title}+{name if name.isidentifier() else 'thread'}"
         )
-        child = self._state.add(Strand(name, "thread", nothing, parent=strand))
+        child = self._state.add(Strand(name, "thread", parent=strand))
         child.thread = -1
         child.is_daemon = thread.daemon
         self._state.created_by[name] = len(self._record.run.steps) - 1
