@@ -11,14 +11,13 @@ from ..core.errors import ServiceError, shown
 from ..core.wording import counted, listed
 from ..faults.kinds import lost
 from ..http.messages import Answer, Effect, Request, Response, Serve
-from .schedule import Event
+from .schedule import Event, Kind
 
 if TYPE_CHECKING:
     from ..core.timekeeper import Timekeeper
     from ..core.timers import Timer
     from ..handle import Handle
     from ..vector.handle import VectorIndex
-    from .schedule import Kind
     from .simulation.deliveries import Due
 
 FAULT_WORDS: dict[str, str] = {
@@ -31,7 +30,7 @@ HOLD_US = 60_000_000
 """Microseconds for which vectors remain pending after a ``hold_pending`` event."""
 ROTATED_US = 10_000_000
 """Microseconds for which the code keeps using an old token after a ``rotate_token`` event."""
-_Key: TypeAlias = "tuple[Kind, str]"
+_Key: TypeAlias = tuple[Kind, str]
 """The kind of event that began a disturbance, and the name of the fake."""
 
 
@@ -57,15 +56,6 @@ def _refusal(handle: Handle) -> Answer:
     return handle._fault_table.answers.render(ServiceError(503, "Service Unavailable"))
 
 
-def lost_records(answer: Response) -> str:
-    """Describe the records of the first answer to a consume request that arrives twice."""
-    if not isinstance(answer, Answer) or answer.status != 200 or not isinstance(answer.body, bytes):
-        return ""
-    records = json.loads(answer.body)
-    places = [f"{one['topic']}-{one['partition']}@{one['offset']}" for one in records]
-    return f", and the first answer with {listed(places)} is lost" if places else ""
-
-
 def _loading(session: Any) -> Answer:
     """Return a server's answer while it loads its data; an open transaction is discarded."""
     text = "LOADING Redis is loading the dataset in memory"
@@ -73,6 +63,15 @@ def _loading(session: Any) -> Answer:
         session.discard_transaction()
         text = f"EXECABORT Transaction discarded because of: {text}"
     return Answer(f"-{text}\r\n".encode(), 400, (), "application/x-resp")
+
+
+def lost_records(answer: Response) -> str:
+    """Describe the records of the first answer to a consume request that arrives twice."""
+    if not isinstance(answer, Answer) or answer.status != 200 or not isinstance(answer.body, bytes):
+        return ""
+    records = json.loads(answer.body)
+    places = [f"{one['topic']}-{one['partition']}@{one['offset']}" for one in records]
+    return f", and the first answer with {listed(places)} is lost" if places else ""
 
 
 def session_of(handle: Any, request: Request) -> Any:
@@ -88,7 +87,8 @@ def command_of(request: Request) -> str:
 
 
 def delivery_words(due: Due, hit: Sequence[Event]) -> str:
-    words = f"is delivered to {_place(due.message.url)}"
+    url = due.message.url
+    words = f"is delivered to {url if isinstance(url, str) else shown(url)}"
     for event in hit:
         if event.kind == "duplicate":
             words += " twice"
@@ -103,10 +103,6 @@ def delivery_words(due: Due, hit: Sequence[Event]) -> str:
             many = int(event.detail)
             words += ", which is unreachable" + (f" {many} times" if many > 1 else "")
     return words
-
-
-def _place(url: Any) -> str:
-    return url if isinstance(url, str) else shown(url)
 
 
 def seconds(span_us: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from ..core.wording import counted
 from .cause import cause_text
@@ -11,9 +10,6 @@ from .run import Run
 from .search.failures import Replays
 from .search.tally import MOST_EVENTS, Tally
 from .story import story
-
-if TYPE_CHECKING:
-    from .search.tally import Tally
 
 
 class Exploration:

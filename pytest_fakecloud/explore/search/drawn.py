@@ -1,10 +1,10 @@
-"""Probabilistic concurrency testing: strands have random priorities, which change a few times
-during a run.
+"""Random search: random schedules of several events, and runs with random priorities.
 
-The changes happen at random decisions. Their new priorities are below all initial ones, and in
-random order as well. With n strands and k decisions, one run finds a bug that needs d ordered
-switches with a probability of at least 1 / (n * k^(d-1)) (Burckhardt, Kothari, Musuvathi and
-Nagarakatte, ASPLOS 2010).
+In probabilistic concurrency testing, strands have random priorities, which change a few times during
+a run, at random decisions. The new priorities are below all initial ones, and in random order as
+well. With n strands and k decisions, one run finds a bug that needs d ordered switches with a
+probability of at least 1 / (n * k^(d-1)) (Burckhardt, Kothari, Musuvathi and Nagarakatte, ASPLOS
+2010).
 """
 
 from __future__ import annotations

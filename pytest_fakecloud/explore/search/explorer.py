@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING
 from ...core.timeparse import monotonic
 from ..run import Run
 from ..schedule import SWITCHES, Schedule
-from .budget import Search
+from .budget import Budget, Search
 from .dpor import OrderSearches
 from .drawn import RandomRuns
 from .events import Pairs, Singles, delayed_again, has_overlap, likelihood, paused_again
 from .failures import database, key_of, smallest, stored_failure
 
 if TYPE_CHECKING:
-    from .budget import Budget
     from .player import Player
 
 _HEAD_START = 20

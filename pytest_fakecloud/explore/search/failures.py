@@ -27,19 +27,20 @@ REPLAYS = 5
 """Number of times a failing schedule is replayed before it is reported."""
 
 
-def hypothesis() -> Any:
-    """Return the Hypothesis package; raise ``ContractError`` if it is not installed."""
-    try:
-        import hypothesis
-    except ModuleNotFoundError as error:
-        raise ContractError(
-            "explore() needs Hypothesis: pip install 'pytest-fakecloud[explore]'"
-        ) from error
-    return hypothesis
-
-
-def database() -> Any:
-    return hypothesis().settings().database
+def stored_failure(player: Player, key: bytes) -> Run | None:
+    """Run the schedules stored under a key; return the first run that fails as it did before."""
+    for text in saved(key):
+        try:
+            schedule = Schedule.parse(text)
+        except ContractError:
+            schedule = Schedule()
+        if schedule and all(event.kind in player.choice.kinds for event in schedule):
+            player.tally.drawn += 1
+            run = player.play(schedule)
+            if run.broken is not None and len(run.fired) == len(schedule):
+                return run
+        forget(key, text)
+    return None
 
 
 def saved(key: bytes) -> list[str]:
@@ -55,6 +56,21 @@ def forget(key: bytes, text: str) -> None:
     examples = database()
     if examples is not None:
         examples.delete(key, text.encode())
+
+
+def database() -> Any:
+    return hypothesis().settings().database
+
+
+def hypothesis() -> Any:
+    """Return the Hypothesis package; raise ``ContractError`` if it is not installed."""
+    try:
+        import hypothesis
+    except ModuleNotFoundError as error:
+        raise ContractError(
+            "explore() needs Hypothesis: pip install 'pytest-fakecloud[explore]'"
+        ) from error
+    return hypothesis
 
 
 def key_of(functions: Iterable[Callable[..., object]], choice: Choice) -> bytes:
@@ -83,6 +99,44 @@ def _constant_text(constant: object) -> str:
     if isinstance(constant, tuple):
         return f"({' '.join(map(_constant_text, constant))})"
     return repr(constant)
+
+
+def smallest(player: Player, run: Run, undisturbed: Run) -> Run:
+    """Shrink a failing run's schedule; return the run of the smallest one found.
+
+    ``undisturbed`` is the run without events, with its points.
+    """
+    until = monotonic() + SHRINK_SECONDS
+    run.schedule = Schedule(run.fired)
+
+    def breaks(schedule: Schedule) -> Schedule | None:
+        if schedule not in player.known:
+            player.play(schedule)
+        return player.known[schedule]
+
+    if run.is_stuck or breaks(run.schedule) is None:
+        return run
+    found = shrink(run.schedule, breaks, lambda: monotonic() < until, player.choice.kinds)
+    again = player.play(found)
+    if again.broken is None:
+        return run
+    if len(again.fired) > 1:
+        switches = _single_switches(again, undisturbed)
+        for switch in itertools.islice(switches, MOST_SWITCHES):
+            if (applied := breaks(switch)) is not None and len(applied) == 1:
+                return player.play(switch)
+    return again
+
+
+def _single_switches(run: Run, undisturbed: Run) -> Iterator[Schedule]:
+    """Yield the schedules with one of the switches that the undisturbed run offers to the strands of
+    a run's events.
+    """
+    strands = {event.process for event in run.fired} | {event.detail for event in run.fired}
+    for point in undisturbed.points:
+        for event in point.events():
+            if event.kind == "switch" and {event.process, event.detail} <= strands:
+                yield Schedule([event])
 
 
 def shrink(
@@ -154,65 +208,6 @@ class Replays:
     run: Run | None
     failed: int
     total: int
-
-
-def stored_failure(player: Player, key: bytes) -> Run | None:
-    """Run the schedules stored under a key; return the first run that fails as it did before."""
-    for text in saved(key):
-        try:
-            schedule = Schedule.parse(text)
-        except ContractError:
-            schedule = Schedule()
-        if schedule and all(event.kind in player.choice.kinds for event in schedule):
-            player.tally.drawn += 1
-            run = player.play(schedule)
-            if run.broken is not None and len(run.fired) == len(schedule):
-                return run
-        forget(key, text)
-    return None
-
-
-def smallest(player: Player, run: Run, undisturbed: Run) -> Run:
-    """Shrink a failing run's schedule; return the run of the smallest one found.
-
-    ``undisturbed`` is the run without events, with its points.
-    """
-    first = Schedule(run.fired)
-    if run.is_stuck:
-        run.schedule = first
-        return run
-    until = monotonic() + SHRINK_SECONDS
-
-    def breaks(schedule: Schedule) -> Schedule | None:
-        if schedule not in player.known:
-            player.play(schedule)
-        return player.known[schedule]
-
-    if breaks(first) is None:
-        run.schedule = first
-        return run
-    found = shrink(first, breaks, lambda: monotonic() < until, player.choice.kinds)
-    again = player.play(found)
-    if again.broken is None:
-        run.schedule = first
-        return run
-    if len(again.fired) > 1:
-        switches = itertools.islice(_single_switches(again, undisturbed), MOST_SWITCHES)
-        for switch in switches:
-            if (applied := breaks(switch)) is not None and len(applied) == 1:
-                return player.play(switch)
-    return again
-
-
-def _single_switches(run: Run, undisturbed: Run) -> Iterator[Schedule]:
-    """Yield the schedules with one of the switches that the undisturbed run offers to the strands of
-    a run's events.
-    """
-    strands = {event.process for event in run.fired} | {event.detail for event in run.fired}
-    for point in undisturbed.points:
-        for event in point.events():
-            if event.kind == "switch" and {event.process, event.detail} <= strands:
-                yield Schedule([event])
 
 
 def replay(player: Player, run: Run) -> Replays:

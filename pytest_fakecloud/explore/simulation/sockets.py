@@ -19,7 +19,6 @@ from .wires import PATIENCE, Wire, Wires
 
 if TYPE_CHECKING:
     from .simulation import Simulation
-    from .wires import Wire
 
 _SIZES: dict[str, Callable[..., int]] = {
     "send": lambda data, *_: len(data),
