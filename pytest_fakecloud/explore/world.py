@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import gc
@@ -21,7 +22,7 @@ from .event_effects import Disturbances
 from .fake_time import MOST_TIMERS, FakeTime, clocks_follow, sleeps_follow
 from .footprint import READS_CLOCK
 from .simulation.deliveries import Deliveries
-from .simulation.loops import OwnLoop, loops_follow
+from .simulation.loops import OwnLoop, explored_loops
 from .simulation.sockets import SocketPatches
 from .simulation.wires import Wires
 from .watching import swap, watch
@@ -90,7 +91,7 @@ class World:
             # redis-py reads its version from its metadata file for each new connection.
             swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
             exits.enter_context(sleeps_follow(self))
-            exits.enter_context(loops_follow(self, self.is_here))
+            swap(exits, asyncio.events, "new_event_loop", explored_loops(self))
             if self._process_time is not False:
                 exits.enter_context(clocks_follow(self))
             patches = SocketPatches(self.wires, lambda: self.simulation)
@@ -105,11 +106,9 @@ class World:
 
     def _stop_time(self, exits: contextlib.ExitStack) -> None:
         clock = self.clock
-        wait_cap = clock.wait_cap
         ran = clock.mode == "running"
         clock.freeze()
-        clock.wait_cap = 0
-        exits.callback(setattr, clock, "wait_cap", wait_cap)
+        swap(exits, clock, "wait_cap", 0)
         real_wait = clock.wait
 
         def wait(signal: Signal, poll: Callable[[], Any], deadline_us: int) -> Any:

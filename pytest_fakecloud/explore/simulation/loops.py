@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import itertools
 import math
 import selectors
 import sys
 from asyncio import events
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -24,21 +23,6 @@ if TYPE_CHECKING:
 
 _SOON = 0.005
 """Wall-clock seconds to wait for other servers to answer."""
-
-
-@contextlib.contextmanager
-def loops_follow(sleeper: World, is_explored: Callable[[], bool]) -> Iterator[None]:
-    """Make ``asyncio.run()`` in explored code use an explored event loop."""
-    real = events.new_event_loop
-
-    def new_event_loop() -> asyncio.AbstractEventLoop:
-        return OwnLoop(sleeper) if is_explored() else real()
-
-    events.new_event_loop = new_event_loop
-    try:
-        yield
-    finally:
-        events.new_event_loop = real
 
 
 class _Selector(selectors.DefaultSelector):
@@ -57,15 +41,15 @@ class _Selector(selectors.DefaultSelector):
         return key
 
     def select(self, timeout: float | None = None) -> Any:
-        sleeper = self.loop.sleeper
-        if sleeper.simulation is not None:
-            sleeper.simulation.loops.await_answers(self.loop)
+        world = self.loop.world
+        if world.simulation is not None:
+            world.simulation.loops.await_answers(self.loop)
         ready = super().select(0)
         if not ready and (timeout is None or timeout > 0):
-            if sleeper.idle(self.loop, timeout):
+            if world.idle(self.loop, timeout):
                 timeout = 0
-                if sleeper.simulation is not None:
-                    sleeper.simulation.loops.await_answers(self.loop)
+                if world.simulation is not None:
+                    world.simulation.loops.await_answers(self.loop)
             ready = super().select(timeout)
         # Sort by registration: the order of arrival differs from run to run.
         return sorted(ready, key=lambda one: self._since[one[0].fd])
@@ -78,33 +62,33 @@ class _Selector(selectors.DefaultSelector):
 class OwnLoop(asyncio.SelectorEventLoop):
     """The event loop of one strand, which runs on fake time."""
 
-    def __init__(self, sleeper: World) -> None:
-        self.sleeper = sleeper
+    def __init__(self, world: World) -> None:
+        self.world = world
         self.strand: Strand | None = None
         # Measure times from the start, because a float of the full time could not distinguish
         # microseconds.
-        self._began_us = sleeper.now_us()
+        self._began_us = world.now_us()
         self.selector = _Selector()
         self.selector.loop = self
         super().__init__(self.selector)
         self.set_exception_handler(self._handle)
 
     def time(self) -> float:
-        return (self.sleeper.now_us() - self._began_us) / 1e6
+        return (self.world.now_us() - self._began_us) / 1e6
 
     def run_forever(self) -> None:
-        if self.sleeper.simulation is not None:
-            self.sleeper.simulation.loops.on_start(self)
+        if self.world.simulation is not None:
+            self.world.simulation.loops.on_start(self)
         try:
             super().run_forever()
         finally:
-            if self.sleeper.simulation is not None:
-                self.sleeper.simulation.loops.on_end(self)
+            if self.world.simulation is not None:
+                self.world.simulation.loops.on_end(self)
 
     def create_task(self, coro: Any, **options: Any) -> Any:
         task = super().create_task(coro, **options)
-        if self.sleeper.simulation is not None:
-            self.sleeper.simulation.loops.on_task(task, _is_inner(coro))
+        if self.world.simulation is not None:
+            self.world.simulation.loops.on_task(task, _is_inner(coro))
         return task
 
     def has_sockets(self, known: Collection[int]) -> bool:
@@ -112,15 +96,11 @@ class OwnLoop(asyncio.SelectorEventLoop):
         own = self._ssock.fileno()  # type: ignore[attr-defined]
         return any(fd != own and fd not in known for fd in self.selector.get_map())
 
-    def has_soon(self) -> bool:
-        """Return whether a socket has an event within a few wall-clock milliseconds."""
-        return self.selector.has_events(_SOON)
-
     def _handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if isinstance(error, BaseException):
-            if not isinstance(error, Crash) and self.sleeper.simulation is not None:
-                self.sleeper.simulation.lifecycle.unhandled(error)
+            if not isinstance(error, Crash) and self.world.simulation is not None:
+                self.world.simulation.lifecycle.unhandled(error)
         elif "was destroyed" not in str(context.get("message")):
             self.default_exception_handler(context)
 
@@ -142,11 +122,19 @@ def _is_inner(coroutine: Any) -> bool:
     return is_library(code.co_filename) and is_created_by_library
 
 
-def awaited(sleeper: World, value: Any) -> Any:
+def explored_loops(world: World) -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return a replacement for ``new_event_loop()``, with which ``asyncio.run()`` makes loops that
+    run on fake time in explored code.
+    """
+    real = events.new_event_loop
+    return lambda: OwnLoop(world) if world.is_here() else real()
+
+
+def awaited(world: World, value: Any) -> Any:
     """Return a value or, if it is a coroutine, its result in a loop that runs on fake time."""
     if not inspect.iscoroutine(value):
         return value
-    with asyncio.Runner(loop_factory=lambda: OwnLoop(sleeper)) as runner:
+    with asyncio.Runner(loop_factory=lambda: OwnLoop(world)) as runner:
         return runner.run(value)
 
 
@@ -200,7 +188,7 @@ class EventLoops(Part):
         if self._world.clock.driving:
             return True
         sockets = [wire.fileno() for wire in self._connections.of_host(host)]
-        if loop.has_sockets(sockets) and loop.has_soon():
+        if loop.has_sockets(sockets) and loop.selector.has_events(_SOON):
             return True
         wake_us = None
         if timeout is not None:
