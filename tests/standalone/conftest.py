@@ -30,6 +30,12 @@ def fetch(method: str, url: str, **options: Any) -> urllib3.BaseHTTPResponse:
         return pool.request(method, url, **options)
 
 
+def message(answer: tuple[int, Any], status: int = 422) -> str:
+    """Return the message of an answer that rejects a request with this status."""
+    assert answer[0] == status, answer
+    return str(answer[1]["error"]["message"])
+
+
 @dataclass
 class Server:
     """A running ``pytest-fakecloud serve --json``."""
@@ -49,6 +55,10 @@ class Server:
     def console(self) -> str:
         """An address that signs one browser in."""
         return str(self.ask("POST", "/codes", {})[1]["url"])
+
+    def handle(self, name: str) -> dict[str, Any]:
+        """Return the address and the credentials of a fake."""
+        return next(one for one in self.summary["handles"] if one["name"] == name)
 
     def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
         """Status and JSON of one request to the control API."""

@@ -12,6 +12,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.standalone.api import ControlApp
 
+from .conftest import message
 from .test_codec import ask
 
 NOW = "2026-01-01T00:00:00Z"
@@ -33,6 +34,9 @@ class Lists:
     def refused(self, path: str, **query: str | int) -> tuple[int, Any]:
         text = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in query.items())
         return ask(self.app, "GET", f"/handles/{path}" + (f"?{text}" if text else ""))
+
+    def post(self, path: str) -> tuple[int, Any]:
+        return ask(self.app, "POST", f"/handles/{path}", {})
 
     def every(self, path: str, **query: str | int) -> Iterator[Any]:
         """Yield the pages of a list, from first to last."""
@@ -118,8 +122,7 @@ def test_a_cursor_survives_changes_of_the_list(lists: Lists) -> None:
 )
 def test_what_no_page_can_be_is_refused(lists: Lists, query: Any, text: str) -> None:
     lists.cloud.kv_server().load({"a": "1"})
-    status, answer = lists.refused("kv_server/lists/keys", **query)
-    assert (status, text in answer["error"]["message"]) == (422, True), answer
+    assert text in message(lists.refused("kv_server/lists/keys", **query))
 
 
 def test_an_unknown_list_or_item_is_not_found(lists: Lists) -> None:
@@ -142,8 +145,7 @@ def test_an_unknown_list_or_item_is_not_found(lists: Lists) -> None:
         "queue/lists/runs/gone": "there is no workflow run",
         "callback_capture/lists": "has no lists",
     }.items():
-        status, answer = lists.refused(path)
-        assert (status, text in answer["error"]["message"]) == (404, True), (path, answer)
+        assert text in message(lists.refused(path), 404)
 
 
 def test_looking_leaves_no_trace(lists: Lists) -> None:
@@ -293,8 +295,9 @@ def test_records_are_listed_from_the_newest_an_offset_or_a_time(lists: Lists) ->
     assert ids(lists.get("broker/lists/records", topic="orders", search="VALUE 3")) == ["1-1"]
     one = lists.get("broker/lists/records/1-1", topic="orders")
     assert (one["key"], one["value"], one["headers"]) == ("k3", "value 3", [])
-    status, answer = lists.refused("broker/lists/records", topic="orders", at="soon")
-    assert (status, "is not a time" in answer["error"]["message"]) == (422, True)
+    assert "is not a time" in message(
+        lists.refused("broker/lists/records", topic="orders", at="soon")
+    )
 
 
 def test_topics_and_groups_show_offsets_and_lag(lists: Lists) -> None:
@@ -369,23 +372,22 @@ def test_messages_are_filtered(lists: Lists) -> None:
     assert found(status="5") == found(status="xx") == []
     assert found(url="/good") == found(since="2026-01-01T00:00:01") == ["sms"]
     assert found(until="2026-01-01T00:00:01Z") == ["mail"]
-    status, answer = lists.refused("queue/lists/messages", since="yesterday")
-    assert (status, "must be a time such as" in answer["error"]["message"]) == (422, True)
+    assert "must be a time such as" in message(
+        lists.refused("queue/lists/messages", since="yesterday")
+    )
 
 
 def test_a_pending_message_is_delivered_now(lists: Lists) -> None:
     queue = lists.cloud.queue()
     queue.destinations.accept("https://app.example/good")
     later = publish(lists, queue, "https://app.example/good", Upstash_Delay="1h")
-    status, row = ask(lists.app, "POST", f"/handles/queue/messages/{later}/deliver", {})
+    status, row = lists.post(f"queue/messages/{later}/deliver")
     assert (status, row["next"]) == (200, "2026-01-01T00:00:00+00:00")
     queue.deliver_due()
     assert queue.message(later).state == "delivered"
     assert lists.cloud.clock.now().isoformat() == "2026-01-01T00:00:00+00:00"
-    status, answer = ask(lists.app, "POST", "/handles/queue/messages/gone/deliver", {})
-    assert (status, "there is no message 'gone'" in answer["error"]["message"]) == (404, True)
-    status, answer = ask(lists.app, "POST", f"/handles/queue/messages/{later}/deliver", {})
-    assert (status, "the message is delivered" in answer["error"]["message"]) == (422, True)
+    assert "there is no message 'gone'" in message(lists.post("queue/messages/gone/deliver"), 404)
+    assert "the message is delivered" in message(lists.post(f"queue/messages/{later}/deliver"))
 
 
 def test_a_message_that_waits_for_others_is_not_delivered_now(lists: Lists) -> None:
@@ -408,8 +410,9 @@ def test_a_message_that_waits_for_others_is_not_delivered_now(lists: Lists) -> N
     queue.deliver_due()
     (key,) = lists.get("queue/lists/flow-control")["items"]
     assert (key["key"], key["waits"], key["waiting"], key["rate"]) == ("k", 1, [waiting], 1)
-    status, answer = ask(lists.app, "POST", f"/handles/queue/messages/{waiting}/deliver", {})
-    assert (status, "is waiting for flow control k" in answer["error"]["message"]) == (422, True)
+    assert "is waiting for flow control k" in message(
+        lists.post(f"queue/messages/{waiting}/deliver")
+    )
 
 
 def test_a_schedule_runs_at_once_and_keeps_its_plan(lists: Lists) -> None:
@@ -417,11 +420,11 @@ def test_a_schedule_runs_at_once_and_keeps_its_plan(lists: Lists) -> None:
     queue.schedule("https://app.example/nightly", "0 3 * * *", id="nightly", body="x")
     (row,) = lists.get("queue/lists/schedules")["items"]
     assert (row["next"][0], row["body"]) == ("2026-01-01T03:00:00+00:00", "x")
-    status, ran = ask(lists.app, "POST", "/handles/queue/schedules/nightly/run", {})
+    status, ran = lists.post("queue/schedules/nightly/run")
     assert (status, len(ran["messages"])) == (200, 1)
     assert ids(lists.get("queue/lists/messages")) == ran["messages"]
     assert lists.get("queue/lists/schedules")["items"][0]["next"] == row["next"]
-    assert ask(lists.app, "POST", "/handles/queue/schedules/gone/run", {})[0] == 404
+    assert lists.post("queue/schedules/gone/run")[0] == 404
 
 
 def test_queues_groups_and_runs_are_listed(lists: Lists) -> None:
@@ -446,5 +449,4 @@ def test_queues_groups_and_runs_are_listed(lists: Lists) -> None:
 
 def test_acts_of_a_queue_are_refused_elsewhere(lists: Lists) -> None:
     lists.cloud.kv_server()
-    status, answer = ask(lists.app, "POST", "/handles/kv_server/messages/x/deliver", {})
-    assert (status, "is not a queue" in answer["error"]["message"]) == (422, True)
+    assert "is not a queue" in message(lists.post("kv_server/messages/x/deliver"))

@@ -100,7 +100,7 @@ def test_publish_and_next(command: Command, server: Server) -> None:
 def test_faults(command: Command, server: Server) -> None:
     text = command("fault", "kv", "answer", "503", "--times", "2", "--where", "command=GET")
     assert text == ("<answer 503 [times=2, command='GET'], 0 hits, set over the control API>\n")
-    kv = next(one for one in server.summary["handles"] if one["name"] == "kv_server")
+    kv = server.handle("kv_server")
     assert fetch("GET", f"{kv['url']}/get/k", headers=kv["headers"]).status == 503
     assert command("faults", "kv_server").startswith("kv_server: <answer 503")
     command("faults", "--clear")

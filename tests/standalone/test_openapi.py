@@ -100,7 +100,7 @@ CALLS: list[tuple[str, str, Any]] = [
 
 
 def test_requests_and_responses_are_as_described(server: Server, document: dict[str, Any]) -> None:
-    queue = next(one for one in server.summary["handles"] if one["name"] == "queue")
+    queue = server.handle("queue")
     for delay in ("0s", "1h"):
         fetch(
             "POST", f"{queue['url']}/v2/publish/https://app.test/hook", body=b"x",
