@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from ..core.settings import MOST_PORT
 from ..core.wording import brief, unknown_name
 from ..files import read_file
 from ..services import named, services_by_word
-from ..serving import FORMATS, LogFormat, Usage
+from ..serving import FORMATS, Usage
 
 VARIABLE = "PYTEST_FAKECLOUD_"
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
@@ -165,13 +166,12 @@ def _forwards(words: Sequence[str], services: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _log_format(value: Any, where: str) -> LogFormat:
+def _log_format(value: Any, where: str) -> Any:
     if value is None:
         return "text"
     if value not in FORMATS:
         raise Usage(f"{where}={value!r} is unknown: pass {' or '.join(FORMATS)}")
-    chosen: LogFormat = value
-    return chosen
+    return value
 
 
 def _text(value: Any, where: str) -> str | None:
@@ -191,34 +191,27 @@ def _token(value: Any, where: str) -> str | None:
     return token
 
 
-def _count(value: Any, where: str) -> int | None:
-    number = _as_number(value)
-    if number is None or (type(number) is int and number >= 0):
-        return number
-    raise Usage(f"{where}={brief(value)} is not an integer")
+def _count(value: Any, where: str) -> Any:
+    return _number(value, math.inf, f"{where}={brief(value)} is not an integer")
 
 
-def _port(value: Any, where: str) -> int | None:
-    number = _as_number(value)
-    if number is None or (type(number) is int and 0 <= number <= MOST_PORT):
-        return number
-    raise Usage(f"{where}={brief(value)} is not a port number: pass 0 (any free) to {MOST_PORT}")
+def _port(value: Any, where: str) -> Any:
+    wrong = f"{where}={brief(value)} is not a port number: pass 0 (any free) to {MOST_PORT}"
+    return _number(value, MOST_PORT, wrong)
 
 
-def _as_number(value: Any) -> Any:
-    """Return the integer in a string of digits, and any other value unchanged."""
+def _number(value: Any, most: float, wrong: str) -> Any:
+    """Return an integer from 0 to ``most``, which may be given as a string of digits, or None."""
     digits = isinstance(value, str) and value.isascii() and value.isdigit()
-    return int(value) if digits and len(value) < MOST_DIGITS else value
+    number = int(value) if digits and len(value) < MOST_DIGITS else value
+    if number is None or (type(number) is int and 0 <= number <= most):
+        return number
+    raise Usage(wrong)
 
 
-def _any(value: Any, where: str) -> Any:
-    return value
-
-
-def _seed(value: Any, where: str) -> int | str | None:
+def _seed(value: Any, where: str) -> Any:
     if value is None or type(value) in (int, str):
-        found: int | str | None = value
-        return found
+        return value
     raise Usage(f"{where}={value!r} is not a seed: pass an integer or a string")
 
 
@@ -276,7 +269,7 @@ _READERS: Mapping[str, Reader] = {
     "control_port": _port,
     "control_token": _token,
     "seed": _seed,
-    "now": _any,
+    "now": lambda value, _: value,
     "clock": _text,
     "tls": _flag,
     "random": _flag,
