@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from typing import Any, NamedTuple
@@ -177,35 +177,31 @@ _CAPTURE = (
     "clear_log expect expect_oneshot_request expect_ordered_request expect_request format_matchers "
     "url_for"
 )
-_LIST = "last only where"
-_HANDLES: Mapping[str, tuple[str, str]] = {
-    "broker": (f"{_EVERY_HANDLE} username", ""),
-    "callback_capture": (f"{_CAPTURE} callbacks failures", ""),
-    "destination": (_CAPTURE, ""),
-    "kv_server": (f"{_EVERY_HANDLE} dialect", ""),
-    "queue": (f"{_EVERY_HANDLE} delivery destinations signature_clock", "check_open"),
-    "vector_index": (f"{_EVERY_HANDLE} read_only_token", ""),
+_HANDLES: Mapping[str, str] = {
+    "broker": f"{_EVERY_HANDLE} username",
+    "callback_capture": f"{_CAPTURE} callbacks failures",
+    "destination": _CAPTURE,
+    "kv_server": f"{_EVERY_HANDLE} dialect",
+    "queue": f"{_EVERY_HANDLE} delivery destinations signature_clock",
+    "vector_index": f"{_EVERY_HANDLE} read_only_token",
 }
-"""For each handle: names offered in addition to the public names of its class, and names withheld."""
-_DERIVED: Mapping[str, tuple[str, str]] = {
-    "faults.fault:Fault": ("", ""),
-    "faults.plan:FaultPlan": ("", ""),
-    "queue.capture.callbacks:Callback": ("at_us failure headers problem raw request", ""),
-    "queue.capture.callbacks:Captured": ("faults last only", ""),
-    "queue.delivery.destination_routes:DestinationRoute": ("deliveries given prefix where", ""),
-    "queue.delivery.destinations:Destinations": ("raise_exceptions", ""),
-    "queue.delivery.faults:QueueFaults": ("", ""),
-    "queue.views:DeadLetterView": ("at id message", ""),
-    "queue.views:PublishedMessage": ("", ""),
-    "queue.views:ScheduleView": ("id", ""),
-    "queue.capture.handle:ScopedFaults": ("", ""),
-    "kv.search.views:SearchIndexView": ("name", ""),
-    "vector.handle:PendingChanges": (_LIST, ""),
+"""For each handle, the names offered in addition to the public names that its class declares."""
+_DERIVED: Mapping[str, str] = {
+    "faults.fault:Fault": "",
+    "faults.plan:FaultPlan": "",
+    "queue.capture.callbacks:Callback": "at_us failure headers problem raw request",
+    "queue.capture.callbacks:Captured": "faults last only",
+    "queue.delivery.destination_routes:DestinationRoute": "deliveries given prefix where",
+    "queue.delivery.destinations:Destinations": "raise_exceptions",
+    "queue.delivery.faults:QueueFaults": "",
+    "queue.views:DeadLetterView": "at id message",
+    "queue.views:PublishedMessage": "",
+    "queue.views:ScheduleView": "id",
+    "queue.capture.handle:ScopedFaults": "",
+    "kv.search.views:SearchIndexView": "name",
+    "vector.handle:PendingChanges": "last only where",
 }
-"""Classes of this package whose public names are all offered. The first string has additional
-names, the second has names to withhold, because they are internal or need values that cannot be
-sent.
-"""
+"""Other classes that offer all public names that they declare, and these."""
 _IN_PROCESS = frozenset(
     {"aio", "application", "between", "client", "async_client", "intercept", "on_close"}
     | {"account", "dispatch", "bake", "dump_rdb", "start", "stop", "thread_target"}
@@ -218,6 +214,9 @@ _NAMED: Mapping[str, str] = {
     "core.journal:Journal": "assert_called assert_not_called calls clear entries events "
     "keep keep_bytes",
 }
+"""Classes that offer only these names, and neither with-blocks nor iteration: a cloud, for example,
+may be closed only by its owner.
+"""
 _OUTSIDE: Mapping[str, str] = {
     "pytest_httpserver.httpserver:RequestHandler": "respond_with_data respond_with_json",
     "contextlib:_GeneratorContextManager": "",
@@ -254,44 +253,40 @@ def surface_of(kind: type) -> tuple[str, Surface | None]:
     return name_of(kind), None
 
 
-def _extent(name: str, kind: type) -> tuple[set[str], bool]:
-    """Return the names that an object offers, and whether it supports protocols such as ``len()``."""
-    short = name.removeprefix(f"{_PACKAGE}.")
-    fixture = next((each.fixture for each in SERVICES.values() if each.handle == name), None)
-    if fixture is not None:
-        more, less = _HANDLES.get(fixture, (_EVERY_HANDLE, ""))
-    elif short in _DERIVED:
-        more, less = _DERIVED[short]
-    else:
-        return set(_NAMED.get(short, _OUTSIDE.get(short, "")).split()), short not in _NAMED
-    return set(more.split()) | (set(_declared(kind)) - _IN_PROCESS - set(less.split())), True
-
-
 @cache
 def _surface(name: str) -> Surface:
-    kind = _imported(name)
-    names, follows = _extent(name, kind)
-    methods = {each for each in names if _is_method(inspect.getattr_static(kind, each, None))}
-    if name == f"{_PACKAGE}.queue.capture.handle:ScopedFaults":
-        # Its attributes are created on access.
-        methods |= set(fault_words(FaultPlan))
-    # Classes in `_NAMED` do not support with-blocks or iteration: a cloud, for example, may be
-    # closed only by its owner.
-    protocols = {each for each in _PROTOCOLS if hasattr(kind, each) and follows}
-    protocols |= {"__len__"} if hasattr(kind, "__len__") else set()
+    kind, short = _imported(name), name.removeprefix(f"{_PACKAGE}.")
+    if short in _NAMED or name in _OUTSIDE:
+        names = set((_NAMED.get(short) or _OUTSIDE[name]).split())
+    else:
+        fixture = next((each.fixture for each in SERVICES.values() if each.handle == name), "")
+        more = _DERIVED[short] if short in _DERIVED else _HANDLES.get(fixture, _EVERY_HANDLE)
+        names = {*more.split(), *(_declared(kind) - _IN_PROCESS)}
+    methods = {
+        each
+        for each in names
+        for found in [inspect.getattr_static(kind, each, None)]
+        if inspect.isfunction(found) or isinstance(found, classmethod | staticmethod)
+    }
+    if short == "queue.capture.handle:ScopedFaults":
+        methods |= {*fault_words(FaultPlan)}  # They are created on access.
+    protocols = {each for each in _PROTOCOLS if hasattr(kind, each)}
+    if short in _NAMED:
+        protocols &= {"__len__"}
     if "__len__" in protocols or hasattr(kind, "__bool__"):
         protocols.add("__bool__")
     return Surface(kind, frozenset(methods), frozenset(names - methods), frozenset(protocols))
 
 
-def _declared(kind: type) -> Iterable[str]:
-    for owner in kind.__mro__:
-        if owner.__module__.startswith(f"{_PACKAGE}.") or issubclass(owner, Handle):
-            yield from (name for name in vars(owner) if not name.startswith("_"))
-
-
-def _is_method(found: object) -> bool:
-    return inspect.isfunction(found) or isinstance(found, classmethod | staticmethod)
+def _declared(kind: type) -> set[str]:
+    """Return the public names that a class declares, or inherits from classes of this package."""
+    return {
+        name
+        for owner in kind.__mro__
+        if owner.__module__.startswith(f"{_PACKAGE}.") or issubclass(owner, Handle)
+        for name in vars(owner)
+        if not name.startswith("_")
+    }
 
 
 def fault_kinds(plan: type[FaultPlan]) -> list[str]:
