@@ -171,9 +171,9 @@ class Cloud(AnyCloud):
         ``token`` is the server's control token; by default the environment variable
         ``PYTEST_FAKECLOUD_TOKEN``.
         """
-        from .standalone.remote import connect
+        from .standalone.remote import RemoteCloud
 
-        return connect(url, token)
+        return RemoteCloud(url, token)
 
     @property
     def seed(self) -> int | str:

@@ -41,17 +41,14 @@ class RemoteCloud(AnyCloud):
         """Fakes started because the current test has settings for them."""
         self._nobody = ClosedFakes()
         try:
-            self._state()
+            self._connection.state()
         except ContractError:
             self._connection.close()
             raise
 
-    def _state(self) -> dict[str, Any]:
-        return self._connection.state()
-
     @property
     def seed(self) -> int | str:
-        seed: int | str = self._state()["seed"]
+        seed: int | str = self._connection.state()["seed"]
         return seed
 
     def reseed(self, seed: int | str) -> None:
@@ -80,7 +77,7 @@ class RemoteCloud(AnyCloud):
     def handles(self) -> Found[Handle]:
         """All fakes of the server; the current test's own fakes come first."""
         own = {handle.name for handle in self._own.values()}
-        known = [one for one in self._state()["handles"] if one["fixture"] in SERVICES]
+        known = [one for one in self._connection.state()["handles"] if one["fixture"] in SERVICES]
         known.sort(key=lambda one: one["name"] not in own)
         return found_handles(
             remote_handle(self._connection, one["fixture"], one["name"]) for one in known
@@ -147,7 +144,7 @@ class RemoteCloud(AnyCloud):
         self._listeners.clear()
         # Forget fakes that another client or a restart of the server has closed. Their next use
         # starts new fakes.
-        known = {one["name"] for one in self._state()["handles"]}
+        known = {one["name"] for one in self._connection.state()["handles"]}
         for fixture, handle in list(self._fixture_handles.items()):
             if handle.name not in known:
                 del self._fixture_handles[fixture]
@@ -232,8 +229,3 @@ def _checked_token(url: str, token: str | None) -> str:
             f"{TOKEN_VARIABLE}"
         )
     return given
-
-
-def connect(url: str, token: str | None = None) -> RemoteCloud:
-    """Connect to a stand-alone server. Raises ``ContractError`` if no server responds at the URL."""
-    return RemoteCloud(url, token)

@@ -167,6 +167,7 @@ def read_state(file: Path) -> dict[str, Any]:
 
 
 def _problems(value: Any, schema: Mapping[str, Any], place: str) -> Iterator[str]:
+    """Yield what is wrong with a value at a place of the file, for the keywords that are used above."""
     here = place or "the file"
     if "anyOf" in schema:
         several = [one for one in _flat(schema["anyOf"]) if _has_type(value, one)]
@@ -211,7 +212,7 @@ def _has_type(value: object, schema: Mapping[str, Any]) -> bool:
 def _wanted(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return " or ".join(map(repr, schema["enum"]))
-    return " or ".join(map(_a, _types_of(schema)))
+    return " or ".join(f"{'an' if name[0] in 'aio' else 'a'} {name}" for name in _types_of(schema))
 
 
 def _members(value: dict[str, Any], schema: Mapping[str, Any], place: str) -> Iterator[str]:
@@ -222,8 +223,7 @@ def _members(value: dict[str, Any], schema: Mapping[str, Any], place: str) -> It
             yield f"{place or 'the file'} has no field {name!r}"
     for name, item in value.items():
         plain = re.fullmatch(r"[$\w-]{1,100}", name)
-        below = f"{place}.{name if plain else brief(name)}"
-        below = below.removeprefix(".")
+        below = f"{place}.{name if plain else brief(name)}".removeprefix(".")
         if name in known:
             yield from _problems(item, known[name], below)
         elif rest is False:
@@ -231,10 +231,6 @@ def _members(value: dict[str, Any], schema: Mapping[str, Any], place: str) -> It
             yield unknown_name(f"field of {place or 'a state file'}", name, names)
         elif isinstance(rest, dict):
             yield from _problems(item, rest, below)
-
-
-def _a(name: str) -> str:
-    return f"an {name}" if name[0] in "aeio" else "a string" if name == "string" else f"a {name}"
 
 
 Progress = Callable[[str, int, int], None]

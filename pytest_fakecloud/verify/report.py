@@ -85,19 +85,18 @@ def _record(result: Result) -> dict[str, Any]:
 
 
 def _section(result: Result) -> str:
-    differing = "".join(_row(each) for each in result.differing)
-    known = "".join(_row(each) for each in result.explained)
-    same = "".join(_row(each) for each in result.compared if not each.differs)
     parts = [f"<h2>{html.escape(_head(result))}</h2>"]
-    if differing:
-        parts.append(_table("Differs", differing, is_open=True))
-    if known:
-        parts.append(_table("Known to differ", known, is_open=False))
+    if result.differing:
+        parts.append(_table("Differs", result.differing, is_open=True))
+    if result.explained:
+        parts.append(_table("Known to differ", result.explained, is_open=False))
+    same = [each for each in result.compared if not each.differs]
     parts.append(_table("The same", same, is_open=False))
     return "\n".join(parts)
 
 
-def _table(title: str, rows: str, *, is_open: bool) -> str:
+def _table(title: str, compared: Sequence[Compared], *, is_open: bool) -> str:
+    rows = "".join(map(_row, compared))
     return (
         f"<details{' open' if is_open else ''}><summary>{title}</summary><div class=wide><table>"
         "<tr><th>scenario<th>request<th>real<th>fake<th>what differs</tr>"

@@ -79,14 +79,11 @@ class CallRoutes:
     def decoded(self, value: Any, where: str) -> Any:
         """Return a decoded value; raise ``Refused`` if the codec cannot decode it."""
         try:
-            return decode(value, self._referred)
+            return decode(value, lambda number, *_: self._objects.get(number))
         except Unreadable as error:
             raise Refused(400, f"{where} cannot be decoded ({error})") from None
         except ContractError as error:
             raise Refused(422, f"{where}: {error}") from None
-
-    def _referred(self, number: int, *_: str) -> Any:
-        return self._objects.get(number)
 
 
 def _use(target: Any, name: str, get: bool) -> Callable[..., Any]:
