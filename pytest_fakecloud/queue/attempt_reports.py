@@ -35,6 +35,10 @@ from .wire.text import as_text
 if TYPE_CHECKING:
     from .handle import Queue
 
+_MAX_FINISHED = 1_000
+_QUEUES_OWN = ("upstash-", "user-agent", "content-type", "host", "content-length")
+"""Beginnings of the names of headers that the queue sets itself."""
+
 
 class LogCollector:
     """Collects the exceptions that are logged during deliveries.
@@ -89,11 +93,6 @@ class DeliveryLog:
     def __exit__(self, *error: object) -> None:
         self._collector.leave(self.logged)
         self._refusals.__exit__(*error)
-
-
-_MAX_FINISHED = 1_000
-_QUEUES_OWN = ("upstash-", "user-agent", "content-type", "host", "content-length")
-"""Beginnings of the names of headers that the queue sets itself."""
 
 
 class StartedDelivery(NamedTuple):

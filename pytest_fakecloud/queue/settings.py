@@ -35,6 +35,17 @@ SignatureClock = Literal["receiver", "real", "virtual"]
 SourceSpelling = Literal["both", "service", "specification"]
 HeaderPrefix = Literal["Upstash", "Service"]
 Profile = Literal["free", "payg"]
+MEGABYTE = 1024 * 1024
+_KEYS: Kind[Mapping[str, str]] = Kind(
+    Mapping[str, str],
+    "a mapping from name to signing key, all non-empty strings",
+    lambda value: (
+        isinstance(value, Mapping)
+        and all(isinstance(each, str) for each in value)
+        and all(isinstance(each, str) and each for each in value.values())
+    ),
+    dict,
+)
 
 
 class QueueSettings(HandleSettings, total=False):
@@ -61,9 +72,6 @@ class QueueSettings(HandleSettings, total=False):
     production_checks: bool
     loop_limit: int
     attempt_cap: float
-
-
-MEGABYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,18 +213,6 @@ class CallbackCaptureSettings(HandleSettings, total=False):
     """Keyword arguments of ``Cloud.callback_capture()``, described in ``CallbackCaptureConfig``."""
 
     keys: Mapping[str, str] | None
-
-
-_KEYS: Kind[Mapping[str, str]] = Kind(
-    Mapping[str, str],
-    "a mapping from name to signing key, all non-empty strings",
-    lambda value: (
-        isinstance(value, Mapping)
-        and all(isinstance(each, str) for each in value)
-        and all(isinstance(each, str) and each for each in value.values())
-    ),
-    dict,
-)
 
 
 @dataclass(frozen=True, kw_only=True)

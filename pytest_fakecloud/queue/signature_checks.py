@@ -22,6 +22,25 @@ from .settings import SignatureClock
 from .wire.signing import body_hash, explain
 from .wire.text import as_text
 
+_RECEIVER, _PYJWT = "qstash.receiver", "jwt.api_jwt"
+_CLAIMS = {
+    "ExpiredSignatureError": "exp",
+    "ImmatureSignatureError": "nbf",
+    "InvalidAudienceError": "aud",
+    "InvalidIssuedAtError": "iat",
+    "InvalidIssuerError": "iss",
+    "InvalidSignatureError": "key",
+    "InvalidSubjectError": "sub",
+}
+"""The claim that each PyJWT error refers to."""
+_lock = threading.Lock()
+_watching: list[Refusals] = []
+_watched: list[tuple[Any, str, Any, Any]] = []
+"""Each wrapped class and method name, with the original function and its wrapper."""
+MAX_BODY = 2_000
+"""Maximum number of characters of a body that are kept."""
+_SETTING = "QSTASH_CURRENT_SIGNING_KEY"
+
 
 def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable[[], float]:
     """Return a function that returns the Unix time for signatures, in seconds.
@@ -85,23 +104,6 @@ class Refusals:
             _watching.remove(self)
             if _watched and not _watching:
                 _unwatch()
-
-
-_RECEIVER, _PYJWT = "qstash.receiver", "jwt.api_jwt"
-_CLAIMS = {
-    "ExpiredSignatureError": "exp",
-    "ImmatureSignatureError": "nbf",
-    "InvalidAudienceError": "aud",
-    "InvalidIssuedAtError": "iat",
-    "InvalidIssuerError": "iss",
-    "InvalidSignatureError": "key",
-    "InvalidSubjectError": "sub",
-}
-"""The claim that each PyJWT error refers to."""
-_lock = threading.Lock()
-_watching: list[Refusals] = []
-_watched: list[tuple[Any, str, Any, Any]] = []
-"""Each wrapped class and method name, with the original function and its wrapper."""
 
 
 def _watch() -> None:
@@ -172,11 +174,6 @@ def _refusal(receiver: object, named: dict[str, Any]) -> Refusal:
         body if isinstance(body, str | bytes) else None,
         tuple(one for one in vars(receiver).values() if isinstance(one, str)),
     )
-
-
-MAX_BODY = 2_000
-"""Maximum number of characters of a body that are kept."""
-_SETTING = "QSTASH_CURRENT_SIGNING_KEY"
 
 
 class SignatureDetails(TypedDict):

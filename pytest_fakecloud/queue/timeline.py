@@ -13,6 +13,14 @@ from .handler_errors import raised_text
 from .model import Attempt, LogEntry, Message
 from .wire.text import as_text
 
+_MAX_LINES = 5
+"""Maximum number of lines in a text."""
+_MAX_IDS_PER_LINE = 3
+"""Maximum number of messages listed in one line."""
+_MAX_EXAMINED = 50
+"""Maximum number of messages to examine, because the text is built whenever the clock moves."""
+Naming = Callable[[str], str]
+
 
 def span(us: int) -> str:
     """Return a duration as text, such as ``12.182 s`` or ``6 h 7 m 6.466 s``."""
@@ -117,18 +125,6 @@ def due_text(due_us: int, now_us: int) -> str:
 def _instant(at: datetime) -> str:
     part = at.microsecond // 1000
     return f"{at:%Y-%m-%d %H:%M:%S}{f'.{part:03}' if part else ''}Z"
-
-
-_MAX_LINES = 5
-"""Maximum number of lines in a text."""
-
-_MAX_IDS_PER_LINE = 3
-"""Maximum number of messages listed in one line."""
-
-_MAX_EXAMINED = 50
-"""Maximum number of messages to examine, because the text is built whenever the clock moves."""
-
-Naming = Callable[[str], str]
 
 
 def unfinished_lines(engine: Engine, name: Naming = str, most: int | None = None) -> Iterator[str]:

@@ -25,6 +25,8 @@ AsgiApp: TypeAlias = Callable[..., Awaitable[None]]
 Event: TypeAlias = MutableMapping[str, Any]
 CLIENT = ("127.0.0.1", 0)
 """The client address that an application sees."""
+_caught: ContextVar[list[BaseException] | None] = ContextVar("caught", default=None)
+_connected: dict[str, Any] = {}
 
 
 @dataclass
@@ -73,10 +75,6 @@ def checked_status(code: int) -> int:
     if not 100 <= code <= 999:
         raise AssertionError(f"the application answered {code}, which is not an HTTP status")
     return code
-
-
-_caught: ContextVar[list[BaseException] | None] = ContextVar("caught", default=None)
-_connected: dict[str, Any] = {}
 
 
 @contextlib.contextmanager

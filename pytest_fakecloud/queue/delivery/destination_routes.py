@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+LifespanMode: TypeAlias = Literal["auto"] | bool
+Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]
+"""The URLs of a route: a prefix, a pattern with ``*``, a regular expression or a function."""
 
 
 class Target(NamedTuple):
@@ -126,11 +129,6 @@ def split_text(url: str) -> Target:
         return Target(url, "", url)
     origin = f"{scheme}://{host}:{port or _DEFAULT_PORTS[scheme]}"
     return Target(url, origin, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
-
-
-LifespanMode: TypeAlias = Literal["auto"] | bool
-Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]
-"""The URLs of a route: a prefix, a pattern with ``*``, a regular expression or a function."""
 
 
 class RouteSpec(NamedTuple):

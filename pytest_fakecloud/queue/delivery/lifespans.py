@@ -16,6 +16,10 @@ from typing import Any, TypeAlias, TypeVar
 
 from .applications import AsgiApp, Event
 
+T = TypeVar("T")
+_MAX_TRIES = 20
+"""Maximum number of attempts to copy a set of tasks that another thread changes."""
+
 
 class Lifespan:
     """A lifespan that the queue runs in the running loop. ``state`` is the application's state."""
@@ -73,11 +77,6 @@ class Lifespan:
             self._startup.set()
         else:
             self._done.set()
-
-
-T = TypeVar("T")
-_MAX_TRIES = 20
-"""Maximum number of attempts to copy a set of tasks that another thread changes."""
 
 
 class AsyncioHost:

@@ -25,6 +25,9 @@ from ..model import SECOND, LogEntry, Message, Outcome
 from ..wire.filters import Filters, page
 from .state import State
 
+_COMPACT = 256
+"""The log is not rebuilt before this many of its entries belong to forgotten messages."""
+
 
 class DeadLetter(NamedTuple):
     """A dead letter with its id ``<unix-ms>-<n>``, its message, and the time at which it was added."""
@@ -88,10 +91,6 @@ class DeadLetters:
     def delete(self, rows: Iterable[DeadLetter]) -> int:
         with self._state.lock:
             return sum(self.rows.pop(row.id, None) is not None for row in rows)
-
-
-_COMPACT = 256
-"""The log is not rebuilt before this many of its entries belong to forgotten messages."""
 
 
 class History:

@@ -27,6 +27,7 @@ from .url_groups import UrlGroup
 
 _SWEEP = 64
 """Maximum number of entries that are examined for expiry at a time."""
+Pairs = Sequence[tuple[str, str]]
 
 
 class Deduplication:
@@ -84,9 +85,6 @@ def deduplication_key(
         digest.update(part.encode("utf-8", "surrogatepass") + b"\x00")
     digest.update(body)
     return f"content:{digest.hexdigest()}"
-
-
-Pairs = Sequence[tuple[str, str]]
 
 
 class Accepted(NamedTuple):

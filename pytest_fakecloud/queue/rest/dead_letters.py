@@ -39,6 +39,9 @@ _MAX_LOGS = 100
 """Maximum page size in the vendor's OpenAPI file. (The Python client says 1000, but follows the
 cursor.)
 """
+_OVERRIDES = ("retr", "flow-control-", "label", "delay", "failure-callback")
+"""Prefixes of the settings that can be given when a run is resumed or restarted."""
+_ON_ITS_WAY = ("CREATED", "ACTIVE", "RETRY")
 
 
 def letter_record(engine: Engine, row: DeadLetter) -> records.Record:
@@ -141,11 +144,6 @@ class HistoryRoutes(Endpoints):
     def list_logs(self, request: Request) -> object:
         rows, cursor = self._log_page(request)
         return {"logs": rows, "events": rows} | cursor
-
-
-_OVERRIDES = ("retr", "flow-control-", "label", "delay", "failure-callback")
-"""Prefixes of the settings that can be given when a run is resumed or restarted."""
-_ON_ITS_WAY = ("CREATED", "ACTIVE", "RETRY")
 
 
 class WorkflowHistoryRoutes(Endpoints):

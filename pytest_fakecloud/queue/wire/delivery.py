@@ -19,6 +19,13 @@ from typing import Any
 from ..model import SECOND, Delivery, HeaderList, Message, Outcome, Sign, SigningKeys, first
 from .text import as_text, header_map
 
+SOURCE_SPELLINGS: Mapping[str, tuple[str, ...]] = {
+    "both": ("sourceMessageId", "sourceMessasgeId"),
+    "service": ("sourceMessageId",),
+    "specification": ("sourceMessasgeId",),
+}
+"""Names of the fields with the message's id, by value of the ``source_id`` setting."""
+
 
 def delivery_of(message: Message, body: bytes, now: int, *, prefix: str, region: str) -> Delivery:
     """Return the unsigned delivery of a message. ``prefix`` begins the queue's own headers."""
@@ -82,14 +89,6 @@ class DeliverySigner:
             body=delivery.body + b"tampered" if "tamper" in faults else delivery.body,
             signed="unsigned" not in faults,
         )
-
-
-SOURCE_SPELLINGS: Mapping[str, tuple[str, ...]] = {
-    "both": ("sourceMessageId", "sourceMessasgeId"),
-    "service": ("sourceMessageId",),
-    "specification": ("sourceMessasgeId",),
-}
-"""Names of the fields with the message's id, by value of the ``source_id`` setting."""
 
 
 def encoded(data: bytes) -> str:

@@ -14,28 +14,6 @@ from typing import Any
 from ..errors import bad_request
 from ..model import HeaderList
 
-
-def as_text(wire: str) -> str:
-    """Decode Latin-1 wire characters as UTF-8. Return them unchanged if they are not UTF-8."""
-    if wire.isascii():
-        return wire
-    try:
-        return wire.encode("latin-1").decode("utf-8")
-    except (UnicodeEncodeError, UnicodeDecodeError):
-        return wire
-
-
-def as_wire(text: str) -> str:
-    """Encode a string as UTF-8 and return it with one Latin-1 character per byte."""
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "surrogatepass").decode("latin-1")
-
-
-def quoted(wire: str) -> str:
-    return repr(as_text(wire))
-
-
 HOP_BY_HOP = frozenset(
     [
         "host",
@@ -57,6 +35,27 @@ HOP_BY_HOP = frozenset(
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 """Characters that a header value must not contain."""
+
+
+def as_text(wire: str) -> str:
+    """Decode Latin-1 wire characters as UTF-8. Return them unchanged if they are not UTF-8."""
+    if wire.isascii():
+        return wire
+    try:
+        return wire.encode("latin-1").decode("utf-8")
+    except (UnicodeEncodeError, UnicodeDecodeError):
+        return wire
+
+
+def as_wire(text: str) -> str:
+    """Encode a string as UTF-8 and return it with one Latin-1 character per byte."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "surrogatepass").decode("latin-1")
+
+
+def quoted(wire: str) -> str:
+    return repr(as_text(wire))
 
 
 def canonical(name: str) -> str:

@@ -48,6 +48,8 @@ from .steps import RunEvents, publish_result, read_invocation
 if TYPE_CHECKING:
     from ..engine.engine import Engine
 
+_INHERITED = ("retry_delay", "failure_callback", "flow")
+
 
 class WorkflowRuns:
     """The workflow runs of an engine. The engine's lock must be held for every method."""
@@ -323,9 +325,6 @@ def _is_true(message: Message, header: str) -> bool:
 
 def _already_finished(run: WorkflowRun) -> QueueError:
     return bad_request(f"workflow run {as_text(run.id)} is already finished: {run.state}")
-
-
-_INHERITED = ("retry_delay", "failure_callback", "flow")
 
 
 def inherit_settings(engine: Engine, message: Message, trigger: PublishSettings) -> None:
