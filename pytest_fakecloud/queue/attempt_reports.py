@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,6 +41,14 @@ _QUEUES_OWN = ("upstash-", "user-agent", "content-type", "host", "content-length
 """Beginnings of the names of headers that the queue sets itself."""
 
 
+@dataclass(slots=True)
+class DeliveryLog:
+    """The exceptions that were logged during a delivery, and the signature checks that failed."""
+
+    logged: list[BaseException] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+
+
 class LogCollector:
     """Collects the exceptions that are logged during deliveries.
 
@@ -53,14 +62,18 @@ class LogCollector:
         self._handler.addFilter(self._collect)
         self._open: dict[int, list[BaseException]] = {}
 
-    def listen(self, logged: list[BaseException]) -> None:
-        self._open[id(logged)] = logged
-        self._root.addHandler(self._handler)
-
-    def leave(self, logged: list[BaseException]) -> None:
-        del self._open[id(logged)]
-        if not self._open:
-            self._root.removeHandler(self._handler)
+    @contextmanager
+    def collecting(self, log: DeliveryLog) -> Iterator[None]:
+        """Collect what happens during one delivery. Deliveries may overlap."""
+        with Refusals(log.refused):
+            self._open[id(log)] = log.logged
+            self._root.addHandler(self._handler)
+            try:
+                yield
+            finally:
+                del self._open[id(log)]
+                if not self._open:
+                    self._root.removeHandler(self._handler)
 
     def _collect(self, record: logging.LogRecord) -> bool:
         """Collect the exception of a log record, and suppress the record."""
@@ -70,29 +83,6 @@ class LogCollector:
                 if error not in logged and len(logged) < 3:
                     logged.append(error)
         return False
-
-
-class DeliveryLog:
-    """Context manager that collects what happens during one delivery. Deliveries may overlap.
-
-    ``logged`` are the exceptions that were logged, ``refused`` the signature checks that failed.
-    """
-
-    __slots__ = ("_collector", "_refusals", "logged", "refused")
-
-    def __init__(self, collector: LogCollector) -> None:
-        self.logged: list[BaseException] = []
-        self.refused: list[Refusal] = []
-        self._collector = collector
-        self._refusals = Refusals(self.refused)
-
-    def __enter__(self) -> None:
-        self._refusals.__enter__()
-        self._collector.listen(self.logged)
-
-    def __exit__(self, *error: object) -> None:
-        self._collector.leave(self.logged)
-        self._refusals.__exit__(*error)
 
 
 class StartedDelivery(NamedTuple):
@@ -155,9 +145,9 @@ class AttemptDetails:
         key = _key(delivery)
         earlier = self._started.get(key)
         number = earlier.number if earlier else self.recorder.reserve()
-        log = DeliveryLog(self._collector)
+        log = DeliveryLog()
         self._started[key] = StartedDelivery(number, delivery, log)
-        return log if self._one_at_a_time else nullcontext()
+        return self._collector.collecting(log) if self._one_at_a_time else nullcontext()
 
     @cached_property
     def _collector(self) -> LogCollector:

@@ -39,7 +39,7 @@ _watched: list[tuple[Any, str, Any, Any]] = []
 """Each wrapped class and method name, with the original function and its wrapper."""
 MAX_BODY = 2_000
 """Maximum number of characters of a body that are kept."""
-_SETTING = "QSTASH_CURRENT_SIGNING_KEY"
+_KEY_VARIABLE = "QSTASH_CURRENT_SIGNING_KEY"
 
 
 def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable[[], float]:
@@ -286,7 +286,7 @@ def _compare(details: SignatureDetails, check: Refusal, sent: Delivery, keys: Si
 
 
 def _environment(keys: SigningKeys) -> str:
-    key = os.environ.get(_SETTING)
+    key = os.environ.get(_KEY_VARIABLE)
     if key is None:
         return "unset"
     return {keys.current: "current", keys.next: "next"}.get(key, "other")

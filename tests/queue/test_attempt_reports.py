@@ -115,7 +115,8 @@ def test_deliveries_of_one_queue_may_overlap(first_out: int) -> None:
     """Overlapping deliveries may end in either order."""
     before = list(logging.getLogger().handlers)
     collector = LogCollector()
-    blocks = [DeliveryLog(collector) for _ in range(2)]
+    logs = [DeliveryLog() for _ in range(2)]
+    blocks = [collector.collecting(log) for log in logs]
     blocks[0].__enter__()
     log_error("a")
     blocks[1].__enter__()
@@ -124,6 +125,6 @@ def test_deliveries_of_one_queue_may_overlap(first_out: int) -> None:
     log_error("c")
     blocks[1 - first_out].__exit__(None, None, None)
     log_error("d")
-    said = [[str(error).strip("'") for error in each.logged] for each in blocks]
+    said = [[str(error).strip("'") for error in each.logged] for each in logs]
     assert said == ([["a", "b"], ["b", "c"]] if first_out == 0 else [["a", "b", "c"], ["b"]])
     assert logging.getLogger().handlers == before

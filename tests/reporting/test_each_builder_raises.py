@@ -36,8 +36,7 @@ LEFT_OUT = {"tracebacks", "applications", "replay", "views"}
 OF_THE_PAGE = {"page", "as_json", "private_files"}
 PART_OF_DELIVERY = {
     "_start_recording",
-    "listen",
-    "leave",
+    "collecting",
     "watched",
     "awatched",
     "forget",

@@ -17,7 +17,7 @@ from .state import State
 
 
 class Admission:
-    """Determines which due messages may start. Every method requires the lock.
+    """Determines which due messages may start. The methods require the lock unless stated otherwise.
 
     Messages of ordered queues have been admitted by their queue before they are due. ``flow_timers``
     are the timers for the next periods of flow-control keys.
@@ -182,16 +182,13 @@ class Admission:
             if key is not None:
                 self.start_waiting_for_flow(key)
 
+    # -- overtaking ------------------------------------------------------------------------------
 
-class Overtaking:
-    """Delays the messages that a fault lets others overtake. Its methods acquire the lock."""
+    def delay_if_overtaken(self, message_id: str) -> bool:
+        """Return whether a fault lets other messages overtake a due message; if so, delay it.
 
-    def __init__(self, state: State, admission: Admission) -> None:
-        self._state = state
-        self._admission = admission
-
-    def delay(self, message_id: str) -> bool:
-        """Return whether a fault lets other messages overtake a due message; if so, delay it."""
+        Acquires the lock.
+        """
         state = self._state
         with state.lock:
             message = state.pending.get(message_id)
@@ -204,20 +201,23 @@ class Overtaking:
             message.overtaken_at = message.retried
             message.due_us = None
             state.timers.pop(message_id, None)
-            self._admission.release_flow_slot(message)
+            self.release_flow_slot(message)
             if not state.queues.let_next_overtake(message):
                 # Make the message due in a second. The next delivery makes it due earlier.
                 state.overtaken.append(message_id)
                 latest = state.clock.now_us() + SECOND
                 message.due_us = latest
-                state.plan_own(message_id, latest, lambda at_us: self._end(message_id), "overtaken")
+                state.plan_own(
+                    message_id, latest, lambda at_us: self._make_due_again(message_id), "overtaken"
+                )
         return True
 
-    def end_all(self) -> None:
+    def end_overtaking(self) -> None:
+        """Make all overtaken messages due again. Acquires the lock."""
         for message_id in list(self._state.overtaken):
-            self._end(message_id)
+            self._make_due_again(message_id)
 
-    def _end(self, message_id: str) -> None:
+    def _make_due_again(self, message_id: str) -> None:
         state = self._state
         with state.lock:
             if message_id in state.overtaken:

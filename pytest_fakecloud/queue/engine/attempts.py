@@ -29,7 +29,7 @@ from ..model import (
 from ..wire.delivery import DeliverySigner, callback_body, delivery_of, failure_text
 from ..wire.retry import next_wait
 from ..wire.text import as_text
-from .admission import Admission, Overtaking
+from .admission import Admission
 from .causes import causing
 from .history import DeadLetters
 from .lifecycle import Lifecycle
@@ -63,7 +63,6 @@ class AttemptRunner:
         self._state = state
         self._lifecycle = lifecycle
         self._admission = admission
-        self._overtaking = Overtaking(state, admission)
         self._dead_letters = dead_letters
         self._publisher = publisher
         self.perform = perform
@@ -92,7 +91,7 @@ class AttemptRunner:
         return partial(self._perform_begun, begun, claimed=True)
 
     def _begin_unless_overtaken(self, message_id: str) -> StartedAttempt | None:
-        if self._state.delivery_hooks.active and self._overtaking.delay(message_id):
+        if self._state.delivery_hooks.active and self._admission.delay_if_overtaken(message_id):
             return None
         return self.begin(message_id)
 
@@ -234,7 +233,7 @@ class AttemptRunner:
             else:
                 self._apply_outcome(message, outcome, max(attempt.at_us, state.clock.now_us()))
         if state.overtaken:
-            self._overtaking.end_all()
+            self._admission.end_overtaking()
         state.changed.notify()
         state.attempt_hooks.after_attempt(message, attempt, begun.delivery, outcome)
         return attempt

@@ -140,7 +140,10 @@ def test_an_answer_without_a_body(
 # -- connections -----------------------------------------------------------------------------------
 
 
-def test_a_burst_uses_one_connection(sender: Sender, serve: Callable[..., RawServer]) -> None:
+def test_a_burst_uses_one_connection(
+    sender: Sender, serve: Callable[..., RawServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loopback, "IDLE_SECONDS", 30.0)
     server = serve()
     for _ in range(20):
         sender.send(delivery(server.url))
