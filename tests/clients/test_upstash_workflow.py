@@ -58,12 +58,8 @@ class World:
         Each yielded step is `(name of a context method, arguments...)`, and its result is sent
         back, so one body works with the synchronous and the asynchronous context.
         """
-        options = {
-            "qstash_client": self.client,
-            "receiver": self.receiver,
-            "url": f"{APP}/flow",
-            **options,
-        }
+        known = {"qstash_client": self.client, "receiver": self.receiver, "url": f"{APP}/flow"}
+        options = {**known, **options}
         if self.kind == "flask":
 
             def flow(context: Any) -> None:
@@ -100,6 +96,12 @@ class World:
 
     def start(self, payload: Any, **settings: Any) -> None:
         self.queue.publish(f"{APP}/flow", json=payload, **settings)
+
+    def run(self, body: Callable[..., Any], payload: Any = None, **options: Any) -> None:
+        """Serve a workflow and run it once until nothing is left to do."""
+        self.serve(body, **options)
+        self.start({} if payload is None else payload)
+        self.queue.run_until_idle()
 
     def get(self, path: str) -> Any:
         answer = httpx.get(self.queue.url + path, headers=self.queue.headers)
@@ -153,9 +155,7 @@ def test_run_sleep_sleep_until_and_call(world: World) -> None:
         )  # fmt: skip
         world.events.append((first, answer.status, answer.body, answer.header["X-A"]))
 
-    world.serve(flow)
-    world.start({"order": 7})
-    world.queue.run_until_idle()
+    world.run(flow, {"order": 7})
     assert world.events == [({"got": {"order": 7}}, 200, {"third": True}, ["1"])]
     assert world.cloud.clock.now() == until
     (request,) = calls.deliveries
@@ -176,9 +176,7 @@ def test_each_step_runs_once_and_its_result_stays(world: World) -> None:
         two = yield "run", "two", lambda: note("two", one + 1), {}
         yield "run", "three", lambda: world.events.append(two), {}
 
-    world.serve(flow)
-    world.start({})
-    world.queue.run_until_idle()
+    world.run(flow)
     assert world.events == ["one", "two", 2]
 
 
@@ -193,9 +191,7 @@ def test_a_step_that_fails_is_retried_and_the_run_goes_on(world: World) -> None:
         done = yield "run", "flaky", flaky, {}
         yield "run", "after", lambda: world.events.append(done), {}
 
-    world.serve(flow)
-    world.start({})
-    world.queue.run_until_idle()
+    world.run(flow)
     assert world.events == ["try", "try", "try", "done"]
 
 
@@ -203,9 +199,7 @@ def test_a_rejected_step_leaves_a_problem(world: World) -> None:
     def flow(context: Any) -> Any:
         yield "sleep", "nap", "soon", {}
 
-    world.serve(flow)
-    world.start({})
-    world.queue.run_until_idle()
+    world.run(flow)
     (run,) = world.runs()
     assert run["workflowState"] == "RUN_STARTED"
     problem = world.cloud.problems.only()
@@ -223,9 +217,7 @@ def test_a_call_that_fails_is_retried_and_its_status_is_the_result(world: World)
         answer = yield "call", "third", {"url": THIRD, "retries": 2}
         world.events.append((answer.status, answer.body))
 
-    world.serve(flow)
-    world.start({})
-    world.queue.run_until_idle()
+    world.run(flow)
     assert world.events == [(404, "gone")]
     assert len(calls.deliveries) == 3
     assert [run["workflowState"] for run in world.runs()] == ["RUN_SUCCESS"]
@@ -339,9 +331,7 @@ def test_a_step_for_a_run_that_is_over_is_refused(world: World) -> None:
         yield "run", "first", cancelled_meanwhile, {}
         yield "run", "never", lambda: world.events.append("ran"), {}
 
-    world.serve(flow)
-    world.start({})
-    world.queue.run_until_idle()
+    world.run(flow)
     assert world.events == []
     assert world.runs()[0]["workflowState"] == "RUN_CANCELED"
 
