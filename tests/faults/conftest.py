@@ -1,15 +1,18 @@
 """Fixtures for faults: one TLS context for the clients of each module, and a plan without a server."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 
+from pytest_fakecloud.core.calls import Call
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.faults.plan import FaultPlan
 from pytest_fakecloud.faults.table import FaultTable
+from pytest_fakecloud.http.messages import Answer, Request, Response
 from tests.harness import one_tls_context as one_tls_context
 
 
@@ -25,3 +28,10 @@ def table() -> FaultTable:
 @pytest.fixture
 def plan(table: FaultTable) -> FaultPlan:
     return FaultPlan(table)
+
+
+def sent(table: FaultTable, answer: Response | None = None) -> Any:
+    """Return the response to another request."""
+    request = Request("GET", "/x")
+    request.call = Call(1, 0, "demo", "demo", "GET", "/x")
+    return table.run(request, lambda: Answer(b"fine") if answer is None else answer)

@@ -16,7 +16,7 @@ from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.http.messages import Answer, Effect, Request, Stream
 
 from ..harness import error_of
-from .passing import sent
+from .conftest import sent
 
 
 class Nameless:

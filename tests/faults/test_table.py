@@ -19,7 +19,7 @@ from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.http.messages import Answer, Effect, Request
 
-from .passing import sent
+from .conftest import sent
 
 
 @pytest.mark.parametrize(
