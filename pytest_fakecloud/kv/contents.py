@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from ..core.errors import ContractError
 from ..core.matching import Condition
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from .engine.keyspace import Keyspace
     from .search.index import Search
     from .search.views import SearchFields, SearchIndexView
+
+T = TypeVar("T")
 
 
 class KVContents:
@@ -99,8 +101,7 @@ class KVContents:
 
         Raises ``ContractError`` if the key is missing or has another type.
         """
-        text: Word = self._read(key, "string")
-        return text
+        return self._read(key, "string", None)
 
     def integer(self, key: str | bytes) -> int:
         """Return the integer stored as a string at a key, such as a counter.
@@ -115,24 +116,21 @@ class KVContents:
 
         Raises ``ContractError`` if the key has another type.
         """
-        fields: dict[Word, Word] = self._read(key, "hash", {})
-        return fields
+        return self._read(key, "hash", {})
 
     def elements(self, key: str | bytes) -> list[Word]:
         """Return the list stored at a key; empty if the key is missing.
 
         Raises ``ContractError`` if the key has another type.
         """
-        elements: list[Word] = self._read(key, "list", [])
-        return elements
+        return self._read(key, "list", [])
 
     def members(self, key: str | bytes) -> set[Word]:
         """Return the set stored at a key; empty if the key is missing.
 
         Raises ``ContractError`` if the key has another type.
         """
-        members: set[Word] = self._read(key, "set", set())
-        return members
+        return self._read(key, "set", set())
 
     def scores(self, key: str | bytes) -> dict[Word, float]:
         """Return the scores of a sorted set by member, in ascending order of scores.
@@ -148,13 +146,12 @@ class KVContents:
         The list is empty if the key is missing. Raises ``ContractError`` if the key has another
         type.
         """
-        entries: list[tuple[str, dict[Word, Word]]]
-        entries = self._read(key, "stream", [])
-        return entries
+        return self._read(key, "stream", [])
 
-    def _read(self, key: str | bytes, wanted: str, empty: Any = None) -> Any:
+    def _read(self, key: str | bytes, wanted: str, empty: T | None) -> T:
         with self._engine.reading() as keyspace:
-            return value_of_type(key, keyspace.peek(encode(key)), wanted, empty)
+            found: T = value_of_type(key, keyspace.peek(encode(key)), wanted, empty)
+            return found
 
     def values(self) -> dict[Word, KVValue]:
         """Return the values of all keys, in the same form as ``value()``."""

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from ...core.timekeeper import Timekeeper
     from ..table.registry import CommandSpec
     from .client import Client
+    from .engine import Engine
     from .keyspace import Keyspace
-    from .pubsub import Notifications
-    from .tracking import Tracking
 
 FOREVER_US = 10**18
 
@@ -118,50 +117,44 @@ class Waiters(list[Waiter]):
 class Changes:
     """Makes keyspaces record changed keys, while a client or index depends on them."""
 
-    def __init__(
-        self,
-        databases: list[Keyspace],
-        waiters: Waiters,
-        tracking: Tracking,
-        notifications: Notifications,
-    ) -> None:
-        self._databases = databases
-        self._waiters = waiters
-        self._tracking = tracking
-        self._notifications = notifications
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self.followed = False
         """Whether keyspaces currently record changed keys."""
 
     def follow(self) -> None:
         """Start or stop recording, whenever something that depends on it is added or removed."""
+        engine = self._engine
         self.followed = bool(
-            self._waiters
-            or self._tracking
-            or self._notifications
-            or any(keyspace.indexes is not None for keyspace in self._databases)
+            engine.waiters
+            or engine.tracking
+            or engine.notifications
+            or any(keyspace.indexes is not None for keyspace in engine.databases)
         )
-        for keyspace in self._databases:
+        for keyspace in engine.databases:
             if not self.followed:
                 keyspace.touched = None
             elif keyspace.touched is None:
                 keyspace.touched = set()
-            if not self._tracking:
+            if not engine.tracking:
                 keyspace.changed = None
             elif keyspace.changed is None:
                 keyspace.changed = {}
 
     def hand_on(self, writer: Client | None, now_ms: int) -> None:
         """Send invalidation messages for changed keys, and retry the commands blocked on them."""
-        if self._tracking:
-            self._tracking.invalidate_changed(writer)
-            self._tracking.keep_within_bounds()
-            self._notifications.plan()
-        if self._waiters:
+        engine = self._engine
+        if engine.tracking:
+            engine.tracking.invalidate_changed(writer)
+            engine.tracking.keep_within_bounds()
+            engine.notifications.plan()
+        if engine.waiters:
             self.serve_waiters(now_ms)
         else:
-            for keyspace in self._databases:
+            for keyspace in engine.databases:
                 if keyspace.touched:
                     keyspace.touched.clear()
 
     def serve_waiters(self, now_ms: int) -> None:
-        self._waiters.serve(self._databases, now_ms, self._tracking.invalidate_changed)
+        engine = self._engine
+        engine.waiters.serve(engine.databases, now_ms, engine.tracking.invalidate_changed)

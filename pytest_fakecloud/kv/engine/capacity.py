@@ -44,7 +44,11 @@ class Capacity:
             return
         session.db.purge()
         added = [
-            _Addition(argv[at], _added_bytes(spec, argv, at, key), _replaces(spec, key))
+            _Addition(
+                argv[at],
+                _added_bytes(spec, argv, at, key),
+                replaces="OW" in key.flags or spec.name in _VALUE_AT,
+            )
             for at, key in keys
         ]
         self._check_records(spec, added, session.db.values)
@@ -104,10 +108,6 @@ _FROM_OTHER_KEYS = frozenset({
     "RPOPLPUSH", "SORT",
 })  # fmt: skip
 """Commands that derive their result from other keys, like all commands that end with STORE."""
-
-
-def _replaces(spec: CommandSpec, key: KeySpec) -> bool:
-    return "OW" in key.flags or spec.name in _VALUE_AT
 
 
 def _added_bytes(spec: CommandSpec, argv: list[bytes], at: int, key: KeySpec) -> int:

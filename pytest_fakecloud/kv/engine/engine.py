@@ -132,7 +132,7 @@ class Engine:
         self.users = Users(self)
         self.tracking = Tracking(self.clients.connected, self.config, self.databases)
         self.notifications = Notifications(self)
-        self.changes = Changes(self.databases, self.waiters, self.tracking, self.notifications)
+        self.changes = Changes(self)
         self.admission = Admission(self, documented_only)
         self.running: CommandSpec | None = None
         """The running command or, between commands, the last one."""

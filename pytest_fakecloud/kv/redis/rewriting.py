@@ -178,10 +178,10 @@ class Rewriter:
         if spec.name == "UNLINK" and len(argv) == 1:
             return Answered(0)  # As in the vendor's service.
         self.check(spec, argv)
-        if spec.name == "RANDOMKEY":
-            return self._randomkey(argv)
-        if spec.name == "PUBSUB NUMPAT":
-            return self._pubsub_numpat(argv)
+        if spec.name == "RANDOMKEY" and self._prefixes.keys:
+            return _emulated(_RANDOM, self._prefixes.everything, b"%.12f" % self._fraction())
+        if spec.name == "PUBSUB NUMPAT" and self._prefixes.shared:
+            return Answered(self._patterns())
         if (replace := _REPLACED.get(spec.name)) is not None:
             return replace(self._prefixes, argv)
         change = _CHANGED.get(spec.name)
@@ -193,35 +193,19 @@ class Rewriter:
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` for a wrong number of arguments and for a command out of reach."""
         if spec.name in _NEVER:
-            raise CommandError(
-                _unavailable(
-                    spec, "it controls the server process or its connections to other servers"
-                )
+            raise _unavailable(
+                spec, "it controls the server process or its connections to other servers"
             )
         if not spec.least <= len(argv) <= spec.most:
             raise CommandError(errors.wrong_arity(spec.full_name))
-        self._check_reach(spec)
-
-    def _check_reach(self, spec: CommandSpec) -> None:
         if not self._prefixes.shared or spec.keys or spec.name in _HARMLESS:
             return
-        if spec.subcommands is not None or spec.name.endswith(" HELP"):
-            return
-        raise CommandError(
-            _unavailable(
+        if spec.subcommands is None and not spec.name.endswith(" HELP"):
+            raise _unavailable(
                 spec,
                 'it would affect other clients of the server; pass isolation="none" if there are '
                 "none, or use the in-memory engine",
             )
-        )
-
-    def _randomkey(self, argv: list[bytes]) -> Prepared:
-        if not self._prefixes.keys:
-            return Prepared(argv)
-        return _emulated(_RANDOM, self._prefixes.everything, b"%.12f" % self._fraction())
-
-    def _pubsub_numpat(self, argv: list[bytes]) -> Prepared | Answered:
-        return Answered(self._patterns()) if self._prefixes.shared else Prepared(argv)
 
 
 def _emulated(code: bytes, *arguments: bytes) -> Prepared:
@@ -234,19 +218,11 @@ def _keys(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
 
 def _sort(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
     line, at = list(argv), 2
-    while at < len(line):
+    while at + 1 < len(line):
         word = line[at].upper()
-        follows = at + 1 < len(line)
-        if word in (b"BY", b"GET") and follows:
-            if line[at + 1] != b"#":
-                line[at + 1] = prefixes.keys + line[at + 1]
-            at += 1
-        elif word == b"STORE" and follows:
+        if word == b"STORE" or (word in (b"BY", b"GET") and line[at + 1] != b"#"):
             line[at + 1] = prefixes.keys + line[at + 1]
-            at += 1
-        elif word == b"LIMIT":
-            at += 2
-        at += 1
+        at += {b"BY": 2, b"GET": 2, b"STORE": 2, b"LIMIT": 3}.get(word, 1)
     return line
 
 
@@ -383,8 +359,8 @@ def find_spec(argv: list[bytes]) -> CommandSpec | None:
     return spec
 
 
-def _unavailable(spec: CommandSpec, why: str) -> bytes:
-    return f"ERR '{spec.name}' is not available with this engine: {why}".encode()
+def _unavailable(spec: CommandSpec, why: str) -> CommandError:
+    return CommandError(f"ERR '{spec.name}' is not available with this engine: {why}".encode())
 
 
 _FLAGS = b"flags="
