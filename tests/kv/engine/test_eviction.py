@@ -1,60 +1,13 @@
-"""``maxmemory``: errors as on a real server, and evictions in the order of the policy."""
+"""``maxmemory``: evictions in the order of the policy. `comparison/test_stock.py` compares errors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from pytest_fakecloud import Cloud
 from tests.kv.comparison.faces import Port
-from tests.kv.comparison.servers import running
-
-FULL = "CONFIG SET maxmemory 1"
-SCRIPT = "return redis.call('SET', KEYS[1], '1')"
-STORIES: dict[str, list[list[str]]] = {
-    "single commands": [line.split() for line in (
-        "SET a 1", FULL, "SET a 2", "GET a", "APPEND a 2", "DEL a", "LPUSH l 1", "EXPIRE a 1", "PING",
-        "CONFIG SET maxmemory 0", "SET a 3",
-    )],
-    "transactions": [line.split() for line in (
-        "MULTI", "SET a 1", FULL, "EXEC", FULL, "MULTI", "GET a", "DISCARD", "MULTI", "PING", "EXEC",
-        "CONFIG SET maxmemory 0", "MULTI", "SET a 1", "CONFIG SET maxmemory 1", "GET a", "EXEC", "GET a",
-    )],
-    "scripts": [
-        ["SET", "a", "1"], FULL.split(),
-        ["EVAL", SCRIPT, "1", "a"],
-        ["EVAL", "return redis.call('GET', KEYS[1])", "1", "a"],
-        ["EVAL", "#!lua\nreturn 1", "0"],
-        ["EVAL", "#!lua flags=allow-oom\n" + SCRIPT, "1", "a"],
-        ["EVAL", "#!lua flags=no-writes\nreturn redis.call('GET', KEYS[1])", "1", "a"],
-        ["EVAL", "return redis.pcall('SET', KEYS[1], '1')['err']", "1", "a"],
-        ["EVAL_RO", "return redis.call('GET', KEYS[1])", "1", "a"],
-    ],
-    "functions": [
-        ["FUNCTION", "LOAD", "#!lua name=one\nredis.register_function('Add', function(keys)"
-         " return redis.call('INCR', keys[1]) end)\nredis.register_function{function_name='any',"
-         " flags={'allow-oom'}, callback=function(keys) return redis.call('INCR', keys[1]) end}"],
-        ["FCALL", "ADD", "1", "n"], FULL.split(), ["FCALL", "add", "1", "n"], ["FCALL", "Any", "1", "n"],
-    ],
-}  # fmt: skip
-
-
-@pytest.fixture
-def port() -> Iterator[Port]:
-    with Cloud(seed=1) as cloud:
-        found = Port(cloud.kv_server(dialect="redis").database_url)
-        yield found
-        found.close()
-
-
-@pytest.mark.parametrize("story", STORIES)
-def test_refusals_are_a_real_servers(port: Port, story: str) -> None:
-    with running() as server:
-        for words in STORIES[story]:
-            line = [word.encode() for word in words]
-            assert port.call(line) == server.call(line), words
 
 
 def keys_left(policy: str, prepare: list[str]) -> tuple[list[str], int]:
