@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shlex
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,14 +18,10 @@ from tests.harness import sections
 
 from .faces import Face, InProcess, Port
 from .servers import RealServer, running
-from .wire import Typed
+from .wire import Typed, words
 
 STORIES = sections(Path(__file__).with_name("stock_stories.txt"))
 LINES = sections(Path(__file__).with_name("stock_lines.txt"))
-
-
-def words(line: str) -> list[bytes]:
-    return [word.encode().decode("unicode_escape").encode() for word in shlex.split(line)]
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+from shlex import split
 from typing import Any, BinaryIO, NamedTuple
 
 
@@ -102,3 +103,8 @@ class Connection:
         """Close the connection."""
         self._stream.close()
         self._socket.close()
+
+
+def words(line: str) -> list[bytes]:
+    """Split a line like a shell, and replace escapes such as ``\\n``."""
+    return [word.encode().decode("unicode_escape").encode() for word in split(line)]
