@@ -188,6 +188,9 @@ def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) 
         selector.allow_first_word(parent, child.lower())
 
 
+# -- descriptions ----------------------------------------------------------------------------------
+
+
 class _CommandRules:
     """Finds rules for the commands of a selector: the best-fitting categories, then commands.
 

@@ -289,6 +289,9 @@ class AclUser:
         return any(each.allows_channel(name, is_pattern) for each in self.selectors)
 
 
+# -- users without rules ---------------------------------------------------------------------------
+
+
 class Anonymous(AclUser):
     """The user of a client that has not logged in, who may only log in and out."""
 

@@ -140,6 +140,9 @@ class Admission:
             raise CommandError(errors.OOM)
 
 
+# -- pauses ----------------------------------------------------------------------------------------
+
+
 class Pauses:
     """Decides which commands of the database port are delayed, and until when."""
 

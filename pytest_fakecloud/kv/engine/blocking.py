@@ -114,6 +114,9 @@ class Waiters(list[Waiter]):
         return True
 
 
+# -- changed keys ----------------------------------------------------------------------------------
+
+
 class Changes:
     """Makes keyspaces record changed keys, while a client or index depends on them."""
 

@@ -132,6 +132,8 @@ Monitor = Callable[[int, Client, list[bytes]], None]
 """Function that receives each command: the time in microseconds, the client, and the line."""
 
 
+# -- connected clients -----------------------------------------------------------------------------
+
 S = TypeVar("S", bound=Client)
 
 _BUFFERS = dict.fromkeys(

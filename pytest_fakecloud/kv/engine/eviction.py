@@ -88,6 +88,8 @@ class Eviction:
         return db.accessed.get(key, 0)
 
 
+# -- access counters -------------------------------------------------------------------------------
+
 _FIRST = 5
 _MOST = 255
 _MINUTE_MS = 60_000

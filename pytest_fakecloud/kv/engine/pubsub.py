@@ -101,6 +101,8 @@ class PubSub:
         return len(session.subscriptions["channel"]) + len(session.subscriptions["pattern"])
 
 
+# -- keyspace notifications ------------------------------------------------------------------------
+
 _CLASSES = {
     "g": "del expire persist rename_from rename_to move_from move_to copy_to restore",
     "$": "set setrange setbit append incrby incrbyfloat pfadd",

@@ -128,6 +128,8 @@ class Statistics:
             self.slow.pop()
 
 
+# -- MONITOR ---------------------------------------------------------------------------------------
+
 _REDACTED = b"(redacted)"
 _ESCAPES = {
     ord("\\"): b"\\\\",

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from .client import Client
     from .engine import Engine
 
+
+# -- ACL LOG ---------------------------------------------------------------------------------------
+
 SAME_WITHIN_US = 60_000_000
 """Microseconds within which equal denials are counted in one entry."""
 
@@ -86,6 +89,8 @@ class AclLog:
             for entry in self._entries[:count]
         ]
 
+
+# -- users and tokens ------------------------------------------------------------------------------
 
 _TRANSACTION_ENDPOINT = frozenset({"MULTI", "EXEC"})
 """Commands that a REST request for a transaction runs implicitly, without needing permission."""

@@ -363,6 +363,8 @@ def _unavailable(spec: CommandSpec, why: str) -> CommandError:
     return CommandError(f"ERR '{spec.name}' is not available with this engine: {why}".encode())
 
 
+# -- scripts ---------------------------------------------------------------------------------------
+
 _FLAGS = b"flags="
 
 

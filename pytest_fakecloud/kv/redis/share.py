@@ -181,6 +181,8 @@ def _split_prefix(url: str) -> tuple[str, str | None]:
     return (f"{base}?{urlencode(query)}" if query else base), prefix
 
 
+# -- claims on databases ---------------------------------------------------------------------------
+
 _CLAIM_MS = 600_000
 """Milliseconds after which a claim ends unless it is extended."""
 _EXTEND_SECONDS = 60.0

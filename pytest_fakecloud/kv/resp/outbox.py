@@ -137,6 +137,8 @@ def _pubsub_limits(text: str) -> tuple[int, int, int]:
     return hard, soft, seconds
 
 
+# -- pushes ----------------------------------------------------------------------------------------
+
 _MESSAGES = frozenset({b"message", b"pmessage", b"smessage", b"invalidate"})
 """Kinds of pushes that confirm no SUBSCRIBE or UNSUBSCRIBE."""
 

@@ -231,6 +231,8 @@ def _postings(spec: FieldSpec) -> TextPostings | ValuePostings:
     return FacetPostings() if spec.kind == "FACET" else ValuePostings()
 
 
+# -- the indexes of a database ---------------------------------------------------------------------
+
 PART_STEPS = 500_000
 """Number of indexing steps after which other clients get a turn, about 50 ms."""
 

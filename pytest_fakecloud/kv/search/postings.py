@@ -78,6 +78,8 @@ def below(node: Node | list[str]) -> Iterator[str]:
             waiting.extend(node.values())
 
 
+# -- postings --------------------------------------------------------------------------------------
+
 GAP = 1 << 20
 """Number of positions between two texts in the same field, so that no phrase matches across texts."""
 _FEW = 64

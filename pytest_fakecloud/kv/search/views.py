@@ -130,6 +130,9 @@ def _not_indexed(keyspace: Keyspace, index: SearchIndex, key: bytes) -> str:
     return "it existed before the index, which skipped the initial scan"
 
 
+# -- assertions ------------------------------------------------------------------------------------
+
+
 class SearchFields(TypedDict, total=False):
     """The fields of a search that assertions can filter by, besides its index."""
 

@@ -211,6 +211,9 @@ def event_classes(value: str, before: str) -> str:
     return "".join(letter for letter in first + "nKEm" if letter == "A" or letter in chosen)
 
 
+# -- parameters ------------------------------------------------------------------------------------
+
+
 class Parameter(NamedTuple):
     """A parameter: its default value, and the parser of values that CONFIG SET stores."""
 
@@ -348,6 +351,8 @@ HIDDEN = frozenset({
 })  # fmt: skip
 """Parameters that CONFIG GET returns only if they are requested by their exact names."""
 
+
+# -- CONFIG GET and CONFIG SET ---------------------------------------------------------------------
 
 _ALIASES = {
     "hash-max-ziplist-entries": "hash-max-listpack-entries",
