@@ -8,9 +8,10 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 
+from tests.kv.comparison.templates import Generator
+
 from .compare import RUN, Comparison
 from .faces import Face, InProcess, Port, Rest
-from .generate import Generator
 from .normalise import RULES
 from .servers import RealServer, available
 from .templates import TEMPLATES

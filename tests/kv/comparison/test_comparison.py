@@ -12,10 +12,10 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.settings import VERSION
 from tests.budget import cases
+from tests.kv.comparison.templates import Generator
 
 from .compare import RUN, Comparison
 from .faces import Face, InProcess, Port, Rest
-from .generate import Generator
 from .normalise import RULES, normalise
 from .servers import RealServer, running
 from .templates import RANDOM, TEMPLATES, UNORDERED

@@ -6,9 +6,9 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from tests.kv.comparison.templates import Generator
 from tests.kv.scenarios import FOLDER, scenarios
 
-from .generate import Generator
 from .templates import RANDOM, TEMPLATES
 from .values import KINDS
 

@@ -9,8 +9,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from tests.kv.suites.servers import Outcome
+
 from . import redis, redis_py
-from .outcome import Outcome
 from .servers import SERVERS
 
 SUITES = {"redis": redis, "redis-py": redis_py}

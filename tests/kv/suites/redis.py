@@ -8,7 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from .outcome import Outcome
+from tests.kv.suites.servers import Outcome
 
 LEFT_OUT = ("-needs:repl", "-large-memory", "-slow")
 """Tags of tests that neither server runs."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-from .outcome import Outcome
+from tests.kv.suites.servers import Outcome
 
 LEFT_OUT = ("redismod", "onlycluster", "ssl", "replica", "cp_integration", "multidb_integration")
 """Markers of tests that need another kind of server."""

@@ -1,4 +1,4 @@
-"""The two servers of a comparison, each a process with an empty database on a TCP port."""
+"""The two servers of a comparison, each a process with an empty database on a TCP port, and results."""
 
 from __future__ import annotations
 
@@ -8,10 +8,27 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 
 from pytest_fakecloud.core.timeparse import monotonic
+
+
+@dataclass
+class Outcome:
+    """The names of passed and failed tests, the reason for an early end, and the output."""
+
+    passed: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    ended: str = ""
+    output: str = ""
+
+    def beyond(self, other: Outcome) -> list[str]:
+        """Return the tests that passed here and not there, repeated as often as they did."""
+        return sorted((Counter(self.passed) - Counter(other.passed)).elements())
+
 
 STARTING = 15.0
 """Seconds within which a server must listen."""

@@ -1,0 +1,149 @@
+"""The parts that connect fakes with a real server, without a server: claims, replies and feeds."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from io import BytesIO
+from typing import Any
+
+import pytest
+from redis.exceptions import ConnectionError as LostConnection
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.redis import feeds, share
+from pytest_fakecloud.kv.redis.connection import RawParser, Unreachable
+from pytest_fakecloud.kv.redis.engine import RedisSession
+from pytest_fakecloud.kv.redis.rewriting import Prefixes
+from tests.harness import check_each
+
+pytest.importorskip("redis")
+
+
+def test_a_lost_claim_stays_lost_and_an_error_is_no_extension(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(share, "_EXTEND_SECONDS", 0)
+    replies: list[Any] = [Unreachable("here", "it hangs"), 0, None]
+
+    class Registry:
+        def call(self, argv: list[bytes]) -> Any:
+            if isinstance(reply := replies.pop(0), Exception):
+                raise reply
+            return reply
+
+    claim = share.Claim(Registry(), 1)  # type: ignore[arg-type]
+    with pytest.raises(Unreachable):
+        claim.check()
+    for _ in range(2):
+        with pytest.raises(ContractError, match="has claimed database 1"):
+            claim.check()
+    assert replies == []
+
+
+@pytest.mark.parametrize("reply", [[b"databases", b"4"], [], CommandError(b"ERR unknown command")])
+def test_a_server_that_hides_its_configuration_has_sixteen_databases(reply: Any) -> None:
+    class Server:
+        def call(self, argv: list[bytes]) -> Any:
+            if isinstance(reply, Exception):
+                raise reply
+            return reply
+
+    server: Any = Server()
+    assert share._databases(server) == (4 if reply == [b"databases", b"4"] else 16)
+
+
+pytest.importorskip("redis")
+
+
+class Buffer(BytesIO):
+    """The interface of redis-py's buffer: lines and strings without their line ends."""
+
+    def readline(self, size: int | None = None) -> bytes:
+        return super().readline().removesuffix(b"\r\n")
+
+    def read(self, size: int | None = None) -> bytes:
+        assert size is not None
+        data = super().read(size)
+        assert super().read(2) == b"\r\n"
+        return data
+
+
+def parsed(data: bytes) -> Any:
+    parser = RawParser(socket_read_size=65536)  # type: ignore[no-untyped-call]
+    parser._buffer = Buffer(data)
+    return parser._read_response()
+
+
+def test_types_are_kept() -> None:
+    assert parsed(b"*4\r\n$2\r\nOK\r\n+OK\r\n:-5\r\n$-1\r\n") == [b"OK", b"OK", -5, None]
+
+
+def test_what_is_not_resp2_ends_the_connection() -> None:
+    def check(data: bytes) -> None:
+        with pytest.raises(LostConnection):
+            parsed(data)
+
+    check_each(
+        check,
+        [
+            (b"$-5\r\n",), (b"$536870913\r\n",), (b"$x\r\n",), (b"*-5\r\n",), (b":\r\n",),
+            (b"%1\r\n",), (b"",), (b"*1\r\n" * 102 + b"*-2\r\n",), (b"*1\r\n" * 102 + b"$-2\r\n",),
+        ],
+    )  # fmt: skip
+
+
+def test_a_deeply_nested_reply_is_an_error() -> None:
+    found = parsed(b"*1\r\n" * 101 + b"*2\r\n$-1\r\n*-1\r\n")
+    while isinstance(found, list):
+        (found,) = found
+    assert found.line == b"ERR reached lua stack limit"
+
+
+def test_only_errors_of_the_connection_are_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = [RedisConnectionError(), OSError(), TypeError("a bug"), TypeError("not reached")]
+    raised: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+    monkeypatch.setattr(feeds, "RECONNECT", 0)
+    monkeypatch.setattr(threading, "excepthook", lambda failure: raised.put(failure.exc_value))
+
+    class Link:
+        def dedicated(self, login: object) -> None:
+            raise failures.pop(0)
+
+    feed = feeds.Feed(Link(), None, [b"MONITOR"], lambda line: None, "feed")  # type: ignore[arg-type]
+    feed.start()
+    assert str(raised.get(timeout=30)) == "a bug"
+    assert len(failures) == 1
+    feed.stop()
+
+
+def test_no_subscription_is_left_after_a_close() -> None:
+    opened: list[object] = []
+
+    class Link:
+        def dedicated(self, login: object) -> None:
+            opened.append(login)
+            raise OSError
+
+    prefixes = Prefixes(b"", b"", b"", shared=False)
+    subscriptions = feeds.Subscriptions(Link(), prefixes)  # type: ignore[arg-type]
+    session = RedisSession(None, "rest", "")
+    subscriptions.subscribe(session, "pattern", b"n*")
+    assert subscriptions.patterns() == 1
+    (feed,) = subscriptions._feeds[session]
+    subscriptions.close()
+    feed._thread.join(30)
+    assert not feed._thread.is_alive()
+    before = len(opened)
+    subscriptions.subscribe(session, "pattern", b"n*")
+    assert (subscriptions.patterns(), subscriptions._feeds, len(opened)) == (0, {}, before)
+
+
+def test_no_monitor_is_left_after_a_close() -> None:
+    prefixes = Prefixes(b"", b"", b"", shared=False)
+    monitors = feeds.MonitorFeed(None, prefixes)  # type: ignore[arg-type]
+    monitors.close()
+    monitors.append(print)
+    assert monitors._feed is None
