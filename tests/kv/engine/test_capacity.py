@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pytest_fakecloud.core.ids import Ids
@@ -10,8 +12,21 @@ from pytest_fakecloud.kv.engine.capacity import content_size
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.settings import Limits
-from tests.harness import check_each
+from tests.harness import check_each, sections
 from tests.kv.conftest import NOW, argv
+
+
+def _case(text: str) -> tuple[list[str], str, int]:
+    """Return the commands before, the command, and the size that just fits."""
+    commands, size = text.split(" => ")
+    *before, line = commands.split(" ; ")
+    return before, line, int(size)
+
+
+CASES = {
+    name: [*map(_case, lines)]
+    for name, lines in sections(Path(__file__).with_name("capacity.txt")).items()
+}
 
 
 class Bounded:
@@ -51,65 +66,10 @@ def test_a_record_may_be_as_large_as_the_bound() -> None:
         bounded.clock.advance(1)
         assert bounded.refusal(line) == "ERR max single record size exceeded"
 
-    check_each(
-        check,
-        [
-            ([], "SET k abcde", 5),
-            (["SET k abcdefghi"], "SET k abcde", 5),
-            (["SET k abcdefghi"], "GETSET k abcde", 5),
-            ([], "SETNX k abcde", 5),
-            ([], "SETEX k 1000 abcde", 5),
-            ([], "PSETEX k 100000 abcde", 5),
-            ([], "SET k abcde EX 1000", 5),
-            ([], "APPEND k abcde", 5),
-            (["SET k abc"], "APPEND k de", 5),
-            (["SET k abcdefghi"], "MSET k abc", 3),
-            ([], "MSET k abc l de m ''", 3),
-            ([], "MSETNX k ab l cde", 3),
-            ([], "MSETEX 2 k ab l cde EX 1000", 3),
-            (["SET l abc"], "MSET k abcde l abc l ab", 5),
-            (["SET k abcdef PX 1"], "APPEND k abc", 3),
-            ([], "SETRANGE k 0 ab", 2),
-            ([], "SETRANGE k 3 ab", 5),
-            (["SET k abcdefgh"], "SETRANGE k 3 ab", 8),
-            (["SET k a"], "SETRANGE k 3 ab", 5),
-            ([], "SETBIT k 39 1", 5),
-            ([], "SETBIT k 40 1", 6),
-            (["SET k abcdefgh"], "SETBIT k 3 1", 8),
-            ([], "HSET k f abcd", 5),
-            (["HSET k f v gg ww"], "HSET k h abc", 10),
-            ([], "RPUSH k ab cde", 5),
-            (["RPUSH k ab c"], "LPUSH k de", 5),
-            ([], "SADD k ab cde", 5),
-            (["SADD k ab c"], "SADD k de", 5),
-            ([], "ZADD k 1 abcd", 5),
-            ([], "ZADD k nx 1 abcd", 5),
-            (["ZADD k 1 ab 2 c"], "ZADD k 3 d", 21),
-            ([], "XADD k 1-1 f v", 5),
-            (["XADD k 1-1 f v gg ww"], "XADD k 2-1 f v", 19),
-        ],
-    )
+    check_each(check, CASES["records"])
 
 
-@pytest.mark.parametrize(
-    ("before", "line", "size"),
-    [
-        ([], "SET k abc", 4),
-        (["SET k abc"], "SET k de", 6),
-        (["SET a 1"], "MSET b 22 c 3", 7),
-        (["SET a 1"], "MSET a 2 c 3", 5),
-        (["SADD x a", "SADD y b"], "SUNIONSTORE long x y", 8),
-        (["SET a 1"], "COPY a bcd", 5),
-        (["RPUSH a xy"], "LMOVE a b LEFT RIGHT", 4),
-        (["GEOADD g 1 1 m"], "GEORADIUS g 1 1 1000 km STORE d", 11),
-        (["HSET h f v", "ZADD z 1 m", "XADD s 1-1 f v", "RPUSH l i"], "SET k v", 3 + 10 + 11 + 4),
-        (["ZADD z 1 m"], "ZUNIONSTORE d 1 z", 11),
-        (["SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA t TEXT"], "SET k v", 3),
-        (["SET gone abcdef PX 1"], "SET k v", 2),
-        (["SET gone abcdef PX 1"], "SET gone v", 5),
-        ([], "MSET a 1 a 22", 4),
-    ],
-)
+@pytest.mark.parametrize(("before", "line", "size"), CASES["databases"])
 def test_a_database_may_hold_as_much_as_the_bound(before: list[str], line: str, size: int) -> None:
     for bound in (size, size - 1):
         bounded = Bounded(*before, max_data_size=bound)
