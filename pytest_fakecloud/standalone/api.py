@@ -21,12 +21,12 @@ from ..http.readers import bearer_token, same
 from ..http.routing import Route, RouteMatch
 from . import console
 from .codec import Objects
+from .control import PREFIX, Refused, contract, fields, handle_named
 from .control.calls import CallRoutes
 from .control.clouds import CloudRoutes, IsolatedClouds, Opener, clock_view
 from .control.data import DataRoutes
 from .control.handles import HandleRoutes, describe
 from .control.journal import JournalRoutes
-from .control.requests import PREFIX, Refused, contract, fields, handle_named
 from .control.shapes import Clock, ConsoleAddress, Live, Session, State
 from .development import TOKEN_VARIABLE, URL_VARIABLE
 from .hosts import Hosts

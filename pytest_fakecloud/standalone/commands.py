@@ -21,7 +21,7 @@ from ..core.wording import unknown_name
 from ..files import read_file
 from ..reporting.private_files import write_private
 from ..services import named
-from .control.requests import PREFIX
+from .control import PREFIX
 from .development import CONTROL_URL, TOKEN_VARIABLE, URL_VARIABLE, control_token
 from .hosts import is_loopback
 from .remote import RemoteCloud

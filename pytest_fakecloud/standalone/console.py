@@ -10,7 +10,7 @@ from pkgutil import get_data
 
 from ..http.messages import Answer, Request
 from ..http.routing import Route
-from .control.requests import Refused
+from .control import Refused
 
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 """The content security policy of every response but the page."""

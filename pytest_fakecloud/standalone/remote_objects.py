@@ -13,7 +13,7 @@ from ..core.errors import ContractError
 from ..core.wording import unknown_name
 from ..services import find, handle_class
 from .codec import decode, decode_error, encode
-from .control.requests import PREFIX
+from .control import PREFIX
 from .wire import Surface, surface_named, surface_of
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .catalogue import Step
 from .exchange import Reply
-from .scenario import Step
 
 MINUTE = 60
 SCORES = 1e-4

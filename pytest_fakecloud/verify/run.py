@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..kv.table.registry import LOOKUP
-from .catalogue import broker, kv, queue, vector
+from .catalogue import Scenario, Step, broker, kv, queue, vector
 from .compare import OLDER, difference, reason_for
 from .exchange import Bounds, Interrupted, Reply, Unreachable
-from .scenario import Scenario, Step
 from .sides import Side, Target, facts_of, fake_of, mask_of
 
 NOT_OFFERED = "the service does not have this command or endpoint"

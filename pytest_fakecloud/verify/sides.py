@@ -20,8 +20,8 @@ from ..kv.handle import KVServer
 from ..kv.settings import VERSION
 from ..kv.table.versions import is_later
 from ..reporting.masking import Mask
+from .catalogue import Scenario, Step
 from .exchange import SECONDS, Bounds, Reply, Unreachable, exchange
-from .scenario import Scenario, Step
 
 PAUSE = 0.25
 """Seconds between two checks whether an index has pending changes."""

@@ -11,8 +11,8 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.http.routing import RouteTable
 from pytest_fakecloud.kv.table.registry import COMMANDS
+from pytest_fakecloud.verify.catalogue import COMPARISONS, Scenario
 from pytest_fakecloud.verify.run import plan
-from pytest_fakecloud.verify.scenario import COMPARISONS, Scenario
 from pytest_fakecloud.verify.sides import Target
 
 from .page import against_servers, page

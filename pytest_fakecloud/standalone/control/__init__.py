@@ -1,1 +1,69 @@
-"""The control API, one module per resource."""
+"""The control API, one module per resource. Here is what their endpoints share."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import ContractError, ServiceError
+from ...core.wording import unknown_name
+from ...http.messages import Request
+from ...http.readers import decode_segment, json_value
+
+if TYPE_CHECKING:
+    from ...cloud import Cloud
+    from ...handle import Handle
+
+PREFIX = "/__control__"
+_MOST_DIGITS = 18
+
+
+class Refused(ServiceError):
+    """Raised for a request that the control API rejects."""
+
+
+def handle_named(cloud: Cloud, name: str) -> Handle:
+    """Return the open handle with this name, or raise ``Refused`` with the valid names."""
+    for handle in cloud.handles:
+        if handle.name == name:
+            return handle
+    names = [handle.name for handle in cloud.handles]
+    raise Refused(404, unknown_name("fake", name, names))
+
+
+def named(cloud: Cloud, request: Request) -> Handle:
+    """Return the handle that the path of a request names."""
+    return handle_named(cloud, decode_segment(request.params["name"]))
+
+
+@contextlib.contextmanager
+def contract(status: int = 422) -> Iterator[None]:
+    try:
+        yield
+    except (ContractError, TypeError) as error:
+        raise Refused(status, str(error)) from error
+
+
+def fields(request: Request, *known: str) -> dict[str, Any]:
+    """Return the fields of the body; raise ``Refused`` for a field that is not one of ``known``."""
+    if not request.body:
+        return {}
+    try:
+        body = json_value(request.body)
+    except ValueError as error:
+        raise Refused(400, f"the body is not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise Refused(422, f"the body must be a JSON object, got {body!r}")
+    unknown = [name for name in body if known and name not in known]
+    if unknown:
+        raise Refused(422, unknown_name("field of this request", unknown[0], known))
+    return body
+
+
+def whole_number(text: str | None) -> int:
+    if text is None or text == "":
+        return 0
+    if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
+        raise Refused(422, f"expected a whole number, got {text!r}")
+    return int(text)

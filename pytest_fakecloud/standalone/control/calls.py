@@ -12,7 +12,7 @@ from ...http.messages import Request
 from ...http.routing import Route
 from ..codec import Objects, Unreadable, decode, encode, encode_error
 from ..wire import surface_of
-from .requests import PREFIX, Refused, fields, handle_named
+from . import PREFIX, Refused, fields, handle_named
 from .shapes import Raised, Returned
 
 if TYPE_CHECKING:

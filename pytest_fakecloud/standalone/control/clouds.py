@@ -14,7 +14,7 @@ from ...core.wording import unknown_name
 from ...http.messages import Request
 from ...http.readers import decode_segment
 from ...http.routing import Route
-from .requests import PREFIX, Refused, contract, fields
+from . import PREFIX, Refused, contract, fields
 from .shapes import Clock, Closed, CloudEntry, Due, Moved, NewCloud, Seed, Snapshot
 
 if TYPE_CHECKING:

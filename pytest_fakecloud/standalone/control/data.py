@@ -18,7 +18,7 @@ from ...http.routing import Route
 from ...services import find, view_of
 from ..browse.pages import LARGEST_PAGE, Listing, NotFound, Wanted
 from ..wire import fault_kinds
-from .requests import PREFIX, Refused, contract, named
+from . import PREFIX, Refused, contract, named
 from .shapes import Attempt, DeadLetter, Message
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from ...http.messages import Answer, Effect, Request
 from ...http.routing import Route
 from ..codec import Objects
 from ..wire import fault_kinds
+from . import PREFIX, Refused, contract, fields, named, whole_number
 from .calls import CallRoutes
-from .requests import PREFIX, Refused, contract, fields, named, whole_number
 from .shapes import Closed, Fault, HandleEntry
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ...reporting.masking import Mask
 from ...reporting.model import Row as ReportRow
 from ...reporting.rows import began, rows
 from ...reporting.scene import Scene
-from .requests import PREFIX, whole_number
+from . import PREFIX, whole_number
 from .shapes import ProblemEntry, Row
 
 if TYPE_CHECKING:

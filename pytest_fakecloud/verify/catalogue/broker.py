@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ..scenario import Scenario, Step, scenario
+from . import Scenario, Step, scenario
 
 _scenario = partial(scenario, "broker")
 _WHERE = frozenset({"offset", "partition", "timestamp", "timestampType"})

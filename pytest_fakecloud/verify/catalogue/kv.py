@@ -1,7 +1,7 @@
 """Scenarios of the key-value service: the commands in ``kv.txt``, then scenarios that need HTTP.
 
 In a line of ``kv.txt``, ``@name`` is a key that belongs to the run. If two correct replies can
-differ, a word after ``~`` names the way to compare them (see ``scenario.COMPARISONS``).
+differ, a word after ``~`` names the way to compare them (see ``COMPARISONS``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from pkgutil import get_data
 
-from ..scenario import Scenario, Step, read_lines, scenario
+from . import Scenario, Step, read_lines, scenario
 
 
 def _command_scenarios() -> Iterator[Scenario]:

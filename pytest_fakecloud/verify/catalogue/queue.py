@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ..scenario import Step, scenario
+from . import Step, scenario
 
 _URL = "https://example.com/{p}"
 _WAIT = {"Upstash-Delay": "1h"}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from ..scenario import Scenario, Step, scenario
+from . import Scenario, Step, scenario
 
 _scenario = partial(scenario, "vector")
 _AWAY = (Step("DELETE", "/delete-namespace/{p}ns"), Step("DELETE", "/delete-namespace/{p}other"))
