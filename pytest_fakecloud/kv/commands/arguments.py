@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from .. import errors
 from ..engine.engine import Session
+from ..engine.keyspace import Keyspace
 from ..errors import CommandError
 from ..table.registry import Args
-from ..table.syntax import I64_MAX, parse_int
+from ..table.syntax import I64_MAX, parse_database, parse_int
 
 REST = -1
 """Number of values, for ``options()``, of an option that takes all arguments after it."""
@@ -68,6 +69,14 @@ def is_first(word: bytes, first: bytes, second: bytes) -> bool:
     if word not in (first, second):
         raise CommandError(errors.SYNTAX)
     return word == first
+
+
+def find_database(session: Session, text: bytes) -> Keyspace:
+    """Return the database with an index; raise an error if there is none."""
+    index = parse_database(text)
+    if not 0 <= index < len(session.engine.databases):
+        raise CommandError(errors.DB_INDEX)
+    return session.engine.database(index)
 
 
 def parse_milliseconds(text: bytes) -> int:

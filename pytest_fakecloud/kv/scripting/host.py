@@ -7,7 +7,7 @@ memory, because Lua cannot recover if an allocation fails while Python passes a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pkgutil import get_data
 from typing import Any
@@ -57,7 +57,7 @@ class Converter:
         self._table = runtime.table_from
         self._short = short_numbers
 
-    def arguments(self, args: tuple[Any, ...]) -> tuple[int | None, Any]:
+    def arguments(self, args: Sequence[Any]) -> tuple[int | None, Any]:
         """Return None and the command line of a script's call, or ``REFUSED`` and the error."""
         if not args:
             return REFUSED, _NO_ARGUMENTS
@@ -166,10 +166,10 @@ class LuaHost:
         )
         functions: dict[bytes, Callable[..., Any]] = {
             **callbacks(),
-            b"call": self._command,
-            b"call_widely": self._widely(self._command),
-            b"may_call": self._permission,
-            b"may_call_widely": self._widely(self._permission),
+            b"call": self._guarded(self._command),
+            b"call_widely": self._guarded_widely(self._command),
+            b"may_call": self._guarded(self._permission),
+            b"may_call_widely": self._guarded_widely(self._permission),
             b"setresp": partial(setattr, self, "_resp"),
             b"clock": clock,
             b"levels": lambda: self.levels,
@@ -270,46 +270,44 @@ class LuaHost:
 
     # -- called by Lua -----------------------------------------------------------------------------
 
-    def _command(self, *args: Any) -> Any:
-        # No exception may leave this function, because a script could catch it and obtain a Python
-        # object.
-        try:
-            kind, value = self._converter.arguments(args)
-            if kind is None:
-                reply = self._call(value, self._resp)
-                if reply.__class__ is bytes and len(reply) < 65536:
-                    return reply
-                if lua_size(reply) > self.limits.memory // 2:
-                    return b"ERR not enough memory for the reply", FAILED
-                return self._converter.to_lua(reply, self._resp)
-            return value, kind
-        except BaseException as bug:
-            self._bug = bug
-            return b"ERR internal error", BUG
+    def _guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function for Lua that keeps an exception, which is raised after the script.
 
-    def _permission(self, *args: Any) -> Any:
-        try:
-            kind, value = self._converter.arguments(args)
-            if kind is not None:
-                return value, kind
-            allowed = self._may_call(value)
-            return allowed if isinstance(allowed, bool) else (allowed, FAILED)
-        except BaseException as bug:
-            self._bug = bug
-            return b"ERR internal error", BUG
+        No exception may reach a script, which could catch it and obtain a Python object.
+        """
 
-    def _widely(self, ask: Callable[..., Any]) -> Callable[[Any, int], Any]:
-        """Return a variant of ``ask`` with its arguments in a table, for more than a call can have."""
-
-        def ask_widely(table: Any, count: int) -> Any:
+        def guarded(*args: Any) -> Any:
             try:
-                args = [table[index] for index in range(1, count + 1)]
+                return function(args)
             except BaseException as bug:
                 self._bug = bug
                 return b"ERR internal error", BUG
-            return ask(*args)
 
-        return ask_widely
+        return guarded
+
+    def _guarded_widely(self, function: Callable[..., Any]) -> Callable[[Any, int], Any]:
+        """Return such a function with its arguments in a table, for more than a call can have."""
+        return self._guarded(
+            lambda args: function([args[0][index] for index in range(1, args[1] + 1)])
+        )
+
+    def _command(self, args: Sequence[Any]) -> Any:
+        kind, value = self._converter.arguments(args)
+        if kind is not None:
+            return value, kind
+        reply = self._call(value, self._resp)
+        if reply.__class__ is bytes and len(reply) < 65536:
+            return reply
+        if lua_size(reply) > self.limits.memory // 2:
+            return b"ERR not enough memory for the reply", FAILED
+        return self._converter.to_lua(reply, self._resp)
+
+    def _permission(self, args: Sequence[Any]) -> Any:
+        kind, value = self._converter.arguments(args)
+        if kind is not None:
+            return value, kind
+        allowed = self._may_call(value)
+        return allowed if isinstance(allowed, bool) else (allowed, FAILED)
 
 
 _BOOTSTRAP = rb"""

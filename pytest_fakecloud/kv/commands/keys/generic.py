@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ... import errors
 from ...algorithms.glob import matcher
 from ...engine.engine import Session
-from ...engine.keyspace import Keyspace, type_name
+from ...engine.keyspace import type_name
 from ...errors import CommandError
 from ...reply import OK, Reply, Status
 from ...table.registry import Args, command
@@ -17,14 +17,13 @@ from ...table.syntax import (
     is_met,
     nearest_second,
     parse_conditions,
-    parse_database,
     parse_int,
     relative_ms,
     try_int,
 )
 from ...table.versions import rdb_version
 from ...values.memory import UnpackedInteger
-from ..arguments import options, parse_milliseconds
+from ..arguments import find_database, options, parse_milliseconds
 from ..scanning import parse_cursor, parse_scan
 
 if TYPE_CHECKING:
@@ -125,17 +124,10 @@ def renamenx(session: Session, args: Args) -> Reply:
     return 1
 
 
-def _database(session: Session, text: bytes) -> Keyspace:
-    index = parse_database(text)
-    if not 0 <= index < len(session.engine.databases):
-        raise CommandError(errors.DB_INDEX)
-    return session.engine.database(index)
-
-
 @command("MOVE")
 def move(session: Session, args: Args) -> Reply:
     """Move a key to another database."""
-    target = _database(session, args[1])
+    target = find_database(session, args[1])
     if target is session.db:
         raise CommandError(errors.SAME_OBJECT)
     value = session.db.lookup(args[0])
@@ -158,7 +150,7 @@ def copy(session: Session, args: Args) -> Reply:
         if word == b"REPLACE":
             replace = True
         else:
-            target = _database(session, values[0])
+            target = find_database(session, values[0])
     if target is session.db and args[0] == args[1]:
         if session.engine.dialect == "vendor":
             return 0

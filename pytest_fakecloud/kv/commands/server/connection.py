@@ -10,7 +10,8 @@ from ...engine.statistics import monitor_line
 from ...errors import CommandError, wrong_arity
 from ...reply import OK, Map, Reply, Status
 from ...table.registry import Args, command
-from ...table.syntax import decoded, parse_database, parse_int
+from ...table.syntax import decoded, parse_int
+from ..arguments import find_database
 from .client import check_printable
 from .process import loaded_modules
 
@@ -34,10 +35,7 @@ def echo(session: Session, args: Args) -> Reply:
 @command("SELECT")
 def select(session: Session, args: Args) -> Reply:
     """Select the database of the connection."""
-    index = parse_database(args[0])
-    if not 0 <= index < len(session.engine.databases):
-        raise CommandError(errors.DB_INDEX)
-    session.db = session.engine.database(index)
+    session.db = find_database(session, args[0])
     return OK
 
 
