@@ -13,7 +13,7 @@ import math
 import re
 from itertools import accumulate
 from json.encoder import encode_basestring
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from ..table.config import Config
@@ -135,15 +135,12 @@ def _complaint(error: json.JSONDecodeError) -> str:
     return f"{error.msg[0].lower()}{error.msg[1:]} at {where}"
 
 
-class Layout:
+class Layout(NamedTuple):
     """The formatting options INDENT, NEWLINE, and SPACE of JSON.GET."""
 
-    __slots__ = ("indent", "newline", "space")
-
-    def __init__(self, indent: bytes = b"", newline: bytes = b"", space: bytes = b"") -> None:
-        self.indent = indent.decode("utf-8", "replace")
-        self.newline = newline.decode("utf-8", "replace")
-        self.space = space.decode("utf-8", "replace")
+    indent: str = ""
+    newline: str = ""
+    space: str = ""
 
 
 _COMPACT = Layout()

@@ -212,29 +212,14 @@ class Stream:
     ) -> list[Entry]:
         """Return entries with ``start <= id <= end``; a negative count means no limit."""
         found: list[Entry] = []
-        if start > end or count == 0:
-            return found
-        for entry in self._backwards(end) if reverse else self._forwards(start):
-            if entry[0] < start if reverse else entry[0] > end:
-                break
-            found.append(entry)
-            if len(found) == count:
-                break
+        first, stop = bisect_right(self._keys, start) - 1, bisect_right(self._keys, end)
+        order = -1 if reverse else 1
+        for node in self._nodes[max(first, 0) : stop][::order]:
+            i, j = bisect_left(node.ids, start), bisect_right(node.ids, end)
+            found += zip(node.ids[i:j][::order], node.fields[i:j][::order], strict=True)
+            if 0 <= count <= len(found):
+                return found[:count]
         return found
-
-    def _forwards(self, start: int) -> Iterator[Entry]:
-        at = max(bisect_right(self._keys, start) - 1, 0)
-        for n in range(at, len(self._nodes)):
-            node = self._nodes[n]
-            i = bisect_left(node.ids, start) if n == at else 0
-            yield from zip(node.ids[i:], node.fields[i:], strict=True)
-
-    def _backwards(self, end: int) -> Iterator[Entry]:
-        at = bisect_right(self._keys, end) - 1
-        for n in range(at, -1, -1):
-            node = self._nodes[n]
-            i = bisect_right(node.ids, end) if n == at else len(node.ids)
-            yield from zip(node.ids[:i][::-1], node.fields[:i][::-1], strict=True)
 
     def trim(
         self,

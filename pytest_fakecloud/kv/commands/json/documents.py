@@ -164,7 +164,7 @@ def json_get(session: Session, args: Args) -> Reply:
     document = session.db.get(args[0], JsonValue)
     if document is None:
         return None
-    layout = Layout(words[b"INDENT"], words[b"NEWLINE"], words[b"SPACE"])
+    layout = Layout(*(text.decode("utf-8", "replace") for text in words.values()))
     if len(paths) <= 1:
         path = paths[0] if paths else read_path(session, LEGACY_ROOT)
         return write_json(_picked(path, document.root, path.legacy), layout)
