@@ -249,17 +249,17 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
     ``read_facts=False`` drops facts that have not been read, without parsing a large body.
     """
     facts = call.facts if read_facts or call._facts is not None else {}
-    cut = dict(call.cut)
+    cut: dict[str, int] = {}
     kept = dict(facts)
     for name, value in facts.items():
         size = _size_of(value)
-        if size > KEPT_OF_CUT and name not in cut:
+        if size > KEPT_OF_CUT and name not in call.cut:
             cut[name], kept[name] = size, _beginning(value)
     if not facts and not read_facts:
         cut["facts"] = len(call.body)
     headers = call.headers.pairs
     size = sum(len(name) + len(value) for name, value in headers)
-    if "headers" not in cut and (size > LIGHT or len(headers) > _HEADERS_OF_CUT):
+    if "headers" not in call.cut and (size > LIGHT or len(headers) > _HEADERS_OF_CUT):
         cut["headers"] = size
         call.headers = Headers(
             [
@@ -267,30 +267,26 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
                 for name, value in headers[:_HEADERS_OF_CUT]
             ]
         )
-    long = {"target": call.target, "body": call.body, "answer": call.answer}
     long = {
-        name: value for name, value in long.items() if len(value) > KEPT_OF_CUT and name not in cut
+        name: value
+        for name in ("target", "body", "answer")
+        if len(value := getattr(call, name)) > KEPT_OF_CUT and name not in call.cut
     }
     cut |= {name: len(value) for name, value in long.items()}
     # Record the cut first, so that no other thread mistakes a shortened field for the whole.
-    _record_cut(call, cut)
+    record_cut(call, cut)
     call._facts, call._read_facts = kept, None
     for name, value in long.items():
-        beginning = CutBytes.of(value) if isinstance(value, bytes) else _beginning(value)
-        setattr(call, name, beginning)
+        setattr(call, name, CutBytes.of(value) if name != "target" else _beginning(value))
 
 
-def _record_cut(call: Call, cut: Mapping[str, int]) -> None:
-    fresh = {name: size for name, size in cut.items() if name not in call.cut}
+def record_cut(call: Call, sizes: Mapping[str, int]) -> None:
+    """Record the full sizes of fields of which only the beginning is kept."""
+    fresh = {name: size for name, size in sizes.items() if name not in call.cut}
     if fresh:
-        call.cut = cut
-        sizes = ", ".join(f"{name} ({size:,} bytes)" for name, size in fresh.items())
-        call.note = f"{call.note}\ncut by the journal: {sizes}".lstrip()
-
-
-def begin_cut(call: Call, **sizes: int) -> None:
-    """Record the full sizes of fields of which only the beginning was received."""
-    _record_cut(call, {**call.cut, **sizes})
+        call.cut = {**call.cut, **fresh}
+        listed = ", ".join(f"{name} ({size:,} bytes)" for name, size in fresh.items())
+        call.note = f"{call.note}\ncut by the journal: {listed}".lstrip()
 
 
 def end_faults(call: Call, number: int) -> None:

@@ -308,10 +308,9 @@ class Recorder:
                     forgotten = parent._forget_oldest()
         for each in forgotten:
             shorten(each)
-        if self._watchers:
-            for watcher in self._watchers:
-                watcher(entry)
-        if parent is not None and parent._watchers:
+        for watcher in self._watchers:
+            watcher(entry)
+        if parent is not None:
             for watcher in parent._watchers:
                 watcher(entry)
 

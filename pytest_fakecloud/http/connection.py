@@ -159,10 +159,6 @@ class Connection:
             self.sock = secured
         secured.do_handshake()
 
-    def abandon(self) -> None:
-        """Close the connection without serving it."""
-        self.mount.forget(self)
-
     def close_with_reset(self) -> None:
         with contextlib.suppress(OSError):
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)

@@ -10,6 +10,7 @@ import traceback
 import warnings
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
@@ -203,7 +204,7 @@ class Mount:
                     return
                 connection = Connection(sock, address, self)
                 self._live.add(connection)
-            self.hub.workers.submit(connection.serve, connection.abandon)
+            self.hub.workers.submit(connection.serve, partial(self.forget, connection))
 
     def forget(self, connection: Connection) -> None:
         """Close a connection after a worker has served it. Called by that worker."""

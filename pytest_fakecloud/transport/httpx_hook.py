@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 from ..http.encoding import phrase
 from .hooks import Function
-from .origin import Detour, Origin, origin_of
-from .shortcut import NoAnswer, Shortcut, are_timeouts
+from .shortcut import Detour, NoAnswer, Origin, Shortcut, are_timeouts, origin_of
 
 if TYPE_CHECKING:
     from .inprocess import Origins

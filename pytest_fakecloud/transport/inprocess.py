@@ -20,8 +20,7 @@ from functools import partial
 from ..core.errors import ContractError
 from .hooks import Hook, Hooks
 from .httpx_hook import wrap_handle_async_request, wrap_handle_request
-from .origin import Detour, Origin, parse_origin
-from .shortcut import Shortcut
+from .shortcut import Detour, Origin, Shortcut, parse_origin
 from .urllib3_hook import wrap_make_request, wrap_on_request, wrap_send
 
 _IF_UNPATCHED = "its requests to fakes are slower, and intercept() does not redirect its requests"

@@ -1,5 +1,6 @@
-"""Answers a client's request without a socket, if the request is simple enough.
+"""The two ways to a fake besides its own address: shortcuts without a socket, and detours.
 
+A shortcut answers a client's request without a socket, if the request is simple enough.
 Requests that the server or a client library might reject, and requests with connection options, use
 the socket, so that the results are the same as without a shortcut.
 """
@@ -10,8 +11,10 @@ import enum
 import re
 import weakref
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
+from ..core.errors import ContractError
 from ..core.field_types import TOKEN
 from ..http.encoding import http_date
 from ..http.messages import Answer, Request
@@ -165,4 +168,43 @@ def are_timeouts(*values: object) -> bool:
     return all(
         value is None or (type(value) in _NUMBERS and value > 0)  # type: ignore[operator]
         for value in values
+    )
+
+
+# -- origins and detours ---------------------------------------------------------------------------
+
+Origin = tuple[str, str, int]
+"""Scheme, host and port."""
+PORTS = {"http": 80, "https": 443}
+
+
+class Detour(NamedTuple):
+    """The fake that an origin is redirected to, and the file of its certificate authority.
+
+    Client libraries open a connection of their own to the fake for each request, without the
+    proxies and certificates that are set for the client.
+    """
+
+    url: str
+    ca_file: str | None = None
+
+
+def origin_of(scheme: str, host: str, port: int | None) -> Origin:
+    """Return an origin with the usual port of the scheme if none is given."""
+    # A final dot only marks a host name as fully qualified, so remove it.
+    return scheme, host.rstrip("."), port or PORTS.get(scheme, 0)
+
+
+def parse_origin(text: str) -> Origin:
+    """Parse an origin; raise ``ContractError`` for any other string."""
+    try:
+        parts = urlsplit(text)
+        origin = origin_of(parts.scheme, parts.hostname or "", parts.port)
+        is_origin = parts.scheme in PORTS and origin[1] and parts.path in ("", "/")
+        if is_origin and not parts.query and not parts.fragment:
+            return origin
+    except (AttributeError, TypeError, ValueError):
+        pass  # The text is not a string, or its port is invalid.
+    raise ContractError(
+        f"{text!r} is not an origin: pass scheme and host, such as 'https://kv.example.com'"
     )

@@ -13,8 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..http.encoding import phrase
 from .hooks import Function
-from .origin import PORTS, Detour, origin_of
-from .shortcut import NoAnswer, are_timeouts
+from .shortcut import PORTS, Detour, NoAnswer, are_timeouts, origin_of
 
 if TYPE_CHECKING:
     from .inprocess import Origins

@@ -14,12 +14,12 @@ from pytest_fakecloud.core.calls import (
     Call,
     CutBytes,
     Headers,
-    begin_cut,
     call_of,
     end_faults,
     faults_ended,
     field_of,
     parts_of,
+    record_cut,
     shorten,
     weight_of,
 )
@@ -109,8 +109,8 @@ def test_body_answer_and_target_keep_their_beginnings() -> None:
     )
     assert one.target == "/" + "t" * 1023 + "…"
     assert one.body.startswith(b"b" * 1024 + b"... (cut by the journal: 5000 bytes in all)")
-    begin_cut(one, body=9)
-    begin_cut(one, more=12)
+    record_cut(one, {"body": 9})
+    record_cut(one, {"more": 12})
     assert one.cut["more"] == 12
     assert one.note.splitlines()[1:] == ["cut by the journal: more (12 bytes)"]
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from ...core.calls import Call, CutBytes, begin_cut, end_faults
+from ...core.calls import Call, CutBytes, end_faults, record_cut
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
@@ -62,7 +62,7 @@ class RecordedCommands:
         call = request.call = app.recorder.open_call(request, facts=_facts)
         call.route = "database-port"
         if size > LARGE:
-            begin_cut(call, body=size, words=size)
+            record_cut(call, {"body": size, "words": size})
         try:
             return self._run_with_faults(argv, request)
         finally:
@@ -82,7 +82,7 @@ class RecordedCommands:
                 call.status, call.answer = self._connection.perform(argv, put=True)
                 call.reached = True
                 if isinstance(call.answer, CutBytes):
-                    begin_cut(call, answer=call.answer.size)
+                    record_cut(call, {"answer": call.answer.size})
                 call.outcome = "answered"
                 return True
             request.principal = self._session.user
