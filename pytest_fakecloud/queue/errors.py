@@ -7,8 +7,12 @@ here, in the same style. A request beyond a plan limit is rejected with 412 (*de
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from ..core.errors import ServiceError
 from .model import DAY, SECOND, HeaderList
+
+T = TypeVar("T")
 
 
 class QueueError(ServiceError):
@@ -33,6 +37,13 @@ def bad_request(text: str) -> QueueError:
 def not_found(what: str, name: str) -> QueueError:
     """Return the error (404) for an object that does not exist."""
     return QueueError(404, f"{what} {name} not found")
+
+
+def existing(found: T | None, what: str, name: str) -> T:
+    """Return an object; raise the error for an object that does not exist if it is None."""
+    if found is None:
+        raise not_found(what, name)
+    return found
 
 
 def quota(name: str, limit: int | None = None) -> QueueError:

@@ -29,6 +29,11 @@ from .applications import environ_of
 
 BODY_LIMIT = 512 * 1024 * 1024
 """Maximum size of a body. A callback contains two bodies of the maximum message size, in Base64."""
+_LISTS = (
+    *("ordered_handlers", "oneshot_handlers", "handlers"),
+    *("log", "assertions", "handler_errors"),
+)
+"""Attributes of pytest-httpserver with expectations, and with what happened."""
 _METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS TRACE"
 
 
@@ -173,18 +178,8 @@ class Destination(Handle, HTTPServer):
 
     def snapshot(self) -> Snapshot:
         """Return the expectations and the log."""
-        return Snapshot(
-            self.fixture,
-            {
-                "ordered_handlers": list(self.ordered_handlers),
-                "oneshot_handlers": list(self.oneshot_handlers),
-                "handlers": list(self.handlers),
-                "log": list(self.log),
-                "assertions": list(self.assertions),
-                "handler_errors": list(self.handler_errors),
-                "permanently_failed": self.permanently_failed,
-            },
-        )
+        saved: dict[str, Any] = {name: list(getattr(self, name)) for name in _LISTS}
+        return Snapshot(self.fixture, saved | {"permanently_failed": self.permanently_failed})
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restore the expectations from a snapshot."""
@@ -192,14 +187,10 @@ class Destination(Handle, HTTPServer):
             raise ContractError(
                 f"{snapshot!r} is not a snapshot of a {self.fixture}; pass what its snapshot() returned"
             )
-        for attribute, value in snapshot.data.items():
-            if attribute == "oneshot_handlers":
-                value = _Oneshots(value)
-            elif attribute == "handlers":
-                value = RequestHandlerList(value)
-            elif isinstance(value, list):
-                value = list(value)
-            setattr(self, attribute, value)
+        for name in _LISTS:
+            kind = {"oneshot_handlers": _Oneshots, "handlers": RequestHandlerList}.get(name, list)
+            setattr(self, name, kind(snapshot.data[name]))
+        self.permanently_failed = snapshot.data["permanently_failed"]
 
     def load(self, data: Any) -> None:
         """Raise ``ContractError``, because a destination has no data apart from its expectations."""

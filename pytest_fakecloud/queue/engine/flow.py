@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from ..errors import bad_request, not_found
+from ..errors import bad_request, existing
 from ..model import SECOND, FlowSettings
 
 
@@ -121,10 +121,7 @@ class FlowControl:
 
     def get(self, key: str) -> FlowKey:
         """Return a key; raise a 404 error if no message has used it and it was never configured."""
-        found = self.keys.get(key)
-        if found is None:
-            raise not_found("flow control key", key)
-        return found
+        return existing(self.keys.get(key), "flow control key", key)
 
     def search(self, text: str | None) -> list[FlowKey]:
         """Return the keys that contain a string, in the order in which they were first used."""

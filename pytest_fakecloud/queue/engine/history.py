@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..errors import not_found
+from ..errors import existing
 from ..model import SECOND, LogEntry, Message, Outcome
 from ..wire.filters import Filters, page
 from .state import State
@@ -65,10 +65,7 @@ class DeadLetters:
     def get(self, dlq_id: str) -> DeadLetter:
         """Return a dead letter; raise a 404 error if it does not exist or has expired."""
         self.all()
-        found = self.rows.get(dlq_id)
-        if found is None:
-            raise not_found("dlq message", dlq_id)
-        return found
+        return existing(self.rows.get(dlq_id), "dlq message", dlq_id)
 
     def message(self, row: DeadLetter) -> Message:
         return self._state.messages[row.message_id]

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ..errors import not_found, quota
+from ..errors import existing, quota
 from ..model import Message
 from ..wire.values import check_name
 
@@ -57,10 +57,7 @@ class OrderedQueues:
         self.by_name: dict[str, OrderedQueue] = {}
 
     def get(self, name: str) -> OrderedQueue:
-        found = self.by_name.get(name)
-        if found is None:
-            raise not_found("queue", name)
-        return found
+        return existing(self.by_name.get(name), "queue", name)
 
     def check(self, names: Iterable[str]) -> None:
         """Check that queues with these names may be created.

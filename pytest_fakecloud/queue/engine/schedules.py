@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ...core.timeparse import to_datetime
 from ...core.timers import Timer
-from ..errors import QueueError, bad_request, not_found, quota
+from ..errors import QueueError, bad_request, existing, quota
 from ..model import Api, HeaderList, PublishSettings
 from .state import State
 
@@ -100,10 +100,7 @@ class Schedules:
         self._timers: dict[str, Timer] = {}
 
     def get(self, schedule_id: str) -> Schedule:
-        found = self.by_id.get(schedule_id)
-        if found is None:
-            raise not_found("schedule", schedule_id)
-        return found
+        return existing(self.by_id.get(schedule_id), "schedule", schedule_id)
 
     def create(
         self,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..errors import bad_request, not_found, quota
+from ..errors import bad_request, existing, not_found, quota
 from ..model import HeaderList
 from ..wire.values import check_name, check_url
 
@@ -122,10 +122,7 @@ class UrlGroups:
         return found
 
     def get(self, name_or_id: str) -> UrlGroup:
-        found = self.find(name_or_id)
-        if found is None:
-            raise not_found("topic", name_or_id)
-        return found
+        return existing(self.find(name_or_id), "topic", name_or_id)
 
     def create(self, name: str, now_us: int) -> UrlGroup:
         """Return the group with the given name, creating it if necessary.

@@ -176,17 +176,15 @@ def read_batch_item(item: Any) -> tuple[str, HeaderList, bytes, str | None]:
     destination = item.get("destination")
     if not isinstance(destination, str) or not destination:
         raise bad_request("invalid batch item: destination must be a string")
-    headers = item.get("headers")
-    headers = {} if headers is None else headers
-    if not isinstance(headers, dict):
-        raise bad_request("invalid batch item: headers must be an object")
-    body = item.get("body")
-    if body is not None and not isinstance(body, str):
-        raise bad_request("invalid batch item: body must be a string")
+    for name, kind, expected in (
+        ("headers", dict, "an object"),
+        ("body", str, "a string"),
+        ("queue", str, "a string"),
+    ):
+        if item.get(name) is not None and not isinstance(item[name], kind):
+            raise bad_request(f"invalid batch item: {name} must be {expected}")
     queue = item.get("queue")
-    if queue is not None and not isinstance(queue, str):
-        raise bad_request("invalid batch item: queue must be a string")
     if queue:
         check_name(queue, "queue name")
-    data = b"" if body is None else body.encode("utf-8", "surrogatepass")
-    return as_wire(destination), json_headers(headers), data, queue or None
+    data = (item.get("body") or "").encode("utf-8", "surrogatepass")
+    return as_wire(destination), json_headers(item.get("headers") or {}), data, queue or None

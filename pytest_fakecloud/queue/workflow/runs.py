@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import QueueError, bad_request, not_found
+from ..errors import QueueError, bad_request, existing, not_found
 from ..model import (
     FAILURE_CALLBACK,
     MESSAGE,
@@ -196,10 +196,7 @@ class WorkflowRuns:
     # -- runs ------------------------------------------------------------------------------------
 
     def get(self, run_id: str) -> WorkflowRun:
-        run = self.runs.get(run_id)
-        if run is None:
-            raise not_found("workflow run", run_id)
-        return run
+        return existing(self.runs.get(run_id), "workflow run", run_id)
 
     def require_run_of(self, message: Message) -> WorkflowRun:
         """Return the workflow run of a message; raise a 404 error if the run is unknown."""
@@ -261,9 +258,7 @@ class WorkflowRuns:
     def first_message(self, run: WorkflowRun) -> Message:
         """Return the message that started a run; raise a 404 error if it has been forgotten."""
         found = self.engine.messages.get(run.first_message_id)
-        if found is None:
-            raise not_found("first message of workflow run", run.id)
-        return found
+        return existing(found, "first message of workflow run", run.id)
 
     def _start(self, part: WorkflowPart, message: Message, at_us: int) -> None:
         run = WorkflowRun(
