@@ -103,25 +103,25 @@ class History:
         self.ends = state.settings.history_us is not None
         self._span_us = state.settings.history_us or 0
         self._due: list[tuple[int, str]] = []
-        self._rows = 0
-        self._users: Counter[str] = Counter()
+        self._forgotten_entries = 0
+        self._messages_by_key: Counter[str] = Counter()
 
-    def began(self, message: Message) -> None:
+    def note_accepted(self, message: Message) -> None:
         if message.settings.flow is not None:
-            self._users[message.settings.flow.key] += 1
+            self._messages_by_key[message.settings.flow.key] += 1
 
-    def ended(self, message: Message) -> None:
+    def note_finished(self, message: Message) -> None:
         if message.finished_us is not None:
             heapq.heappush(self._due, (message.finished_us + self._span_us, message.id))
 
     def restored(self) -> None:
         """Register all messages again after the engine's messages were replaced."""
-        self._due, self._rows = [], 0
-        self._users.clear()
+        self._due, self._forgotten_entries = [], 0
+        self._messages_by_key.clear()
         if self.ends:
             for message in self._state.messages.values():
-                self.began(message)
-                self.ended(message)
+                self.note_accepted(message)
+                self.note_finished(message)
 
     def sweep(self) -> None:
         if not self._due or self._state.clock.driving:
@@ -191,20 +191,20 @@ class History:
         state.workflow.forget(message)
         if message.settings.flow is not None:
             self._leave(message.settings.flow.key)
-        self._rows += len(message.log)
+        self._forgotten_entries += len(message.log)
 
     def _leave(self, name: str) -> None:
-        self._users[name] -= 1
-        if self._users[name]:
+        self._messages_by_key[name] -= 1
+        if self._messages_by_key[name]:
             return
-        del self._users[name]
+        del self._messages_by_key[name]
         key = self._state.flow.keys.get(name)
         if key is not None and not (key.paused or key.pinned_parallelism or key.pinned_rate):
             del self._state.flow.keys[name]
 
     def _compact(self) -> None:
         state = self._state
-        if self._rows > _COMPACT and 2 * self._rows > len(state.logs):
+        if self._forgotten_entries > _COMPACT and 2 * self._forgotten_entries > len(state.logs):
             messages = state.messages
             state.logs = [one for one in state.logs if one.message_id in messages]
-            self._rows = 0
+            self._forgotten_entries = 0

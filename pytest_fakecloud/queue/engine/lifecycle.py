@@ -29,7 +29,7 @@ class Lifecycle:
         self.causes.trace(message, now)
         if self._history.ends:
             self._history.sweep()
-            self._history.began(message)
+            self._history.note_accepted(message)
         message.number = state.next_sequence()
         message.public_id = message.public_id or message.id
         message.waiting_since_us = message.created_us
@@ -129,7 +129,7 @@ class Lifecycle:
         state.workflow.finished(message, at_us)
         self.release_waiting(message)
         if self._history.ends:
-            self._history.ended(message)
+            self._history.note_finished(message)
 
     def release_waiting(self, message: Message) -> None:
         """Release the messages that wait for this one, after it and its callbacks have finished."""
