@@ -30,9 +30,8 @@ from ..wire.delivery import DeliverySigner, callback_body, delivery_of, failure_
 from ..wire.retry import next_wait
 from ..wire.text import as_text
 from .admission import Admission
-from .causes import causing
 from .history import DeadLetters
-from .lifecycle import Lifecycle
+from .lifecycle import Lifecycle, causing
 from .publishing import Publisher
 from .state import State
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.queue.engine.causes import causing
+from pytest_fakecloud.queue.engine.lifecycle import causing
 from pytest_fakecloud.queue.errors import Loop
 from pytest_fakecloud.queue.model import SECOND, Delivery, Outcome
 
