@@ -22,7 +22,7 @@ from ...core.timeparse import to_datetime
 from ..fields import DLQ_ID, json_of
 from ..model import NON_RETRYABLE
 from ..views import PublishedMessage
-from .account import account, unfinished
+from .waiting import account, unfinished
 
 if TYPE_CHECKING:
     from werkzeug import Request as WerkzeugRequest
