@@ -31,8 +31,7 @@ from .replies import DELIVERIES, DeliveredRequest, Handler, Reply, as_reply, out
 
 if TYPE_CHECKING:
     from .destinations import Destinations
-    from .event_loops import AsgiRunner
-    from .lifespans import RunningLifespan
+    from .event_loops import AsgiRunner, RunningLifespan
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
