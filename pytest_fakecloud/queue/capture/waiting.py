@@ -33,6 +33,8 @@ LONGEST_DRIVE_US = 30 * DAY
 """Maximum time by which a wait for a callback moves the clock."""
 _NAP = 0.02
 """Real seconds between checks while background deliveries are in progress."""
+_TOLD = 5
+"""Maximum number of messages of each queue that the error of a failed wait lists."""
 
 
 class CallbackWaiter:
@@ -159,10 +161,6 @@ def _next_due_us(queues: list[Any]) -> int | None:
     """Return the next time at which a pending message of these queues changes, or None."""
     dues = [queue._engine.next_due_us() for queue in queues if queue._engine.pending]
     return min((one for one in dues if one is not None), default=None)
-
-
-_TOLD = 5
-"""Maximum number of messages of each queue that the error of a failed wait lists."""
 
 
 def unfinished(capture: CallbackCapture) -> list[str]:

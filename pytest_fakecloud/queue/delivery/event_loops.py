@@ -23,6 +23,8 @@ from .deadlines import Deadlines
 T = TypeVar("T")
 _MAX_TRIES = 20
 """Maximum number of attempts to copy a set of tasks that another thread changes."""
+_SHUTDOWN_SECONDS = 1.0
+"""Maximum time for the shutdown of the applications."""
 
 
 class Lifespan:
@@ -253,11 +255,6 @@ def _content(cell: CellType) -> object:
         return cell.cell_contents
     except ValueError:
         return None
-
-
-T = TypeVar("T")
-_SHUTDOWN_SECONDS = 1.0
-"""Maximum time for the shutdown of the applications."""
 
 
 class LoopEnded(RuntimeError):

@@ -1,7 +1,7 @@
 """The life of a message: it is accepted, may be cancelled, finishes, and releases waiting messages.
 
-Each message has a cause, the message whose delivery published it. Messages that publish each other
-endlessly are detected by their causes.
+A message that a handler publishes is caused by the message that the handler received. Causes are
+recorded to detect messages that publish each other endlessly.
 """
 
 from __future__ import annotations
