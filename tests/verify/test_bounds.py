@@ -83,9 +83,12 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 def answered(body: bytes, kind: str = "application/json") -> Callable[[socket.socket], None]:
     """Return a handler that answers every request with these bytes."""
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n"
+    return sending(head.encode() + body)
 
+
+def sending(content: bytes) -> Callable[[socket.socket], None]:
     def answer(sock: socket.socket) -> None:
-        sock.sendall(head.encode() + body)
+        sock.sendall(content)
         sock.shutdown(socket.SHUT_WR)
         while sock.recv(65_536):  # Closing with unread data would reset the connection.
             pass
@@ -152,7 +155,8 @@ def test_the_answers_of_a_run_are_bounded_together(
 def test_a_run_is_bounded(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
     line = ["verify", "--kv", serve(hang), "--token", TOKEN, "--yes"]
     assert main([*line, "--timeout", "0.1"]) == command.EXIT_UNREACHABLE
-    assert "was not done after 0.1 s: pass --timeout SECONDS" not in capsys.readouterr().out
+    err = capsys.readouterr().err
+    assert "the run did not end within 0.1 s: pass a longer --timeout SECONDS" in err
     for wrong in ("0", "-1", "nan", "inf", "soon"):
         with pytest.raises(SystemExit):
             main([*line, "--timeout", wrong])
@@ -208,28 +212,15 @@ def test_any_two_answers_can_be_compared(real: Any, fake: Any) -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        b"$3000000000\r\n" + b"x" * 1000,
-        b"$x\r\n",
-        b":" + b"9" * 5000 + b"\r\n",
-        b"*1\r\n" * 5000,
-        b"*3000000000\r\n",
-        b"?\r\n",
-        b"HTTP/1.1 200 OK\r\n\r\n",
-        b"-ERR no\r\n",
-        b"+OK\r\n" * 100,
-        b"",
+        b"$3000000000\r\n" + b"x" * 1000, b"$x\r\n", b":" + b"9" * 5000 + b"\r\n",
+        b"*1\r\n" * 5000, b"*3000000000\r\n", b"?\r\n", b"HTTP/1.1 200 OK\r\n\r\n",
+        b"-ERR no\r\n", b"+OK\r\n" * 100, b"",
     ],
-)
+)  # fmt: skip
 def test_whatever_a_redis_answers_is_refused(
     serve: Serve, capsys: pytest.CaptureFixture[str], reply: bytes
 ) -> None:
-    def answer(sock: socket.socket) -> None:
-        sock.sendall(reply)
-        sock.shutdown(socket.SHUT_WR)
-        while sock.recv(65_536):  # Closing with unread data would reset the connection.
-            pass
-
-    url = serve(answer).replace("http", "redis")
+    url = serve(sending(reply)).replace("http", "redis")
     assert main(["verify", "--kv", url, "--yes", "--quiet"]) == command.EXIT_UNREACHABLE
     assert "cannot be used" in capsys.readouterr().err
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,32 +31,21 @@ def cloud() -> Iterator[Cloud]:
         yield cloud
 
 
-def kv_of(cloud: Cloud) -> tuple[Any, Target]:
-    real = cloud.kv_server()
-    return real, Target("kv", real.url, real.token)
+SERVED: dict[str, tuple[str, dict[str, Any]]] = {
+    "kv": ("kv_server", {}),
+    "vector": ("vector_index", {"dimension": 5, "similarity": "EUCLIDEAN"}),
+    "queue": ("queue", {}),
+    "broker": ("broker", {"topics": {"orders": 3}}),
+}
 
 
-def vector_of(cloud: Cloud) -> tuple[Any, Target]:
-    real = cloud.vector_index(dimension=5, similarity="EUCLIDEAN")
-    return real, Target("vector", real.url, real.token)
-
-
-def queue_of(cloud: Cloud) -> tuple[Any, Target]:
-    real = cloud.queue()
-    return real, Target("queue", real.url, real.token)
-
-
-def broker_of(cloud: Cloud) -> tuple[Any, Target]:
-    real = cloud.broker(topics={"orders": 3})
-    return real, Target("broker", real.url, f"{real.username}:{real.password}", "orders")
-
-
-def keys_left(kv: Any) -> object:
-    return kv.keys()
-
-
-def namespaces_left(index: Any) -> object:
-    return index.namespaces()
+def served(cloud: Cloud, service: str) -> tuple[Any, Target]:
+    """Start a fake, and return it with the target of a comparison."""
+    fixture, settings = SERVED[service]
+    real: Any = cloud.start(fixture, settings)
+    if service == "broker":
+        return real, Target(service, real.url, f"{real.username}:{real.password}", "orders")
+    return real, Target(service, real.url, real.token)
 
 
 def all_left(queue: Any) -> object:
@@ -68,17 +57,19 @@ def all_left(queue: Any) -> object:
 
 
 @pytest.mark.parametrize(
-    ("made", "left"),
+    ("service", "look", "left"),
     [
-        (kv_of, (keys_left, ["of the user"])),
-        (vector_of, (namespaces_left, [""])),
-        (queue_of, (all_left, [[], []])),
-        (broker_of, None),  # No request deletes produced records.
+        ("kv", lambda kv: kv.keys(), ["of the user"]),
+        ("vector", lambda index: index.namespaces(), [""]),
+        ("queue", all_left, [[], []]),
+        ("broker", lambda broker: None, None),  # No request deletes produced records.
     ],
 )
-def test_a_served_fake_is_the_same_and_left_as_it_was(cloud: Cloud, made: Any, left: Any) -> None:
-    real, target = made(cloud)
-    if made is kv_of:
+def test_a_served_fake_is_the_same_and_left_as_it_was(
+    cloud: Cloud, service: str, look: Callable[[Any], object], left: object
+) -> None:
+    real, target = served(cloud, service)
+    if service == "kv":
         real.execute("SET", "of the user", "1")
     titles: list[str] = []
     result = verify(target, titles.append)
@@ -87,55 +78,45 @@ def test_a_served_fake_is_the_same_and_left_as_it_was(cloud: Cloud, made: Any, l
     assert len(titles) == result.scenarios > 3
     assert len(result.compared) > 20
     assert result.asked > len(result.compared)
-    if left is not None:
-        look, nothing = left
-        assert look(real) == nothing
+    assert look(real) == left
 
 
 def test_nothing_is_left_behind_by_what_is_interrupted(cloud: Cloud) -> None:
-    kv, target = kv_of(cloud)
+    kv, target = served(cloud, "kv")
     kv.faults.drop(command="INCRBYFLOAT")
     with pytest.raises(Unreachable, match="no response from"):
         verify(target)
     assert kv.keys() == []
 
 
-PLANTED = [
-    (
-        kv_of,
-        [
-            ({"command": "SCARD"}, 200, {"result": 99}, "result: 99, the fake 4"),
-            ({"command": "HGETALL"}, 200, {"result": ["a", "9", "b", "2"]}, "the fake"),
-            ({"command": "LINSERT"}, 400, {"error": "ERR no"}, "status 400, the fake 200"),
-            ({"command": "JSON.TYPE"}, 200, {"result": []}, "has 0 members, the fake's 5"),
-            ({"command": "TTL"}, 200, {"result": 5000}, "result: 5000, the fake 100"),
-            ({"command": "TIME"}, 200, {"result": "now"}, "is a string, the fake's a list"),
-        ],
-    ),
-    (
-        vector_of,
-        [
-            ({"route": "query"}, 200, {"result": []}, "has 0 members"),
-            ({"route": "delete"}, 404, {"error": "x"}, "status 404"),
-        ],
-    ),
-    (
-        queue_of,
-        [
-            ({"route": "get_queue"}, 200, {"name": "x"}, "name: 'x', the fake"),
-            ({"route": "get_dead_letter"}, 404, {"error": "other words"}, "other words"),
-        ],
-    ),
-    (broker_of, [({"route": "produce"}, 200, {"topic": "orders"}, "the fake")]),
-]
+PLANTED: dict[str, list[Any]] = {
+    "kv": [
+        ({"command": "SCARD"}, 200, {"result": 99}, "result: 99, the fake 4"),
+        ({"command": "HGETALL"}, 200, {"result": ["a", "9", "b", "2"]}, "the fake"),
+        ({"command": "LINSERT"}, 400, {"error": "ERR no"}, "status 400, the fake 200"),
+        ({"command": "JSON.TYPE"}, 200, {"result": []}, "has 0 members, the fake's 5"),
+        ({"command": "TTL"}, 200, {"result": 5000}, "result: 5000, the fake 100"),
+        ({"command": "TIME"}, 200, {"result": "now"}, "is a string, the fake's a list"),
+    ],
+    "vector": [
+        ({"route": "query"}, 200, {"result": []}, "has 0 members"),
+        ({"route": "delete"}, 404, {"error": "x"}, "status 404"),
+    ],
+    "queue": [
+        ({"route": "get_queue"}, 200, {"name": "x"}, "name: 'x', the fake"),
+        ({"route": "get_dead_letter"}, 404, {"error": "other words"}, "other words"),
+    ],
+    "broker": [({"route": "produce"}, 200, {"topic": "orders"}, "the fake")],
+}
 """Changed answers of a real service, each with the expected description of the difference. One run
 finds them all.
 """
 
 
-@pytest.mark.parametrize(("made", "planted"), PLANTED)
-def test_planted_differences_are_found(cloud: Cloud, made: Any, planted: list[Any]) -> None:
-    real, target = made(cloud)
+@pytest.mark.parametrize("service", PLANTED)
+def test_planted_differences_are_found(cloud: Cloud, service: str) -> None:
+    real, target = served(cloud, service)
+    planted = PLANTED[service]
     for where, status, body, _ in planted:
         real.faults.answer(status, body, **where)
     result = verify(target)
@@ -161,7 +142,7 @@ def test_what_follows_from_a_step_left_undone_is_no_difference_of_its_own(
     """
     stories = list(read_lines("## one\nECHO x\nSET @a 1\nGET @a\nECHO x\n## other\nECHO x"))
     monkeypatch.setattr(run, "plan", lambda target, dimension=2: stories)
-    kv, target = kv_of(cloud)
+    kv, target = served(cloud, "kv")
     kv.faults.answer(200, {"result": "planted"}, command="ECHO")
     kv.faults.answer(400, {"error": "ERR unknown command"}, command="SET")
     told = [(one.step.subject, one.differs, one.reason) for one in verify(target).compared]
@@ -198,10 +179,10 @@ def test_real_servers(name: str, binary: str) -> None:
 
 
 def test_wrong_credentials_and_addresses(cloud: Cloud) -> None:
-    index, _ = vector_of(cloud)
+    index, _ = served(cloud, "vector")
     with pytest.raises(Unreachable, match="check the address and the credentials"):
         verify(Target("vector", index.url, "wrong"))
-    broker, target = broker_of(cloud)
+    broker, target = served(cloud, "broker")
     with pytest.raises(Unreachable, match=r"'none' is not a topic. Known topics: orders"):
         verify(Target("broker", broker.url, target.token, "none"))
     sparse = cloud.vector_index(name="sparse", kind="sparse")
@@ -210,7 +191,7 @@ def test_wrong_credentials_and_addresses(cloud: Cloud) -> None:
 
 
 def test_a_used_up_quota_ends_it(cloud: Cloud) -> None:
-    kv, target = kv_of(cloud)
+    kv, target = served(cloud, "kv")
     kv.faults.answer(429, times=1, command="ZADD")
     with pytest.raises(Unreachable, match=r"rate limit or quota is used up. The run ends here"):
         verify(target)
@@ -226,7 +207,7 @@ class TestCommand:
     def test_text_json_and_page(
         self, cloud: Cloud, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        kv, target = kv_of(cloud)
+        kv, target = served(cloud, "kv")
         kv.faults.answer(200, {"result": "<b>planted</b>"}, command="GETDEL")
         record, page = tmp_path / "found.json", tmp_path / "found.html"
         line = ["verify", "--kv", target.url, "--token", target.token, "--yes"]
@@ -246,7 +227,7 @@ class TestCommand:
             assert target.token not in told
 
     def test_the_same_is_exit_0(self, cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
-        _, target = kv_of(cloud)
+        _, target = served(cloud, "kv")
         line = ["verify", "--kv", target.url, "--kv-token", target.token, "--yes", "--quiet"]
         assert main([*line, "--json", "-"]) == 0
         assert json.loads(capsys.readouterr().out)["services"][0]["differing"] == 0
@@ -254,7 +235,7 @@ class TestCommand:
     def test_nothing_is_sent_unasked(
         self, cloud: Cloud, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        _, target = kv_of(cloud)
+        _, target = served(cloud, "kv")
         line = ["verify", "--kv", target.url, "--token", target.token]
         assert main([*line, "--dry-run"]) == 0
         assert main(line) == command.EXIT_USAGE
@@ -265,7 +246,7 @@ class TestCommand:
     def test_whoever_is_there_is_asked(
         self, cloud: Cloud, monkeypatch: pytest.MonkeyPatch, answer: str, sent: bool
     ) -> None:
-        _, target = kv_of(cloud)
+        _, target = served(cloud, "kv")
         asked: list[str] = []
         monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
         monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)
@@ -277,41 +258,25 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("line", "words"),
         [
-            ([], "nothing to compare with: pass at least one of --kv URL"),
-            (["--kv", "ftp://x", "--token", "t"], "expected one of http, https, redis"),
-            (["--queue", "redis://x", "--token", "t"], "expected one of http, https"),
-            (["--queue", "http://x"], "--queue needs credentials: --queue-token TOKEN"),
-            (["--broker", "http://x", "--token", "u:p"], "--broker needs --broker-topic"),
+            ("", "nothing to compare with: pass at least one of --kv URL"),
+            ("--kv ftp://x --token t", "expected one of http, https, redis"),
+            ("--queue redis://x --token t", "expected one of http, https"),
+            ("--queue http://x", "--queue needs credentials: --queue-token TOKEN"),
+            ("--broker http://x --token u:p", "--broker needs --broker-topic"),
+            ("--kv http://x --queue http://x --token t", "needs credentials: --kv-token"),
             (
-                ["--kv", "http://x", "--queue", "http://x", "--token", "t"],
-                "needs credentials: --kv-token",
-            ),
-            (
-                [
-                    "--kv",
-                    "http://x",
-                    "--kv-token",
-                    "a",
-                    "--queue",
-                    "http://x",
-                    "--queue-token",
-                    "b",
-                    "--token",
-                    "t",
-                ],
+                "--kv http://x --kv-token a --queue http://x --queue-token b --token t",
                 "--token is for one service",
             ),
         ],
     )
-    def test_wrong_options(
-        self, line: list[str], words: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(["verify", *line, "--yes"]) == command.EXIT_USAGE
+    def test_wrong_options(self, line: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["verify", *line.split(), "--yes"]) == command.EXIT_USAGE
         assert words in capsys.readouterr().err
 
     def test_nobody_answers(self, capsys: pytest.CaptureFixture[str]) -> None:
         with Cloud() as gone:
-            target = kv_of(gone)[1]
+            target = served(gone, "kv")[1]
         line = ["verify", "--kv", target.url, "--token", target.token, "--yes"]
         assert main(line) == command.EXIT_UNREACHABLE
         assert "no response from" in capsys.readouterr().err
