@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud import Cloud, ContractError, Differences, KVServer
 from pytest_fakecloud.recordings import archive
 
 ENTRY: dict[str, Any] = {
@@ -32,9 +32,23 @@ def cloud() -> Iterator[Cloud]:
         yield opened
 
 
+@pytest.fixture
+def kv(cloud: Cloud) -> KVServer:
+    return cloud.kv_server()
+
+
 def har(path: Path, *entries: Any) -> Path:
     path.write_text(json.dumps({"log": {"entries": entries}}), encoding="utf-8")
     return path
+
+
+Replay = Callable[..., Differences]
+
+
+@pytest.fixture
+def replay(cloud: Cloud, tmp_path: Path) -> Replay:
+    """Replay entries of an archive."""
+    return lambda *entries, **options: cloud.replay(har(tmp_path / "x.har", *entries), **options)
 
 
 def edited(where: str, value: Any) -> dict[str, Any]:
@@ -48,11 +62,9 @@ def edited(where: str, value: Any) -> dict[str, Any]:
     return entry
 
 
-def test_the_entry_itself_is_right(cloud: Cloud, tmp_path: Path) -> None:
-    file = har(tmp_path / "x.har", ENTRY)
-    kv = cloud.kv_server()
-    assert cloud.replay(file, into=kv) == []
-    assert cloud.replay(file, into={"https://kv.example/": kv}) == []
+def test_the_entry_itself_is_right(kv: KVServer, replay: Replay) -> None:
+    assert replay(ENTRY, into=kv) == []
+    assert replay(ENTRY, into={"https://kv.example/": kv}) == []
     kv.assert_called("PING", times=2)
 
 
@@ -86,12 +98,10 @@ def test_the_entry_itself_is_right(cloud: Cloud, tmp_path: Path) -> None:
     ],
 )
 def test_an_entry_that_is_none_is_said(
-    cloud: Cloud, tmp_path: Path, where: str, value: Any, text: str
+    kv: KVServer, replay: Replay, where: str, value: Any, text: str
 ) -> None:
-    file = har(tmp_path / "x.har", ENTRY, edited(where, value))
-    kv = cloud.kv_server()
     with pytest.raises(ContractError) as caught:
-        cloud.replay(file, into=kv)
+        replay(ENTRY, edited(where, value), into=kv)
     assert "is not an HTTP archive (HAR): entry 2: " in str(caught.value)
     assert text in str(caught.value)
     kv.assert_not_called("PING")
@@ -102,10 +112,10 @@ def test_an_entry_that_is_none_is_said(
     [("request.method", "GET\r\nX: y"), ("request.headers", [{"name": "X", "value": "a\r\nY: b"}])],
 )
 def test_a_request_that_cannot_be_sent_is_said(
-    cloud: Cloud, tmp_path: Path, where: str, value: Any
+    kv: KVServer, replay: Replay, where: str, value: Any
 ) -> None:
     with pytest.raises(ContractError, match=r"request 1 of .*x\.har cannot be sent"):
-        cloud.replay(har(tmp_path / "x.har", edited(where, value)), into=cloud.kv_server())
+        replay(edited(where, value), into=kv)
 
 
 @pytest.mark.parametrize(
@@ -137,31 +147,27 @@ def test_a_byte_order_mark_is_read_over(cloud: Cloud, tmp_path: Path) -> None:
     ],
 )
 def test_an_option_of_no_meaning_is_said(
-    cloud: Cloud, tmp_path: Path, options: dict[str, Any], text: str
+    replay: Replay, options: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(ContractError) as caught:
-        cloud.replay(har(tmp_path / "x.har", ENTRY), **options)
+        replay(ENTRY, **options)
     assert text in str(caught.value)
 
 
-def test_what_got_no_answer_and_streams_are_left_out(cloud: Cloud, tmp_path: Path) -> None:
+def test_what_got_no_answer_and_streams_are_left_out(kv: KVServer, replay: Replay) -> None:
     stream = edited("response.content", {"size": 0, "mimeType": "text/event-stream"})
     stream["request"]["url"] = "https://kv.example/subscribe/news"
-    file = har(tmp_path / "x.har", edited("response.status", 0), stream)
-    kv = cloud.kv_server()
-    assert cloud.replay(file, into=kv) == []
+    assert replay(edited("response.status", 0), stream, into=kv) == []
     assert kv.journal.calls() == []
 
 
 @pytest.mark.parametrize("content", [{"size": 17}, {}, None])
 def test_a_body_that_the_file_lacks_may_be_anything(
-    cloud: Cloud, tmp_path: Path, content: Any
+    kv: KVServer, replay: Replay, content: Any
 ) -> None:
-    file = har(tmp_path / "x.har", edited("response.content", content))
-    kv = cloud.kv_server()
-    assert cloud.replay(file, into=kv) == []
-    empty = har(tmp_path / "y.har", edited("response.content", {"size": 0}))
-    assert [one.where for one in cloud.replay(empty, into=kv)] == ["body"]
+    assert replay(edited("response.content", content), into=kv) == []
+    empty = edited("response.content", {"size": 0})
+    assert [one.where for one in replay(empty, into=kv)] == ["body"]
 
 
 @pytest.mark.parametrize(
@@ -174,11 +180,10 @@ def test_a_body_that_the_file_lacks_may_be_anything(
     ],
 )
 def test_a_fake_that_gives_no_answer_differs(
-    cloud: Cloud, tmp_path: Path, break_it: Callable[[Any], object]
+    kv: KVServer, replay: Replay, break_it: Callable[[Any], object]
 ) -> None:
-    kv = cloud.kv_server()
     break_it(kv)
-    found = cloud.replay(har(tmp_path / "x.har", ENTRY), into=kv).only()
+    found = replay(ENTRY, into=kv).only()
     assert (found.where, found.recorded) == ("status", 200)
     assert "no answer" in found.answered
 
@@ -187,13 +192,11 @@ def test_a_fake_that_gives_no_answer_differs(
     ("recorded", "value"), [({"result": "absent"}, "absent"), ({"result": 1}, 1), ({}, 1)]
 )
 def test_values_of_other_types_and_missing_members_differ(
-    cloud: Cloud, tmp_path: Path, recorded: Any, value: Any
+    kv: KVServer, replay: Replay, recorded: Any, value: Any
 ) -> None:
-    kv = cloud.kv_server()
     other = {} if value == "absent" else {"result": True}
     kv.faults.answer(200, body=json.dumps(other))
-    content = {"text": json.dumps(recorded)}
-    found = cloud.replay(har(tmp_path / "x.har", edited("response.content", content)), into=kv)
+    found = replay(edited("response.content", {"text": json.dumps(recorded)}), into=kv)
     assert [difference.where for difference in found] == ["body.result"]
 
 
@@ -213,12 +216,11 @@ def test_a_session_is_replayed_over_tls(tmp_path: Path) -> None:
         assert cloud.replay(har(tmp_path / "x.har", ENTRY), into=cloud.kv_server()) == []
 
 
-def test_an_answer_with_many_hidden_parts_takes_no_longer(cloud: Cloud, tmp_path: Path) -> None:
+def test_an_answer_with_many_hidden_parts_takes_no_longer(kv: KVServer, replay: Replay) -> None:
     """A regular expression with forty stars would backtrack for years."""
     recorded = json.dumps({"result": "***a" * 40 + "b"})
-    file = har(tmp_path / "x.har", edited("response.content", {"size": 9, "text": recorded}))
-    kv = cloud.kv_server()
+    entry = edited("response.content", {"size": 9, "text": recorded})
     kv.faults.answer(200, {"result": "a" * 4000 + "b"}, times=1)
     kv.faults.answer(200, {"result": "a" * 4000 + "c"}, times=1)
-    assert cloud.replay(file, into=kv) == []
-    assert [one.where for one in cloud.replay(file, into=kv)] == ["body.result"]
+    assert replay(entry, into=kv) == []
+    assert [one.where for one in replay(entry, into=kv)] == ["body.result"]
