@@ -418,12 +418,8 @@ def _publish(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     _argument("--move-clock", action="store_true", help="advance the clock by the recorded pauses"),
 )
 def _replay(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
-    options: dict[str, Any] = {}
-    if given.into:
-        options["into"] = _handle(cloud, given.into)
-    if given.move_clock:
-        options["move_clock"] = True
-    differences = cloud.replay(given.file, **options)
+    into = _handle(cloud, given.into) if given.into else None
+    differences = cloud.replay(given.file, into=into, move_clock=given.move_clock)
     lines = [str(one) for one in differences]
     return Answer(lines, "\n".join(lines) or "all responses are the same", not lines)
 

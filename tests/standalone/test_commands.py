@@ -139,14 +139,16 @@ def _written(folder: Path, text: str) -> Path:
 def test_replay(command: Command, tmp_path: Path, server: Server) -> None:
     from pytest_fakecloud.recordings import write
 
-    with Cloud(seed=1) as other:
+    with Cloud(seed=1, clock="frozen") as other:
         store = other.kv_server()
         store.client().set("k", "v")
+        other.clock.advance("1h")
         store.client().get("k")
         write(other, tmp_path / "session.har")
-    assert command("replay", str(tmp_path / "session.har")) == "all responses are the same\n"
-    again = command("replay", str(tmp_path / "session.har"), "--move-clock", code=0)
-    assert again == "all responses are the same\n"
+    for options, now in (((), "00:00:00"), (("--move-clock",), "01:00:00")):
+        said = command("replay", str(tmp_path / "session.har"), *options)
+        assert said == "all responses are the same\n"
+        assert f"2026-01-01T{now}" in command("state")
     command("reset")
     command("fault", "kv", "answer", "503", "--times", "2", "--where", "command=GET")
     assert cli.main(["replay", str(tmp_path / "session.har"), "--into", "kv"]) == 1
