@@ -142,9 +142,8 @@ def _pieces(pattern: bytes) -> list[list[Element]]:
             element, at = _class(pattern, at)
             pieces[-1].append(element)
         else:
-            if byte == 0x5C and at < len(
-                pattern
-            ):  # A backslash. As the last byte, it matches itself.
+            # A backslash at the end of the pattern matches itself.
+            if byte == 0x5C and at < len(pattern):
                 byte = pattern[at]
                 at += 1
             pieces[-1].append(byte)

@@ -16,29 +16,27 @@ class ScanOrder:
     collection that is never scanned costs nothing.
     """
 
-    __slots__ = ("_elements", "_live", "_next", "_serials", "_where")
+    __slots__ = ("_elements", "_live", "_next", "_serial_of", "_serials")
 
     def __init__(self, live: Collection[bytes]) -> None:
         self._live = live
         self._elements = list(live)
         self._serials = list(range(1, len(self._elements) + 1))
-        self._where = dict(zip(self._elements, self._serials, strict=True))
+        self._serial_of = dict(zip(self._elements, self._serials, strict=True))
         self._next = len(self._elements) + 1
 
     def add(self, element: bytes) -> None:
         """Add an element. If it was removed and is added again, it keeps its serial number."""
-        if element not in self._where:
-            if len(self._elements) > 2 * len(self._live) + 64:
-                self._sweep()
-            self._where[element] = self._next
+        if element not in self._serial_of:
+            self._sweep()
+            self._serial_of[element] = self._next
             self._elements.append(element)
             self._serials.append(self._next)
             self._next += 1
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` elements."""
-        if len(self._elements) > 2 * len(self._live) + 64:
-            self._sweep()
+        self._sweep()
         at = bisect_left(self._serials, cursor)
         found: list[bytes] = []
         while at < len(self._elements):
@@ -51,6 +49,9 @@ class ScanOrder:
         return (self._serials[at] if at < len(self._serials) else 0), found
 
     def _sweep(self) -> None:
+        """Drop removed elements if they are the majority."""
+        if len(self._elements) <= 2 * len(self._live) + 64:
+            return
         kept = [
             (serial, element)
             for serial, element in zip(self._serials, self._elements, strict=True)
@@ -58,4 +59,4 @@ class ScanOrder:
         ]
         self._serials = [serial for serial, _ in kept]
         self._elements = [element for _, element in kept]
-        self._where = {element: serial for serial, element in kept}
+        self._serial_of = {element: serial for serial, element in kept}

@@ -222,7 +222,7 @@ def _move(
     items = db.get(source, QuickList)
     if items is None:
         return None
-    db.get(target, QuickList)
+    db.get(target, QuickList)  # Raise WRONGTYPE before anything changes.
     item = items.pop_left() if from_left else items.pop_right()
     receiving = db.get_or_create(target, QuickList)
     (receiving.push_left if to_left else receiving.push_right)((item,))

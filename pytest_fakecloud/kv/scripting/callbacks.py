@@ -29,9 +29,13 @@ class Boxed:
         self.value = float(value)
 
 
+_BITS_LOW = 2.0**52 + 2.0**51
+"""A double plus this number has the lowest bits of its integral part at the end."""
+
+
 def _bits(number: Number) -> int:
-    """Return the low 32 bits of a number plus a constant, as Lua's BitOp library does."""
-    low: int = struct.unpack_from("<I", struct.pack("<d", number + 6755399441055744.0))[0]
+    """Return the low 32 bits of a number, rounded as Lua's BitOp library does."""
+    low: int = struct.unpack_from("<I", struct.pack("<d", number + _BITS_LOW))[0]
     return low
 
 

@@ -23,7 +23,7 @@ from . import errors
 from .errors import HostLost, ScriptFailure
 from .libraries import Libraries, Library, LibraryFunction
 from .runs import GIVE_WAY_SECONDS, LEVELS, PORT_LEVELS, ScriptLimits, ScriptRun
-from .shebang import KEY_LOCKING, SCRIPT_FLAGS, library_name, script_shebang
+from .shebang import KEY_LOCKING, SCRIPT_FLAGS, library_shebang, script_shebang
 
 if TYPE_CHECKING:
     from ..engine.client import Client
@@ -67,7 +67,7 @@ class Scripting:
         stock = ScriptLimits(instructions=10**12, seconds=30.0)
         self.limits = ScriptLimits() if self.vendor else stock
         """The limits of scripts. A change takes effect when the next Lua runtime is created."""
-        self.denies_nothing = False
+        self.allows_all_commands = False
         """Whether scripts may call any command (``DEBUG SET-DISABLE-DENY-SCRIPTS``)."""
         self._host: LuaHost | None = None
         self.running: ScriptRun | None = None
@@ -166,7 +166,7 @@ class Scripting:
     # -- libraries -------------------------------------------------------------------------------
 
     def _read_library(self, source: bytes) -> Library:
-        name, body = library_name(source)
+        name, body = library_shebang(source)
         try:
             registered = self.host.load_library(body)
         except SyntaxError as error:
@@ -312,7 +312,7 @@ class Scripting:
         """Raise ``CommandError`` if a script may not run the command line."""
         if not spec.least <= len(argv) <= spec.most:
             raise CommandError(errors.WRONG_ARITY)
-        if "noscript" in spec.flags and not self.denies_nothing:
+        if "noscript" in spec.flags and not self.allows_all_commands:
             raise CommandError(errors.NOT_FROM_SCRIPT)
         if spec.may_wait and asks_to_wait(argv):
             raise CommandError(errors.waits_in_script(spec.name.lower()))

@@ -61,7 +61,7 @@ def script_shebang(source: bytes, vendor: bool) -> Shebang:
     return Shebang(frozenset(flags), body)
 
 
-def library_name(source: bytes) -> tuple[bytes, bytes]:
+def library_shebang(source: bytes) -> tuple[bytes, bytes]:
     """Return a library's name and body; raise ``CommandError`` for an invalid shebang line."""
     if not source.startswith(b"#!"):
         raise CommandError(errors.NO_METADATA)

@@ -37,7 +37,7 @@ class _Chunk:
         self._at = _HEADER
 
     def without_tail_calls(self) -> bytearray:
-        self._function()
+        self._patch_function()
         return self._chunk
 
     def _integer(self) -> int:
@@ -45,27 +45,27 @@ class _Chunk:
         self._at += 4
         return found
 
-    def _string(self) -> None:
+    def _skip_string(self) -> None:
         length: int = self._size.unpack_from(self._chunk, self._at)[0]
         self._at += self._size.size + length
 
-    def _function(self) -> None:
-        self._string()
+    def _patch_function(self) -> None:
+        self._skip_string()
         self._at += 12  # Skip the first and last line numbers and four one-byte counts.
-        self._code()
+        self._patch_code()
         for _ in range(self._integer()):
-            self._constant()
+            self._skip_constant()
         for _ in range(self._integer()):
-            self._function()
+            self._patch_function()
         lines = self._integer()
         self._at += 4 * lines
         for _ in range(self._integer()):  # Skip the local variables.
-            self._string()
+            self._skip_string()
             self._at += 8
         for _ in range(self._integer()):  # Skip the upvalues.
-            self._string()
+            self._skip_string()
 
-    def _code(self) -> None:
+    def _patch_code(self) -> None:
         count = self._integer()
         end = self._at + 4 * count
         code = array("I", self._chunk[self._at : end])
@@ -80,7 +80,7 @@ class _Chunk:
             self._chunk[self._at : end] = code.tobytes()
         self._at = end
 
-    def _constant(self) -> None:
+    def _skip_constant(self) -> None:
         kind = self._chunk[self._at]
         self._at += 1
         if kind == _BOOLEAN:
@@ -88,6 +88,6 @@ class _Chunk:
         elif kind == _NUMBER:
             self._at += 8
         elif kind == _STRING:
-            self._string()
+            self._skip_string()
         elif kind != _NIL:
             raise ValueError(f"unknown constant type {kind}")

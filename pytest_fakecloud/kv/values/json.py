@@ -107,6 +107,7 @@ _DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_consta
 
 
 def parse_json(text: bytes, deepest: int = DEEPEST) -> Json:
+    """Parse a JSON value with at most ``deepest`` levels; raise `JsonError` if it is invalid."""
     _check_nesting(text, deepest)
     try:
         decoded = text.decode()
@@ -247,7 +248,10 @@ def equal(left: Json, right: Json) -> bool:
 
 
 def merge(target: Json, patch: Json) -> Json:
-    """Return the target with a merge patch applied (RFC 7396), where null removes members."""
+    """Apply a merge patch (RFC 7396), where null removes members, and return the new target.
+
+    The target itself may change.
+    """
     if patch.__class__ is not dict:
         return copy_json(patch)
     merged = target if target.__class__ is dict else {}

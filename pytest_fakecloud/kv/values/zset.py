@@ -85,11 +85,9 @@ class SortedSet:
 
     def encoding(self, config: Config) -> str:
         """Return ``skiplist`` if the set ever exceeded a limit for listpacks, else ``listpack``."""
-        if self._peak <= config.number(
-            "zset-max-listpack-entries"
-        ) and self._longest <= config.number("zset-max-listpack-value"):
-            return "listpack"
-        return "skiplist"
+        most = config.number("zset-max-listpack-entries")
+        longest = config.number("zset-max-listpack-value")
+        return "listpack" if self._peak <= most and self._longest <= longest else "skiplist"
 
     def to_skiplist(self) -> None:
         """Make the encoding ``skiplist`` permanently, as Redis does when SORT reads a sorted set."""

@@ -158,7 +158,7 @@ def hrandfield(session: Session, args: Args) -> Reply:
     chosen = [fields[place] for place in random_indexes(session, len(fields), count)]
     if not with_values:
         return chosen
-    if session.resp == 3:
+    if session.resp > 2:
         return [[field, value.fields[field]] for field in chosen]
     return [item for field in chosen for item in (field, value.fields[field])]
 

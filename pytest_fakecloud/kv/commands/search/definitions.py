@@ -10,7 +10,7 @@ from ...search.index import SearchIndex
 from ...search.schema import FIELD_TYPES, KEY_TYPES, Definition, FieldSpec, SearchError
 from ...table.registry import Args, command
 from ...table.syntax import decoded, encoded
-from .reading import Words, as_command_errors, indexes_of
+from .reading import Words, as_command_errors, find_index, indexes_of
 
 
 @command("SEARCH.CREATE")
@@ -105,12 +105,11 @@ def search_reindex(session: Session, args: Args) -> Reply:
 
     Returns 0 if the index does not exist.
     """
-    indexes = indexes_of(session)
-    found = indexes.find(args[0])
-    if found is None:
+    index = find_index(session, args[0])
+    if index is None:
         return 0
-    found[1].empty()
-    found[1].scan(session.db, *indexes.wait(session.db))
+    index.empty()
+    index.scan(session.db, *indexes_of(session).wait(session.db))
     return 1
 
 
@@ -145,11 +144,11 @@ def search_waitindexing(session: Session, args: Args) -> Reply:
 
     Returns 0 if the index does not exist.
     """
-    found = indexes_of(session).find(args[0])
-    if found is None:
+    index = find_index(session, args[0])
+    if index is None:
         return 0
-    found[1].release()
-    found[1].refresh(session.db, is_read=False)
+    index.release()
+    index.refresh(session.db, is_read=False)
     return 1
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from ...engine.engine import Session
 from ...errors import CommandError, one_line
-from ...search.index import Indexes
+from ...search.index import Indexes, SearchIndex
 from ...search.schema import SearchError
 from ...table.registry import Args
 from ...table.syntax import decoded, encoded, try_int
@@ -32,6 +32,12 @@ def indexes_of(session: Session) -> Indexes:
         session.engine.changes.follow()
         return indexes
     return keyspace.indexes
+
+
+def find_index(session: Session, name: bytes) -> SearchIndex | None:
+    """Return the index with a name or an alias, or None."""
+    found = indexes_of(session).find(name)
+    return None if found is None else found[1]
 
 
 class Words:

@@ -15,7 +15,7 @@ from ...search.queries import MODIFIERS, FieldValue, Highlight, Hit, Query, Scor
 from ...search.schema import SearchError
 from ...table.registry import Args, command
 from ...table.syntax import decoded, encoded, parse_float
-from .reading import Words, as_command_errors, indexes_of
+from .reading import Words, as_command_errors, find_index
 
 _MOST_HITS, _FARTHEST = 1000, 10_000
 _LIMIT_ERROR = f"limit should be a positive number less than {_MOST_HITS}"
@@ -71,11 +71,10 @@ def search_aggregate(session: Session, args: Args) -> Reply:
 
 
 def _find(session: Session, name: bytes) -> SearchIndex | None:
-    found = indexes_of(session).find(name)
-    if found is None:
-        return None
-    found[1].refresh(session.db)
-    return found[1]
+    index = find_index(session, name)
+    if index is not None:
+        index.refresh(session.db)
+    return index
 
 
 def _clause(index: SearchIndex, filter: bytes) -> Clause:

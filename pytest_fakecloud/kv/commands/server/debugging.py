@@ -83,7 +83,7 @@ def _set_active_expire(session: Session, args: Args) -> Reply:
 
 
 def _set_disable_deny_scripts(session: Session, args: Args) -> Reply:
-    session.engine.scripting.denies_nothing = args[0] != b"0"
+    session.engine.scripting.allows_all_commands = args[0] != b"0"
     return OK
 
 

@@ -37,8 +37,9 @@ def incremented_float(text: bytes, amount: LongDouble, error: bytes = errors.NOT
 
 def _increment(session: Session, key: bytes, amount: int) -> Reply:
     value = session.db.string(key)
+    # Copy no more than it takes to see that the value is not an integer.
     number = incremented(b"0" if value is None else bytes(value[:21]), amount)
-    session.db.set(key, b"%d" % number, True)
+    session.db.set(key, b"%d" % number, keep_ttl=True)
     return number
 
 
