@@ -47,8 +47,6 @@ class BrokerAssertions:
         with as_misuse():
             yield
 
-    # -- lookups ---------------------------------------------------------------------------------
-
     def topics(self) -> dict[str, int]:
         """Return partition counts by topic name."""
         return self._engine.topics.counts()
@@ -85,8 +83,6 @@ class BrokerAssertions:
         """Return the names of the groups that have members or committed offsets."""
         self._time.settle()
         return self._engine.groups.names()
-
-    # -- asserting and waiting -------------------------------------------------------------------
 
     def assert_produced(
         self,

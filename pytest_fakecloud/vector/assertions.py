@@ -31,9 +31,6 @@ DEFAULTS = {"topK": 10, "filter": ""}
 Item = dict[str, Any]
 
 
-# -- items of the journal ------------------------------------------------------------------------
-
-
 def upserts(journal: Journal) -> Iterator[Item]:
     """Yield every record that clients upserted, with its ``namespace`` and its id as a string."""
     for call in _calls(journal, UPSERTS, reached=True):
@@ -103,9 +100,6 @@ def shown(item: Item) -> str:
         else:
             parts.append(f"{name}={brief(value, 80)}")
     return " ".join(parts)
-
-
-# -- matching ------------------------------------------------------------------------------------
 
 
 class UpsertFields(TypedDict, total=False):

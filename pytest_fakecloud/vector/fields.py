@@ -154,8 +154,6 @@ class FieldReader:
     def __init__(self, limits: VectorLimits) -> None:
         self.limits = limits
 
-    # -- bodies ----------------------------------------------------------------------------------
-
     def json(self, body: bytes) -> Any:
         if not body.strip():
             raise errors.bad_request("The request body is empty, expected JSON")
@@ -172,8 +170,6 @@ class FieldReader:
             hint = did_you_mean(_camel(name), KNOWN)
             raise errors.bad_request(f"{what} has an unknown field {name[:80]!r}{hint}")
         return value
-
-    # -- single fields ---------------------------------------------------------------------------
 
     def text(self, fields: Mapping[str, Any], name: str) -> str | None:
         value = fields.get(name)
@@ -301,8 +297,6 @@ class FieldReader:
             )
         errors.check_limit("Sparse vector size", len(sparse.indices), self.limits.sparse_entries)
         return sparse
-
-    # -- wholes ----------------------------------------------------------------------------------
 
     def record(self, value: Any) -> VectorRecord:
         """Return a record with its vectors, from an item of an ``upsert`` request."""

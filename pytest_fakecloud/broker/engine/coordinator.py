@@ -30,8 +30,6 @@ class Coordinator:
         self._offsets = offsets
         self._rebalancer = rebalancer
 
-    # -- consuming -------------------------------------------------------------------------------
-
     def enter(
         self,
         group_name: str,
@@ -129,8 +127,6 @@ class Coordinator:
             timers["session"] = instance.config.session_timeout_ms * 1000
         return timers
 
-    # -- leaving ---------------------------------------------------------------------------------
-
     def delete(self, group_name: str, name: str, now: int) -> None:
         instance = self._state.instance(group_name, name)
         self._offsets.before_losing(instance, now)
@@ -215,8 +211,6 @@ class Coordinator:
     def _tell(self, kind: EventKind, text: str, at: int, instance: Instance, **data: Any) -> None:
         group = instance.group.name
         self._state.tell(kind, text, at, group=group, instance=instance.name, **data)
-
-    # -- snapshots -------------------------------------------------------------------------------
 
     def copy_groups(self, now: int) -> list[GroupCopy]:
         """Return independent copies of the groups, with the remaining time of each timer."""

@@ -68,8 +68,6 @@ class PartitionLog:
     def __repr__(self) -> str:
         return f"<PartitionLog {self.topic}-{self.partition} {self.start}..{self.end}>"
 
-    # -- writing ---------------------------------------------------------------------------------
-
     def append(
         self,
         timestamps: Sequence[int],
@@ -139,8 +137,6 @@ class PartitionLog:
         self._base += head
         self._head = 0
 
-    # -- reading ---------------------------------------------------------------------------------
-
     def read(
         self, offset: int, max_records: int | None = None, max_bytes: int | None = None
     ) -> list[Record]:
@@ -183,8 +179,6 @@ class PartitionLog:
 
     def _bytes_until(self, index: int) -> int:
         return self._ends[index - 1] if index else self._before_bytes
-
-    # -- snapshots -------------------------------------------------------------------------------
 
     def copy(self) -> PartitionLog:
         """Return an independent copy without watchers. Columns are copied, strings are shared."""

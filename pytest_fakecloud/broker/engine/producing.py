@@ -24,9 +24,6 @@ _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
 
-# -- positions -----------------------------------------------------------------------------------
-
-
 class Columns(NamedTuple):
     """The records to append to one partition, as columns of equal length."""
 
@@ -106,9 +103,14 @@ class Placement:
             if key is not None:
                 partition = partition_for_key(key.encode(), len(topic.logs))
             else:
+                # All messages of a request without a key go to the same partition, as with Kafka's
+                # sticky partitioner.
                 partition = plan.keyless.get(name)
                 if partition is None:
-                    partition = plan.keyless[name] = self._keyless_partition(topic)
+                    turn = topic.turn
+                    if self._settings.keyless == "random":
+                        turn = self._stream.randrange(len(topic.logs))
+                    partition = plan.keyless[name] = turn % len(topic.logs)
         elif not 0 <= partition < len(topic.logs):
             raise errors.unknown_partition(name, partition, len(topic.logs))
         if timestamp is None:
@@ -130,20 +132,10 @@ class Placement:
         header_lists.append(headers)
         sizes.append(size)
 
-    def _keyless_partition(self, topic: Topic) -> int:
-        # All messages of a request without a key go to the same partition, as with Kafka's sticky
-        # partitioner.
-        if self._settings.keyless == "random":
-            return self._stream.randrange(len(topic.logs))
-        return topic.turn % len(topic.logs)
-
 
 def _storable(text: str) -> tuple[str, int]:
-    try:
-        return text, len(text.encode())
-    except UnicodeEncodeError:
-        data = text.encode("utf-8", "replace")
-        return data.decode(), len(data)
+    data = text.encode("utf-8", "replace")
+    return data.decode(), len(data)
 
 
 def _storable_headers(headers: Sequence[Header]) -> tuple[tuple[Header, ...], int]:
@@ -179,9 +171,6 @@ def murmur2(data: bytes) -> int:
 def partition_for_key(key: bytes, partitions: int) -> int:
     """Return the partition for a key: its hash without the sign bit, modulo the partition count."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
-
-
-# -- appending -----------------------------------------------------------------------------------
 
 
 class BrokerQuota:

@@ -51,7 +51,10 @@ class Rebalancer:
             self.revoke(instance)
         group.reason, group.cause = reason, cause
         if not members:
-            self._empty(group, now)
+            group.generation += 1
+            group.state = "Empty"
+            self._tell_rebalance(group, {}, now)
+            self._offsets.retain(group, now)
         elif self._settings.join_delay_ms:
             if group.state != "PreparingRebalance" or group.timer is None:
                 self.plan_completion(group, now + self._settings.join_delay_ms * 1000)
@@ -123,12 +126,6 @@ class Rebalancer:
         instance.starts.clear()
         instance.delivered.clear()
         cancel(instance, "auto commit")
-
-    def _empty(self, group: ConsumerGroup, now: int) -> None:
-        group.generation += 1
-        group.state = "Empty"
-        self._tell_rebalance(group, {}, now)
-        self._offsets.retain(group, now)
 
     def plan_completion(self, group: ConsumerGroup, due: int) -> None:
         self._state.set_timer(group, due, lambda at: self._complete(group, at), "rebalance")

@@ -54,8 +54,6 @@ class BrokerState:
         for signal in woken:
             signal.notify()
 
-    # -- lookups ---------------------------------------------------------------------------------
-
     def topic(self, name: str, now: int) -> Topic:
         """Return a topic without expired records; raise ``BrokerError`` if it is unknown."""
         topic = self.topics.get(name)
@@ -81,8 +79,6 @@ class BrokerState:
         if instance is None or not instance.live:
             raise errors.unknown_instance(group_name, name)
         return instance
-
-    # -- timers and events -----------------------------------------------------------------------
 
     def arm(self, instance: Instance, kind: str, due: int, callback: Callable[[int], None]) -> None:
         """Start an instance's timer of the given kind, replacing the previous timer of that kind."""

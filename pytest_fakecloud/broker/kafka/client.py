@@ -12,8 +12,6 @@ from confluent_kafka import KafkaError, KafkaException
 from ...core.errors import ContractError
 from ..errors import BrokerError
 
-REQUEST_TIMEOUT = 5.0
-"""Default time limit of an admin request, in seconds."""
 _KINDS = {
     KafkaError.MSG_SIZE_TOO_LARGE: "record_too_large",
     KafkaError.RECORD_LIST_TOO_LARGE: "record_too_large",
@@ -52,8 +50,11 @@ class Address:
         settings = dict(parse_qsl(parts.query))
         self.where = hosts
         self.prefix = settings.pop("prefix", None)
-        self.static = _flag("static", settings.pop("static", "true"))
-        self.timeout = _seconds(settings.pop("request.timeout", None))
+        static = settings.pop("static", "true")
+        if static.lower() not in ("true", "1", "yes", "false", "0", "no"):
+            raise ContractError(f"static={static!r} is invalid: pass true or false")
+        self.static = static.lower() in ("true", "1", "yes")
+        self.timeout = _seconds(settings.pop("request.timeout", "5"))
         tls = parts.scheme == "kafkas"
         base: dict[str, Any] = {
             "bootstrap.servers": hosts,
@@ -79,9 +80,7 @@ class Address:
         return {**self._base, **what, **self._settings, "logger": _null_logger()}
 
 
-def _seconds(text: str | None) -> float:
-    if text is None:
-        return REQUEST_TIMEOUT
+def _seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
@@ -91,13 +90,6 @@ def _seconds(text: str | None) -> float:
             f"request.timeout={text!r} is invalid: pass a positive number of seconds"
         )
     return seconds
-
-
-def _flag(name: str, text: str) -> bool:
-    word = text.lower()
-    if word not in ("true", "1", "yes", "false", "0", "no"):
-        raise ContractError(f"{name}={text!r} is invalid: pass true or false")
-    return word in ("true", "1", "yes")
 
 
 def _null_logger() -> logging.Logger:
@@ -117,9 +109,6 @@ def when_away(tell: Callable[[], object]) -> Callable[[Any], None]:
             tell()
 
     return note
-
-
-# -- errors --------------------------------------------------------------------------------------
 
 
 class Unavailable(BrokerError):

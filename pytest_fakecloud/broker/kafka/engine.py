@@ -95,16 +95,12 @@ class KafkaEngine:
                 self._cluster.delete([self.topics.real(name) for name in made], [])
             raise
 
-    # -- waiting ---------------------------------------------------------------------------------
-
     @property
     def waiting(self) -> list[Signal]:
         return self._waits.waiting
 
     def tell_to(self, tell: Callable[..., object]) -> None:
         self.groups.tell = tell
-
-    # -- snapshots -------------------------------------------------------------------------------
 
     def snapshot(self) -> KafkaCopy:
         """Return a copy of the fake's topics, records and committed offsets.

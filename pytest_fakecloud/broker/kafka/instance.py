@@ -90,8 +90,6 @@ class KafkaInstance:
             target=self._in_thread, name="fakecloud consumer", daemon=True
         )
 
-    # -- called by requests ----------------------------------------------------------------------
-
     def subscribe(self, topics: Sequence[str]) -> None:
         self._used = monotonic()
         if tuple(topics) == self.topics:
@@ -192,8 +190,6 @@ class KafkaInstance:
     def _doubt(self) -> None:
         self.in_doubt = True
         self.signal.notify()
-
-    # -- background thread -----------------------------------------------------------------------
 
     def _in_thread(self) -> None:
         try:

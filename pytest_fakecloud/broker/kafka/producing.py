@@ -80,12 +80,13 @@ class KafkaProducing:
         for index, (message, place) in enumerate(zip(messages, places, strict=False)):
             self._send(message, place, sent.delivered(index))
         found = sent.wait(self._patience)
-        confirmed = [
-            Metadata(
-                place.topic, m.partition(), m.offset(), _timestamp(m.timestamp(), place.timestamp)
+        confirmed = []
+        for place, message in zip(places, found, strict=True):
+            kind, ms = message.timestamp()
+            timestamp = ms if kind == CREATE_TIME else place.timestamp
+            confirmed.append(
+                Metadata(place.topic, message.partition(), message.offset(), timestamp)
             )
-            for place, m in zip(places, found, strict=True)
-        ]
         if not by_client:
             self.by_tester.update((at.topic, at.partition, at.offset) for at in confirmed)
         if plan.error is not None:
@@ -166,11 +167,6 @@ class _Batch:
         if self._error is not None:
             raise translated(self._error)
         return self._found
-
-
-def _timestamp(found: tuple[int, int], sent: int) -> int:
-    kind, ms = found
-    return ms if kind == CREATE_TIME else sent
 
 
 def _bytes(text: str) -> bytes:

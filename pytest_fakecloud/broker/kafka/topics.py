@@ -74,8 +74,6 @@ class KafkaTopics:
         self._answered = 0
         """The number of the latest request whose list of topics is in ``known``."""
 
-    # -- names -----------------------------------------------------------------------------------
-
     @property
     def prefix(self) -> str:
         """The prefix of the fake's topics and groups on the cluster."""
@@ -103,8 +101,6 @@ class KafkaTopics:
         with self._lock:
             self._generation += 1
             self._known_at = float("-inf")
-
-    # -- lookups ---------------------------------------------------------------------------------
 
     @public_names
     def counts(self) -> dict[str, int]:
@@ -162,8 +158,6 @@ class KafkaTopics:
         """Return the start offsets and the end offsets of a topic's logs, by partition."""
         ends = self.ends([(name, number) for number in range(self.check(name))])
         return [start for start, _ in ends], [end for _, end in ends]
-
-    # -- setup -----------------------------------------------------------------------------------
 
     def create(
         self,

@@ -133,9 +133,6 @@ class Matrix:
             setattr(self, name, new)
 
 
-# -- ranking -------------------------------------------------------------------------------------
-
-
 class Ranking(NamedTuple):
     """Row numbers and their float32 scores, best first; both arrays have the same length."""
 

@@ -61,8 +61,6 @@ class Namespace:
         self._hidden: set[int] = set()
         self._hidden_rows: Rows | None = None
 
-    # -- looking ---------------------------------------------------------------------------------
-
     def __len__(self) -> int:
         return len(self._rows)
 
@@ -134,8 +132,6 @@ class Namespace:
 
     def _newest(self, row: int) -> VectorRecord:
         return self.staged.get(row) or self.record(row)
-
-    # -- changing --------------------------------------------------------------------------------
 
     def put(self, record: VectorRecord, *, ready: bool = True) -> None:
         """Insert or replace a record. If ``ready`` is False, the change is pending."""

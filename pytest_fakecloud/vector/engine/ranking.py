@@ -90,8 +90,6 @@ class Ranker:
             )
         return answers
 
-    # -- components ------------------------------------------------------------------------------
-
     def _dense(self, namespace: Namespace, questions: Sequence[Question]) -> list[Ranking]:
         matrix = namespace.matrix
         if matrix is None or not matrix.count:
@@ -144,8 +142,6 @@ class Ranker:
         sparse = self._sparse(namespace, question)
         return fuse([dense, sparse], query.fusion, query.top_k, self._order)
 
-    # -- approximation ----------------------------------------------------------------------------
-
     def _order(self, rows: Rows) -> Rows:
         if not self.approximation.shuffle_ties:
             return rows
@@ -194,9 +190,6 @@ def _accept(namespace: Namespace, question: Question) -> Accept | None:
     if not exclude:
         return lambda row: predicate(namespace.metadata(row))
     return lambda row: namespace.id(row) not in exclude and predicate(namespace.metadata(row))
-
-
-# -- fusion --------------------------------------------------------------------------------------
 
 
 def reciprocal_ranks(ranking: Ranking) -> Floats:

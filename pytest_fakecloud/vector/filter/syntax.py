@@ -138,8 +138,6 @@ class _Parser:
         self.index = 0
         self.depth = 0
 
-    # -- tokens ----------------------------------------------------------------------------------
-
     def _tokens(self) -> list[Token]:
         tokens = []
         at = 0
@@ -184,8 +182,6 @@ class _Parser:
             self.index += 1
             return word
         return None
-
-    # -- rules -----------------------------------------------------------------------------------
 
     def parse(self) -> Expression:
         expression = self._any()
