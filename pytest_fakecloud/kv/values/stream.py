@@ -216,9 +216,12 @@ class Stream:
         order = -1 if reverse else 1
         for node in self._nodes[max(first, 0) : stop][::order]:
             i, j = bisect_left(node.ids, start), bisect_right(node.ids, end)
+            if 0 <= count < len(found) + j - i:
+                missing = count - len(found)
+                i, j = (j - missing, j) if reverse else (i, i + missing)
             found += zip(node.ids[i:j][::order], node.fields[i:j][::order], strict=True)
-            if 0 <= count <= len(found):
-                return found[:count]
+            if len(found) == count:
+                break
         return found
 
     def trim(

@@ -72,7 +72,7 @@ def hmget(session: Session, args: Args) -> Reply:
 def hgetall(session: Session, args: Args) -> Reply:
     """Return all fields and values of a hash."""
     value = session.db.get(args[0], HashValue) or _EMPTY
-    return Map(item for pair in value.fields.items() for item in pair)
+    return Map([item for pair in value.fields.items() for item in pair])
 
 
 @command("HKEYS")

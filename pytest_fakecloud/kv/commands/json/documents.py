@@ -149,13 +149,13 @@ def json_merge(session: Session, args: Args) -> Reply:
 @command("JSON.GET")
 def json_get(session: Session, args: Args) -> Reply:
     """Return the values at one or more paths of a document as JSON."""
-    words = {b"INDENT": b"", b"NEWLINE": b"", b"SPACE": b""}
+    words = {b"INDENT": "", b"NEWLINE": "", b"SPACE": ""}
     at = 1
     paths: list[Path] = []
     while at < len(args):
         word = args[at].upper()
         if word in words and at + 1 < len(args):
-            words[word] = args[at + 1]
+            words[word] = args[at + 1].decode("utf-8", "replace")
             at += 2
             continue
         if word != b"NOESCAPE":  # accepted without effect, as in RedisJSON 2
@@ -164,13 +164,26 @@ def json_get(session: Session, args: Args) -> Reply:
     document = session.db.get(args[0], JsonValue)
     if document is None:
         return None
-    layout = Layout(*(text.decode("utf-8", "replace") for text in words.values()))
+    layout = Layout(*words.values())
     if len(paths) <= 1:
         path = paths[0] if paths else read_path(session, LEGACY_ROOT)
-        return write_json(_picked(path, document.root, path.legacy), layout)
+        return write_json(_all_or_first(path, _values(path, document), path.legacy), layout)
     legacy = all(path.legacy for path in paths)
-    picked = {path.text: _picked(path, document.root, legacy) for path in paths}
-    return write_json(picked, layout)
+    found = {path.text: _all_or_first(path, _values(path, document), legacy) for path in paths}
+    return write_json(found, layout)
+
+
+def _values(path: Path, document: JsonValue) -> list[Any]:
+    return [match.value for match in find(path, document.root)]
+
+
+def _all_or_first(path: Path, results: list[Any], legacy: bool) -> Any:
+    """Return the results for all matches or, if ``legacy``, for the first match."""
+    if not legacy:
+        return results
+    if not results:
+        raise no_path(path)
+    return results[0]
 
 
 def _picked(
@@ -318,7 +331,8 @@ def json_resp(session: Session, args: Args) -> Reply:
     document = session.db.get(args[0], JsonValue)
     if document is None:
         return None
-    reply: Reply = _picked(path, document.root, path.legacy, lambda value: _resp(value, doubles))
+    replies = [_resp(value, doubles) for value in _values(path, document)]
+    reply: Reply = _all_or_first(path, replies, path.legacy)
     return reply
 
 
@@ -351,7 +365,6 @@ def json_debug_memory(session: Session, args: Args) -> Reply:
     document = session.db.get(args[0], JsonValue)
     if document is None:
         return 0 if path.legacy else []
-    sizes: Reply = _picked(
-        path, document.root, path.legacy, lambda value: 8 + len(write_json(value))
-    )
-    return sizes
+    sizes = [8 + len(write_json(value)) for value in _values(path, document)]
+    reply: Reply = _all_or_first(path, sizes, path.legacy)
+    return reply

@@ -169,8 +169,10 @@ def _members(session: Session, key: bytes) -> SortedSet:
 def _range(session: Session, args: Args, kind: RangeKind | None, *, reverse: bool | None) -> Reply:
     """Return a range of members. If ``kind`` or ``reverse`` is None, it depends on the options."""
     wanted = parse_range(session, args, kind, reverse)
-    found = select(_members(session, args[0]), wanted)
-    return members_reply(session, found, scores=wanted.with_scores)
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return []
+    return members_reply(session, select(members, wanted), scores=wanted.with_scores)
 
 
 @command("ZRANGE")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ....core.budget import spend
 from ... import errors
@@ -61,7 +61,7 @@ _DIGEST = re.compile(rb"[0-9a-fA-F]{16}")
 class SetOptions:
     """The options of SET, GETEX, MSETEX, HGETEX or HSETEX."""
 
-    flags: set[bytes] = field(default_factory=set)
+    flags: frozenset[bytes] = frozenset()
     """Words such as GET, and at most one of NX and XX and one of FNX and FXX."""
     comparison: tuple[bytes, bytes] | None = None
     """One of ``_COMPARISONS`` with its operand, instead of NX or XX."""
@@ -106,9 +106,11 @@ def parse_set_options(
             is_valid &= session.engine.table.knows[f"SET {word.decode()}"]
             given.comparison = (word, values[0])
         else:
-            given.flags.add(word)
-    conditions = len(given.flags & {b"NX", b"XX"}) + (given.comparison is not None)
-    if not is_valid or conditions > 1 or {b"FNX", b"FXX"} <= given.flags:
+            given.flags |= {word}
+    if given.flags:
+        conditions = len(given.flags & {b"NX", b"XX"}) + (given.comparison is not None)
+        is_valid &= conditions <= 1 and not {b"FNX", b"FXX"} <= given.flags
+    if not is_valid:
         raise CommandError(errors.SYNTAX)
     return given
 
@@ -155,12 +157,10 @@ def set_(session: Session, args: Args) -> Reply:
     at_ms = given.expires_at(session, "set")
     returns_old = b"GET" in given.flags
     old: object = None
-    if returns_old:
-        old = db.string(key)
-    elif given.flags or given.comparison is not None:
-        old = db.find(key)
-    if not given.is_met(old):
-        return _string_reply(old) if returns_old else None
+    if given.flags or given.comparison is not None:
+        old = db.string(key) if returns_old else db.find(key)
+        if not given.is_met(old):
+            return _string_reply(old) if returns_old else None
     db.set(key, args[1], given.keep_ttl)
     if at_ms is not None:
         _expire_or_delete(session, key, at_ms)
