@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 from .catalogue import Step
 from .exchange import Reply
 
 MINUTE = 60
-SCORES = 1e-4
+FLOAT_TOLERANCE = 1e-4
 """Maximum difference of two numbers, one of them a float: processors round scores differently."""
 
 _ID = re.compile(r"\b(msg|scd|dlq|sig|flr)_[A-Za-z0-9]+|\b\d{13}-\d+\b")
@@ -27,66 +28,62 @@ def difference(step: Step, real: Reply, fake: Reply) -> str | None:
     left, right = real.body, fake.body
     if rule is not None and _has_result(left) and _has_result(right):
         left, right = ({**one, "result": rule(one["result"])} for one in (left, right))
-    return _first(_without_ids(left), _without_ids(right), step, "")
+    return next(_differences(_without_ids(left), _without_ids(right), step, ""), None)
 
 
 def _has_result(body: Any) -> bool:
     return isinstance(body, dict) and "result" in body
 
 
-def _first(real: Any, fake: Any, step: Step, at: str) -> str | None:
-    """Return the path of the first difference with both values, or None if the values agree."""
-    where = at or "the body"
+def _differences(real: Any, fake: Any, step: Step, path: str) -> Iterator[str]:
+    """Yield the path of each difference with both values."""
+    where = path or "the body"
+    are_lists = isinstance(real, list) and isinstance(fake, list)
     if isinstance(real, dict) and isinstance(fake, dict):
-        for name in [*real, *(one for one in fake if one not in real)]:
-            place = f"{at}.{name}" if at else name
+        for name in dict.fromkeys([*real, *fake]):
+            below = f"{path}.{name}" if path else name
             if name not in fake:
-                return f"{place} is missing in the fake"
-            if name not in real:
-                return f"{place} is in the fake only"
-            if name in step.loose:
-                found = _shapes(real[name], fake[name], place)
+                yield f"{below} is missing in the fake"
+            elif name not in real:
+                yield f"{below} is in the fake only"
+            elif name in step.loose:
+                yield from _other_type(real[name], fake[name], below)
             else:
-                found = _first(real[name], fake[name], step, place)
-            if found is not None:
-                return found
-        return None
-    if isinstance(real, list) and isinstance(fake, list):
-        if step.compare == "shape":
-            return None if bool(real) == bool(fake) else f"{where}: one is empty"
-        if len(real) != len(fake):
-            return f"{where} has {len(real)} members, the fake's {len(fake)}"
+                yield from _differences(real[name], fake[name], step, below)
+    elif are_lists and step.compare == "shape":
+        if bool(real) != bool(fake):
+            yield f"{where}: one is empty"
+    elif are_lists and len(real) != len(fake):
+        yield f"{where} has {len(real)} members, the fake's {len(fake)}"
+    elif are_lists:
         for number, (one, other) in enumerate(zip(real, fake, strict=True)):
-            found = _first(one, other, step, f"{at}[{number}]")
-            if found is not None:
-                return found
-        return None
-    if step.compare == "shape":
-        return _shapes(real, fake, where)
-    if step.compare == "near" and _is_number(real) and _is_number(fake):
-        near = MINUTE * 1000 if max(real, fake) > 10_000 else MINUTE
-        return None if abs(real - fake) <= near else f"{where}: {real!r}, the fake {fake!r}"
-    if _are_near_floats(real, fake):
-        return None
-    same = real == fake and type(real) is type(fake)
-    return None if same else f"{where}: {_short(real)}, the fake {_short(fake)}"
+            yield from _differences(one, other, step, f"{path}[{number}]")
+    elif step.compare == "shape":
+        yield from _other_type(real, fake, where)
+    elif not _agree(real, fake, step):
+        yield f"{where}: {_short(real)}, the fake {_short(fake)}"
 
 
-def _are_near_floats(real: Any, fake: Any) -> bool:
-    if not (_is_number(real) and _is_number(fake) and float in (type(real), type(fake))):
-        return False
+def _agree(real: Any, fake: Any, step: Step) -> bool:
+    if _is_number(real) and _is_number(fake):
+        if step.compare == "near":
+            # No scenario sets a TTL of more than 10,000 seconds, so a larger number is milliseconds.
+            return _are_near(real, fake, MINUTE * 1000 if max(real, fake) > 10_000 else MINUTE)
+        if float in (type(real), type(fake)):
+            return _are_near(real, fake, FLOAT_TOLERANCE)
+    return bool(real == fake) and type(real) is type(fake)
+
+
+def _are_near(real: float, fake: float, tolerance: float) -> bool:
     try:
-        return bool(abs(real - fake) <= SCORES)
+        return abs(real - fake) <= tolerance
     except OverflowError:  # an integer that does not fit into a float
         return False
 
 
-def _shapes(real: Any, fake: Any, where: str) -> str | None:
-    if _is_number(real) and _is_number(fake):
-        return None
-    if type(real) is type(fake):
-        return None
-    return f"{where} is {_kind(real)}, the fake's {_kind(fake)}"
+def _other_type(real: Any, fake: Any, where: str) -> Iterator[str]:
+    if type(real) is not type(fake) and not (_is_number(real) and _is_number(fake)):
+        yield f"{where} is {_kind(real)}, the fake's {_kind(fake)}"
 
 
 def _kind(value: Any) -> str:
@@ -95,7 +92,7 @@ def _kind(value: Any) -> str:
         list: "a list",
         str: "a string",
         bool: "a boolean",
-        type(None): "null",
+        NoneType: "null",
     }
     return words.get(type(value), "a number")
 
