@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import requests
+import urllib3
 
 from ..cloud import Cloud
 from ..core.errors import ContractError, ServiceError
@@ -71,8 +72,8 @@ class Side:
         self._prefix = prefix
         self._bounds = bounds or Bounds()
         self._mask = mask or mask_of(target)
-        self._kept: dict[str, str] = {}
-        self._made: list[str] = []
+        self._stored: dict[str, str] = {}
+        self._undeleted: list[str] = []
         self._http = requests.Session()
         # Do not use the machine's proxies and .netrc for the fake.
         local = ("127.0.0.1", "localhost", "::1")
@@ -87,9 +88,9 @@ class Side:
         for name, path in step.keep.items():
             found = _member(reply.body, path)
             if isinstance(found, str):
-                self._kept[name] = found
+                self._stored[name] = found
         if step.method == "POST" and reply.status < 300:
-            self._made += _made(reply.body)
+            self._undeleted += _paths_to_delete(reply.body)
         if step.settle and reply.status < 300:
             self._settle()
         return reply
@@ -101,17 +102,17 @@ class Side:
 
     def begin(self) -> None:
         """Forget the values that the previous scenario stored."""
-        self._kept.clear()
+        self._stored.clear()
 
     def clean(self, scenario: Scenario) -> None:
         """Delete a scenario's data, and every message and schedule whose ID was in a response.
 
         Raises ``Unreachable`` if this does not succeed in time.
         """
-        made, self._made = self._made, []
+        paths, self._undeleted = self._undeleted, []
         try:
             with self._bounds.cleaning():
-                for step in (*(Step("DELETE", path) for path in made), *scenario.cleanup):
+                for step in (*(Step("DELETE", path) for path in paths), *scenario.cleanup):
                     self._exchange(step)
         except Unreachable as error:
             raise Unreachable(
@@ -150,15 +151,13 @@ class Side:
             return
         token = self.target.token if step.token == "right" else "wrong-credentials"
         if self.target.service == "broker":
-            name, _, password = token.partition(":")
-            request = requests.Request("GET", "http://x", auth=(name, password)).prepare()
-            headers["Authorization"] = str(request.headers["Authorization"])
+            headers["Authorization"] = urllib3.make_headers(basic_auth=token)["authorization"]
         else:
             headers["Authorization"] = f"Bearer {token}"
 
     def _filled(self, value: Any) -> Any:
         """Return a value in which placeholders are replaced by the prefix and by stored values."""
-        texts = {"p": self._prefix, **self._kept}
+        texts = {"p": self._prefix, **self._stored}
         return _replaced(value, {f"{{{name}}}": text for name, text in texts.items()})
 
     def _settle(self) -> None:
@@ -175,7 +174,7 @@ class Side:
 
     def _shown(self, value: Any) -> Any:
         """Return a value without credentials, and with placeholders for the prefix and stored values."""
-        texts = {**self._kept, "p": self._prefix}
+        texts = {**self._stored, "p": self._prefix}
         hidden = self._mask.value(value)
         return _replaced(hidden, {text: f"{{{name}}}" for name, text in texts.items()})
 
@@ -193,7 +192,7 @@ def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
     return value
 
 
-def _made(body: Any) -> Iterator[str]:
+def _paths_to_delete(body: Any) -> Iterator[str]:
     """Yield the request paths that delete the messages and schedules whose IDs are in a response."""
     for one in body if isinstance(body, list) else [body]:
         if isinstance(one, dict):
@@ -223,22 +222,22 @@ def fake_of(target: Target, facts: Mapping[str, Any]) -> Iterator[tuple[Target, 
     """
     with Cloud() as cloud:
         try:
-            both = _both(cloud, target, facts)
+            both = _real_and_fake(cloud, target, facts)
         except (ContractError, ServiceError, LookupError, TypeError, ValueError) as error:
             raise Unreachable(f"{target.service}: {target.url} cannot be used: {error}") from None
         yield both
 
 
-def _both(cloud: Cloud, target: Target, facts: Mapping[str, Any]) -> tuple[Target, Target]:
+def _real_and_fake(cloud: Cloud, target: Target, facts: Mapping[str, Any]) -> tuple[Target, Target]:
     if target.service == "kv":
         if not target.is_redis:
             fake = cloud.kv_server()
             return target, Target("kv", fake.url, fake.token)
-        face = cloud.kv_server(name="real", dialect="redis", engine=target.url)
+        front = cloud.kv_server(name="real", dialect="redis", engine=target.url)
         fake = cloud.kv_server(
-            dialect="redis", version=_version_of(face), modules=_modules_of(face)
+            dialect="redis", version=_version_of(front), modules=_modules_of(front)
         )
-        return Target("kv", face.url, face.token), Target("kv", fake.url, fake.token)
+        return Target("kv", front.url, front.token), Target("kv", fake.url, fake.token)
     if target.service == "vector":
         index = cloud.vector_index(
             dimension=facts["dimension"], similarity=facts["similarityFunction"]
