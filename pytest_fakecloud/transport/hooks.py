@@ -45,6 +45,8 @@ class Hook:
         self._original: Function | None = None
         self._warned = False
         self._lock = threading.RLock()
+        self._place: tuple[Any, Any, str] = (None, None, "")
+        """The library's module, and the object and the name where the replacement was put."""
 
     @property
     def active(self) -> bool:
@@ -59,6 +61,11 @@ class Hook:
 
     def refresh(self) -> None:
         """Replace the function, if the library is imported and the replacement not in place."""
+        # Every fake calls this, so check the usual case first.
+        module, holder, name = self._place
+        in_place = holder is not None and vars(holder).get(name) is self._ours
+        if in_place and self._ours is not None and sys.modules.get(self.module) is module:
+            return
         with self._lock:
             holder, name = self._find() if self._users else (None, "")
             if holder is None or (present := getattr(holder, name)) is self._ours:
@@ -70,6 +77,7 @@ class Hook:
                 self._original, self._spare = present, None
                 self._ours = self._wrap(present, lambda: self._users > 0)
             setattr(holder, name, self._ours)
+            self._place = (sys.modules[self.module], holder, name)
 
     def leave(self) -> None:
         """Remove a user. The last restores the original, unless another tool replaced it too."""
