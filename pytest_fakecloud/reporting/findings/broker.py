@@ -386,15 +386,6 @@ def _unread_partitions(handle: Any, group: str, instances: list[str]) -> list[st
 
 
 FINDINGS = (
-    commit_too_high,
-    unknown_header,
-    produced_again,
-    committed_before_failure,
-    received_again,
-    started_at_end,
-    shared_group,
-    instances_used_once,
-    records_skipped,
-    never_committed,
-    no_order,
-)
+    commit_too_high, unknown_header, produced_again, committed_before_failure, received_again,
+    started_at_end, shared_group, instances_used_once, records_skipped, never_committed, no_order,
+)  # fmt: skip

@@ -147,10 +147,6 @@ def _read_only_tokens(look: Look) -> dict[str, str]:
 
 
 FINDINGS = (
-    continued_after_error,
-    error_not_seen,
-    unused_fault,
-    never_called,
-    clock_frozen,
+    continued_after_error, error_not_seen, unused_fault, never_called, clock_frozen,
     read_only_token,
-)
+)  # fmt: skip

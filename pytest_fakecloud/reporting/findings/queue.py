@@ -189,13 +189,6 @@ def _accepted(look: Look) -> Iterator[Event]:
 
 
 FINDINGS = (
-    deduplicated,
-    redirected,
-    wrong_signature,
-    several_callbacks,
-    published_again,
-    scheduled_twice,
-    delivered_late,
-    handled_twice,
-    accepted_with_error,
-)
+    deduplicated, redirected, wrong_signature, several_callbacks, published_again, scheduled_twice,
+    delivered_late, handled_twice, accepted_with_error,
+)  # fmt: skip

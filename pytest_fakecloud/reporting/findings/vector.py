@@ -325,14 +325,6 @@ def deleted_elsewhere(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 FINDINGS = (
-    filter_rejected,
-    no_longer_matches,
-    upserted_again,
-    deleted_by_prefix,
-    hit_not_used,
-    empty_namespace,
-    metadata_not_included,
-    upsert_replaced,
-    none_in_id,
-    deleted_elsewhere,
-)
+    filter_rejected, no_longer_matches, upserted_again, deleted_by_prefix, hit_not_used,
+    empty_namespace, metadata_not_included, upsert_replaced, none_in_id, deleted_elsewhere,
+)  # fmt: skip
