@@ -18,7 +18,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
-from types import FrameType, FunctionType, ModuleType
+from itertools import islice
+from traceback import walk_stack
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core.journal import recorder_of
@@ -104,10 +106,9 @@ class Listener:
     def _connect(self, receivers: tuple[_Receiver, ...], module: ModuleType) -> None:
         names = ("request_started", "got_request_exception", "request_finished")
         signals = [getattr(module, name) for name in names]
-        for signal, receiver in zip(signals, receivers, strict=True):
-            heard = _harmless(receiver)
-            signal.connect(heard)
-            self._connected.append((signal, heard))
+        for signal, receiver in zip(signals, map(_harmless, receivers), strict=True):
+            signal.connect(receiver)
+            self._connected.append((signal, receiver))
 
     def close(self) -> None:
         """Stop recording, and remove the wrappers."""
@@ -177,8 +178,7 @@ class Listener:
     # -- Flask -----------------------------------------------------------------------------------
 
     def _flask_began(self, **_: object) -> None:
-        request = sys.modules["flask"].request
-        self._begin("Flask", request.environ)
+        self._begin("Flask", sys.modules["flask"].request.environ)
 
     def _flask_raised(self, exception: BaseException, **_: object) -> None:
         # If the application propagates exceptions, Flask sends no signal at the end of the request.
@@ -319,12 +319,6 @@ def _closing_response() -> object:
     The signal does not contain the response, so search the stack for it. Other listeners, such as a
     tracer, may add frames in between.
     """
-    frame: FrameType | None = sys._getframe(1)
-    for _ in range(_NEAR):
-        if frame is None:
-            return None
-        found: object = frame.f_locals.get("self")
-        if hasattr(found, "status_code"):
-            return found
-        frame = frame.f_back
-    return None
+    frames = (frame for frame, _ in islice(walk_stack(sys._getframe(1)), _NEAR))
+    owners = (frame.f_locals.get("self") for frame in frames)
+    return next((one for one in owners if hasattr(one, "status_code")), None)

@@ -37,12 +37,13 @@ def _hidden(info: Any) -> Any:
     shows_line = AssertionError | ContractError
     if not isinstance(error, shows_line) and ends_the_test(error) is not error:
         return info
-    causes = list(_causes(error))
+    chain = [error, *causes_of(error)]
     rest = _without_ours(error.__traceback__)
-    if not _has_testers(rest) or not any(_has_ours(one.__traceback__) for one in (error, *causes)):
+    has_ours = any(_is_ours(frame) for one in chain for frame, _ in walk_tb(one.__traceback__))
+    if not _has_testers(rest) or not has_ours:
         return info
     error.__traceback__ = rest
-    for cause in causes:
+    for cause in chain[1:]:
         rest = _without_ours(cause.__traceback__)
         cause.__traceback__ = rest if _has_testers(rest) else None
     return type(info).from_exception(error)
@@ -51,7 +52,7 @@ def _hidden(info: Any) -> Any:
 def _without_ours(trace: TracebackType | None) -> TracebackType | None:
     entries = []
     while trace is not None:
-        if not _module(trace.tb_frame).startswith(_OURS):
+        if not _is_ours(trace.tb_frame):
             entries.append(trace)
         trace = trace.tb_next
     rest: TracebackType | None = None
@@ -60,7 +61,8 @@ def _without_ours(trace: TracebackType | None) -> TracebackType | None:
     return rest
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield the cause or context of an exception, then its own cause or context, and so on."""
     seen = {id(error)}
     cause = error.__cause__ or error.__context__
     while cause is not None and id(cause) not in seen:
@@ -69,19 +71,16 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or cause.__context__
 
 
-def _has_ours(trace: TracebackType | None) -> bool:
-    return any(_module(frame).startswith(_OURS) for frame, _ in walk_tb(trace))
-
-
 def _has_testers(trace: TracebackType | None) -> bool:
-    return any(_is_testers(frame) for frame, _ in walk_tb(trace))
+    return any(
+        not _module(frame).startswith((_OURS, *_RUNNERS))
+        and not frame.f_code.co_filename.startswith((_LIBRARY, "<frozen"))
+        for frame, _ in walk_tb(trace)
+    )
 
 
-def _is_testers(frame: FrameType) -> bool:
-    if _module(frame).startswith((_OURS, *_RUNNERS)):
-        return False
-    path = frame.f_code.co_filename
-    return not path.startswith((_LIBRARY, "<frozen"))
+def _is_ours(frame: FrameType) -> bool:
+    return _module(frame).startswith(_OURS)
 
 
 def _module(frame: FrameType) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...core.calls import Call, Entry
 from ..connections import error_of, on_connection
 from ..model import Finding
+from ..tracebacks import causes_of
 from .look import Look, about_entry
 
 SLEPT_S = 1.0
@@ -87,7 +88,8 @@ def _blocks(call: Call) -> bool:
 
 def error_not_seen(look: Look) -> Iterator[Finding]:
     """Find rejected requests whose error did not reach the test, which only failed an assertion."""
-    if look.raised is None or not _has_only_assertions(look.raised):
+    chain = [] if look.raised is None else [look.raised, *causes_of(look.raised)]
+    if not chain or not all(isinstance(one, AssertionError) for one in chain):
         return
     read_only = _read_only_tokens(look).values()
     # Clients try options that a server may not support, and scripts that it may not have.
@@ -103,18 +105,6 @@ def error_not_seen(look: Look) -> Iterator[Finding]:
         if on_connection(call):
             name, status = call.facts["command"][0], ""
         yield about_entry("error_not_seen", call, call=name, status=status)
-
-
-def _has_only_assertions(error: BaseException) -> bool:
-    """Return whether an exception, its causes and its contexts are all assertion errors."""
-    seen: set[int] = set()
-    following: BaseException | None = error
-    while following is not None and id(following) not in seen:
-        if not isinstance(following, AssertionError):
-            return False
-        seen.add(id(following))
-        following = following.__cause__ or following.__context__
-    return True
 
 
 def _was_sent_with_source(call: Call, look: Look) -> bool:
