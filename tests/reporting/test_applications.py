@@ -82,11 +82,9 @@ def test_calls_stand_below_the_request_that_made_them(cloud: Cloud, listener: Li
     client.post("/checkout?from=cart")
     redis.get("after")
     assert told(cloud, listener) == [
-        "GET before null",
-        "POST /checkout?from=cart (Flask) 201",
-        "  INCR orders 1",
+        "GET before null", "POST /checkout?from=cart (Flask) 201", "  INCR orders 1",
         "GET after null",
-    ]
+    ]  # fmt: skip
     [one] = listener.served
     assert (one.answer, one.answer_size, one.answer_type) == (b"{}\n", 3, "application/json")
 
@@ -122,12 +120,9 @@ def test_what_a_view_raised_is_told(cloud: Cloud, listener: Listener, propagates
 def test_a_request_inside_a_request(cloud: Cloud, listener: Listener) -> None:
     shop(cloud.kv_server().client()).test_client().get("/outer")
     assert told(cloud, listener) == [
-        "GET /outer (Flask) 200",
-        "  GET outer null",
-        "  POST /checkout (Flask) 201",
-        "    INCR orders 1",
-        "  GET outer null",
-    ]
+        "GET /outer (Flask) 200", "  GET outer null", "  POST /checkout (Flask) 201",
+        "    INCR orders 1", "  GET outer null",
+    ]  # fmt: skip
 
 
 def test_what_a_queue_delivered_has_one_row(cloud: Cloud, listener: Listener) -> None:
@@ -385,11 +380,9 @@ def test_djangos_client(
     Client(raise_request_exception=False).get("/broken")
     _redis.get("after")
     assert told(cloud, listener) == [
-        "POST /checkout?from=cart (Django) 201",
-        "  INCR orders 1",
-        *["GET /broken (Django) 500", "  GET cart null"] * 2,
-        "GET after null",
-    ]
+        "POST /checkout?from=cart (Django) 201", "  INCR orders 1",
+        *["GET /broken (Django) 500", "  GET cart null"] * 2, "GET after null",
+    ]  # fmt: skip
     assert ' in broken: return {}["customer"])' in rows(cloud, served=listener.served)[2].note
 
 

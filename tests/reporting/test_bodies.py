@@ -53,23 +53,13 @@ def test_surrogates_alone_are_written_as_json_does() -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("text", "text"),
-        ("", '""'),
-        (" text", '" text"'),
-        ("1", '"1"'),
-        ("null", '"null"'),
-        ("None", '"None"'),
-        ("True", '"True"'),
-        ('{"a": 1}', "'{\"a\": 1}'"),
-        ('{"a": "it\'s"}', '"{\\"a\\": \\"it\'s\\"}"'),
-        ("[1]", '"[1]"'),
-        (DEEP, DEEP),
-        (1, "1"),
-        (None, "null"),
-        ([1, "a"], '[1,"a"]'),
+        ("text", "text"), ("", '""'), (" text", '" text"'), ("1", '"1"'), ("null", '"null"'),
+        ("None", '"None"'), ("True", '"True"'), ('{"a": 1}', "'{\"a\": 1}'"),
+        ('{"a": "it\'s"}', '"{\\"a\\": \\"it\'s\\"}"'), ("[1]", '"[1]"'), (DEEP, DEEP), (1, "1"),
+        (None, "null"), ([1, "a"], '[1,"a"]'),
     ],
     ids=lambda value: str(value)[:12],
-)
+)  # fmt: skip
 def test_a_value_is_quoted_where_it_could_be_another(value: Any, expected: str) -> None:
     assert scalar(value) == expected
 

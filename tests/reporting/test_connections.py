@@ -52,16 +52,10 @@ def called(answer: bytes) -> Call:
 @pytest.mark.parametrize(
     ("value", "read"),
     [
-        (Status(b"OK"), "OK"),
-        (b"two\r\nlines", "two\r\nlines"),
-        (b"", ""),
-        (7, 7),
-        (None, None),
-        (NIL_ARRAY, None),
-        ([b"a", [1, None], []], ["a", [1, None], []]),
-        (b"\xff", "�"),
+        (Status(b"OK"), "OK"), (b"two\r\nlines", "two\r\nlines"), (b"", ""), (7, 7), (None, None),
+        (NIL_ARRAY, None), ([b"a", [1, None], []], ["a", [1, None], []]), (b"\xff", "�"),
     ],
-)
+)  # fmt: skip
 def test_a_reply_is_read_as_a_value(value: Any, read: Any, version: int) -> None:
     assert reply(called(to_resp(value, version))) == {"result": read}
 
@@ -69,14 +63,11 @@ def test_a_reply_is_read_as_a_value(value: Any, read: Any, version: int) -> None
 @pytest.mark.parametrize(
     ("value", "read"),
     [
-        (Map([b"a", 1]), {"a": 1}),
-        (SetReply([b"a"]), ["a"]),
-        (Push([b"message", b"c"]), ["message", "c"]),
-        (Bool(True), True),
-        (Verbatim(b"text"), "text"),
-        (1.5, 1.5),
+        (Map([b"a", 1]), {"a": 1}), (SetReply([b"a"]), ["a"]),
+        (Push([b"message", b"c"]), ["message", "c"]), (Bool(True), True),
+        (Verbatim(b"text"), "text"), (1.5, 1.5),
     ],
-)
+)  # fmt: skip
 def test_a_reply_of_the_third_protocol_is_read_as_a_value(value: Any, read: Any) -> None:
     assert reply(called(to_resp(value, 3))) == {"result": read}
 

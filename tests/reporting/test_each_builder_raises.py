@@ -35,15 +35,9 @@ LEFT_OUT = {"tracebacks", "applications", "replay", "views"}
 """Modules that run before a report is made, and the replay, whose errors become a note on the page."""
 OF_THE_PAGE = {"page", "as_json", "private_files"}
 PART_OF_DELIVERY = {
-    "_start_recording",
-    "collecting",
-    "watched",
-    "awatched",
-    "forget",
-    "_collect",
-    "finish",
+    "_start_recording", "collecting", "watched", "awatched", "forget", "_collect", "finish",
     "write_index",
-}
+}  # fmt: skip
 """Functions that a delivery needs, or that protect it from exceptions of the others."""
 BROKE = "it broke"
 BROKEN: list[str] = []

@@ -370,17 +370,12 @@ def function_of(module: str) -> Any:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (function_of("responses"), True),
-        (function_of("responses.registries"), True),
-        (made("responses.Mock"), True),
-        (type(made("responses.Mock")), True),
-        (ModuleType("responses"), True),
-        (function_of("responses_of_ours"), False),
-        (function_of("requests.adapters"), False),
-        (ModuleType("shop"), False),
-        (None, False),
+        (function_of("responses"), True), (function_of("responses.registries"), True),
+        (made("responses.Mock"), True), (type(made("responses.Mock")), True),
+        (ModuleType("responses"), True), (function_of("responses_of_ours"), False),
+        (function_of("requests.adapters"), False), (ModuleType("shop"), False), (None, False),
     ],
-)
+)  # fmt: skip
 def test_a_library_in_anothers_place_is_suspected(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch, value: Any, expected: bool
 ) -> None:

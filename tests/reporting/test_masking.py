@@ -1,19 +1,20 @@
-"""Credentials are masked in every encoding."""
+"""Credentials are masked in every encoding, and where a name or a command says that they are."""
 
 from __future__ import annotations
 
 import base64
 import json
 from collections.abc import Callable, Iterator
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.calls import Call, shorten
 from pytest_fakecloud.recordings import archive
 from pytest_fakecloud.reporting.as_json import as_json
-from pytest_fakecloud.reporting.masking import HIDDEN, Mask
+from pytest_fakecloud.reporting.masking import HIDDEN, Mask, hides_words
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section
@@ -64,13 +65,10 @@ def test_each_spelling_of_a_token_is_hidden_to_its_last_character(cloud: Cloud, 
     mask = Mask(cloud)
     raw = token.encode()
     spellings = [
-        token,
-        quote(token, safe=""),
-        json.dumps(token)[1:-1],
-        raw.decode("latin-1"),
+        token, quote(token, safe=""), json.dumps(token)[1:-1], raw.decode("latin-1"),
         base64.b64encode(raw).decode().rstrip("="),
         base64.urlsafe_b64encode(raw).decode().rstrip("="),
-    ]
+    ]  # fmt: skip
     assert [mask.text(f"<{each}>") for each in spellings] == [f"<{HIDDEN}>"] * len(spellings)
     for before in range(3):
         value = base64.b64encode(b"u" * before + raw + b"and more").decode()
@@ -147,3 +145,208 @@ def test_no_report_shows_the_credentials_of_a_destination(cloud: Cloud) -> None:
         assert f"{HIDDEN}@app.example" in text
         for secret in SECRETS:
             assert secret not in text, text[max(0, text.index(secret) - 300) :][:400]
+
+
+# -- by names and commands -------------------------------------------------------------------------
+
+
+def sent(cloud: Cloud, *commands: list[str]) -> Call:
+    """Return the call of a client that sent these commands, as a pipeline if there are several."""
+    kv = cloud.kv_server()
+    path, body = ("/pipeline", list(commands)) if len(commands) > 1 else ("", commands[0])
+    httpx.post(kv.url + path, json=body, headers=kv.headers)
+    return kv.journal.calls().only()
+
+
+@pytest.mark.parametrize(
+    ("words", "hidden"),
+    [
+        ("AUTH", False), ("AUTH guess", True), ("auth ada guess", True), ("HELLO 3", False),
+        ("HELLO 3 AUTH ada guess", True), ("ACL WHOAMI", False), ("ACL SETUSER ada >guess", True),
+        ("CONFIG GET requirepass", True), ("CONFIG HELP", False),
+        ("MIGRATE host 6379 key 0 10 AUTH guess", True), ("SET guess 1", False),
+        ("ECHO AUTH", False),
+    ],
+)  # fmt: skip
+def test_commands_that_may_carry_a_password_hide_their_words(
+    cloud: Cloud, words: str, hidden: bool
+) -> None:
+    call = sent(cloud, words.split())
+    mask = Mask(cloud)
+    assert hides_words(call) is hidden
+    assert mask.body(call) == (HIDDEN.encode() if hidden else call.body)
+    assert mask.target(call) == "/"
+    assert json.loads(call.body) == words.split()
+
+
+@pytest.mark.parametrize(("words", "hidden"), [(["AUTH", "guess"], True), (["AUTH"], False)])
+def test_one_command_of_a_pipeline_is_enough(cloud: Cloud, words: list[str], hidden: bool) -> None:
+    assert hides_words(sent(cloud, ["PING"], words)) is hidden
+
+
+def test_a_call_whose_commands_nobody_read_may_be_one(cloud: Cloud) -> None:
+    kv, vector = cloud.kv_server(), cloud.vector_index(dimension=2)
+    for url, service, hidden in ((kv.url, kv, True), (f"{vector.url}/upsert", vector, False)):
+        httpx.post(url, content=b'["AUTH", "guess"')
+        call = service.journal.calls().only()
+        shorten(call, read_facts=False)
+        assert ("facts" in call.cut, hides_words(call)) == (True, hidden)
+
+
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        ("/auth/guess", "/auth/***"),
+        ("/auth/ada/guess", "/auth/***"),
+        ("/auth", "/auth"),
+        ("/get/guess", "/get/guess"),
+        ("/acl/setuser/ada/%3Eguess?x=1", "/acl/***"),
+        ("/get/a?_token=guess&b=1", "/get/a?_token=***&b=1"),
+        ("/get/a?b=1&QSTASH_TOKEN=guess", "/get/a?b=1&QSTASH_TOKEN=***"),
+        ("/get/a?pass=x&password=y&token=z", "/get/a?pass=***&password=***&token=***"),
+        ("/get/a?passenger=x&tokens=2", "/get/a?passenger=x&tokens=2"),
+        ("/get/a?token=a=b&c", "/get/a?token=***&c"),
+        ("/get/a?", "/get/a?"),
+    ],
+)
+def test_a_target_hides_what_its_names_say_is_secret(cloud: Cloud, target: str, shown: str) -> None:
+    kv = cloud.kv_server()
+    httpx.get(kv.url + target, headers=kv.headers)
+    call = kv.journal.calls().only()
+    assert call.target == target
+    assert Mask(cloud).target(call) == shown
+
+
+def test_a_header_is_secret_by_its_name(cloud: Cloud) -> None:
+    mask = Mask(cloud)
+    for name in ("Authorization", "upstash-forward-authorization", "Cookie", "Set-Cookie", "X-Token",
+                 "Upstash-Signature", "X-Password", "Client-Secret", "X-Api-Key", "apikey"):  # fmt: skip
+        assert mask.header(name, "guess") == HIDDEN, name
+    for name in ("Upstash-Sync-Token", "Content-Type"):
+        assert mask.header(name, "guess") == "guess", name
+
+
+def test_a_header_that_is_not_secret_still_hides_a_token(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    assert Mask(cloud).header("X-Note", f"it is {kv.token}.") == f"it is {HIDDEN}."
+
+
+def test_bytes_that_are_no_text_come_through_whole(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    every = bytes(range(256))
+    mask = Mask(cloud)
+    assert mask.data(every) == every
+    assert mask.data(every + kv.token.encode() + every) == every + b"***" + every
+
+
+@pytest.mark.parametrize(
+    ("lines", "length", "hidden"),
+    [(15, 300, False), (16, 300, True), (40, 300, True), (3, 1, False)],
+)
+def test_a_pipeline_that_was_cut_may_have_lost_one(
+    cloud: Cloud, lines: int, length: int, hidden: bool
+) -> None:
+    call = sent(cloud, *[["SET", "key", "x" * length]] * lines)
+    shorten(call)
+    assert ("words" in call.cut) is (length > 1)
+    assert hides_words(call) is hidden
+
+
+def test_a_masked_call_holds_no_secret_and_all_the_rest(cloud: Cloud) -> None:
+    kv = cloud.kv_server(token="a-plain-token-of-24-chars")
+    secret = kv.token
+    words = ["SET", "k", f"über {secret}"]
+    httpx.post(kv.url, json=words, headers={**kv.headers, "X-Plain": f"a {secret} b"})
+    httpx.get(f"{kv.url}/echo/a%20{secret}%20b", headers=kv.headers)
+    call, read = kv.journal.calls()
+    mask = Mask(cloud)
+    told = mask.call(call)
+    assert told.target == call.target == "/"
+    assert told.body == call.body.replace(secret.encode(), HIDDEN.encode())
+    assert told.facts["words"] == [["SET", "k", f"über {HIDDEN}"]]
+    assert told.facts.keys() == call.facts.keys()
+    headers = {name.lower(): value for name, value in told.headers.items()}
+    assert (headers["authorization"], headers["x-plain"]) == (HIDDEN, f"a {HIDDEN} b")
+    assert len(told.headers) == len(call.headers)
+    assert (told.number, told.status) == (call.number, call.status)
+    again = mask.call(read)
+    assert again.target == f"/echo/a%20{HIDDEN}%20b"
+    assert secret.encode() in read.answer
+    assert again.answer == read.answer.replace(secret.encode(), HIDDEN.encode())
+    # The call in the journal is unchanged.
+    assert secret in str(call.facts)
+    assert secret in read.target
+
+
+def test_facts_are_masked_however_deep_they_are(cloud: Cloud) -> None:
+    token = "a-plain-token-of-24-chars"
+    kv = cloud.kv_server(token=token)
+    httpx.post(kv.url, json=["PING"], headers=kv.headers)
+    call = kv.journal.calls().only()
+    call._facts = {"words": [["PING"]], "deep": [{"in": [token, 1, None]}], "bytes": b"x"}
+    told = Mask(cloud).call(call)._facts
+    assert told == {"words": [["PING"]], "deep": [{"in": [HIDDEN, 1, None]}], "bytes": b"x"}
+
+
+def test_a_secret_is_hidden_before_one_that_it_begins_with(cloud: Cloud) -> None:
+    cloud.kv_server(token="eightchr")
+    cloud.kv_server(token="eightchr-and-more")
+    mask = Mask(cloud)
+    assert mask.text("a eightchr-and-more b") == f"a {HIDDEN} b"
+    assert mask.text("a eightchr b") == f"a {HIDDEN} b"
+
+
+def test_a_secret_that_tears_no_words_apart_only(cloud: Cloud) -> None:
+    cloud.kv_server(token="seven77")
+    cloud.kv_server(token="eight888")
+    assert Mask(cloud).text("seven77 eight888") == f"seven77 {HIDDEN}"
+
+
+@pytest.mark.parametrize("token", ["team/abc+def==ghi", "a b/c?d&e=f%g", "schlüssel/zwei"])
+def test_a_token_is_hidden_however_a_url_writes_it(token: str) -> None:
+    with Cloud(seed=1, delivery="driven") as cloud:
+        cloud.vector_index(token=token)
+        mask = Mask(cloud)
+        whole = quote(token, safe="")
+        for text in (
+            token, whole, quote(token), quote_plus(token), whole.lower(), quote(token, safe="/+="),
+            json.dumps(token)[1:-1], token.replace("/", "\\/"),
+        ):  # fmt: skip
+            assert mask.text(f"https://x.test/{text}/end") == f"https://x.test/{HIDDEN}/end", text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://ada:guess@x.test/a", "https://***@x.test/a"),
+        ("to redis://:gu@ess@x.test:1,", "to redis://***@x.test:1,"),
+        ("https://guess@x.test", "https://***@x.test"),
+        ("https://ada:gu%2Fess@x.test", "https://***@x.test"),
+        (r'"https:\/\/ada:guess@x.test\/a"', r'"https:\/\/***@x.test\/a"'),
+        ("https%3A%2F%2Fada%3Aguess%40x.test%2Fa", "https%3A%2F%2F***%40x.test%2Fa"),
+        ("https%3a%2f%2fx.test%2fa%40b", "https%3a%2f%2fx.test%2fa%40b"),
+        ("https://x.test/@ada", "https://x.test/@ada"),
+        ("https://x.test?to=ada@x.test", "https://x.test?to=ada@x.test"),
+        ("see https://x.test or ada@x.test", "see https://x.test or ada@x.test"),
+        ("?access_token=guess", "?access_token=***"),
+        ("(see /a?token=guess): no", "(see /a?token=***): no"),
+        ("?a=1&API-Key=gu%26ess&b=2#c", "?a=1&API-Key=***&b=2#c"),
+        ("?client_secret=guess;x=1", "?client_secret=***"),
+        ("?X-Amz-Signature=guess x", "?X-Amz-Signature=*** x"),
+        ("%3Fa%3D1%26sig%3Dgu%252Fess%26b%3D2", "%3Fa%3D1%26sig%3D***%26b%3D2"),
+        (r'"?a=1\u0026jwt=guess\u0026b=2"', r'"?a=1\u0026jwt=***\u0026b=2"'),
+        ("?passenger=x&tokens=2&key=k&design=d", "?passenger=x&tokens=2&key=k&design=d"),
+    ],
+)
+def test_a_url_hides_its_user_and_its_secret_parameters(
+    cloud: Cloud, text: str, shown: str
+) -> None:
+    assert Mask(cloud).text(text) == shown
+
+
+@pytest.mark.parametrize(
+    "piece", ["eyJ-", "eyJ-.", "://", "://a", "?token=", "%3A%2F%2Fa", "sig_a", "?sig%3D", "a", "-"]
+)
+def test_no_text_takes_long_to_mask(cloud: Cloud, piece: str) -> None:
+    """A pattern with backtracking would take minutes."""
+    assert Mask(cloud).text(piece * 50_000)

@@ -49,12 +49,10 @@ def test_rows_are_folded_together_with_what_is_nested_in_them() -> None:
 @pytest.mark.parametrize(
     "differs",
     [
-        {"status": 500},
-        {"actor": "queue"},
-        {"peer": "vector"},
+        {"status": 500}, {"actor": "queue"}, {"peer": "vector"},
         {"faults": (AppliedFault("a", "a"),)},
     ],
-)
+)  # fmt: skip
 def test_rows_that_differ_are_not_folded(differs: dict[str, Any]) -> None:
     assert counts(row(1, "a"), row(2, "a")) == [2]
     assert counts(row(1, "a"), row(2, "a", **differs)) == [1, 1]
@@ -179,11 +177,9 @@ def test_events_are_part_of_the_line_of_the_call_that_caused_them(cloud: Cloud, 
         client.post("/delete-consumer/g/a")
     every = merged(report_of(cloud).rows, ())
     assert [[line.row.operation, *(one.kind for one in line.effects)] for line in every] == [
-        ["consume", "join", "rebalance"],
-        ["consume", "join", "rebalance"],
-        ["commit", "commit"],
+        ["consume", "join", "rebalance"], ["consume", "join", "rebalance"], ["commit", "commit"],
         ["delete-consumer", "leave", "rebalance"],
-    ]
+    ]  # fmt: skip
     if clock == "frozen":
         broker.expire("g", "b")
         assert [one.kind for one in merged(report_of(cloud).rows, ())[-1].effects] == ["rebalance"]

@@ -43,24 +43,13 @@ def judge(name: str, found: list[str]) -> None:
 # -- key-value server ------------------------------------------------------------------------------
 
 COMMANDS: list[list[Any]] = [
-    ["set", "k", "v"],
-    ["GET", "k"],
-    ["INCR", "n"],
-    ["SET", "two words", ""],
-    ["LRANGE", "l", 0, -1],
-    ["LPUSH", "l"],
-    ["SET", "k", '{"a": 1}'],
-    ["EVALSHA", "f" * 40, 1, "k", "a"],
-    ["EVAL", "return 1", 0],
-    ["AUTH", "somebody", "their password"],
-    ["EVAL", "return 1", 1, "k"],
-    ["eval", "return ARGV[1]", 0, "a"],
-    ["EVAL", "return ARGV[1]", 2, "k", "l", "a", "b"],
-    ["EVAL", "return 1", "x"],
-    ["SET", "k", "[1, 2"],
-    ["SET", "k", "[1,   2]"],
-    ["MGET", "a", "b"],
-]
+    ["set", "k", "v"], ["GET", "k"], ["INCR", "n"], ["SET", "two words", ""],
+    ["LRANGE", "l", 0, -1], ["LPUSH", "l"], ["SET", "k", '{"a": 1}'],
+    ["EVALSHA", "f" * 40, 1, "k", "a"], ["EVAL", "return 1", 0],
+    ["AUTH", "somebody", "their password"], ["EVAL", "return 1", 1, "k"],
+    ["eval", "return ARGV[1]", 0, "a"], ["EVAL", "return ARGV[1]", 2, "k", "l", "a", "b"],
+    ["EVAL", "return 1", "x"], ["SET", "k", "[1, 2"], ["SET", "k", "[1,   2]"], ["MGET", "a", "b"],
+]  # fmt: skip
 
 
 def test_commands(cloud: Cloud) -> None:
@@ -159,13 +148,8 @@ def test_removed_faults_are_a_row(cloud: Cloud) -> None:
 # -- findings --------------------------------------------------------------------------------------
 
 SKIPPED = {
-    "group": "g",
-    "partition": "t-0",
-    "committed": 2,
-    "received": 7,
-    "start": 7,
-    "skipped": 5,
-}
+    "group": "g", "partition": "t-0", "committed": 2, "received": 7, "start": 7, "skipped": 5,
+}  # fmt: skip
 SIGNED = {"message": "m", "status": 401, "url": HOOK, "called": "http://127.0.0.1:1/", "size": 8}
 
 

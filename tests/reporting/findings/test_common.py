@@ -100,20 +100,12 @@ def joins(cloud: Cloud) -> None:
 @pytest.mark.parametrize(
     ("scene", "expected"),
     [
-        (commands("PING"), True),
-        (joins, True),
-        (logs(200), False),
-        (commands("NOSUCH"), False),
-        (faulty("drop"), False),
-        (faulty("lose_answer"), False),
-        (faulty("truncate"), False),
-        (answered(200), True),
-        (answered(299), True),
-        (answered(300), False),
-        (answered(500), False),
-        (answered(ConnectionError("down")), False),
+        (commands("PING"), True), (joins, True), (logs(200), False), (commands("NOSUCH"), False),
+        (faulty("drop"), False), (faulty("lose_answer"), False), (faulty("truncate"), False),
+        (answered(200), True), (answered(299), True), (answered(300), False),
+        (answered(500), False), (answered(ConnectionError("down")), False),
     ],
-)
+)  # fmt: skip
 def test_a_fake_nobody_called_is_named_where_all_went_well(
     cloud: Cloud, scene: Scene, expected: bool
 ) -> None:
@@ -129,13 +121,11 @@ def test_a_fake_nobody_called_is_named_where_all_went_well(
 @pytest.mark.parametrize(
     ("command", "idle_s", "count"),
     [
-        ("PING", 0.99, 0),
-        ("PING", 1.0, 1),
-        ("XREAD BLOCK 1 STREAMS s $", 1.0, 0),
+        ("PING", 0.99, 0), ("PING", 1.0, 1), ("XREAD BLOCK 1 STREAMS s $", 1.0, 0),
         ("blpop k 1", 1.0, 0),
     ],
     ids=["a moment", "a second", "a read that blocks", "a pop that blocks"],
-)
+)  # fmt: skip
 def test_a_second_of_a_clock_that_stood_still_is_said(
     cloud: Cloud, command: str, idle_s: float, count: int
 ) -> None:
