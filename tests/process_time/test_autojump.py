@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import monotonic as took_monotonic
 from time import sleep as took_sleep
 from typing import Any
@@ -122,10 +123,7 @@ def test_many_threads_wait_for_nobody() -> None:
 
 def test_a_thread_that_sleeps_while_the_first_one_waits_for_it() -> None:
     with jumping() as cloud:
-        thread = threading.Thread(target=time.sleep, args=(3600,))
-        thread.start()
-        thread.join(10)
-        assert not thread.is_alive()
+        in_threads(lambda: time.sleep(3600))
         assert since_noon(cloud) == 3600
 
 
@@ -144,31 +142,20 @@ def test_a_sleep_under_way_at_the_end_sleeps_the_rest_in_real_time() -> None:
     with Cloud(seed=1, now=NOON) as cloud:
         entered, release = threading.Event(), threading.Event()
         slept: list[float] = []
-
-        def really(seconds: float) -> None:
-            slept.append(seconds)
-
         with cloud.autojump():
-            import pytest_fakecloud.process_time.patches as patches
-
-            assert patches is not None
-            sleepers = _present_sleepers()
+            sleepers = time.sleep.__closure__[1].cell_contents  # type: ignore[attr-defined]
 
             def work() -> None:
                 # Another thread always wakes first, so this one sleeps until the end.
                 sleepers.is_turn = lambda sleeper: entered.set() and False
                 sleepers._move = lambda sleeper: release.wait(0.001)
-                sleepers.sleep(50, really)
+                sleepers.sleep(50, slept.append)
 
             thread = threading.Thread(target=work)
             thread.start()
             assert entered.wait(10)
         thread.join(10)
         assert slept == [50.0]
-
-
-def _present_sleepers() -> Any:
-    return time.sleep.__closure__[1].cell_contents  # type: ignore[attr-defined]
 
 
 def test_what_is_no_span_is_left_to_the_real_sleep() -> None:
@@ -512,10 +499,7 @@ def test_threads_and_loops_together() -> None:
         # The loop is blocked by a thread that sleeps longer.
         task = asyncio.create_task(asyncio.sleep(5))
         await asyncio.sleep(0)
-        thread = threading.Thread(target=time.sleep, args=(90,))
-        thread.start()
-        thread.join(10)
-        assert not thread.is_alive()
+        in_threads(lambda: time.sleep(90))
         await task
 
     with jumping() as cloud:
@@ -604,39 +588,41 @@ def test_a_handler_in_the_running_loop_sleeps() -> None:
 # -- clients ---------------------------------------------------------------------------------------
 
 
+def unreachable(cloud: Cloud) -> tuple[Any, Any, Any]:
+    fakes = cloud.kv_server(), cloud.vector_index(), cloud.queue()
+    for fake in fakes:
+        fake.faults.down()
+    return fakes
+
+
+REFUSED = r"refused|failed"
+
+
 def test_client_side_retries_take_no_time() -> None:
     with jumping() as cloud:
-        kv, vector, queue = cloud.kv_server(), cloud.vector_index(), cloud.queue()
-        for handle in (kv, vector, queue):
-            handle.faults.down()
-        with pytest.raises(Exception, match=r"refused|failed"):
-            qstash.QStash(queue.token, base_url=queue.url).message.publish(
-                url="https://app.test", body="x"
-            )
-        with pytest.raises(Exception, match=r"refused|failed"):
+        kv, vector, queue = unreachable(cloud)
+        client = qstash.QStash(queue.token, base_url=queue.url)
+        with pytest.raises(Exception, match=REFUSED):
+            client.message.publish(url="https://app.test", body="x")
+        with pytest.raises(Exception, match=REFUSED):
             upstash_redis.Redis(kv.url, kv.token, rest_retries=5, rest_retry_interval=3).get("k")
-        with pytest.raises(Exception, match=r"refused|failed"):
+        with pytest.raises(Exception, match=REFUSED):
             upstash_vector.Index(vector.url, vector.token, retries=5, retry_interval=3).info()
         assert since_noon(cloud) > 60
 
 
 def test_client_side_retries_of_async_clients_take_no_time() -> None:
     async def main(cloud: Cloud) -> None:
-        kv, vector, queue = cloud.kv_server(), cloud.vector_index(), cloud.queue()
-        for handle in (kv, vector, queue):
-            handle.faults.down()
-        with pytest.raises(Exception, match=r"refused|failed"):
-            await upstash_vector.AsyncIndex(
-                vector.url, vector.token, retries=5, retry_interval=3
-            ).info()
-        with pytest.raises(Exception, match=r"refused|failed"):
-            await qstash.AsyncQStash(queue.token, base_url=queue.url).message.publish(
-                url="https://app.test", body="x"
-            )
-        with pytest.raises(Exception, match=r"refused|failed"):
-            await upstash_redis.asyncio.Redis(
-                kv.url, kv.token, rest_retries=5, rest_retry_interval=3
-            ).get("k")
+        kv, vector, queue = unreachable(cloud)
+        index = upstash_vector.AsyncIndex(vector.url, vector.token, retries=5, retry_interval=3)
+        with pytest.raises(Exception, match=REFUSED):
+            await index.info()
+        client = qstash.AsyncQStash(queue.token, base_url=queue.url)
+        with pytest.raises(Exception, match=REFUSED):
+            await client.message.publish(url="https://app.test", body="x")
+        options = {"rest_retries": 5, "rest_retry_interval": 3}
+        with pytest.raises(Exception, match=REFUSED):
+            await upstash_redis.asyncio.Redis(kv.url, kv.token, **options).get("k")
         assert since_noon(cloud) > 45
 
     with jumping() as cloud:
@@ -697,13 +683,19 @@ def test_a_retry_library_gives_up_when_it_would() -> None:
 # -- beside other tools ----------------------------------------------------------------------------
 
 
-def test_a_travel_of_time_machine_inside_goes_along() -> None:
+@pytest.mark.parametrize(
+    "travel",
+    [partial(time_machine.travel, tick=False), freezegun.freeze_time],
+    ids=["time_machine", "freezegun"],
+)
+def test_a_travel_of_another_tool_inside_goes_along(travel: Any) -> None:
     with jumping() as cloud:
-        with time_machine.travel("2030-01-01T00:00:00Z", tick=False):
+        with travel("2030-01-01T00:00:00Z"):
             time.sleep(60)
             assert datetime.now(UTC) == datetime(2030, 1, 1, 0, 1, tzinfo=UTC)
         assert datetime.now(UTC) == cloud.clock.now()
-        assert since_noon(cloud) == 60
+        time.sleep(1)
+        assert since_noon(cloud) == 61
 
 
 def test_a_travel_that_ends_later_keeps_its_time() -> None:
@@ -726,15 +718,6 @@ def test_freezegun_around_it_is_ticked() -> None:
         assert frozen() == datetime(2026, 1, 1, 12, 1, 30)
         with pytest.raises(ContractError, match="freezegun has set this process's time"):
             Cloud(now="2030-01-01T00:00:00Z", process_time=True)
-
-
-def test_freezegun_inside_it_is_ticked() -> None:
-    with jumping() as cloud:
-        with freezegun.freeze_time("2030-01-01T00:00:00Z"):
-            time.sleep(60)
-            assert datetime.now(UTC) == datetime(2030, 1, 1, 0, 1, tzinfo=UTC)
-        time.sleep(1)
-        assert since_noon(cloud) == 61
 
 
 def test_what_somebody_put_in_its_place_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -798,14 +781,6 @@ print(sys.meta_path == finders)
 """
 
 
-@pytest.mark.slow
-def test_a_trio_that_is_imported_later_sleeps_on_the_clock() -> None:
-    made = subprocess.run(
-        [sys.executable, "-c", LATE_TRIO], capture_output=True, text=True, timeout=60
-    )
-    assert made.stdout.split() == ["3600.0", "True"], made.stderr
-
-
 UNUSED_TRIO = """
 import sys
 from pytest_fakecloud import Cloud
@@ -819,11 +794,16 @@ print(sys.meta_path == finders)
 
 
 @pytest.mark.slow
-def test_nobody_waits_for_trio_after_the_end() -> None:
+@pytest.mark.parametrize(
+    ("source", "output"),
+    [(LATE_TRIO, ["3600.0", "True"]), (UNUSED_TRIO, ["True"])],
+    ids=["imported later, it sleeps on the clock", "not imported, nobody waits for it"],
+)
+def test_trio_in_a_process_that_has_not_imported_it(source: str, output: list[str]) -> None:
     made = subprocess.run(
-        [sys.executable, "-c", UNUSED_TRIO], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", source], capture_output=True, text=True, timeout=60
     )
-    assert made.stdout.split() == ["True"], made.stderr
+    assert made.stdout.split() == output, made.stderr
 
 
 def test_a_start_that_fails_leaves_nothing_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
