@@ -42,7 +42,7 @@ T0 = TopicPartition("t", 0)
 
 def engine(partitions: int = 3) -> MemoryEngine:
     made = MemoryEngine(Timekeeper("2026-01-01T00:00:00Z"), Ids(1))
-    made.create_topic("t", partitions)
+    made.topics.create("t", partitions)
     return made
 
 
@@ -55,8 +55,8 @@ def producing_and_consuming() -> list[bool]:
     target = engine()
     source = engine(1)
     for _ in range(10):
-        source.produce(keyless[:500])
-    source.consume("g", "i", ["t"], 0, EARLIEST)
+        source.producing.produce(keyless[:500])
+    source.groups.consume("g", "i", ["t"], 0, EARLIEST)
     instance = source.state.groups["g"].instances["i"]
 
     def bare_loop() -> list[tuple[object, ...]]:
@@ -68,13 +68,13 @@ def producing_and_consuming() -> list[bool]:
     def consume() -> None:
         # Always consume the same 500 records, by resetting the position as a rebalance does.
         instance.positions[T0] = 0
-        assert len(source.consume("g", "i", ["t"], 0, EARLIEST)) == 500
+        assert len(source.groups.consume("g", "i", ["t"], 0, EARLIEST)) == 500
 
     table = compare(
         {
             "bare loop, 1,000 tuples": bare_loop,
-            "produce 1,000 without keys": lambda: target.produce(keyless),
-            "produce 1,000 with keys": lambda: target.produce(keyed),
+            "produce 1,000 without keys": lambda: target.producing.produce(keyless),
+            "produce 1,000 with keys": lambda: target.producing.produce(keyed),
             "consume 500": consume,
         },
         rounds=15,
@@ -112,17 +112,21 @@ def keeping_a_million() -> list[bool]:
             for n in range(first, first + BATCH)
         ]
         payload += sum(len(message.value) + len(message.key or "") for message in batch)
-        large.produce(batch)
+        large.producing.produce(batch)
     del batch
     gc.collect()
     over = (tracemalloc.get_traced_memory()[0] - before - payload) / MILLION
     tracemalloc.stop()
     small = engine(1)
-    small.produce([ProducerRecord("t", "x", None, 0, n + (n % 7) * 10) for n in range(1000)])
+    small.producing.produce(
+        [ProducerRecord("t", "x", None, 0, n + (n % 7) * 10) for n in range(1000)]
+    )
     table = compare(
         {
-            "offset by time among 1,000": lambda: small.offsets(777, [T0]),
-            f"offset by time among {MILLION:,}": lambda: large.offsets(MILLION * 7 // 9, [T0]),
+            "offset by time among 1,000": lambda: small.fetching.offsets(777, [T0]),
+            f"offset by time among {MILLION:,}": lambda: large.fetching.offsets(
+                MILLION * 7 // 9, [T0]
+            ),
         },
         rounds=15,
     )

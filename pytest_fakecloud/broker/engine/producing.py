@@ -238,8 +238,9 @@ class MemoryProducing:
         ``BrokerError`` for invalid or too large messages, and for a plan that is used up.
         """
         with self._state as now_us:
-            batches_to_fail = self.partial if by_client else ()
-            keep = next((keep for keep in batches_to_fail if keep < len(messages)), None)
+            keep = None
+            if by_client and self.partial:
+                keep = next((keep for keep in self.partial if keep < len(messages)), None)
             places, error = self.append(messages[:keep], now_us, by_client=by_client)
             if keep is not None:
                 self.partial.remove(keep)
