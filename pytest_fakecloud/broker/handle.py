@@ -183,14 +183,15 @@ class Broker(BrokerAssertions, Handle):
         name, an existing topic, and numbers out of range.
         """
         __tracebackhide__ = True
-        self._engine.topics.create(
-            topic,
-            partitions,
-            retention_ms=_ms(retention),
-            retention_bytes=retention_bytes,
-            max_message_bytes=max_message_bytes,
-            first_offset=first_offset,
-        )
+        with self._settled():
+            self._engine.topics.create(
+                topic,
+                partitions,
+                retention_ms=_ms(retention),
+                retention_bytes=retention_bytes,
+                max_message_bytes=max_message_bytes,
+                first_offset=first_offset,
+            )
         return self.topic(topic)
 
     @action

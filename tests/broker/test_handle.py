@@ -247,6 +247,21 @@ def test_what_was_due_before_an_action_happens_before_it(
     assert broker.group("g").position == {("orders", 0): position}
 
 
+def test_a_rebalance_that_was_due_before_a_topic_was_created_happens_before_it(
+    make_broker: Make,
+) -> None:
+    broker = make_broker(clock="running", join_delay="1ms", topics={"orders": 1, "other": 1})
+    broker.join("g", "i", ["orders", "other"])
+    wait_until(lambda: broker.group("g").state == "Stable")
+    generation = broker.group("g").generation
+    broker.delete_topic("orders")
+    deleted = broker.clock.now_us()
+    wait_until(lambda: broker.clock.now_us() > deleted + 1000)
+    broker.create_topic("orders")
+    wait_until(lambda: broker.group("g").state == "Stable")
+    assert broker.group("g").generation == generation + 2
+
+
 def test_a_joined_instance_starts_where_it_is_told_to(broker: Broker, rest: Rest) -> None:
     rest.produce("orders", "early", partition=0)
     for group, options, position in (
