@@ -121,7 +121,7 @@ class Calls(Part):
     ) -> Response:
         strand.points += 1
         if self._record.notes_points and handle.name in self._state.choice.handles:
-            self._note_call(strand, strand.points, handle, request, False)
+            self._note_call(strand, handle, request, False)
         return self._serve(strand, handle, request, serve)
 
     async def leaves(self, handle: Handle) -> None:
@@ -146,8 +146,7 @@ class Calls(Part):
     def _approach(self, strand: Strand, handle: Handle, request: Request | None) -> _TurnsToYield:
         """Process the point before a call; yield wherever the strand must give up its turn."""
         strand.points += 1
-        number = strand.points
-        if number > MOST_POINTS:
+        if strand.points > MOST_POINTS:
             self._turns.fail(
                 ContractError(
                     f"{describe_places([strand])} has made {MOST_POINTS:,} calls and goes on: "
@@ -157,11 +156,11 @@ class Calls(Part):
         is_point = handle.name in self._state.choice.handles
         may_wait = not self._world.clock.driving
         if is_point and self._record.notes_points:
-            self._note_call(strand, number, handle, request, may_wait)
+            self._note_call(strand, handle, request, may_wait)
         if not may_wait:
             return
         yield from self._pauses(strand)
-        if is_point or self._state.switches.get((strand.name, number)):
+        if is_point or self._state.switches.get((strand.name, strand.points)):
             self._state.park(strand, "switch")
             yield
 
@@ -179,18 +178,9 @@ class Calls(Part):
         if self._world.clock.driving or strand.state == "ended":
             return
         for event in self._state.schedule.at(strand.name, strand.points):
-            if event.kind == "slow":
-                now = self._world.now_us()
-                span = int(event.detail or DELAY) * 1_000_000
-                if self._clock.may_pause(strand, span):
-                    strand.paused_us += span
-                    strand.held_until_us = now + span
-                    self._state.park(strand, "late")
-                    self._record.run.fired.append(event)
-                    self._record.say(
-                        strand.name, f"receives its answer {seconds(span)} later", event=True
-                    )
-                    yield
+            if event.kind == "slow" and self._clock.slow_down(strand, event):
+                self._record.run.fired.append(event)
+                yield
         if self._late:
             self._state.park(strand, "late")
             yield
@@ -238,11 +228,11 @@ class Calls(Part):
         """Apply the events before a call, and return the fault of the call or an empty string."""
         fault = ""
         for event in events:
-            if event.kind in FAULTS and not fault:
+            if event.kind in FAULTS:
                 if event.kind not in _faults_of(request.call.route):
                     continue
                 fault = event.kind
-            elif event.kind in FAULTS or not self._apply_before(strand, event, handle, request):
+            elif not self._apply_before(strand, event, handle, request):
                 continue
             self._record.run.fired.append(event)
             if strand.root.crashed:
@@ -287,14 +277,14 @@ class Calls(Part):
             return
         strand.points += 1
         if self._record.notes_points:
-            self._clock.note_moves(strand, strand.points, [])
+            self._clock.note_moves(strand, [])
         for _ in self._pauses(strand):
             self._waits.take_turn(strand, is_own_thread)
         self._state.park(strand, "switch")
         self._waits.take_turn(strand, is_own_thread)
 
     def _note_call(
-        self, strand: Strand, number: int, handle: Handle, request: Request | None, may_wait: bool
+        self, strand: Strand, handle: Handle, request: Request | None, may_wait: bool
     ) -> None:
         choices: list[tuple[Kind, str]] = []
         route = "" if request is None else request.call.route
@@ -306,7 +296,7 @@ class Calls(Part):
         if may_wait:
             choices += [("delay", str(DELAY)), *(("slow", str(span)) for span in SLOW)]
         choices += [("rotate_token", ""), ("partition", str(PARTITION))]
-        self._clock.note_moves(strand, number, choices)
+        self._clock.note_moves(strand, choices)
 
     def _is_silent(self, handle: Any, request: Request) -> bool:
         """Return whether a command only sets up its connection, or is queued for EXEC."""

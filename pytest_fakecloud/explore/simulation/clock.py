@@ -215,6 +215,20 @@ class ClockMoves(Part):
         self._record.say(strand.name, words, event=True)
         return True
 
+    def slow_down(self, strand: Strand, event: Event) -> bool:
+        """Delay an answer for an event of the schedule; return False if the strand's patience does
+        not allow that.
+        """
+        span_us = int(event.detail or DELAY) * 1_000_000
+        if not self.may_pause(strand, span_us):
+            return False
+        strand.paused_us += span_us
+        strand.held_until_us = self._world.now_us() + span_us
+        self._state.park(strand, "late")
+        words = f"receives its answer {seconds(span_us)} later"
+        self._record.say(strand.name, words, event=True)
+        return True
+
     def _idle_strands(self, strand: Strand, now: int) -> list[Strand]:
         """Return the other strands that could run now."""
         return [
@@ -262,8 +276,10 @@ class ClockMoves(Part):
             return self._world.now_us() + span_us <= deadline_us
         return strand.paused_us + span_us <= self._state.choice.patience_us
 
-    def note_moves(self, strand: Strand, number: int, choices: Sequence[tuple[Kind, str]]) -> None:
-        """Record the events that are possible at a point: the given ones and moves of the clock."""
+    def note_moves(self, strand: Strand, choices: Sequence[tuple[Kind, str]]) -> None:
+        """Record the events that are possible at a strand's point: the given ones and moves of the
+        clock.
+        """
         world = self._world
         moves: list[tuple[Kind, str]] = []
         if not world.clock.driving:
@@ -275,7 +291,7 @@ class ClockMoves(Part):
             moves += [("tick", span) for span in TICKS]
             if self.may_pause(strand, _edge(now) - now):
                 moves.append(("nearly", EDGE))
-        self._record.note(strand.name, number, [*choices, *moves])
+        self._record.note(strand.name, strand.points, [*choices, *moves])
 
 
 def _edge(now_us: int) -> int:
