@@ -124,25 +124,23 @@ def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) ->
         return
     if name in _ALONE:
         return
-    found = False
+    touches = list(_touches_of_keys(fake, database, spec, argv))
+    if touches or (spec.keys and not spec.write):
+        yield from touches
+    elif spec.write or spec.readonly or name in ("INFO", "DEBUG", "SWAPDB", "MEMORY"):
+        for index in range(len(session.engine.databases)):
+            yield Touch(fake, f"key of db{index}", ALL, bool(spec.write))
+    else:
+        yield Touch(fake, "setting", ALL, spec.name != "CONFIG GET")
+
+
+def _touches_of_keys(fake: str, database: int, spec: Any, argv: list[bytes]) -> Iterable[Touch]:
     for key_spec in spec.keys:
         places = key_spec.positions(argv)
         if places is None:
             yield Touch(fake, f"key of db{database}", ALL, bool(spec.write))
-            found = True
-            continue
-        for place in places:
-            found = True
+        for place in places or ():
             yield touch_of_key(fake, database, argv[place], "RO" not in key_spec.flags)
-    if found:
-        return
-    if spec.keys and not spec.write:
-        return
-    if spec.write or spec.readonly or name in ("INFO", "DEBUG", "SWAPDB", "MEMORY"):
-        for index in range(len(session.engine.databases)):
-            yield Touch(fake, f"key of db{index}", ALL, bool(spec.write))
-        return
-    yield Touch(fake, "setting", ALL, spec.name != "CONFIG GET")
 
 
 def touch_of_key(fake: str, database: int, key: bytes, writes: bool) -> Touch:
