@@ -77,7 +77,8 @@ _NOT_WAITING = Waiting()
 class Work:
     """The starts of a worker, and the calls and consumers of any root strand.
 
-    ``is_restart`` says whether the worker had failed. The calls are numbered in the order of the run.
+    ``is_restart`` is True if the worker's previous start failed. ``first_call`` and ``last_call`` are
+    positions among the calls of the run.
     """
 
     starts: int = 1
