@@ -60,7 +60,7 @@ class Turns:
         """
         self._scheduler, self._lifecycle = scheduler, lifecycle
         self._context = contextvars.copy_context()
-        self._to_next()
+        self._wake(self._choose())
         watchdog = Watchdog(self, scheduler)
         try:
             while not self._finished.acquire(timeout=LOOK):
@@ -100,7 +100,9 @@ class Turns:
                 return
         self.progress += 1
         if chosen is None:
-            self._to_next()  # The strand has gone on, and waits for its turn or has ended.
+            self._wake(
+                self._choose()
+            )  # The strand has gone on, and waits for its turn or has ended.
         else:
             self._wake(chosen)
 
@@ -171,7 +173,7 @@ class Turns:
         self.by_thread.pop(strand.thread, None)
         self._record_end(strand)
         if not (self.has_ended or (strand.is_stepped_over and self._is_next_chosen(strand))):
-            self._to_next()
+            self._wake(self._choose())
         self._thread_is_done()
 
     def _choose(self) -> Strand | None:
@@ -189,11 +191,6 @@ class Turns:
             self.end(error)
         return chosen
 
-    def _to_next(self) -> None:
-        chosen = self._choose()
-        if chosen is not None:
-            self._wake(chosen)
-
     def _wake(self, chosen: Strand | None) -> None:
         if chosen is None or self.has_ended:
             return
@@ -203,11 +200,12 @@ class Turns:
             with contextlib.nullcontext() if here is None else here.waits_for_real():
                 self._threads.start(self, chosen)
             return
-        is_plain = chosen.host is chosen and chosen.loop.running is None
-        if not (is_plain or chosen.turn.is_inline):
+        has_loop = chosen.role == "task" or chosen.loop.running is not None
+        if has_loop and not chosen.turn.is_inline:
             chosen.host.loop.chosen = chosen
-            chosen = chosen.host
-        chosen.gate.release()
+            chosen.host.gate.release()
+        else:
+            chosen.gate.release()
 
     def _begins(self, strand: Strand) -> bool:
         """Return whether a strand needs a thread to begin; count that thread as running it."""
@@ -253,12 +251,12 @@ class Turns:
         self.by_thread[strand.thread] = strand
         self.current = strand
         try:
-            self._context.copy().run(self.perform, strand)
+            self._context.copy().run(self._run_code, strand)
         finally:
             self.by_thread.pop(strand.thread, None)
             self._record_end(strand)
 
-    def perform(self, strand: Strand) -> None:
+    def _run_code(self, strand: Strand) -> None:
         """Run a strand's code and store its result."""
         self._lifecycle.begins(strand)
         try:
