@@ -111,7 +111,7 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
 
 def _make_strand(simulation: Simulation, parent: Strand, thread: threading.Thread) -> None:
     """Make a thread that explored code is about to start run as a strand."""
-    child = simulation.waits.new_thread(parent, thread)
+    child = simulation.lifecycle.new_thread(parent, thread)
     turns, run = simulation.turns, thread.run
     vars(thread)["_strand"] = child
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from ...core.errors import ContractError, broken_promise, ends_the_test
 from ..history import Operation, begin, end
 from .deliveries import Due
@@ -37,6 +39,17 @@ class Lifecycle(Part):
             self._operations[name] = begin(history, name, name, (), {})
             history.clients.append(self._operations[name])
             self._record.touch_history(False)
+
+    def new_thread(self, parent: Strand, thread: threading.Thread) -> Strand:
+        """Return a new strand for a thread that explored code starts."""
+        self._connections.finish_calls(parent)
+        target = getattr(thread, "_target", None)
+        name = getattr(target, "__name__", "").strip("_")
+        name = name if name.isidentifier() else "thread"
+        name = self._state.new_name(f"{parent.root.title}+{name}")
+        self._state.created_by[name] = len(self._record.run.steps) - 1
+        child = Strand(name, "thread", parent=parent, thread=-1, is_daemon=thread.daemon)
+        return self._state.add(child)
 
     def ended(self, strand: Strand) -> None:
         """Store the result of a strand, and restart a worker that failed."""

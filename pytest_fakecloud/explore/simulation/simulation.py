@@ -30,8 +30,8 @@ class Simulation:
     a time.
 
     A strand is a client, worker, delivery, task or thread. The code that patches sockets, locks,
-    event loops and the fakes calls the public parts: ``calls``, ``deliveries``, ``loops``,
-    ``sockets`` and ``waits``.
+    event loops and the fakes calls the public parts: ``calls``, ``deliveries``, ``lifecycle``,
+    ``loops``, ``sockets`` and ``waits``.
     """
 
     def __init__(

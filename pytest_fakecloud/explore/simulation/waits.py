@@ -89,20 +89,6 @@ class Waits(Part):
             self._world.time.move_to(self._world.now_us() + math.ceil(seconds * 1e6))
         return True
 
-    def new_thread(self, strand: Strand, thread: threading.Thread) -> Strand:
-        """Return a new strand for a thread that explored code starts."""
-        self._connections.finish_calls(strand)
-        target = getattr(thread, "_target", None)
-        name = getattr(target, "__name__", "thread").strip("_")
-        name = self._state.new_name(
-            f"{strand.root.title}+{name if name.isidentifier() else 'thread'}"
-        )
-        child = self._state.add(Strand(name, "thread", parent=strand))
-        child.thread = -1
-        child.is_daemon = thread.daemon
-        self._state.created_by[name] = len(self._record.run.steps) - 1
-        return child
-
     def take_turn(self, strand: Strand, is_own_thread: bool) -> None:
         if strand.role == "task" and not is_own_thread and not strand.turn.is_blocking:
             # The event loop of a task chooses the next strand when it is idle.
