@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -227,39 +228,47 @@ def test_tasks_and_sleeps_are_orders_too(cloud: Cloud, kv: KVServer, redis: Redi
     assert few < many
 
 
+def random_clients(
+    chance: random.Random,
+    calls: Callable[[str, str], list[Callable[[], object]]],
+    keys: Sequence[str],
+    count: int,
+    most: int,
+) -> Clients:
+    """Return clients with at most the given number of calls on random keys."""
+
+    def client() -> Callable[[], object]:
+        made = [
+            chance.choice(calls(chance.choice(keys), chance.choice(keys)))
+            for _ in range(chance.randint(1, most))
+        ]
+        return lambda: [each() for each in made]
+
+    return {name: client() for name in "abc"[:count]}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(cases(4)))
 def test_random_clients_reach_what_brute_force_reaches(
     cloud: Cloud, kv: KVServer, redis: Redis, seed: int
 ) -> None:
+    def calls(key: str, other: str) -> list[Callable[[], object]]:
+        return [
+            lambda: redis.get(key),
+            lambda: redis.incr(key),
+            lambda: redis.set(key, redis.get(other) or "0"),
+            lambda: redis.delete(key),
+            lambda: redis.mget(key, other),
+            lambda: redis.dbsize(),
+            lambda: redis.eval("return redis.call('INCRBY', KEYS[1], 5)", keys=[key]),
+            lambda: redis.multi().incr(key).incr(other).exec(),
+        ]
+
     chance = random.Random(seed)
     keys = ("x", "y", "z")[: chance.randint(1, 3)]
-
-    def call() -> Callable[[], object]:
-        key, other = chance.choice(keys), chance.choice(keys)
-        return chance.choice(
-            [
-                lambda: redis.get(key),
-                lambda: redis.incr(key),
-                lambda: redis.set(key, redis.get(other) or "0"),
-                lambda: redis.delete(key),
-                lambda: redis.mget(key, other),
-                lambda: redis.dbsize(),
-                lambda: redis.eval("return redis.call('INCRBY', KEYS[1], 5)", keys=[key]),
-                lambda: redis.multi().incr(key).incr(other).exec(),
-            ]
-        )
-
-    def client(calls: list[Callable[[], object]]) -> Callable[[], object]:
-        return lambda: [each() for each in calls]
-
-    many = chance.choice([(2, 3), (2, 2), (3, 1)])
-    clients = {
-        name: client([call() for _ in range(chance.randint(1, many[1]))])
-        for name in "abc"[: many[0]]
-    }
-    few, all_ = compared(cloud, kv, clients)
-    assert few <= all_
+    count, most = chance.choice([(2, 3), (2, 2), (3, 1)])
+    few, many = compared(cloud, kv, random_clients(chance, calls, keys, count, most))
+    assert few <= many
 
 
 def test_what_is_said_of_an_exhaustive_search(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
@@ -301,9 +310,8 @@ def test_the_order_of_operations_counts_for_a_history(cloud: Cloud, redis: Redis
 # -- time ------------------------------------------------------------------------------------------
 
 
-def timed(cloud: Cloud, kv: KVServer, clients: Clients) -> tuple[int, int]:
-    """Do the same as ``compared``, but with timers as steps."""
-    return compared(cloud, kv, clients, moves_time=True)
+timed = partial(compared, moves_time=True)
+"""Like ``compared``, but with timers as steps."""
 
 
 def test_the_end_of_a_key_comes_before_or_after_each_call(
@@ -369,26 +377,17 @@ def test_deliveries_fall_due_before_or_after_calls(
 def test_random_clients_with_timers_reach_what_brute_force_reaches(
     cloud: Cloud, kv: KVServer, redis: Redis, seed: int
 ) -> None:
-    chance = random.Random(seed)
+    def calls(key: str, other: str) -> list[Callable[[], object]]:
+        return [
+            lambda: redis.get(key),
+            lambda: redis.incr(key),
+            lambda: redis.set(key, "5", ex=10, nx=True),
+            lambda: redis.expire(key, 20),
+            lambda: redis.ttl(key),
+            lambda: redis.dbsize(),
+            lambda: redis.copy(key, other),
+            lambda: time.sleep(15),
+        ]
 
-    def call() -> Callable[[], object]:
-        key, other = chance.choice("xy"), chance.choice("xy")
-        return chance.choice(
-            [
-                lambda: redis.get(key),
-                lambda: redis.incr(key),
-                lambda: redis.set(key, "5", ex=10, nx=True),
-                lambda: redis.expire(key, 20),
-                lambda: redis.ttl(key),
-                lambda: redis.dbsize(),
-                lambda: redis.copy(key, other),
-                lambda: time.sleep(15),
-            ]
-        )
-
-    def client(calls: list[Callable[[], object]]) -> Callable[[], object]:
-        return lambda: [each() for each in calls]
-
-    clients = {name: client([call() for _ in range(chance.randint(1, 2))]) for name in "ab"}
-    few, many = timed(cloud, kv, clients)
+    few, many = timed(cloud, kv, random_clients(random.Random(seed), calls, "xy", 2, 2))
     assert few <= many
