@@ -44,7 +44,7 @@ class Exploration:
         self.notes = tuple(covered.notes)
         self.seconds = tally.seconds
         self.seed = tally.seed
-        self._text = summary(tally)
+        self._text = _summary(tally)
 
     def __str__(self) -> str:
         lines = [f"the promise held in {self._text}"]
@@ -111,10 +111,10 @@ class BrokenSchedule(AssertionError):
         if tally.given is not None:
             missed = tally.given.without(self.runs[0].schedule)
             return f"the given schedule, of which these events were not applied: {missed}"
-        return f"a schedule of {counted(self.events, 'event')}, after {summary(tally)}"
+        return f"a schedule of {counted(self.events, 'event')}, after {_summary(tally)}"
 
 
-def summary(tally: Tally) -> str:
+def _summary(tally: Tally) -> str:
     """Return a phrase that says how many schedules of which kind a search tried."""
     if tally.given is not None:
         return "the given schedule"

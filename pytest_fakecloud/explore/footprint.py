@@ -95,7 +95,7 @@ _TIMED = frozenset((*_TTLS, *_FIELD_TTLS, *_STREAMS, *_SERVER))
 _TIMED_OPTIONS = frozenset((b"EX", b"PX", b"EXAT", b"PXAT", b"BLOCK"))
 
 
-def reads_clock(name: str, argv: list[bytes]) -> bool:
+def _reads_clock(name: str, argv: list[bytes]) -> bool:
     """Return whether a command's effect or answer depends on the time at which it runs."""
     if name in _TIMED or (name.startswith("B") and name not in ("BITCOUNT", "BITOP", "BITPOS")):
         return True
@@ -110,7 +110,7 @@ def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) ->
     """
     name = spec.name.partition(" ")[0]
     database = session.db.index
-    if reads_clock(name, argv):
+    if _reads_clock(name, argv):
         yield READS_CLOCK
     if spec.name == "EXEC" or name in ("EVAL", "EVALSHA", "FCALL"):
         for _, key, _ in session.watched:

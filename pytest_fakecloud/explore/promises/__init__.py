@@ -5,20 +5,11 @@ invariants.
 from __future__ import annotations
 
 from ..history import observed
-from .checks import (
-    Check,
-    Promises,
-    always,
-    at_most_one,
-    eventually,
-    never,
-    sometimes,
-    takes_argument,
-)
+from .checks import Check, Promises, always, at_most_one, eventually, never, sometimes
 from .invariants import monotonic_reads, nothing_lost, once
 from .linearizability import follows, linearizable
 
 __all__ = [
     "Check", "Promises", "always", "at_most_one", "eventually", "follows", "linearizable",
-    "monotonic_reads", "never", "nothing_lost", "observed", "once", "sometimes", "takes_argument",
+    "monotonic_reads", "never", "nothing_lost", "observed", "once", "sometimes",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Check = Callable[["History"], None]
 
 
-def takes_argument(function: Callable[..., object]) -> bool:
+def _takes_argument(function: Callable[..., object]) -> bool:
     """Return whether a check takes the history."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -39,7 +39,7 @@ class Predicate:
             raise ContractError(f"{promise}() expects a function, got {shown(function)}")
         self._function = function
         self._promise = promise
-        self.takes_history = takes_argument(function)
+        self.takes_history = _takes_argument(function)
         name = getattr(function, "__name__", "")
         self.name = name if name.isidentifier() else "the predicate"
 
@@ -115,7 +115,7 @@ class _AtMostOne(Predicate, StepPromise):
             raise AssertionError(f"at most one: {self.name} returned {shown(value)}")
 
 
-class Sometimes(Predicate, StepPromise):
+class _Sometimes(Predicate, StepPromise):
     """A promise that holds if its predicate is true after any step of any schedule."""
 
     was_reached = False
@@ -152,7 +152,7 @@ def sometimes(predicate: Callable[..., object]) -> Check:
 
     Use it with other promises, to detect that the code never reaches the state that they are about.
     """
-    return Sometimes(predicate, "sometimes")
+    return _Sometimes(predicate, "sometimes")
 
 
 def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
@@ -198,7 +198,7 @@ class Promises:
                 raise ContractError(f"check={shown(each)} is not a function")
         self.at_end = [_with_history(each) for each in self.given]
         self.at_step = [each.at_step for each in self.given if isinstance(each, StepPromise)]
-        self._sometimes = [each for each in self.given if isinstance(each, Sometimes)]
+        self._sometimes = [each for each in self.given if isinstance(each, _Sometimes)]
         for promise in self._sometimes:
             promise.was_reached = False
         self.reads_history = any(map(_takes_history, self.given))
@@ -216,7 +216,7 @@ class Promises:
 
 def _with_history(check: Callable[..., object]) -> Callable[[History], object]:
     """Return a function that calls a check with the history if the check takes it."""
-    if takes_argument(check):
+    if _takes_argument(check):
         return check
 
     def without_history(_: History) -> object:
@@ -227,4 +227,4 @@ def _with_history(check: Callable[..., object]) -> Callable[[History], object]:
 
 
 def _takes_history(check: Callable[..., object]) -> bool:
-    return check.takes_history if isinstance(check, StepPromise) else takes_argument(check)
+    return check.takes_history if isinstance(check, StepPromise) else _takes_argument(check)

@@ -28,7 +28,7 @@ class Coverage:
     possible: set[str] = field(default_factory=set)
     attempted: set[str] = field(default_factory=set)
     """The kinds of events in the schedules; such an event applies only if its point is reached."""
-    kinds: dict[str, int] = field(default_factory=dict)
+    kinds: Counter[str] = field(default_factory=Counter)
     """The number of events that were applied."""
     succeeded: dict[tuple[str, Url], bool] = field(default_factory=dict)
     """Whether any call succeeded, for each destination handler that was called."""
@@ -42,8 +42,7 @@ class Coverage:
                 self.points.setdefault(point.process, set()).add(point.number)
                 self.possible.update(kind for kind, _ in point.choices)
         self.attempted.update(event.kind for event in run.schedule)
-        for event in run.fired:
-            self.kinds[event.kind] = self.kinds.get(event.kind, 0) + 1
+        self.kinds.update(event.kind for event in run.fired)
         for handler, outcomes in run.handled.items():
             self.succeeded[handler] = self.succeeded.get(handler, False) or any(outcomes)
         self.notes.update(run.notes)

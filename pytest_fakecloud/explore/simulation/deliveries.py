@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _HORIZON_US = 30 * 86_400 * 1_000_000
 """Microseconds after the start until which deliveries are made, as in ``run_until_idle``."""
-Loss = Literal["unreachable", "unheard"]
+_Loss = Literal["unreachable", "unheard"]
 """A lost delivery: its destination is not reached, or the answer of its destination is lost."""
 _FAULTS: tuple[Kind, ...] = ("duplicate", "crash_after_answer")
 _KINDS: tuple[Kind, ...] = (*_FAULTS, "fail", "unreachable")
@@ -123,7 +123,7 @@ class DeliveryStrands(Part):
         super().__init__(state)
         self._faults: dict[str, tuple[str, ...]] = {}
         """The faults of the next delivery of each message, by the message's internal ID."""
-        self._losses: dict[str, list[Loss]] = {}
+        self._losses: dict[str, list[_Loss]] = {}
         """The losses of the next deliveries of each message, by the message's public ID."""
 
     def begin(self, due: Due) -> Strand | None:
@@ -148,7 +148,7 @@ class DeliveryStrands(Part):
         for event in events:
             if event.kind not in ("fail", "unreachable"):
                 continue
-            losses: list[Loss] = ["unreachable"] * int(event.detail or 1)
+            losses: list[_Loss] = ["unreachable"] * int(event.detail or 1)
             if event.kind == "fail":
                 losses[0] = "unheard"  # The first attempt reaches the destination.
             self._losses[due.message.public_id] = losses
