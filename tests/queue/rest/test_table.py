@@ -199,13 +199,13 @@ def content_type(scene: Scene, message_id: str) -> None:
 
 
 def deduplicated(scene: Scene, message_id: str) -> None:
-    again = scene.request("POST", f"/v2/publish/{DEST}", scene.last_headers, b"hello")  # type: ignore[attr-defined]
+    again = scene.request("POST", f"/v2/publish/{DEST}", scene.last_headers, b"hello")
     assert again.status == 202
     assert again.json() == {"messageId": message_id, "url": DEST, "deduplicated": True}
     scene.queue.run_until_idle()
     assert len(scene.came) == 1
     scene.queue.advance("10m")
-    later = scene.request("POST", f"/v2/publish/{DEST}", scene.last_headers, b"hello")  # type: ignore[attr-defined]
+    later = scene.request("POST", f"/v2/publish/{DEST}", scene.last_headers, b"hello")
     assert later.status == 201
     assert later.json()["messageId"] != message_id
 
@@ -236,7 +236,7 @@ def flow(scene: Scene, message_id: str) -> None:
     assert shown["flowControlKey"] == "tenant-1"
     assert (shown["rate"], shown["period"]) == (1, 60)
     assert "parallelism" not in shown
-    scene.publish(scene.last_headers)  # type: ignore[attr-defined]
+    scene.publish(scene.last_headers)
     scene.queue.run_until_idle()
     assert scene.times == [0, 60]
 
@@ -506,8 +506,7 @@ def spelled(settings: Settings, prefix: str) -> dict[str, str]:
 @pytest.mark.parametrize("row", HEADERS, ids=str)
 def test_a_header_has_its_effect(scene: Scene, row: Header, prefix: str) -> None:
     row.before(scene)
-    sent = {**row.headers, **spelled(row.settings, prefix)}
-    scene.last_headers = sent  # type: ignore[attr-defined]
+    scene.last_headers = sent = {**row.headers, **spelled(row.settings, prefix)}
     answer = scene.ok("POST", f"/v2/publish/{DEST}", headers=sent, body=b"hello").json()
     row.effect(scene, answer["scheduleId" if row.scheduled else "messageId"])
 
@@ -519,7 +518,7 @@ def test_a_header_may_be_a_query_key(scene: Scene, row: Header) -> None:
         f"upstash-{name.lower()}={quote(value)}" for name, value in row.settings.items()
     )
     answer = scene.ok("POST", f"/v2/publish/{DEST}?{query}", headers=row.headers, body=b"hello")
-    scene.last_headers = {**row.headers, **spelled(row.settings, "Upstash")}  # type: ignore[attr-defined]
+    scene.last_headers = {**row.headers, **spelled(row.settings, "Upstash")}
     row.effect(scene, answer.json()["scheduleId" if row.scheduled else "messageId"])
 
 
