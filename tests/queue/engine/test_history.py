@@ -1,4 +1,4 @@
-"""Test how long the queue keeps finished messages."""
+"""Test the log, dead letters, and how long the queue keeps finished messages."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.model import SECOND, Outcome
+from pytest_fakecloud.queue.model import SECOND, Outcome, WorkflowPart
+from pytest_fakecloud.queue.wire.filters import Filters
 
 from ..scene import CALLBACK, DEST, FAILURE, Scene
-from .bench import Bench
+from .bench import URL, Bench
 
 APP = "https://app.example.com/flow"
 
@@ -353,3 +354,57 @@ def test_the_log_shrinks_bit_by_bit_as_well() -> None:
     assert [row.state for row in bench.engine.logs if row.message_id == last] == [
         "CREATED", "ACTIVE", "DELIVERED",
     ]  # fmt: skip
+
+
+def test_rows_without_an_answer_are_found_by_the_status_that_stands_for_it() -> None:
+    bench = Bench(no_answer_status=599)
+    bench.answer = lambda delivery: Outcome(503 if bench.sent[1:] else None)
+    bench.publish(Retries="0")
+    bench.publish(Retries="0")
+    bench.clock.run_due()
+
+    def found(status: int) -> list[str]:
+        rows, cursor = bench.engine.history.log_page(Filters({"responseStatus": [str(status)]}))
+        assert cursor is None
+        return [row.state for row in rows]
+
+    assert found(503) == ["FAILED", "ERROR"]
+    assert found(599) == ["FAILED", "ERROR"]
+    assert found(0) == []
+
+
+def test_dead_letters_without_an_answer_are_found_by_their_status(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(exception=ConnectionRefusedError("refused"))
+    bench.publish(Retries="0")
+    bench.clock.run_due()
+    bench.answer = lambda delivery: Outcome(503)
+    bench.publish(Retries="0")
+    bench.clock.run_due()
+    letters = bench.engine.dead_letters
+    none, unavailable = letters.all()
+    assert letters.select(Filters({"responseStatus": ["0"]})) == ([none], None)
+    assert letters.select(Filters({"responseStatus": ["503"]})) == ([unavailable], None)
+
+
+def test_a_failure_callback_hides_no_run_that_comes_after_it(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500)
+    for _ in range(3):
+        bench.publish(Retries="0")
+    bench.clock.run_due()
+    letters = bench.engine.dead_letters
+    first, report, last = letters.all()
+    for row in (first, report, last):
+        letters.message(row).workflow = WorkflowPart("r", URL, "step")
+    letters.message(report).failure_of = first.message_id
+    assert letters.select(Filters({"source": ["workflow"]})) == ([first, last], None)
+    # For other filters, the callback is an ordinary dead letter.
+    assert letters.select(Filters({"url": [URL]})) == ([first, report, last], None)
+
+
+def test_a_row_is_deleted_once(bench: Bench) -> None:
+    bench.answer = lambda delivery: Outcome(500)
+    bench.publish(Retries="0")
+    bench.clock.run_due()
+    (row,) = bench.engine.dead_letters.all()
+    assert bench.engine.dead_letters.delete([row, row]) == 1
+    assert bench.engine.dead_letters.delete([row]) == 0
