@@ -90,6 +90,11 @@ def word(data: bytes | bytearray) -> Word:
         return bytes(data)
 
 
+def word_pairs(flat: list[bytes]) -> list[tuple[Word, Word]]:
+    """Return the pairs in a flat list such as the reply of HGETALL."""
+    return [(word(flat[at]), word(flat[at + 1])) for at in range(0, len(flat), 2)]
+
+
 def plain(reply: Reply) -> KVReply:
     """Convert a reply to plain Python."""
     if isinstance(reply, list):
@@ -118,7 +123,7 @@ def python_value(value: Any) -> KVValue:
         case "zset":
             return [(word(member), score) for score, member in value]
         case "stream":
-            return [(word(name), _fields(fields)) for name, fields in value.written()]
+            return [(word(name), dict(word_pairs(fields))) for name, fields in value.written()]
     held: KVValue = value.to_python()
     return held
 
@@ -163,10 +168,6 @@ def integer_of(key: str | bytes, text: Word) -> int:
         raise ContractError(
             f"the key {key!r} holds {brief(text)}, which is not an integer: read it with string()"
         ) from None
-
-
-def _fields(flat: list[bytes]) -> dict[Any, Any]:
-    return {word(flat[at]): word(flat[at + 1]) for at in range(0, len(flat), 2)}
 
 
 def commands_for(data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> Iterator[list[bytes]]:

@@ -72,7 +72,9 @@ class Between:
         if self._commands is None:
             return self._next_place(len(lines) - 1)
         first, second = self._neighbours
-        names = [_name(line) for line in lines]
+        names = [
+            command_name([word.decode("utf-8", "replace") for word in line[:2]]) for line in lines
+        ]
         return {
             at
             for at in range(1, len(lines))
@@ -151,7 +153,3 @@ def _neighbours(commands: object) -> tuple[Question, ...]:
         f"commands={commands!r} is not a position: pass a number of commands, the names of two "
         "neighbours such as ('GET', 'SET'), or leave it out for every position in turn"
     )
-
-
-def _name(line: list[bytes]) -> str:
-    return command_name([word.decode("utf-8", "replace") for word in line[:2]])

@@ -8,6 +8,7 @@ limit. A command that derives its result from other keys (``SUNIONSTORE``) count
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import errors
@@ -91,15 +92,10 @@ class _Addition(NamedTuple):
     replaces: bool
 
 
-def _end_of_range(argv: list[bytes]) -> int:
-    return max(0, try_int(argv[2]) or 0) + len(argv[3])
-
-
-def _end_of_bit(argv: list[bytes]) -> int:
-    return max(0, try_int(argv[2]) or 0) // 8 + 1
-
-
-_SIZE_AT = {"SETRANGE": _end_of_range, "SETBIT": _end_of_bit}
+_SIZE_AT: dict[str, Callable[[list[bytes]], int]] = {
+    "SETRANGE": lambda argv: max(0, try_int(argv[2]) or 0) + len(argv[3]),
+    "SETBIT": lambda argv: max(0, try_int(argv[2]) or 0) // 8 + 1,
+}
 """Commands with an offset, and the function that returns the size of the string that they need."""
 _VALUE_AT = {"SET": 2, "SETNX": 2, "GETSET": 2, "SETEX": 3, "PSETEX": 3}
 """Position of the new value in the line of each command that replaces a single whole value."""

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from ...core.errors import ContractError
 from ..errors import CommandError
-from ..python_values import Converted, word
+from ..python_values import Converted, word, word_pairs
 from ..reply import Reply, Status
 from .share import BATCH, Share
 
@@ -45,22 +45,18 @@ class RedisContents:
         return Converted(type_name, convert(share.prefixes.strip(reply)))
 
 
-def _pairs(flat: Any) -> list[tuple[Any, Any]]:
-    return [(word(flat[at]), word(flat[at + 1])) for at in range(0, len(flat), 2)]
-
-
 _READERS: dict[str, tuple[list[bytes], Callable[[Any], Any]]] = {
     "string": ([b"GET"], word),
-    "hash": ([b"HGETALL"], lambda reply: dict(_pairs(reply))),
+    "hash": ([b"HGETALL"], lambda reply: dict(word_pairs(reply))),
     "list": ([b"LRANGE", b"0", b"-1"], lambda reply: list(map(word, reply))),
     "set": ([b"SMEMBERS"], lambda reply: set(map(word, reply))),
     "zset": (
         [b"ZRANGE", b"0", b"-1", b"WITHSCORES"],
-        lambda reply: [(member, float(score)) for member, score in _pairs(reply)],
+        lambda reply: [(member, float(score)) for member, score in word_pairs(reply)],
     ),
     "stream": (
         [b"XRANGE", b"-", b"+"],
-        lambda reply: [(word(entry), dict(_pairs(fields))) for entry, fields in reply],
+        lambda reply: [(word(entry), dict(word_pairs(fields))) for entry, fields in reply],
     ),
     "ReJSON-RL": ([b"JSON.GET"], json.loads),
 }

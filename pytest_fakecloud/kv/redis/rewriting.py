@@ -212,10 +212,6 @@ def _emulated(code: bytes, *arguments: bytes) -> Prepared:
     return Prepared([b"EVAL", code, b"0", *arguments], emulated=True)
 
 
-def _keys(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
-    return [b"KEYS", escaped(prefixes.keys) + argv[1]]
-
-
 def _sort(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
     line, at = list(argv), 2
     while at + 1 < len(line):
@@ -259,10 +255,6 @@ def _without_block(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
 def _wait(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
     # A timeout of 0 waits forever, and would occupy the connection. Wait for a millisecond instead.
     return [*argv[:-1], b"1" if argv[-1] == b"0" else argv[-1]]
-
-
-def _publish(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
-    return [argv[0], prefixes.channels + argv[1], argv[2]]
 
 
 def _pubsub_channels(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
@@ -322,7 +314,7 @@ def _georadius(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
 
 
 _CHANGED: dict[str, Callable[[Prefixes, list[bytes]], list[bytes]]] = {
-    "KEYS": _keys,
+    "KEYS": lambda prefixes, argv: [b"KEYS", escaped(prefixes.keys) + argv[1]],
     "SORT": _sort,
     "SORT_RO": _sort,
     "COPY": _copy,
@@ -331,7 +323,7 @@ _CHANGED: dict[str, Callable[[Prefixes, list[bytes]], list[bytes]]] = {
     "XREADGROUP": _without_block,
     "WAIT": _wait,
     "WAITAOF": _wait,
-    "PUBLISH": _publish,
+    "PUBLISH": lambda prefixes, argv: [argv[0], prefixes.channels + argv[1], argv[2]],
     "PUBSUB CHANNELS": _pubsub_channels,
     "PUBSUB NUMSUB": _pubsub_numsub,
     "PUBSUB SHARDCHANNELS": _pubsub_channels,

@@ -396,11 +396,15 @@ class Config:
         """Return the names and values of the parameters that match a case-insensitive glob pattern."""
         matches = matcher(pattern, nocase=True)
         exact_name = pattern.decode("latin-1").lower()
-        return [
-            (name, _as_config_get_shows(name, text))
+        found = {
+            name: text
             for name, text in self._texts.items()
             if matches(name.encode()) and (name not in HIDDEN or name == exact_name)
-        ]
+        }
+        if events := found.get("notify-keyspace-events"):
+            # Redis omits "n" after "A", although it sends events for new keys.
+            found["notify-keyspace-events"] = events.replace("An", "A")
+        return list(found.items())
 
     def change(
         self,
@@ -455,12 +459,6 @@ def _slow_threshold_us(slowlog_us: int, latency_event_ms: int) -> int:
     thresholds = [slowlog_us] if slowlog_us >= 0 else []
     thresholds += [latency_event_ms * 1000] if latency_event_ms else []
     return min(thresholds, default=2**63)
-
-
-def _as_config_get_shows(name: str, text: str) -> str:
-    # In the value of this parameter, Redis omits "n" after "A", although it sends events for new
-    # keys.
-    return text.replace("An", "A") if name == "notify-keyspace-events" else text
 
 
 def _main_name(name: str) -> str:

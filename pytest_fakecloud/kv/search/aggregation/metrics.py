@@ -59,10 +59,6 @@ def _average(values: Values) -> float | None:
     return _fsum(values) / len(values) if values else None
 
 
-def _sum(values: Values) -> float | None:
-    return _total(values) if values else None
-
-
 def _total(values: Values) -> float:
     return sum(values) if all(value.__class__ is int for value in values) else _fsum(values)
 
@@ -171,7 +167,7 @@ def _percentiles(index: SearchIndex, args: Arguments) -> Metric:
 
 METRICS: dict[str, Callable[[SearchIndex, Arguments], Metric]] = {
     "$avg": _single(_average, (*NUMERIC, "BOOL")),
-    "$sum": _single(_sum, (*NUMERIC, "BOOL")),
+    "$sum": _single(lambda values: _total(values) if values else None, (*NUMERIC, "BOOL")),
     "$min": _single(_extreme(min), (*NUMERIC, "BOOL")),
     "$max": _single(_extreme(max), (*NUMERIC, "BOOL")),
     "$count": _single(len, _ANY),
