@@ -219,10 +219,7 @@ def case_files() -> frozenset[Path]:
     """Return the test modules with the cases of commands."""
     here = Path(__file__).parent
     folders = [*(here / "commands").rglob("test_*.py"), *(here / "scripting").glob("test_*.py")]
-    search = [
-        here / "search" / f"test_{name}.py"
-        for name in ("definitions", "following", "queries", "aggregations")
-    ]
+    search = [here / "search" / f"test_{name}.py" for name in ("index", "queries", "aggregations")]
     others = [here / "engine" / "test_engine.py", here / "scenarios" / "test_scenarios.py"]
     return frozenset([*folders, *search, *others])
 

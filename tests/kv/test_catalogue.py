@@ -18,8 +18,6 @@ from tests.kv import catalogue
 from tests.kv.comparison.templates import NOT_COMPARED, TEMPLATES
 from tests.kv.conftest import EXERCISED_FILE, Exercised, case_files, session_record
 
-ROWS = [row for rows in catalogue.COMMANDS.values() for row in rows]
-
 
 def bound(spec: CommandSpec) -> bool:
     return function_of(spec) is not None or spec.subcommands is not None
@@ -27,7 +25,7 @@ def bound(spec: CommandSpec) -> bool:
 
 class TestTable:
     def test_every_row_agrees(self) -> None:
-        check_each(self.row_agrees, ROWS)
+        check_each(self.row_agrees, catalogue.COMMANDS)
 
     @staticmethod
     def row_agrees(name: str, arity: int | None, words: str, access: str) -> None:

@@ -152,37 +152,20 @@ def at_once(cls: type) -> type:
     return cls
 
 
-@at_once
-class TestMethods(test_routes.TestMethods):
-    pass
+def again(cls: type) -> type:
+    """Return a class with the same tests for real servers."""
+    return pytest.mark.usefixtures("make")(at_once(type(cls.__name__, (cls,), {})))
 
 
-@at_once
-class TestStories(test_routes.TestStories):
-    pass
-
-
-class TestCommands(test_routes.TestCommands):
-    pass
-
-
-@pytest.mark.usefixtures("make")
-class TestDialectOfErrors(test_routes.TestDialectOfErrors):
-    pass
-
-
-@at_once
-class TestEncoding(test_routes.TestEncoding):
-    pass
-
-
-class TestTransactions(test_routes.TestTransactions):
-    pass
-
-
-@at_once
-class TestTokens(test_routes.TestTokens):
-    pass
+TestMethods = again(test_routes.TestMethods)
+TestStories = again(test_routes.TestStories)
+TestCommands = again(test_routes.TestCommands)
+TestDialectOfErrors = again(test_routes.TestDialectOfErrors)
+TestEncoding = again(test_routes.TestEncoding)
+TestTransactions = again(test_routes.TestTransactions)
+TestTokens = again(test_routes.TestTokens)
+TestAvailability = again(test_routes.TestAvailability)
+TestJournal = again(test_routes.TestJournal)
 
 
 def at_the_start_of_a_second(server: KVServer) -> int:
@@ -273,16 +256,6 @@ class TestStreams(test_routes.TestStreams):
             lines = events(response)
             assert next(lines) == "data: psubscribe,n*,1"
             assert server.execute("PUBSUB", "NUMPAT") == 1
-
-
-@at_once
-@pytest.mark.usefixtures("make")
-class TestAvailability(test_routes.TestAvailability):
-    pass
-
-
-class TestJournal(test_routes.TestJournal):
-    pass
 
 
 class TestAnyInput:
