@@ -4,14 +4,56 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 JUNK = (
     b"", b"abc", b"-1", b"0", b"1", b"1.5", b"nan", b"inf", b"-inf", b"1e3", b"+1", b"01", b" 1",
     b"9223372036854775807", b"-9223372036854775808", b"9223372036854775808", b"18446744073709551615",
     b"*", b"$", b">", b"(1", b"[a", b"NX", b"COUNT", b"LIMIT", b"\xff\x00\x01", b"5-5", b"-",
 )  # fmt: skip
-TOWNS = (b"Palermo", b"Catania", b"Rome", b"Oslo", b"Quito", b"Suva", b"Nome", b"Perth")
 KINDS = ("str", "bit", "hash", "list", "numlist", "set", "zset", "lex", "geo", "hll", "stream")
+
+_TEXT = r"""
+small: 0 1 2 3 5 7 8 9 15 17 30 100
+at: 4102444800 4102444801 1 0 -5 abc
+atms: 4102444800000 4102444800001 1 0 -5 abc
+pattern: * a* *1 str? [a-h]* nothing \x5c* *[^0]
+getpattern: # str* w_* hash0->* nothing
+bittype: u8 i8 u4 i16 u63 i64 u1 u64 i5
+bitoffset: 0 1 7 8 #0 #1 #3 100 -1 abc
+field: f1 f2 f3 f4 f5 name '' 7
+lexmin: - - [a (a [b ( [ + a
+lexmax: + + [c (c [b [\xff (b - b
+unit: m km km km KM ft mi parsec
+group: g1 g1 g1 g2 g3
+consumer: alice bob carol
+idle: 0 0 0 100000000 -1 abc
+town: Palermo Catania Rome Oslo Quito Suva Nome Perth
+"""
+
+
+def _choices(text: str) -> dict[str, tuple[bytes, ...]]:
+    """Parse lines of a name and its words: ``\\xff`` is a byte, and ``''`` an empty word."""
+    found = {}
+    for line in text.strip().replace("\n  ", " ").split("\n"):
+        name, _, words = line.partition(": ")
+        found[name] = tuple(
+            b"" if word == "''" else word.encode().decode("unicode_escape").encode("latin-1")
+            for word in words.split(" ")
+        )
+    return found
+
+
+CHOICES = _choices(_TEXT)
+"""The possible words of each name."""
+INTEGERS = {
+    "num": (0.8, -20, 100, "9223372036854775807 -9223372036854775808 3.5 1e5"),
+    "int": (0.85, -100, 300, "9223372036854775807 -9223372036854775808 1.5 abc"),
+    "index": (0.95, -6, 9, "100 -100 abc 9223372036854775807"),
+    "count": (0.93, 0, 6, "-1 100 abc 1.5"),
+    "ttl": (0.9, 100000, 900000, "0 -1 abc 9223372036854775807 1.5"),
+}
+"""Names of integers: the share of those in a range, the range, and the other words."""
 
 
 class Values:
@@ -25,9 +67,19 @@ class Values:
         """Return the words for `<name>` in a template."""
         if name in KINDS:
             return [self._key(name)]
-        maker: Callable[[], bytes | list[bytes]] = getattr(self, name)
-        made = maker()
+        made = self.one(name)
         return made if isinstance(made, list) else [made]
+
+    def one(self, name: str) -> Any:
+        """Return a word or a list of words."""
+        if name in CHOICES:
+            return self.rng.choice(CHOICES[name])
+        if name in INTEGERS:
+            share, low, high, others = INTEGERS[name]
+            if self.rng.random() < share:
+                return b"%d" % self.rng.randrange(low, high)
+            return self.rng.choice([word.encode() for word in others.split()])
+        return getattr(self, name)()
 
     def _key(self, kind: str) -> bytes:
         if self.rng.random() < 0.05:
@@ -57,7 +109,7 @@ class Values:
                 (b"a", b"b", b"c", b"hello", b"foobar", b"ohmytext", b"mynewtext")
             )
         if roll < 0.8:
-            return self.num()
+            return self.one("num")
         if roll < 0.85:
             return self.rng.choice(JUNK)
         if roll < 0.88:
@@ -80,76 +132,20 @@ class Values:
     def bulklexed(self) -> list[bytes]:
         return [word for name in self.bulk() for word in (b"0", name)]
 
-    def num(self) -> bytes:
-        roll = self.rng.random()
-        if roll < 0.8:
-            return b"%d" % self.rng.randrange(-20, 100)
-        return self.rng.choice((b"9223372036854775807", b"-9223372036854775808", b"3.5", b"1e5"))
-
-    def small(self) -> bytes:
-        return b"%d" % self.rng.choice((0, 1, 2, 3, 5, 7, 8, 9, 15, 17, 30, 100))
-
-    def int(self) -> bytes:
-        roll = self.rng.random()
-        if roll < 0.85:
-            return b"%d" % self.rng.randrange(-100, 300)
-        return self.rng.choice((b"9223372036854775807", b"-9223372036854775808", b"1.5", b"abc"))
-
     def float(self) -> bytes:
         roll = self.rng.random()
         if roll < 0.85:
             return repr(round(self.rng.uniform(-50, 50), self.rng.randrange(6))).encode()
         return self.rng.choice((b"1e10", b"3.0e-7", b"inf", b"abc", b"5", b"1e308", b"0x1p3"))
 
-    def index(self) -> bytes:
-        roll = self.rng.random()
-        if roll < 0.95:
-            return b"%d" % self.rng.randrange(-6, 9)
-        return self.rng.choice((b"100", b"-100", b"abc", b"9223372036854775807"))
-
-    def count(self) -> bytes:
-        roll = self.rng.random()
-        if roll < 0.93:
-            return b"%d" % self.rng.randrange(0, 6)
-        return self.rng.choice((b"-1", b"100", b"abc", b"1.5"))
-
-    def ttl(self) -> bytes:
-        roll = self.rng.random()
-        if roll < 0.9:
-            return b"%d" % self.rng.randrange(100000, 900000)
-        return self.rng.choice((b"0", b"-1", b"abc", b"9223372036854775807", b"1.5"))
-
-    def at(self) -> bytes:
-        return self.rng.choice((b"4102444800", b"4102444801", b"1", b"0", b"-5", b"abc"))
-
-    def atms(self) -> bytes:
-        return self.rng.choice((b"4102444800000", b"4102444800001", b"1", b"0", b"-5", b"abc"))
-
-    def pattern(self) -> bytes:
-        return self.rng.choice(
-            (b"*", b"a*", b"*1", b"str?", b"[a-h]*", b"nothing", b"\\*", b"*[^0]")
-        )
-
-    def getpattern(self) -> bytes:
-        return self.rng.choice((b"#", b"str*", b"w_*", b"hash0->*", b"nothing"))
-
     def strval(self) -> list[bytes]:
         return [self._key("str"), self.val()]
 
-    def bittype(self) -> bytes:
-        return self.rng.choice((b"u8", b"i8", b"u4", b"i16", b"u63", b"i64", b"u1", b"u64", b"i5"))
-
-    def bitoffset(self) -> bytes:
-        return self.rng.choice((b"0", b"1", b"7", b"8", b"#0", b"#1", b"#3", b"100", b"-1", b"abc"))
-
-    def field(self) -> bytes:
-        return self.rng.choice((b"f1", b"f2", b"f3", b"f4", b"f5", b"name", b"", b"7"))
-
     def fieldval(self) -> list[bytes]:
-        return [self.field(), self.val()]
+        return [self.one("field"), self.val()]
 
     def fields(self) -> list[bytes]:
-        names = [self.field() for _ in range(self.rng.choice((1, 2, 3)))]
+        names = [self.one("field") for _ in range(self.rng.choice((1, 2, 3)))]
         return [b"%d" % len(names), *names]
 
     def fieldvals(self) -> list[bytes]:
@@ -181,25 +177,24 @@ class Values:
         return [b"0", self.rng.choice((b"a", b"aa", b"ab", b"b", b"c", b"d", b"\xff", b""))]
 
     def min(self) -> bytes:
-        roll = self.rng.random()
-        if roll < 0.3:
-            return b"-inf"
-        return (b"(" if roll < 0.5 else b"") + self.score()
+        return self._bound(0.3, b"-inf", 0.5, self.score)
 
     def max(self) -> bytes:
+        return self._bound(0.3, b"+inf", 0.5, self.score)
+
+    def idstart(self) -> bytes:
+        return self._bound(0.5, b"-", 0.6, self.id)
+
+    def idend(self) -> bytes:
+        return self._bound(0.5, b"+", 0.6, self.id)
+
+    def _bound(
+        self, open_below: float, infinity: bytes, without_below: float, make: Callable[[], bytes]
+    ) -> bytes:
         roll = self.rng.random()
-        if roll < 0.3:
-            return b"+inf"
-        return (b"(" if roll < 0.5 else b"") + self.score()
-
-    def lexmin(self) -> bytes:
-        return self.rng.choice((b"-", b"-", b"[a", b"(a", b"[b", b"(", b"[", b"+", b"a"))
-
-    def lexmax(self) -> bytes:
-        return self.rng.choice((b"+", b"+", b"[c", b"(c", b"[b", b"[\xff", b"(b", b"-", b"b"))
-
-    def town(self) -> bytes:
-        return self.rng.choice(TOWNS)
+        if roll < open_below:
+            return infinity
+        return (b"(" if roll < without_below else b"") + make()
 
     def lonlat(self) -> list[bytes]:
         if self.rng.random() < 0.04:
@@ -210,16 +205,13 @@ class Values:
         return [b"%.6f" % longitude, b"%.6f" % latitude]
 
     def place(self) -> list[bytes]:
-        return [*self.lonlat(), self.town()]
+        return [*self.lonlat(), self.one("town")]
 
     def radius(self) -> bytes:
         roll = self.rng.random()
         if roll < 0.95:
             return b"%d" % self.rng.choice((0, 1, 10, 100, 500, 1000, 5000, 10000, 30000))
         return self.rng.choice((b"-1", b"abc", b"1.5", b"inf", b"1e308", b"1e200"))
-
-    def unit(self) -> bytes:
-        return self.rng.choice((b"m", b"km", b"km", b"km", b"KM", b"ft", b"mi", b"parsec"))
 
     def newid(self) -> bytes:
         roll = self.rng.random()
@@ -238,25 +230,8 @@ class Values:
             (b"0", b"5", b"0-0", b"abc", b"%d-%d" % ((1 << 64) - 1, (1 << 64) - 1))
         )
 
-    def idstart(self) -> bytes:
-        roll = self.rng.random()
-        return b"-" if roll < 0.5 else b"(" + self.id() if roll < 0.6 else self.id()
-
-    def idend(self) -> bytes:
-        roll = self.rng.random()
-        return b"+" if roll < 0.5 else b"(" + self.id() if roll < 0.6 else self.id()
-
     def readid(self) -> bytes:
         return self.rng.choice((b"0", b"0-0", b"$", self.id(), self.id(), b">", b"abc"))
 
-    def group(self) -> bytes:
-        return self.rng.choice((b"g1", b"g1", b"g1", b"g2", b"g3"))
-
     def groupid(self) -> bytes:
         return self.rng.choice((b"0", b"$", self.id(), b"0-0", b"abc"))
-
-    def consumer(self) -> bytes:
-        return self.rng.choice((b"alice", b"bob", b"carol"))
-
-    def idle(self) -> bytes:
-        return self.rng.choice((b"0", b"0", b"0", b"100000000", b"-1", b"abc"))
