@@ -77,6 +77,8 @@ def escaped(text: bytes) -> bytes:
     return text
 
 
+# -- command lines ---------------------------------------------------------------------------------
+
 _SCAN_LOOP = b"""
 local cursor, found = '0', %b
 repeat

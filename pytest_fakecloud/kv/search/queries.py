@@ -1,4 +1,4 @@
-"""Runs queries: selects the matching documents, orders them and formats their content."""
+"""Runs queries: selects, scores and orders documents, formats and highlights their content."""
 
 from __future__ import annotations
 

@@ -27,7 +27,6 @@ from tests.harness import in_threads, wait_until
 from tests.kv.comparison import wire
 from tests.kv.comparison.wire import Error, NilArray, Status, Typed
 from tests.kv.conftest import NOW, Exercised
-from tests.kv.rest.test_routes import limited
 
 OK = Status(b"OK")
 PATIENCE = 10.0
@@ -301,7 +300,7 @@ class TestProtocol:
         assert client("ECHO", "here") == b"here"
 
     def test_no_more_connections_than_a_plan_has(self) -> None:
-        with limited(Context.alone(now=NOW), max_connections=1) as server, Client(server).socket:
+        with KVServer(Context.alone(now=NOW), max_connections=1) as server, Client(server).socket:
             refused = Client(server, login=False)
             assert refused("PING") == Error(b"ERR max concurrent connections exceeded")
             assert refused.stream.read() == b""

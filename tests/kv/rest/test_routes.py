@@ -75,10 +75,6 @@ def sent(server: KVServer, line: Any, path: str = "/") -> Any:
     return reply
 
 
-def limited(context: Context, **limits: Any) -> KVServer:
-    return KVServer(context, **limits)
-
-
 class TestMethods:
     @pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
     def test_a_path_command_takes_each(self, http: httpx.Client, method: str) -> None:
@@ -264,7 +260,7 @@ class TestTransactions:
         assert (results, between.hits) == ([1, 11, 12], 1)
 
     def test_discarded_for_an_oversized_command(self, context: Context) -> None:
-        with limited(context, max_request_size=20) as server:
+        with KVServer(context, max_request_size=20) as server:
             lines = [["SET", "a", 1], ["SET", "b", "x" * 20]]
             assert sent(server, lines, "/multi-exec") == "-ERR max request size exceeded"
             assert server.keys() == []
@@ -332,14 +328,14 @@ class TestLimits:
         assert http.post("/set/k", content=b"x" * 9_000_000).json() == {"result": "OK"}
 
     def test_each_member_of_a_pipeline_by_itself(self, context: Context) -> None:
-        with limited(context, max_request_size=20) as server:
+        with KVServer(context, max_request_size=20) as server:
             lines = [["SET", "a", "x" * 12], ["SET", "b", "x" * 20], ["GET", "a"]]
             replies = ["OK", "-ERR max request size exceeded", "x" * 12]
             assert sent(server, lines, "/pipeline") == replies
 
     def test_daily_limit_until_midnight(self, context: Context) -> None:
         text = "-ERR max daily request limit exceeded"
-        with limited(context, daily_limit=3) as server:
+        with KVServer(context, daily_limit=3) as server:
             line = ["INCR", "n"]
             assert sent(server, [line] * 5, "/pipeline") == [1, 2, 3, text, text]
             assert sent(server, line) == text
@@ -350,20 +346,20 @@ class TestLimits:
 
     def test_a_refused_transaction_counts_once(self, context: Context) -> None:
         text = "-ERR max daily request limit exceeded"
-        with limited(context, daily_limit=3) as server:
+        with KVServer(context, daily_limit=3) as server:
             assert sent(server, [["INCR", "n"]] * 4, "/multi-exec") == text
             assert server.keys() == []
             assert sent(server, [["INCR", "n"]] * 2, "/multi-exec") == [1, 2]
             assert sent(server, [["INCR", "n"]], "/multi-exec") == text
 
     def test_refused_tokens_do_not_count(self, context: Context) -> None:
-        with limited(context, daily_limit=1) as server:
+        with KVServer(context, daily_limit=1) as server:
             httpx.get(server.url + "/ping")
             assert httpx.get(server.url + "/ping", headers=server.headers).status_code == 200
 
     def test_commands_per_second(self, context: Context) -> None:
         text = "-ERR max requests limit exceeded. "
-        with limited(context, max_requests_per_second=2) as server:
+        with KVServer(context, max_requests_per_second=2) as server:
             lines = [["INCR", "n"]] * 3
             assert sent(server, lines, "/pipeline") == [1, 2, text]
             assert sent(server, lines, "/multi-exec") == text
@@ -385,9 +381,9 @@ class TestLimits:
         ],
     )  # fmt: skip
     def test_sizes_of_data(
-        self, context: Context, settings: dict[str, int], line: list[str], text: str
+        self, context: Context, settings: dict[str, Any], line: list[str], text: str
     ) -> None:
-        with limited(context, **settings) as server:
+        with KVServer(context, **settings) as server:
             server.load({"text": "abc", "hash": {"f": "v"}, "a longer name": "1"})
             before = server.values()
             assert sent(server, line).startswith(f"-{text}")
@@ -407,9 +403,9 @@ class TestLimits:
         ],
     )
     def test_what_still_fits(
-        self, context: Context, settings: dict[str, int], line: list[str]
+        self, context: Context, settings: dict[str, Any], line: list[str]
     ) -> None:
-        with limited(context, **settings) as server:
+        with KVServer(context, **settings) as server:
             server.load({"text": "abc", "other": "1"})
             assert not str(sent(server, line)).startswith("-")
 
@@ -426,11 +422,11 @@ class TestLimits:
 
     @pytest.mark.parametrize("settings", [{"max_key_size": None}, {"dialect": "redis"}])
     def test_unless_told_otherwise(self, context: Context, settings: dict[str, Any]) -> None:
-        with limited(context, **settings) as server:
+        with KVServer(context, **settings) as server:
             assert sent(server, ["SET", "k" * 40_000, 1]) == "OK"
 
     def test_limits_of_data_in_scripts(self, context: Context) -> None:
-        with limited(context, max_record_size=3) as server:
+        with KVServer(context, max_record_size=3) as server:
             script = "return redis.call('SET', KEYS[1], ARGV[1])"
             told = sent(server, ["EVAL", script, 1, "k" * 32769, 1])
             assert "ERR max key size exceeded. Limit: 32768 bytes" in told
@@ -439,7 +435,7 @@ class TestLimits:
             assert server.execute("SET", "k", "four") == "OK"
 
     def test_open_streams(self, context: Context) -> None:
-        with limited(context, max_connections=1) as server:
+        with KVServer(context, max_connections=1) as server:
             url, headers = server.url, {**server.headers, **EVENTS}
             with httpx.stream("GET", f"{url}/subscribe/news", headers=headers) as response:
                 lines = events(response)
@@ -450,7 +446,7 @@ class TestLimits:
                 assert httpx.get(f"{url}/ping", headers=server.headers).status_code == 200
 
     def test_pending_entries_of_a_consumer(self, context: Context) -> None:
-        with limited(context, max_pending_entries=2) as server:
+        with KVServer(context, max_pending_entries=2) as server:
             server.load({"s": [("1-1", {"a": "1"}), ("2-1", {"a": "1"}), ("3-1", {"a": "1"})]})
             server.execute("XGROUP", "CREATE", "s", "g", "0")
             line = ["XREADGROUP", "GROUP", "g", "c", "COUNT", 2, "STREAMS", "s", ">"]
@@ -462,7 +458,7 @@ class TestLimits:
 
     @pytest.mark.parametrize("path", ["/pipeline", "/multi-exec"])
     def test_pipeline_length(self, context: Context, path: str) -> None:
-        with limited(context, max_pipeline_length=2) as server:
+        with KVServer(context, max_pipeline_length=2) as server:
             assert sent(server, [["PING"]] * 2, path) == ["PONG"] * 2
             text = "-ERR max pipeline length exceeded. Limit: 2, Actual: 3"
             assert sent(server, [["PING"]] * 3, path) == text
