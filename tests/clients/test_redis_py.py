@@ -36,49 +36,34 @@ FLAVOURS: dict[str, Any] = {"sync": redis.Redis, "async": redis.asyncio.Redis}
 NEWER = "a command later than those of this service, refused as unknown"
 MODULE = "a module the service does not have"
 LOCAL = "concerns the client's own objects, nothing is sent"
+CLUSTERS = "for clusters, which this is not"
+FRAME = "called for every client by the frame of these tests"
 FAMILIES = {
-    "ar": NEWER,
-    "himport": NEWER,
-    "hotkeys": NEWER,
+    **dict.fromkeys(("ar", "himport", "hotkeys"), NEWER),
+    **dict.fromkeys(("get_", "set_re", "load_external_module", "parse_response", "digest_local",
+                     "initialize", "from_pool", "auto_close_connection_pool"), LOCAL),
+    **dict.fromkeys(("aclose", "close"), FRAME),
     "sentinel": "for sentinels, which this is not",
-    "cluster": "for clusters, which this is not",
-    "get_": LOCAL,
-    "set_re": LOCAL,
-    "load_external_module": LOCAL,
-    "parse_response": LOCAL,
-    "digest_local": LOCAL,
-    "initialize": LOCAL,
-    "aclose": "called for every client by the frame of these tests",
-    "close": "called for every client by the frame of these tests",
-    "from_pool": LOCAL,
-    "auto_close_connection_pool": LOCAL,
+    "cluster": CLUSTERS,
     "keyspace_notifications": "listens to notifications by pub/sub, which the scenarios do bare",
-}
+}  # fmt: skip
 _MODULES = "bf cf cms ft tdigest topk ts vset"
 _NEWER = "blmovem lmovem increx sdiffcard sunioncard xcfgset xnack stralgo"
+_NEWER_OPTIONS = (
+    "xread(max_count) xread(max_size) xreadgroup(max_count) xreadgroup(max_size) "
+    "xreadgroup(claim_min_idle_time) xadd(ref_policy) xadd(idmpauto) xadd(idmp) xtrim(ref_policy) "
+    "client_kill_filter(maxage)"
+)
+_LOCAL = "client from_url(auto_close_connection_pool) json(encoder) json(decoder)"
 _ENDING = "debug_segfault shutdown psync sync client_reply quit reset"
 EXCUSED = {
     **dict.fromkeys(_MODULES.split(), MODULE),
-    **dict.fromkeys(_NEWER.split(), NEWER),
+    **dict.fromkeys(f"{_NEWER} {_NEWER_OPTIONS}".split(), NEWER),
+    **dict.fromkeys(_LOCAL.split(), LOCAL),
     **dict.fromkeys(_ENDING.split(), "ends or confuses the connection, by the client's account"),
-    "client": LOCAL,
-    "xread(max_count)": NEWER,
-    "xread(max_size)": NEWER,
-    "xreadgroup(max_count)": NEWER,
-    "xreadgroup(max_size)": NEWER,
-    "xreadgroup(claim_min_idle_time)": NEWER,
-    "xadd(ref_policy)": NEWER,
-    "xadd(idmpauto)": NEWER,
-    "xadd(idmp)": NEWER,
-    "xtrim(ref_policy)": NEWER,
-    "client_kill_filter(maxage)": NEWER,
-    "readonly(target_nodes)": "for clusters, which this is not",
-    "readwrite(target_nodes)": "for clusters, which this is not",
+    **dict.fromkeys(("readonly(target_nodes)", "readwrite(target_nodes)"), CLUSTERS),
     "from_url(single_connection_client)": "an option of the constructor, given there",
-    "from_url(auto_close_connection_pool)": LOCAL,
-    "json(encoder)": LOCAL,
-    "json(decoder)": LOCAL,
-}  # fmt: skip
+}
 
 
 @dataclass
@@ -144,9 +129,8 @@ def run(name: str, flavour: str, used: Used, **options: Any) -> None:
         loop = asyncio.new_event_loop()
         stack.callback(loop.close)
         context = Context.alone(now=NOW)
-        version = (
-            "7.2" if dialect == "redis" else None
-        )  # redis-py has options that Redis 7.0 lacks.
+        # redis-py has options that Redis 7.0 lacks.
+        version = "7.2" if dialect == "redis" else None
         modules = ["ReJSON"] if dialect == "redis" else []
         settings: Any = {"dialect": dialect, "version": version, "modules": modules}
         server = stack.enter_context(KVServer(context, **settings))

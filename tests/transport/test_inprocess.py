@@ -7,6 +7,7 @@ import itertools
 import re
 import unittest.mock
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Literal, cast
 
 import httpx
@@ -56,6 +57,7 @@ def by_urllib3(method: str, url: str, headers: dict[str, str], body: bytes | Non
         return answer.status, dict(answer.headers), answer.data
 
 
+GONE = (requests.ConnectionError, httpx.TransportError, urllib3.exceptions.HTTPError)
 CLIENTS = [by_requests, by_session, by_httpx, by_httpx_async, by_urllib3]
 
 
@@ -91,12 +93,11 @@ def test_an_armed_fault_takes_the_socket(send: Send, kv: KVServer) -> None:
 
 
 def test_a_cut_connection_is_what_it_is_over_the_socket(send: Send, kv: KVServer) -> None:
-    gone = (requests.ConnectionError, httpx.TransportError, urllib3.exceptions.HTTPError)
-    with kv.faults.drop(), pytest.raises(gone):
+    with kv.faults.drop(), pytest.raises(GONE):
         send("GET", f"{kv.url}/get/k", kv.headers, None)
-    with kv.faults.lose_answer(), pytest.raises(gone):
+    with kv.faults.lose_answer(), pytest.raises(GONE):
         send("GET", f"{kv.url}/set/k/v", kv.headers, None)
-    with kv.faults.down(), pytest.raises(gone):
+    with kv.faults.down(), pytest.raises(GONE):
         send("GET", f"{kv.url}/get/k", kv.headers, None)
     assert kv.value("k") == "v"
 
@@ -165,8 +166,7 @@ def test_responses_and_respx_do_not_stand_between(kv: KVServer) -> None:
 def test_a_closed_fake_is_gone(send: Send, cloud: Cloud) -> None:
     kv = cloud.kv_server()
     kv.close()
-    gone = (requests.ConnectionError, httpx.TransportError, urllib3.exceptions.HTTPError)
-    with pytest.raises(gone):
+    with pytest.raises(GONE):
         send("GET", f"{kv.url}/get/k", kv.headers, None)
 
 
@@ -233,40 +233,18 @@ class _Ours:
         self.cloud.close()
 
 
-class _Respx:
-    def start(self) -> None:
-        self.mock = respx.mock(assert_all_mocked=False, using="httpx")
-        self.mock.start()
-
-    def stop(self) -> None:
-        self.mock.stop()
+def _mocked(pool: Any, *args: Any, **kwargs: Any) -> Any:
+    raise ConnectionError("mocked")
 
 
-class _Responses:
-    def start(self) -> None:
-        self.mock = responses.RequestsMock()
-        self.mock.start()
-
-    def stop(self) -> None:
-        self.mock.stop(allow_assert=False)
-
-
-class _UnitTestMock:
-    def __init__(self) -> None:
-        def make_request(pool: Any, *args: Any, **kwargs: Any) -> Any:
-            raise ConnectionError("mocked")
-
-        self.patch = unittest.mock.patch(
-            "urllib3.connectionpool.HTTPConnectionPool._make_request", make_request
-        )
-
-    def start(self) -> None:
-        self.patch.start()
-
-    def stop(self) -> None:
-        self.patch.stop()
-
-
+OTHERS: dict[str, Callable[[], Any]] = {
+    "_Respx": partial(respx.mock, assert_all_mocked=False, using="httpx"),
+    "_Responses": partial(responses.RequestsMock, assert_all_requests_are_fired=False),
+    "_UnitTestMock": partial(
+        unittest.mock.patch, "urllib3.connectionpool.HTTPConnectionPool._make_request", _mocked
+    ),
+}
+"""Other tools that patch the libraries, each with ``start()`` and ``stop()``."""
 ORDERS = [
     (starts, stops)
     for starts in itertools.permutations(range(2))
@@ -274,14 +252,14 @@ ORDERS = [
 ]
 
 
-@pytest.mark.parametrize("other", [_Respx, _Responses, _UnitTestMock])
+@pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize(("starts", "stops"), ORDERS)
 def test_patches_started_and_stopped_in_any_order_leave_nothing_behind(
-    other: Any, starts: tuple[int, ...], stops: tuple[int, ...]
+    other: str, starts: tuple[int, ...], stops: tuple[int, ...]
 ) -> None:
     with Cloud(seed=3) as outside:
         kv = outside.kv_server()
-        tools = [_Ours(), other()]
+        tools = [_Ours(), OTHERS[other]()]
         for number in starts:
             tools[number].start()
         for number in stops:
@@ -290,9 +268,8 @@ def test_patches_started_and_stopped_in_any_order_leave_nothing_behind(
         for client in CLIENTS:
             assert client("GET", f"{kv.url}/get/k", kv.headers, None)[0] == 200
         assert sockets(kv) == len(CLIENTS)
-        gone = (requests.ConnectionError, httpx.TransportError, urllib3.exceptions.HTTPError)
         for client in CLIENTS:
-            with pytest.raises(gone):
+            with pytest.raises(GONE):
                 client("GET", "http://127.0.0.1:9/", {}, None)
     assert not origins.shortcuts
     assert not origins.detours
@@ -301,7 +278,7 @@ def test_patches_started_and_stopped_in_any_order_leave_nothing_behind(
 def test_three_tools_in_any_order() -> None:
     for starts in itertools.permutations(range(3)):
         for stops in itertools.permutations(range(3)):
-            tools: list[Any] = [_Ours(), _Responses(), _UnitTestMock()]
+            tools: list[Any] = [_Ours(), OTHERS["_Responses"](), OTHERS["_UnitTestMock"]()]
             for number in starts:
                 tools[number].start()
             for number in stops:
