@@ -237,10 +237,6 @@ def _content(value: Mapping[str, Any], *kinds: type) -> Any:
     return value["v"]
 
 
-def _read_bytes(value: Mapping[str, Any], _: Refer) -> bytes:
-    return base64.b64decode(_content(value, str), validate=True)
-
-
 def _read_path(value: Mapping[str, Any], _: Refer) -> Path:
     text = _content(value, str)
     if "\0" in text:
@@ -262,10 +258,6 @@ def _read_timedelta(value: Mapping[str, Any], _: Refer) -> dt.timedelta:
         return dt.timedelta(seconds=content)
     days, seconds, microseconds = content
     return dt.timedelta(days, seconds, microseconds)
-
-
-def _read_dict(value: Mapping[str, Any], refer: Refer) -> dict[Any, Any]:
-    return {_decoded(key, refer): _decoded(item, refer) for key, item in _content(value, list)}
 
 
 def _read_list(make: Callable[[list[Any]], Any]) -> Reader:
@@ -324,10 +316,12 @@ def _read_object(value: Mapping[str, Any], refer: Refer) -> Any:
 
 
 _READERS: Mapping[str, Reader] = {
-    "bytes": _read_bytes,
+    "bytes": lambda value, _: base64.b64decode(_content(value, str), validate=True),
     "data": _read_data,
     "datetime": lambda value, _: dt.datetime.fromisoformat(_content(value, str)),
-    "dict": _read_dict,
+    "dict": lambda value, refer: {
+        _decoded(key, refer): _decoded(item, refer) for key, item in _content(value, list)
+    },
     "error": lambda value, _: decode_error(_content(value, dict)),
     "found": _read_found,
     "list": _read_list(list),
@@ -386,4 +380,5 @@ def decode_error(data: Mapping[str, Any]) -> BaseException:
 
 
 def _may_be_field(name: str) -> bool:
+    # Do not send what every exception has.
     return name == "__notes__" or not (name.startswith("_") or hasattr(Exception, name))

@@ -93,7 +93,7 @@ def page_of(
     *,
     place: Callable[[T], Place],
     show: Callable[[T], View],
-    text: Callable[[T], str] | None = None,
+    text: Callable[[T], str],
     facet: tuple[str, Callable[[T], str]] | None = None,
 ) -> View:
     """Return a page as plain JSON.
@@ -107,7 +107,7 @@ def page_of(
     """
     every = list(items)
     found = every
-    if wanted.search and text is not None:
+    if wanted.search:
         needle = wanted.search.casefold()
         found = [item for item in every if needle in text(item).casefold()]
     page: View = {"total": len(every)}
