@@ -136,12 +136,11 @@ def _ask(cloud: RemoteCloud, method: str, path: str, body: Any = None) -> Any:
 
 def _handle(cloud: RemoteCloud, name: str) -> Any:
     """Return the fake with this name, or the first fake of the service with this name."""
-    known = [one.name for one in cloud.handles]
-    service = named(name)
-    for one in cloud.handles:
+    handles, service = cloud.handles, named(name)
+    for one in handles:
         if name == one.name or (service is not None and service.fixture == one.fixture):
             return one
-    raise ContractError(unknown_name("fake", name, known))
+    raise ContractError(unknown_name("fake", name, [one.name for one in handles]))
 
 
 # -- the server ------------------------------------------------------------------------------------
