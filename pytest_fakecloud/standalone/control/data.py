@@ -149,13 +149,9 @@ def _wanted(request: Request, listing: Listing) -> Wanted:
     known = {*_PAGING, *listing.filters}
     if unknown := [name for name in given if name not in known]:
         raise ContractError(unknown_name("parameter of this list", unknown[0], sorted(known)))
-    wanted = Wanted(
-        given.get("search", ""),
-        given.get("after", ""),
-        given.get("before", ""),
-        filters={name: given[name] for name in listing.filters if name in given},
-    )
-    limit = Wanted(filters=given).number("limit")
+    search, after, before = (given.get(name, "") for name in ("search", "after", "before"))
+    wanted = Wanted(search, after, before, filters=given)
+    limit = wanted.number("limit")
     if limit is None:
         return wanted
     if not 1 <= limit <= LARGEST_PAGE:
