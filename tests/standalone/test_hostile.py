@@ -342,35 +342,30 @@ def test_serve_says_its_bugs_on_stderr() -> None:
 # -- other sites -----------------------------------------------------------------------------------
 
 
+HOSTS: list[tuple[str, list[str], bool, list[str | None]]] = [
+    ("127.0.0.1", [], True, [
+        "127.0.0.1:8000", "127.8.9.1", "localhost:8000", "LOCALHOST.", "fakes.localhost:80",
+        "[::1]:8000", None,
+    ]),
+    ("127.0.0.1", [], False, [
+        "evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8000",
+        "user@evil.example", "192.0.2.7", "", "[::1",
+    ]),
+    ("127.0.0.1", ["fakes", "Other.Example"], True, ["fakes:8000", "other.example"]),
+    ("192.0.2.7", [], True, ["192.0.2.7:8000"]),
+    ("192.0.2.7", [], False, ["192.0.2.8:8000"]),
+    ("0.0.0.0", [], True, ["192.0.2.7:8000", socket.gethostname()]),
+    ("0.0.0.0", [], False, ["evil.example"]),
+    ("::", [], True, ["[2001:db8::1]:8000"]),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("bound", "allowed", "header", "taken"),
-    [
-        ("127.0.0.1", [], "127.0.0.1:8000", True),
-        ("127.0.0.1", [], "127.8.9.1", True),
-        ("127.0.0.1", [], "localhost:8000", True),
-        ("127.0.0.1", [], "LOCALHOST.", True),
-        ("127.0.0.1", [], "fakes.localhost:80", True),
-        ("127.0.0.1", [], "[::1]:8000", True),
-        ("127.0.0.1", [], None, True),
-        ("127.0.0.1", [], "evil.example", False),
-        ("127.0.0.1", [], "localhost.evil.example", False),
-        ("127.0.0.1", [], "127.0.0.1.evil.example:8000", False),
-        ("127.0.0.1", [], "user@evil.example", False),
-        ("127.0.0.1", [], "192.0.2.7", False),
-        ("127.0.0.1", [], "", False),
-        ("127.0.0.1", [], "[::1", False),
-        ("127.0.0.1", ["fakes", "Other.Example"], "fakes:8000", True),
-        ("127.0.0.1", ["fakes", "Other.Example"], "other.example", True),
-        ("192.0.2.7", [], "192.0.2.7:8000", True),
-        ("192.0.2.7", [], "192.0.2.8:8000", False),
-        ("0.0.0.0", [], "192.0.2.7:8000", True),
-        ("::", [], "[2001:db8::1]:8000", True),
-        ("0.0.0.0", [], socket.gethostname(), True),
-        ("0.0.0.0", [], "evil.example", False),
-    ],
+    ("bound", "allowed", "taken", "header"),
+    [(*row, header) for *row, headers in HOSTS for header in headers],
 )
 def test_the_host_is_one_of_the_servers_own(
-    bound: str, allowed: list[str], header: str | None, taken: bool
+    bound: str, allowed: list[str], taken: bool, header: str | None
 ) -> None:
     assert Hosts(bound, allowed).takes(header) is taken
 
