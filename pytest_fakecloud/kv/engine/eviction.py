@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..values.memory import ENTRY, usage
+from ..values.sizes import ENTRY, usage
 
 if TYPE_CHECKING:
     from ...core.ids import RandomStream

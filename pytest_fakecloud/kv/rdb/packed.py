@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from sys import byteorder
 
-from ..values.listpack import canonical_integer
+from ..table.syntax import try_int
 from .source import RdbError
 
 Entry = bytes | int
@@ -98,7 +98,7 @@ def packed(entry: Entry) -> bytes:
         return _integer(entry)
     size = len(entry)
     if size <= 20 and entry[:1] <= b"9":
-        number = canonical_integer(entry)
+        number = try_int(entry)
         if number is not None:
             return _integer(number)
     if size < 64:

@@ -6,13 +6,13 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..table.syntax import format_double
+from ..table.syntax import format_double, try_int
 from ..values.consumer_group import SEQUENCE_MAX, Group, PendingList
 from ..values.hashes import HashValue
 from ..values.json import JsonValue, write_json
-from ..values.listpack import LISTPACK_OVERHEAD, canonical_integer, entry_size
 from ..values.lists import NODE_BYTES, QuickList
 from ..values.sets import SetValue
+from ..values.sizes import LISTPACK_OVERHEAD, entry_size
 from ..values.stream import Node, Stream
 from ..values.zset import SortedSet
 from . import lzf
@@ -65,7 +65,7 @@ class Writer:
         """Write a string: as an integer if possible, otherwise compressed if that makes it shorter."""
         size = len(data)
         if size <= 11 and data[:1] <= b"9":
-            number = canonical_integer(data)
+            number = try_int(data)
             if number is not None and -(1 << 31) <= number < 1 << 31:
                 self._parts.append(_small(number))
                 return

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
 from ..algorithms.positions import Positions
-from .listpack import LISTPACK_OVERHEAD, entry_size
+from .sizes import LISTPACK_OVERHEAD, entry_size
 
 if TYPE_CHECKING:
     from ..table.config import Config

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, ClassVar
 
-from .listpack import canonical_integer
+from ..table.syntax import try_int
 
 if TYPE_CHECKING:
     from ..table.config import Config
@@ -28,7 +28,7 @@ class SetValue:
         self._places: dict[bytes, int] = dict(zip(self._members, count(), strict=False))
         # The encoding depends on the largest size so far, because Redis never converts a set back
         # to a smaller encoding.
-        self._integers = all(canonical_integer(member) is not None for member in self._members)
+        self._integers = all(try_int(member) is not None for member in self._members)
         self._peak = len(self._members)
         self._longest = max(map(len, self._members), default=0)
 
@@ -75,7 +75,7 @@ class SetValue:
             self._peak = len(self._members)
         if len(member) > self._longest:
             self._longest = len(member)
-        if self._integers and canonical_integer(member) is None:
+        if self._integers and try_int(member) is None:
             self._integers = False
         return True
 

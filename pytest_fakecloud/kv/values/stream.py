@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from .consumer_group import ID_MAX, SEQUENCE_MAX, Group
-from .listpack import LISTPACK_OVERHEAD, entry_size, integer_size
+from .sizes import LISTPACK_OVERHEAD, entry_size, integer_size
 
 if TYPE_CHECKING:
     from ..table.config import Config

@@ -15,7 +15,7 @@ from ...kv.engine.eviction import used_memory
 from ...kv.engine.keyspace import Keyspace, type_name
 from ...kv.python_values import python_value
 from ...kv.search.index import SearchIndex
-from ...kv.values.memory import usage
+from ...kv.values.sizes import usage
 from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, page_of_names, plain
 
 PREVIEW = 200

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_fakecloud.kv.rdb import lzf
 from pytest_fakecloud.kv.rdb.crc64 import crc64
 from pytest_fakecloud.kv.rdb.packed import read_listpack, texts, write_listpack
-from pytest_fakecloud.kv.values.listpack import LISTPACK_OVERHEAD, entry_size
+from pytest_fakecloud.kv.values.sizes import LISTPACK_OVERHEAD, entry_size
 
 
 def test_the_checksum_is_the_one_of_redis() -> None:

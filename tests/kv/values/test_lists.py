@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.values import lists
-from pytest_fakecloud.kv.values.listpack import entry_size
 from pytest_fakecloud.kv.values.lists import QuickList
+from pytest_fakecloud.kv.values.sizes import entry_size
 from tests.harness import check_each
 
 

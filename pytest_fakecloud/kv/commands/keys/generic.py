@@ -22,7 +22,7 @@ from ...table.syntax import (
     try_int,
 )
 from ...table.versions import rdb_version
-from ...values.memory import UnpackedInteger
+from ...values.sizes import UnpackedInteger
 from ..arguments import find_database, options, parse_milliseconds
 from ..scanning import parse_cursor, parse_scan
 

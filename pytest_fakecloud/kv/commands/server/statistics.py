@@ -9,7 +9,7 @@ from ...errors import CommandError
 from ...reply import OK, Map, Reply, Verbatim
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
-from ...values.memory import ENTRY, usage
+from ...values.sizes import ENTRY, usage
 from ..arguments import options
 from .info import SECTIONS, script_memory
 

@@ -10,7 +10,7 @@ from ...errors import CommandError
 from ...reply import Reply
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, I64_MIN, parse_int, try_int
-from ...values.memory import UnpackedInteger
+from ...values.sizes import UnpackedInteger
 
 if TYPE_CHECKING:
     from ...table.long_double import LongDouble

@@ -79,7 +79,7 @@ class SetOptions:
             return value is None
         if b"XX" in self.flags:
             return value is not None
-        return self.comparison is None or _is_equal_or_not(*self.comparison, value)
+        return self.comparison is None or _meets(*self.comparison, value)
 
     def expires_at(self, session: Session, name: str) -> int | None:
         """Return the expiry in Unix milliseconds; an error contains the command's name."""
@@ -115,7 +115,7 @@ def parse_set_options(
     return given
 
 
-def _is_equal_or_not(comparison: bytes, operand: bytes, value: object) -> bool:
+def _meets(comparison: bytes, operand: bytes, value: object) -> bool:
     """Return whether the current value of a key meets one of ``_COMPARISONS``."""
     if comparison in (b"IFDEQ", b"IFDNE") and not _DIGEST.fullmatch(operand):
         raise CommandError(errors.BAD_DIGEST)
@@ -310,7 +310,7 @@ def delex(session: Session, args: Args) -> Reply:
         condition = args[1].upper()
         if condition not in _COMPARISONS:
             raise CommandError(errors.SYNTAX)
-        if not _is_equal_or_not(condition, args[2], value):
+        if not _meets(condition, args[2], value):
             return 0
     return int(session.db.delete(args[0]))
 

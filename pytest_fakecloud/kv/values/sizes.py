@@ -1,4 +1,7 @@
-"""Estimates the memory that Redis would allocate for a key, as MEMORY USAGE reports it."""
+"""Sizes in Redis: the memory of a key, as MEMORY USAGE reports it, and listpack entries.
+
+The sizes of listpack entries determine encodings and the nodes of streams.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,12 @@ from ..table.syntax import try_int
 ENTRY = 24
 """Size of an entry in a dictionary, such as those of keys and of their expiry times."""
 _OBJECT = 16
+"""Size of the object that refers to a value."""
 _HEADER = 56
+"""Size of a collection without elements."""
 _SKIP_NODE = 40
 _ID = 16
+"""Size of the ID of a stream entry."""
 
 
 class UnpackedInteger(bytes):
@@ -65,3 +71,50 @@ def _elements(value: Any) -> int:
         case "stream":
             return sum(_ID + sum(len(word) + 3 for word in words) for _, words in value.range())
     return int(value.size)
+
+
+# -- listpacks -----------------------------------------------------------------------------------
+
+LISTPACK_OVERHEAD = 7
+"""Size of an empty listpack in bytes: the total length, the number of elements and the end marker."""
+
+
+def _with_back_length(size: int) -> int:
+    if size <= 127:
+        return size + 1
+    if size < 16383:
+        return size + 2
+    if size < 2097151:
+        return size + 3
+    if size < 268435455:
+        return size + 4
+    return size + 5
+
+
+def integer_size(number: int) -> int:
+    """Return the size in bytes of an integer entry, including the length that follows it."""
+    if 0 <= number <= 127:
+        return 2
+    if -4096 <= number <= 4095:
+        return 3
+    if -(1 << 15) <= number < 1 << 15:
+        return 4
+    if -(1 << 23) <= number < 1 << 23:
+        return 5
+    if -(1 << 31) <= number < 1 << 31:
+        return 6
+    return 10
+
+
+def entry_size(item: bytes) -> int:
+    """Return the size in bytes of an entry. A canonical integer is stored as an integer."""
+    length = len(item)
+    if length <= 20 and item[:1] <= b"9":
+        number = try_int(item)
+        if number is not None:
+            return integer_size(number)
+    if length < 64:
+        return length + 2
+    if length < 4096:
+        return _with_back_length(length + 2)
+    return _with_back_length(length + 5)
