@@ -226,11 +226,11 @@ def _failure(text: str) -> Iterator[str]:
     code = lines[start : last + 1]
     rests = textwrap.dedent("\n".join(line[1:] for line in code)).split("\n")
     code = [f"{line[:1] or ' '} {rest}" for line, rest in zip(code, rests, strict=True)]
-    told = [
+    marked = [
         f"<b>{html.escape(line)}</b>" if line[:1] in (">", "E") else html.escape(line)
         for line in [*code, *place]
     ]
-    yield f'<pre class="assertion" tabindex="0">{chr(10).join(told)}</pre>'
+    yield f'<pre class="assertion" tabindex="0">{chr(10).join(marked)}</pre>'
     if start > 0 or last + 1 + len(place) < len(lines):
         yield (
             "<details><summary>Whole traceback</summary>"
@@ -305,6 +305,6 @@ def _first_error(rows: Sequence[Mapping[str, Any]], links: _Links) -> Iterator[s
     count = f"{len(wrong)} failed rows" if len(wrong) > 1 else "Failed row"
     others = [links[row["number"]][1] for row in wrong if row is not first]
     answer = html.escape(shortened(first["text"]["answer"], _LONGEST))
-    told = [f"{links[first['number']][0]} {answer}", *others[: _MOST_LINKS - 1]]
-    told += ["…"] if len(others) >= _MOST_LINKS else []
-    yield f'<p class="soft">{count}: {" · ".join(told)}</p>'
+    listed = [f"{links[first['number']][0]} {answer}", *others[: _MOST_LINKS - 1]]
+    listed += ["…"] if len(others) >= _MOST_LINKS else []
+    yield f'<p class="soft">{count}: {" · ".join(listed)}</p>'

@@ -240,9 +240,9 @@ def _have_nested(lines: Sequence[Line | int]) -> list[bool]:
 
 def _faults(row: Row, nests: bool) -> Iterator[str]:
     if row.faults:
-        told = ", ".join(one.description for one in row.faults)
+        text = ", ".join(one.description for one in row.faults)
         late = nests and any(one.moment == "before" for one in row.faults)
-        yield f"(fault: {told}{' it; executed after the rows below' * late})"
+        yield f"(fault: {text}{' it; executed after the rows below' * late})"
 
 
 def _times(line: Line) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from pytest_fakecloud.reporting.text import section, text
 from pytest_fakecloud.reporting.wording import kv as wording
 from pytest_fakecloud.reporting.wording import sentence
 
+from .findings.cases import compare
 from .shown import lines, shown
 
 EXPECTED = Path(__file__).parent / "expected" / "rows.txt"
@@ -29,15 +29,7 @@ HOOK = "https://app.example.com/hook"
 
 
 def judge(name: str, found: list[str]) -> None:
-    """Compare rows with those in a section of the file (see ``findings/cases.py``)."""
-    text = EXPECTED.read_text(encoding="utf-8") if EXPECTED.exists() else ""
-    known = dict(one.partition("\n")[::2] for one in text.split("== ")[1:])
-    if os.environ.get("FAKECLOUD_WRITE_REPORTS"):
-        known[name] = "".join(f"{line}\n" for line in found)
-        EXPECTED.parent.mkdir(exist_ok=True)
-        sections = (f"== {one}\n{lines}" for one, lines in known.items())
-        EXPECTED.write_text("".join(sections), encoding="utf-8")
-    assert found == known.get(name, "").splitlines()
+    compare(EXPECTED, name, found)
 
 
 # -- key-value server ------------------------------------------------------------------------------

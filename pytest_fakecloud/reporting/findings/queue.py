@@ -59,7 +59,7 @@ def redirected(look: Look) -> Iterator[Finding]:
 
 def wrong_signature(look: Look) -> Iterator[Finding]:
     """Find deliveries rejected with 401 or 403, with the reason in their signature."""
-    told: set[tuple[object, ...]] = set()
+    reported: set[tuple[object, ...]] = set()
     for event in look.events("attempt"):
         signature = event.data.get("signature")
         # The row of the attempt already shows a fault that changed the signature.
@@ -72,8 +72,8 @@ def wrong_signature(look: Look) -> Iterator[Finding]:
             kind = "signature_valid"
             reason = {name: signature[name] for name in ("url", "size", "hash", "called")}
         message = event.data.get("message_id")
-        if (message, *sorted(reason.items())) not in told:
-            told.add((message, *sorted(reason.items())))
+        if (message, *sorted(reason.items())) not in reported:
+            reported.add((message, *sorted(reason.items())))
             yield about_message(kind, event, message, status=event.data.get("status"), **reason)
 
 

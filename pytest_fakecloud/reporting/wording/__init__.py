@@ -15,6 +15,7 @@ from ..connections import error_of
 from ..model import Finding, Row
 from ..scene import Scene
 from . import broker, common, kv, queue, vector
+from .broker import effect
 from .common import EXCERPT, Sentences, Summary, filled
 
 __all__ = ["Scene", "Summary", "describe", "effect", "sentence", "summarise"]
@@ -78,8 +79,8 @@ def _described(row: Row, last: Row, scene: Scene) -> Summary:
         if row.kind == "action":
             return Summary(common.action(entry, scene))
         is_brokers = row.service == "broker"
-        told = broker.event(entry, scene) if is_brokers else f"{entry.kind}: {entry.text}"
-        return Summary(told, note=str(entry.data.get("note") or ""))
+        what = broker.event_text(entry, scene) if is_brokers else f"{entry.kind}: {entry.text}"
+        return Summary(what, note=str(entry.data.get("note") or ""))
     return Summary(row.operation)
 
 
@@ -111,11 +112,6 @@ def _answer(call: Call, summary: Summary) -> str:
     kind = call.answer_headers.get("Content-Type", "")
     body = shortened(readable(call.answer, kind), EXCERPT)
     return " ".join(filter(None, [str(call.status), ending, body]))
-
-
-def effect(event: Event, call: Call | None, scene: Scene) -> str:
-    """Return the text that an event adds to the row of the call that caused it; it may be empty."""
-    return broker.effect(event, call, scene)
 
 
 def status_line(call: Call) -> str:

@@ -109,33 +109,33 @@ def _committed(item: dict[str, Any], handle: str, scene: Scene) -> str:
 # -- groups ----------------------------------------------------------------------------------------
 
 
-def event(of: Event, scene: Scene) -> str:
-    data = of.data
-    if of.kind == "rebalance":
+def event_text(event: Event, scene: Scene) -> str:
+    data = event.data
+    if event.kind == "rebalance":
         _, instance = data.get("cause") or ("", "")
         reason = data.get("reason")
         if instance:
             reason = str(reason).replace(instance, scene.short(instance))
         return f"rebalance ({reason}): group {data['group']} {_generation(data, scene)}"
-    if of.kind not in _EVENTS or "instance" not in data:
-        return f"{of.kind}: {of.text}"
+    if event.kind not in _EVENTS or "instance" not in data:
+        return f"{event.kind}: {event.text}"
     who = f"{data['group']}/{scene.short(data['instance'])}"
-    text = _EVENTS[of.kind].format(who=who, offsets=_stored(data))
+    text = _EVENTS[event.kind].format(who=who, offsets=_stored(data))
     if data.get("idle"):
         text += " because it was idle"
     if data.get("keeps"):
-        until = clock_time(data["until_us"], of.at_us)
+        until = clock_time(data["until_us"], event.at_us)
         text += f"; it keeps {_places_of(data['keeps'])} until {until}"
     return text
 
 
-def effect(of: Event, call: Call | None, scene: Scene) -> str:
+def effect(event: Event, call: Call | None, scene: Scene) -> str:
     """Return what an event adds to the row of its call; empty if it only repeats the call."""
-    if of.kind == "rebalance":
-        return _generation(of.data, scene)
+    if event.kind == "rebalance":
+        return _generation(event.data, scene)
     body = parsed(call.body) if call is not None and call.body.strip() else None
     # The row of a commit with offsets already shows the offsets.
-    return f"committed {_stored(of.data)}" if of.kind == "commit" and not body else ""
+    return f"committed {_stored(event.data)}" if event.kind == "commit" and not body else ""
 
 
 def _stored(data: Mapping[str, Any]) -> str:

@@ -268,13 +268,13 @@ def _failed_inside(values: Values, scene: Scene) -> str:
 
 def _key_mismatch(values: Values, scene: Scene) -> str:
     key, other = shortened(values["key"]), shortened(values["other"])
-    told = f"{key} was read but never written; {other} was written but never read"
+    text = f"{key} was read but never written; {other} was written but never read"
     if values["run"]:
-        told += (
+        text += (
             f", both during workflow run {values['run']}: code outside of steps is executed "
             "again at each delivery, so create the key in a step"
         )
-    return told
+    return text
 
 
 def _read_after_expiry(values: Values, scene: Scene) -> str:

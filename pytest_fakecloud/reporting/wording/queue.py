@@ -221,11 +221,11 @@ def _answered(data: Mapping[str, Any]) -> str:
     """Describe the response to a failed attempt; empty if it only repeats the status."""
     if data.get("location"):
         return f"to {data['location']}"
-    told = _body(data, "answer") if "answer" in data else ""
+    body = _body(data, "answer") if "answer" in data else ""
     status = data.get("status") or 0
     phrase = phrase_of(status)
     # Error pages of applications often repeat only the status.
-    return "" if told in (phrase, f"{status} {phrase}") else told.removeprefix(f"{status} ")
+    return "" if body in (phrase, f"{status} {phrase}") else body.removeprefix(f"{status} ")
 
 
 def phrase_of(status: int) -> str:

@@ -29,8 +29,8 @@ def summary(call: Call, scene: Scene) -> Summary | None:
         shown = [_record(item) for item in items]
         what = f"of {len(items)}: {listed(shown)}" if len(items) > 1 else shown[0]
     elif call.route == "update" and isinstance(body, dict):
-        mode = body.get("metadataUpdateMode") or "OVERWRITE"
-        what = _record(body) + f" ({mode})" * bool(body.get("metadata"))
+        mode = f" ({body.get('metadataUpdateMode') or 'OVERWRITE'})" if body.get("metadata") else ""
+        what = _record(body) + mode
     elif isinstance(body, list):
         what = listed([shortened(str(each)) for each in body])
     else:
@@ -54,9 +54,9 @@ def _record(item: dict[str, Any]) -> str:
         parts.append(f"metadata {pairs(item['metadata'])}")
     if item.get("data") is not None:
         parts.append(f"data {compact(shortened(str(item['data'])))}")
-    told = f" ({', '.join(parts)})" if parts else ""
     id = item.get("id")
-    return scalar(shortened(id) if isinstance(id, str) else id) + told
+    name = scalar(shortened(id) if isinstance(id, str) else id)
+    return f"{name} ({', '.join(parts)})" if parts else name
 
 
 def _named(body: dict[str, Any]) -> str:
@@ -99,10 +99,10 @@ def _info(result: dict[str, Any]) -> str:
         for name, one in spaces.items()
         if one["vectorCount"] or one["pendingVectorCount"] or name
     ]
-    told = f"{counted(result['vectorCount'], 'vector')}, {result['pendingVectorCount']} pending"
-    told += f" ({listed(counts)})" if counts else ""
+    text = f"{counted(result['vectorCount'], 'vector')}, {result['pendingVectorCount']} pending"
+    text += f" ({listed(counts)})" if counts else ""
     rest = {name: result[name] for name in ("dimension", "similarityFunction") if result.get(name)}
-    return f"{told}, {pairs(rest)}" if rest else told
+    return f"{text}, {pairs(rest)}" if rest else text
 
 
 def _hits(hits: list[dict[str, Any]]) -> str:
@@ -121,11 +121,12 @@ def _no_longer_matches(values: Values, scene: Scene) -> str:
     route = values["route"].partition("-")[0]
     did = "changed" if mode == "PATCH" else "replaced"
     write = f"this {route}, which" if writes == 1 else f"its {writes} later writes; this {route}"
-    told = (
+    metadata = f"metadata ({mode})" if mode else "metadata"
+    text = (
         f"{shortened(values['id'])} would match the filter of the query without {write} {did} its "
     )
-    told += f"metadata{f' ({mode})' if mode else ''}: {values['why']}"
-    return f"{told}; PATCH keeps the other fields" if mode == "OVERWRITE" else told
+    text += f"{metadata}: {values['why']}"
+    return f"{text}; PATCH keeps the other fields" if mode == "OVERWRITE" else text
 
 
 def _empty_namespace(values: Values, scene: Scene) -> str:

@@ -57,17 +57,18 @@ def judge(file: str, name: str, cloud: Cloud) -> None:
         assert set(one.rows) <= numbers
         lines += [f"{one.kind} {json.dumps(one.values)}", f"  {sentence(one, scene)}"]
     assert "failed:" not in section(cloud)
-    path = EXPECTED / f"{file}.txt"
+    compare(EXPECTED / f"{file}.txt", name, lines)
+
+
+def compare(path: Path, name: str, found: list[str]) -> None:
+    """Compare lines with the section of a file that has this name."""
     known = read(path)
     if os.environ.get("FAKECLOUD_WRITE_REPORTS"):
-        known[name] = lines
+        known[name] = found
         path.parent.mkdir(exist_ok=True)
-        path.write_text(
-            "".join(f"== {case}\n" + "".join(f"{line}\n" for line in told)
-                    for case, told in known.items()),
-            encoding="utf-8",
-        )  # fmt: skip
-    assert lines == known.get(name)
+        sections = ("\n".join([f"== {case}", *lines, ""]) for case, lines in known.items())
+        path.write_text("".join(sections), encoding="utf-8")
+    assert found == known.get(name)
 
 
 def read(path: Path) -> dict[str, list[str]]:
