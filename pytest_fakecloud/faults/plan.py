@@ -8,14 +8,16 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal, Unpack
+from types import FrameType
+from typing import Any, Literal, Unpack
 
 from ..core.conditions import checked_count, is_lazy_function
 from ..core.errors import ContractError, shown
+from ..core.recorder import is_own
 from ..core.timeparse import Duration, duration_us
 from ..http.messages import Answer, Effect, HeaderPairs, Response, Serve
 from .answers import Step
-from .fault import CUT, SPOIL, WAIT, Fault, Matchers, Rule
+from .fault import CUT, REPLACE, SPOIL, WAIT, Fault, Matchers, Respond, Rule
 from .kinds import CallRule, DownRule, RandomRule, RateLimitRule, SequenceRule, lost, truncated
 from .table import FaultTable
 
@@ -47,14 +49,12 @@ class FaultPlan:
         unchanged, anything else as JSON.
         """
         make = self._table.answers.maker(status, body, headers, content_type)
-        return self._add(
-            Rule(self._table, "answer", f"answer {status}", matchers, lambda serve: make())
-        )
+        return self._inject("answer", f"answer {status}", matchers, lambda serve: make())
 
     def drop(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
         """Close the connection before the engine is reached; with ``reset=True``, by a TCP reset."""
         effect = Effect("drop", reset=_switch("reset", reset))
-        return self._add(Rule(self._table, "drop", "drop", matchers, lambda serve: effect, CUT))
+        return self._inject("drop", "drop", matchers, lambda serve: effect, CUT)
 
     def lose_answer(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
         """Let the engine process the request, then close the connection without a response."""
@@ -63,7 +63,7 @@ class FaultPlan:
         def respond(serve: Serve) -> Response:
             return lost(serve(), reset)
 
-        return self._add(Rule(self._table, "lose_answer", "lose_answer", matchers, respond, SPOIL))
+        return self._inject("lose_answer", "lose_answer", matchers, respond, SPOIL)
 
     def delay(self, seconds: Duration, **matchers: Unpack[Matchers]) -> Fault:
         """Delay the request by a number of real seconds, before any other fault or the endpoint is
@@ -76,14 +76,14 @@ class FaultPlan:
             return serve()
 
         description = f"delay {real_seconds:g} s"
-        return self._add(Rule(self._table, "delay", description, matchers, respond, WAIT))
+        return self._inject("delay", description, matchers, respond, WAIT)
 
     def hang(self, **matchers: Unpack[Matchers]) -> Fault:
         """Never respond: keep the connection open until the client or the fake closes it, for at
         most a minute of real time.
         """
         effect = Effect("hang")
-        return self._add(Rule(self._table, "hang", "hang", matchers, lambda serve: effect, CUT))
+        return self._inject("hang", "hang", matchers, lambda serve: effect, CUT)
 
     def truncate(self, keep: int | None = None, **matchers: Unpack[Matchers]) -> Fault:
         """Announce the whole response, send ``keep`` bytes of its body (default: half), and close.
@@ -95,7 +95,7 @@ class FaultPlan:
         def respond(serve: Serve) -> Response:
             return truncated(serve(), keep)
 
-        return self._add(Rule(self._table, "truncate", "truncate", matchers, respond, SPOIL))
+        return self._inject("truncate", "truncate", matchers, respond, SPOIL)
 
     def down(self, status: int | None = None, **matchers: Unpack[Matchers]) -> Fault:
         """Make the service unavailable until ``up()``: refuse connections and close the open ones.
@@ -106,9 +106,7 @@ class FaultPlan:
         if status is None:
             return self._add(DownRule(self._table, matchers))
         make = self._table.answers.maker(status)
-        return self._add(
-            Rule(self._table, "down", f"down {status}", matchers, lambda serve: make())
-        )
+        return self._inject("down", f"down {status}", matchers, lambda serve: make())
 
     def up(self) -> None:
         """Remove all faults that ``down()`` injected."""
@@ -220,10 +218,25 @@ class FaultPlan:
         self._table.clear()
         self._table.record_change("clear_faults", sys._getframe(1))
 
+    def _inject(
+        self,
+        kind: str,
+        description: str,
+        matchers: Mapping[str, Any],
+        respond: Respond,
+        order: int = REPLACE,
+    ) -> Fault:
+        return self._add(Rule(self._table, kind, description, matchers, respond, order))
+
     def _add(self, rule: Rule) -> Fault:
         self._table.add(rule)
+        # The caller is behind the methods of this class and of a service's subclass.
+        own = {cls.__module__ for cls in type(self).__mro__}
+        caller: FrameType = sys._getframe(1)
+        while is_own(caller) and caller.f_globals["__name__"] in own and caller.f_back is not None:
+            caller = caller.f_back
         self._table.record_change(
-            "add_fault", sys._getframe(2), fault=rule.description, arguments=rule.limits
+            "add_fault", caller, fault=rule.description, arguments=rule.limits
         )
         return rule.fault
 

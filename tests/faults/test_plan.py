@@ -16,6 +16,7 @@ import httpx
 import pytest
 import requests
 
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Call, faults_ended
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import TEXT
@@ -277,6 +278,16 @@ def test_up_is_recorded_like_remove(demo: Demo) -> None:
     demo.faults.up()
     actions = recorder_of(demo.context.journal).shared.actions
     assert [action.kind for action in actions] == ["add_fault", "remove_fault"]
+
+
+def test_faults_of_a_services_own_kinds_are_recorded_too() -> None:
+    with Cloud(1, delivery="driven") as cloud:
+        faults = cloud.queue().faults
+        faults.drop()
+        faults.unsigned()
+        faults.burst_limit(3)
+        actions = recorder_of(cloud.journal).shared.actions
+        assert [each.data["fault"] for each in actions] == ["drop", "unsigned", "burst_limit 3"]
 
 
 def test_down_twice_is_up_when_both_are_gone(demo: Demo, client: httpx.Client) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Unpack
 from ...core.field_types import MESSAGE_ID, URL, OneOf
 from ...core.matching import Field, Question
 from ...core.settings import whole
-from ...faults.fault import Fault, Matchers, Rule, ServiceRule
+from ...faults.fault import Fault, Matchers, ServiceRule
 from ...faults.plan import FaultPlan
 from ...faults.table import FaultTable
 from ...http.messages import Answer, Request, Serve
@@ -195,7 +195,7 @@ class QueueFaults(FaultPlan):
             # Build the response for each request, because its headers depend on the current time.
             return table.answers.render(error(limit, table.clock.now_us()))
 
-        return self._add(Rule(table, "answer", shown, _publishing(matchers), respond))
+        return self._inject("answer", shown, _publishing(matchers), respond)
 
 
 def _publishing(matchers: Mapping[str, Any]) -> Mapping[str, Any]:
