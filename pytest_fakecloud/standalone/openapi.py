@@ -6,16 +6,7 @@ import inspect
 import re
 from collections.abc import Iterable
 from types import NoneType, UnionType
-from typing import (
-    Any,
-    Literal,
-    NotRequired,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from typing import Any, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
 from ..http.routing import Route
 from .control.shapes import BODIES, RESPONSES
@@ -91,7 +82,7 @@ class _Schemas:
             return {"type": "array", "items": self.of(inner[0])}
         if origin is dict:
             return {"type": "object", "additionalProperties": self.of(inner[1])}
-        if origin in (Union, UnionType):
+        if origin is UnionType:
             return {"anyOf": [self.of(one) for one in inner]}
         raise TypeError(f"{kind!r} has no schema")
 
