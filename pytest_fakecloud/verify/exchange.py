@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import requests
+if TYPE_CHECKING:
+    import requests
 
 SECONDS = 30.0
 """Time limit in seconds of a request, and of waiting until an index has processed a write."""
@@ -118,6 +119,9 @@ def exchange(
     Raises ``Unreachable`` if no response arrives in time or the response is too long, and
     ``Interrupted`` if a signal interrupted the run.
     """
+    # Imported here, because every command of ``pytest-fakecloud`` imports the limits of a run.
+    from requests import RequestException
+
     bounds.check()
     began = time.monotonic()
     request = partial(
@@ -136,7 +140,7 @@ def exchange(
     def ask() -> None:
         try:
             found.append(_reply(request, began, bounds))
-        except (Unreachable, requests.RequestException, ValueError) as error:
+        except (Unreachable, RequestException, ValueError) as error:
             found.append(error)
         finally:
             done.set()

@@ -91,6 +91,7 @@ import contextlib, gc, io, signal, sys, threading
 from pytest_fakecloud import cli
 from pytest_fakecloud.cli import running
 
+assert not {"numpy", "requests", "urllib3"} & sys.modules.keys()
 assert cli.main(["run", "--", sys.executable, "-Sc", ""]) == 0
 print("pytest" in sys.modules)
 assert gc.get_freeze_count() == 0
