@@ -287,7 +287,7 @@ class Scripting:
         assert run is not None
         spec: CommandSpec | None = None
         try:
-            spec = self._known(run, argv)
+            spec = self._resolve(run, argv)
             self._allow(run, spec, argv)
         except CommandError as error:
             self.engine.statistics.rejected(spec, error)
@@ -299,7 +299,8 @@ class Scripting:
         except CommandError as error:
             return error
 
-    def _known(self, run: ScriptRun, argv: list[bytes]) -> CommandSpec:
+    def _resolve(self, run: ScriptRun, argv: list[bytes]) -> CommandSpec:
+        """Return the command of a line; raise ``CommandError`` unless this server has it."""
         try:
             spec = self.engine.table.resolve(argv)
         except CommandError:

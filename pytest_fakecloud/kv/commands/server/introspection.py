@@ -264,21 +264,26 @@ def summary(spec: CommandSpec) -> str:
 
 
 @cache
-def _help_texts() -> dict[str, str]:
-    """Return the help texts of Redis 7.0, keyed by the names of the containers."""
+def _help_texts() -> dict[str, list[str]]:
+    """Return the lines of the help texts of Redis 7.0, keyed by the names of the containers."""
     # Read the file through the import system, because a test may use a fake file system that does
     # not contain it.
     data = get_data(__package__, "help.txt")
     assert data is not None
-    parts = (part.partition("\n") for part in data.decode().split("== ")[1:])
-    return {container: text for container, _, text in parts}
+    texts: dict[str, list[str]] = {}
+    for line in data.decode().splitlines():
+        if line.startswith("== "):
+            lines = texts[line.removeprefix("== ")] = []
+        else:
+            lines.append(line)
+    return texts
 
 
 def _help_reply(session: Session, container: str) -> Reply:
     """Return the lines of HELP as in Redis 7.0, and of the vendor's own subcommands."""
-    text = _help_texts().get(container, "")
+    text = _help_texts().get(container, [])
     lines = [f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
-    lines += text.splitlines()
+    lines += text
     listed = {line.split()[0] for line in lines}
     if session.engine.dialect == "vendor" or not text:
         for spec in (session.engine.table.commands[container].subcommands or {}).values():
