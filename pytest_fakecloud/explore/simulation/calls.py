@@ -87,7 +87,7 @@ class Calls(Part):
                 raise Crash
             if request.call.route == "database-port" and self._is_silent(handle, request):
                 if self._record.stacks:
-                    self._record.run.quiet.append(request.call)
+                    self._run.quiet.append(request.call)
                 return serve()
             is_second = not is_own_thread and strand in self._state.serving.values()
             self._state.serving[me] = strand
@@ -168,7 +168,7 @@ class Calls(Part):
         """Apply the pauses that the schedule contains at a point; yield after each."""
         for event in self._state.schedule.at(strand.name, strand.points):
             if event.kind in PAUSES and self._clock.pause(strand, event):
-                self._record.run.fired.append(event)
+                self._run.fired.append(event)
                 yield
 
     def _receive(self, strand: Strand) -> _TurnsToYield:
@@ -179,7 +179,7 @@ class Calls(Part):
             return
         for event in self._state.schedule.at(strand.name, strand.points):
             if event.kind == "slow" and self._clock.slow_down(strand, event):
-                self._record.run.fired.append(event)
+                self._run.fired.append(event)
                 yield
         if self._late:
             self._state.park(strand, "late")
@@ -187,12 +187,11 @@ class Calls(Part):
 
     def _serve(self, strand: Strand, handle: Handle, request: Request, serve: Serve) -> Response:
         """Apply the events of a call, add the call to the story, and return its outcome."""
-        run, now = self._record.run, self._world.now_us()
-        root, title = strand.root, strand.title
+        now, root, title = self._world.now_us(), strand.root, strand.title
         self._served += 1
         root.work.last_call = self._served
         root.work.first_call = root.work.first_call or self._served
-        run.calls[title] = run.calls.get(title, 0) + 1
+        self._run.calls[title] = self._run.calls.get(title, 0) + 1
         if handle.fixture == "broker":
             _note_consumer(root, handle, request)
         events = self._state.schedule.at(strand.name, strand.points)
@@ -215,11 +214,11 @@ class Calls(Part):
             self._tell(strand, request)
 
     def _tell(self, strand: Strand, request: Request) -> Line:
-        run = self._record.run
-        line = Line(self._world.now_us(), strand.name, call=request.call, step=len(run.steps) - 1)
+        step = len(self._run.steps) - 1
+        line = Line(self._world.now_us(), strand.name, call=request.call, step=step)
         if self._record.stacks:
             line.lines = self._source(strand, request)
-        run.lines.append(line)
+        self._run.lines.append(line)
         return line
 
     def _apply(
@@ -234,7 +233,7 @@ class Calls(Part):
                 fault = event.kind
             elif not self._apply_before(strand, event, handle, request):
                 continue
-            self._record.run.fired.append(event)
+            self._run.fired.append(event)
             if strand.root.crashed:
                 raise Crash
         return fault

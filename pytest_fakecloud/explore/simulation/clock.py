@@ -74,7 +74,7 @@ class ClockMoves(Part):
         if not all(self.may_pause(strand, span_us) for strand in waiting):
             return None
         if self._chosen_moves >= MOST_MOVES:
-            self._record.run.is_cut = True
+            self._run.is_cut = True
             return None
         return Moment(at_us)
 
@@ -92,18 +92,17 @@ class ClockMoves(Part):
         ends = list(self._world.time.ends_until(moment.at_us)) if self._record.records else []
         fired = self._world.time.move_to(moment.at_us)
         if self._record.records:
-            index = len(self._record.run.steps) - 1
+            index = len(self._run.steps) - 1
             self.moves.append((index, moment.at_us))
             self._record.touch([MOVES_CLOCK, *ends])
             if fired:
-                self._record.run.steps[index].footprint.is_everything = True
+                self._run.steps[index].footprint.is_everything = True
 
     def foresee(self) -> None:
         """Record the clock moves that were due only after the end of the run, because they may come
         earlier in a later run.
         """
-        run, world = self._record.run, self._world
-        now = world.now_us()
+        world, now = self._world, self._world.now_us()
         if self._chosen_moves >= MOST_MOVES:
             return
         for at_us in world.time.known_instants(MOST_MOVES - self._chosen_moves):
@@ -113,7 +112,7 @@ class ClockMoves(Part):
             if self._state.choice.always:
                 touched.add(CHECKS_PROMISE)
             touched.is_everything = world.time.fires_until(at_us)
-            run.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
+            self._run.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
 
     def pass_time(self) -> bool:
         """Move the clock to the next event; return False if there is none."""
@@ -130,7 +129,7 @@ class ClockMoves(Part):
                 f"{describe_places(waiting)} waits again and again. Give its loop an end"
             )
         self._world.time.move_to(target)
-        self.barrier = len(self._record.run.steps) - 1
+        self.barrier = len(self._run.steps) - 1
         return True
 
     def next_us(self, *, forced: bool) -> int | None:
@@ -180,7 +179,7 @@ class ClockMoves(Part):
         horizon_us = self._state.choice.horizon_us
         if horizon_us is None:
             return self._firings < FIRINGS
-        return at_us <= self._record.run.start_us + horizon_us
+        return at_us <= self._run.start_us + horizon_us
 
     def pause(self, strand: Strand, event: Event) -> bool:
         """Pause a strand for an event of the schedule; return False if its patience does not allow
@@ -266,7 +265,7 @@ class ClockMoves(Part):
             for event in self._state.schedule.at(strand.name, 0):
                 if event.kind in PAUSES and (end_us := self._pause_end_us(event)) is not None:
                     strand.waiting = Waiting(wake_us=end_us)
-                    self._record.run.fired.append(event)
+                    self._run.fired.append(event)
                     span = seconds(end_us - self._world.now_us())
                     self._record.say(strand.name, f"starts {span} later", event=True)
 

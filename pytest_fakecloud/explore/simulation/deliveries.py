@@ -135,10 +135,10 @@ class DeliveryStrands(Part):
         body = due.begin()
         if body is None:
             return None
-        self._record.run.fired += events
+        self._run.fired += events
         strand = self._state.add(Strand(due.name, "delivery", body, due))
         strand.deadline_us = self._world.now_us() + max(0, due.message.timeout_us - 1000)
-        self._state.created_by[due.name] = len(self._record.run.steps) - 1
+        self._state.created_by[due.name] = len(self._run.steps) - 1
         self._record.say(due.name, delivery_words(due, events), event=bool(events))
         return strand
 
@@ -168,11 +168,10 @@ class DeliveryStrands(Part):
         outcome = perform(delivery)
         if route is not None and route.where in ("call", "wsgi", "asgi"):
             # Count only exceptions as failures, because a handler may answer 500 on purpose.
-            handled = self._record.run.handled.setdefault((route.where, route.prefix), [])
+            handled = self._run.handled.setdefault((route.where, route.prefix), [])
             handled.append(outcome.exception is None)
         if outcome.status is not None:
-            run = self._record.run
-            run.broken = run.broken or broken_promise(outcome.exception)
+            self._run.broken = self._run.broken or broken_promise(outcome.exception)
         if loss == "unheard":
             error = ConnectionError("the answer was lost")
             return Outcome(exception=error, where=outcome.where)

@@ -33,7 +33,7 @@ class Lifecycle(Part):
 
     def begins(self, strand: Strand) -> None:
         """Record the start of a strand; for a client, also the start of an operation."""
-        self._record.run.strands.add(strand.name)
+        self._run.strands.add(strand.name)
         if strand.role == "client":
             history, name = self._record.history, strand.title
             self._operations[name] = begin(history, name, name, (), {})
@@ -47,7 +47,7 @@ class Lifecycle(Part):
         name = getattr(target, "__name__", "").strip("_")
         name = name if name.isidentifier() else "thread"
         name = self._state.new_name(f"{parent.root.title}+{name}")
-        self._state.created_by[name] = len(self._record.run.steps) - 1
+        self._state.created_by[name] = len(self._run.steps) - 1
         child = Strand(name, "thread", parent=parent, thread=-1, is_daemon=thread.daemon)
         return self._state.add(child)
 
@@ -96,9 +96,9 @@ class Lifecycle(Part):
         """Called with an exception of a task that no code awaited."""
         broken = broken_promise(error)
         if broken is not None:
-            self._record.run.broken = self._record.run.broken or broken
+            self._run.broken = self._run.broken or broken
         else:
-            self._record.run.notes[f"a task raised {error!r}, which no code awaited"] = None
+            self._run.notes[f"a task raised {error!r}, which no code awaited"] = None
 
 
 class WorkerRestarts(Part):
@@ -175,7 +175,7 @@ class WorkerRestarts(Part):
             again.waiting = Waiting(wake_us=self._world.now_us() + pause_us)
         self._state.add(again)
         if not failed:
-            self._record.run.looks.add(name)
+            self._run.looks.add(name)
         return again
 
     def leave_groups(self, strand: Strand) -> None:

@@ -58,7 +58,7 @@ class Scheduler(Part):
         can run.
         """
         self._promises.check()
-        if len(self._record.run.steps) > MOST_STEPS:
+        if len(self._run.steps) > MOST_STEPS:
             raise ContractError(self._endless())
         while True:
             for strand in self._state.strands:
@@ -81,7 +81,7 @@ class Scheduler(Part):
 
     def _endless(self) -> str:
         """Describe a run with too many steps, and the strand that made most of the last ones."""
-        latest = Counter(step.strand for step in self._record.run.steps[-_LATEST_STEPS:])
+        latest = Counter(step.strand for step in self._run.steps[-_LATEST_STEPS:])
         name = latest.most_common(1)[0][0]
         strands = [strand for strand in self._state.strands if strand.name == name]
         return (
@@ -177,14 +177,14 @@ class Scheduler(Part):
                     self._switched(event)
                     return event.detail
         elif self._strategy is not None and kind in self._strategy.places:
-            wanted = self._strategy.pick(self._record.run, names, kind)
+            wanted = self._strategy.pick(self._run, names, kind)
             if wanted != default:
                 self._switched(Event(default, point, kind, wanted))
             return wanted
         return default
 
     def _switched(self, event: Event) -> None:
-        self._record.run.fired.append(event)
+        self._run.fired.append(event)
         if event.detail == CLOCK:
             return
         other = event.process.removesuffix(":loop")
@@ -210,21 +210,21 @@ class Scheduler(Part):
             if due_us is not None and at_us >= due_us:
                 enabled_by = max(enabled_by, index)
                 break
-        if not self._record.run.has_timers:
-            self._record.run.has_timers = self._clock.next_us(forced=False) is not None
+        if not self._run.has_timers:
+            self._run.has_timers = self._clock.next_us(forced=False) is not None
         step = Step(
             option.name, place, point, tuple(options), Footprint(), enabled_by, self._clock.barrier
         )
         if self._strategy is not None and "late" in self._strategy.places and place != "switch":
             step.footprint.add(MEMORY)
-        self._record.run.steps.append(step)
+        self._run.steps.append(step)
 
     def note_disabled(self, options: Sequence[str]) -> None:
         """Record which options and clock times the last step made impossible."""
         before, self._times = self._times, self._clock.all_times()
-        if not self._record.run.steps:
+        if not self._run.steps:
             return
-        last = self._record.run.steps[-1]
+        last = self._run.steps[-1]
         last.disabled = set(last.options) - {last.strand, *options}
         if last.strand != CLOCK and any(at > self._world.now_us() for at in before - self._times):
             last.disabled.add(CLOCK)
@@ -232,7 +232,7 @@ class Scheduler(Part):
     def _note_switches(self, label: tuple[str, int], kind: Kind, names: Iterable[str]) -> None:
         if kind in self._state.choice.kinds and (*label, kind) not in self._noted:
             self._noted.add((*label, kind))
-            self._record.run.points.append(Point(*label, [(kind, name) for name in names]))
+            self._run.points.append(Point(*label, [(kind, name) for name in names]))
 
     def _start(self, option: Option) -> Strand | None:
         if isinstance(option, Moment):
@@ -276,13 +276,13 @@ class Scheduler(Part):
         for strand in self._state.strands:
             if strand.is_daemon and strand.state not in ("ended", "new"):
                 note = f"the daemon thread {strand.title} was still running at the end"
-                self._record.run.notes[note] = None
+                self._run.notes[note] = None
         return True
 
     def _report_stuck(self, strands: Sequence[Strand]) -> None:
         text = describe_stuck(self._state.strands, strands)
-        self._record.run.is_stuck = True
-        self._record.run.broken = self._record.run.broken or AssertionError(text)
+        self._run.is_stuck = True
+        self._run.broken = self._run.broken or AssertionError(text)
 
     def stuck(self, strand: Strand) -> None:
         """Report a blocked strand as a finding."""
@@ -294,7 +294,7 @@ class Scheduler(Part):
             for option in self._options():
                 chosen = self._start(option)
                 if chosen is not None:
-                    self._record.run.notes[_NOT_CONTROLLED] = None
+                    self._run.notes[_NOT_CONTROLLED] = None
                     return chosen
             if not self._clock.pass_time():
                 return None

@@ -190,6 +190,7 @@ class Part:
         self._state = state
         self._world = state.world
         self._record = state.record
+        self._run = state.record.run
         self._turns = state.turns
         self._connections = state.connections
 
@@ -199,19 +200,19 @@ class StepPromises(Part):
 
     def check(self) -> None:
         """Check the promises; if one is broken, store its error in the run."""
-        if not self._state.choice.always or self._record.run.broken is not None:
+        if not self._state.choice.always or self._run.broken is not None:
             return
         with self._record.aside():
             for promise in self._state.choice.always:
                 try:
                     promise(self._record.history)
                 except AssertionError as error:
-                    self._record.run.broken = error
+                    self._run.broken = error
                     self._record.say("the promise", "breaks here")
-                    self._record.run.lines[-1].breaks = True
+                    self._run.lines[-1].breaks = True
                     return
                 except Exception as error:
-                    add_schedule(error, "during", Schedule(self._record.run.fired))
+                    add_schedule(error, "during", Schedule(self._run.fired))
                     # End the run here, because the explored code could catch the exception.
                     self._turns.fail(error)
 
