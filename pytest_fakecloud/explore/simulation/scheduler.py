@@ -73,7 +73,7 @@ class Scheduler(Part):
                 if chosen is not None:
                     return chosen
             elif any(s.is_stepped_over for s in self._state.strands):
-                if not self._wait_for_carried() and not self._clock.pass_time():
+                if not self._wait_for_stepped_over() and not self._clock.pass_time():
                     self._report_stuck([s for s in self._state.strands if s.is_stepped_over])
                     return None
             elif not self._clock.pass_time() and self._has_ended():
@@ -243,7 +243,7 @@ class Scheduler(Part):
         option.yields_to_others = False
         return option
 
-    def _wait_for_carried(self) -> bool:
+    def _wait_for_stepped_over(self) -> bool:
         """Wait, in wall-clock time, until another strand can run; return False if none can."""
         for _ in range(_PATIENCE):
             pause(0.001)
