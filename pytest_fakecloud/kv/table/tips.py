@@ -7,6 +7,8 @@ Commands that are not listed have no tips.
 
 from __future__ import annotations
 
+import re
+
 _TIPS = """
 nondeterministic_output: CLIENT|INFO CLIENT|LIST CLUSTER|BUMPEPOCH CLUSTER|COUNT-FAILURE-REPORTS
   CLUSTER|GETKEYSINSLOT CLUSTER|INFO CLUSTER|LINKS CLUSTER|NODES CLUSTER|REPLICAS CLUSTER|SHARDS
@@ -37,76 +39,63 @@ request_policy:multi_shard response_policy:agg_min: MSETNX
 request_policy:multi_shard response_policy:agg_sum: DEL EXISTS TOUCH UNLINK
 request_policy:multi_shard response_policy:all_succeeded: MSET
 """
+_NOTES = """
+BITFIELD 0 This command allows both access and modification of the key
+EVAL FCALL 0 We cannot tell how the keys will be used so we assume the worst, RW and UPDATE
+EVAL_RO FCALL_RO 0 We cannot tell how the keys will be used so we assume the worst, RO and ACCESS
+GETEX 0 RW and UPDATE because it changes the TTL
+PFCOUNT 0 RW because it may change the internal representation of the key, and propagate to replicas
+SET 0 RW and ACCESS due to the optional `GET` argument
+SORT SORT_RO 1 For the optional BY/GET keyword. It is marked 'unknown' because the key names derive
+  from the content of the key we sort
+SORT 2 For the optional STORE keyword. It is marked 'unknown' because the keyword can appear
+  anywhere in the argument array
+XADD 0 UPDATE instead of INSERT because of the optional trimming feature
+"""
+_DEPRECATED = """
+BRPOPLPUSH 6.2.0 `BLMOVE` with the `RIGHT` and `LEFT` arguments
+CLUSTER|SLAVES 5.0.0 `CLUSTER REPLICAS`
+CLUSTER|SLOTS 7.0.0 `CLUSTER SHARDS`
+GEORADIUS 6.2.0 `GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` argument
+GEORADIUSBYMEMBER 6.2.0 `GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` and `FROMMEMBER`
+  arguments
+GEORADIUSBYMEMBER_RO 6.2.0 `GEOSEARCH` with the `BYRADIUS` and `FROMMEMBER` arguments
+GEORADIUS_RO 6.2.0 `GEOSEARCH` with the `BYRADIUS` argument
+GETSET 6.2.0 `SET` with the `!GET` argument
+HMSET 4.0.0 `HSET` with multiple field-value pairs
+RPOPLPUSH 6.2.0 `LMOVE` with the `RIGHT` and `LEFT` arguments
+SLAVEOF 5.0.0 `REPLICAOF`
+SUBSTR 2.0.0 `GETRANGE`
+ZRANGEBYLEX 6.2.0 `ZRANGE` with the `BYLEX` argument
+ZRANGEBYSCORE 6.2.0 `ZRANGE` with the `BYSCORE` argument
+ZREVRANGE 6.2.0 `ZRANGE` with the `REV` argument
+ZREVRANGEBYLEX 6.2.0 `ZRANGE` with the `REV` and `BYLEX` arguments
+ZREVRANGEBYSCORE 6.2.0 `ZRANGE` with the `REV` and `BYSCORE` arguments
+"""
 
-_WORST = "We cannot tell how the keys will be used so we assume the worst, "
 
-NOTES: dict[str, dict[int, bytes]] = {
-    name: {at: note.encode() for at, note in notes.items()}
-    for name, notes in {
-        "BITFIELD": {0: "This command allows both access and modification of the key"},
-        "EVAL": {0: f"{_WORST}RW and UPDATE"},
-        "EVAL_RO": {0: f"{_WORST}RO and ACCESS"},
-        "FCALL": {0: f"{_WORST}RW and UPDATE"},
-        "FCALL_RO": {0: f"{_WORST}RO and ACCESS"},
-        "GETEX": {0: "RW and UPDATE because it changes the TTL"},
-        "PFCOUNT": {
-            0: "RW because it may change the internal representation of the key, and propagate to "
-            "replicas"
-        },
-        "SET": {0: "RW and ACCESS due to the optional `GET` argument"},
-        "SORT": {
-            1: "For the optional BY/GET keyword. It is marked 'unknown' because the key names "
-            "derive from the content of the key we sort",
-            2: "For the optional STORE keyword. It is marked 'unknown' because the keyword can "
-            "appear anywhere in the argument array",
-        },
-        "SORT_RO": {
-            1: "For the optional BY/GET keyword. It is marked 'unknown' because the key names "
-            "derive from the content of the key we sort"
-        },
-        "XADD": {0: "UPDATE instead of INSERT because of the optional trimming feature"},
-    }.items()
+def _lines(text: str) -> list[str]:
+    """Split a text into lines, joining indented lines with the ones before them."""
+    return text.strip().replace("\n  ", " ").split("\n")
+
+
+TIPS = {
+    name.replace("|", " "): tuple(tips.encode().split())
+    for tips, _, names in (line.partition(": ") for line in _lines(_TIPS))
+    for name in names.split()
+}
+"""The tips of commands and subcommands, by name."""
+
+NOTES = {
+    (name, int(index)): note.encode()
+    for names, index, note in (re.split(r" (\d) ", line, maxsplit=1) for line in _lines(_NOTES))
+    for name in names.split()
 }
 """Notes on the keys of commands, by command name and by the index of the key spec."""
 
-
-def _read(text: str) -> dict[str, tuple[bytes, ...]]:
-    found: dict[str, tuple[bytes, ...]] = {}
-    for line in text.strip().replace("\n  ", " ").split("\n"):
-        words, _, names = line.partition(": ")
-        tips = tuple(tip.encode() for tip in words.split())
-        for name in names.split():
-            found[name.replace("|", " ")] = tips
-    return found
-
-
-TIPS = _read(_TIPS)
-"""The tips of commands and subcommands, by name."""
-
 DEPRECATED: dict[str, tuple[bytes, bytes]] = {
-    "BRPOPLPUSH": (b"6.2.0", b"`BLMOVE` with the `RIGHT` and `LEFT` arguments"),
-    "CLUSTER SLAVES": (b"5.0.0", b"`CLUSTER REPLICAS`"),
-    "CLUSTER SLOTS": (b"7.0.0", b"`CLUSTER SHARDS`"),
-    "GEORADIUS": (b"6.2.0", b"`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` argument"),
-    "GEORADIUSBYMEMBER": (
-        b"6.2.0",
-        b"`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` and `FROMMEMBER` arguments",
-    ),
-    "GEORADIUSBYMEMBER_RO": (
-        b"6.2.0",
-        b"`GEOSEARCH` with the `BYRADIUS` and `FROMMEMBER` arguments",
-    ),
-    "GEORADIUS_RO": (b"6.2.0", b"`GEOSEARCH` with the `BYRADIUS` argument"),
-    "GETSET": (b"6.2.0", b"`SET` with the `!GET` argument"),
-    "HMSET": (b"4.0.0", b"`HSET` with multiple field-value pairs"),
-    "RPOPLPUSH": (b"6.2.0", b"`LMOVE` with the `RIGHT` and `LEFT` arguments"),
-    "SLAVEOF": (b"5.0.0", b"`REPLICAOF`"),
-    "SUBSTR": (b"2.0.0", b"`GETRANGE`"),
-    "ZRANGEBYLEX": (b"6.2.0", b"`ZRANGE` with the `BYLEX` argument"),
-    "ZRANGEBYSCORE": (b"6.2.0", b"`ZRANGE` with the `BYSCORE` argument"),
-    "ZREVRANGE": (b"6.2.0", b"`ZRANGE` with the `REV` argument"),
-    "ZREVRANGEBYLEX": (b"6.2.0", b"`ZRANGE` with the `REV` and `BYLEX` arguments"),
-    "ZREVRANGEBYSCORE": (b"6.2.0", b"`ZRANGE` with the `REV` and `BYSCORE` arguments"),
+    name.replace("|", " "): (version.encode(), replacement.encode())
+    for name, version, replacement in (line.split(" ", 2) for line in _lines(_DEPRECATED))
 }
 """Maps each deprecated command to the version that deprecated it and to its replacement."""
 

@@ -67,7 +67,6 @@ def _info_reply(spec: CommandSpec) -> list[Reply]:
     movable = any(key.depends_on_arguments for key in spec.keys)
     flags = sorted(spec.flags) + (["movablekeys"] if movable else [])
     children = list((spec.subcommands or {}).values())
-    notes = NOTES.get(spec.name, {})
     return [
         spec.full_name.encode(),
         spec.arity,
@@ -75,7 +74,7 @@ def _info_reply(spec: CommandSpec) -> list[Reply]:
         *_legacy_range(spec),
         SetReply([Status(category.encode()) for category in sorted(spec.categories)]),
         list(TIPS.get(spec.name, ())),
-        [_key_spec_reply(key, notes.get(at)) for at, key in enumerate(spec.keys)],
+        [_key_spec_reply(key, NOTES.get((spec.name, at))) for at, key in enumerate(spec.keys)],
         [_info_reply(child) for child in children],
     ]
 
