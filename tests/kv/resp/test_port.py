@@ -364,35 +364,50 @@ class TestTransactions:
         assert replies[2] == Error(b"ERR MONITOR isn't allowed for DENY BLOCKING client")
 
 
-class TestWaiting:
-    @pytest.mark.parametrize(
-        ("line", "fill", "reply"),
-        [
-            ("BLPOP k j 0", "RPUSH j v", [b"j", b"v"]),
-            ("BRPOP k 0", "RPUSH k a b", [b"k", b"b"]),
-            ("BRPOPLPUSH k d 0", "RPUSH k v", b"v"),
-            ("BLMOVE k d LEFT RIGHT 0", "RPUSH k v", b"v"),
-            ("BLMPOP 0 1 k LEFT COUNT 2", "RPUSH k a b c", [b"k", [b"a", b"b"]]),
-            ("BZPOPMIN k 0", "ZADD k 1 a 2 b", [b"k", b"a", b"1"]),
-            ("BZPOPMAX k 0", "ZADD k 1 a 2 b", [b"k", b"b", b"2"]),
-            ("BZMPOP 0 1 k MIN", "ZADD k 1 a", [b"k", [[b"a", b"1"]]]),
-            ("XREAD BLOCK 0 STREAMS k $", "XADD k 1-1 f v", [[b"k", [[b"1-1", [b"f", b"v"]]]]]),
-        ],
-    )
-    def test_until_there_is_something(
-        self, server: KVServer, client: Client, line: str, fill: str, reply: Any
-    ) -> None:
-        client.send(line)
-        blocked(server)
-        server.execute(*fill.split())
-        assert client.read() == reply
+WAITING = [
+    ("BLPOP k j 0", "RPUSH j v", [b"j", b"v"]),
+    ("BLPOP k 0\r\nPING", "RPUSH k v", [b"k", b"v"]),
+    ("BRPOP k 0", "RPUSH k a b", [b"k", b"b"]),
+    ("BRPOPLPUSH k d 0", "RPUSH k v", b"v"),
+    ("BLMOVE k d LEFT RIGHT 0", "RPUSH k v", b"v"),
+    ("BLMPOP 0 1 k LEFT COUNT 2", "RPUSH k a b c", [b"k", [b"a", b"b"]]),
+    ("BZPOPMIN k 0", "ZADD k 1 a 2 b", [b"k", b"a", b"1"]),
+    ("BZPOPMAX k 0", "ZADD k 1 a 2 b", [b"k", b"b", b"2"]),
+    ("BZMPOP 0 1 k MIN", "ZADD k 1 a", [b"k", [[b"a", b"1"]]]),
+    ("XREAD BLOCK 0 STREAMS k $", "XADD k 1-1 f v", [[b"k", [[b"1-1", [b"f", b"v"]]]]]),
+    (
+        "XREADGROUP GROUP g c BLOCK 0 STREAMS s >",
+        "XADD s 1-1 f v",
+        [[b"s", [[b"1-1", [b"f", b"v"]]]]],
+    ),
+]
+"""Commands that wait, what ends the wait, and the reply."""
 
-    def test_a_group_of_readers(self, server: KVServer, client: Client) -> None:
+
+class TestWaiting:
+    @pytest.mark.parametrize(("line", "fill", "reply"), WAITING)
+    @pytest.mark.parametrize("one_leaves", [False, True])
+    def test_until_there_is_something(
+        self,
+        server: KVServer,
+        connect: Connect,
+        line: str,
+        fill: str,
+        reply: Any,
+        one_leaves: bool,
+    ) -> None:
         server.execute("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
-        client.send("XREADGROUP GROUP g c BLOCK 0 STREAMS s >")
-        blocked(server)
-        server.execute("XADD", "s", "1-1", "f", "v")
-        assert client.read() == [[b"s", [[b"1-1", [b"f", b"v"]]]]]
+        clients = [connect() for _ in range(1 + one_leaves)]
+        for count, client in enumerate(clients, 1):
+            client.raw(line.encode() + b"\r\n")
+            blocked(server, count)
+        # Under the lock, no other thread can remove the disconnected client.
+        with server._engine.lock:
+            for client in clients[:-1]:
+                client.close()
+            server.execute(*fill.split())
+        assert clients[-1].read() == reply
+        blocked(server, 0)
 
     def test_first_come_first_served(self, server: KVServer, connect: Connect) -> None:
         clients = [connect() for _ in range(4)]
@@ -423,36 +438,6 @@ class TestWaiting:
         blocked(server, 0)
         server.execute("RPUSH", "k", "v")
         assert server.value("k") == ["v"]
-
-    @pytest.mark.parametrize(
-        ("line", "fill"),
-        [
-            ("BLPOP k 0", "RPUSH k v"),
-            ("BRPOP k 0", "RPUSH k v"),
-            ("BLMOVE k other LEFT LEFT 0", "RPUSH k v"),
-            ("BRPOPLPUSH k other 0", "RPUSH k v"),
-            ("BLMPOP 0 1 k LEFT", "RPUSH k v"),
-            ("BZPOPMIN k 0", "ZADD k 1 m"),
-            ("BZPOPMAX k 0", "ZADD k 1 m"),
-            ("BZMPOP 0 1 k MIN", "ZADD k 1 m"),
-            ("XREADGROUP GROUP g c BLOCK 0 STREAMS s >", "XADD s 1-1 f v"),
-            ("BLPOP k 0\r\nPING", "RPUSH k v"),
-        ],
-    )
-    def test_a_client_that_closed_takes_nothing(
-        self, server: KVServer, connect: Connect, line: str, fill: str
-    ) -> None:
-        server.execute("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
-        going, staying = connect(), connect()
-        for count, client in enumerate((going, staying), 1):
-            client.raw(line.encode() + b"\r\n")
-            blocked(server, count)
-        # Under the lock, no other thread can remove the disconnected client.
-        with server._engine.lock:
-            going.close()
-            server.execute(*fill.split())
-        assert staying.read()
-        blocked(server, 0)
 
     def test_a_killed_client_takes_nothing(self, server: KVServer, client: Client) -> None:
         client.send("BLPOP k 0")
