@@ -65,9 +65,6 @@ def _offset(session: Session, text: bytes, width: int = 0) -> int:
     return number
 
 
-# -- single bits ---------------------------------------------------------------------------------
-
-
 @command("SETBIT")
 def setbit(session: Session, args: Args) -> Reply:
     """Set or clear the bit at an offset and return its previous value."""
@@ -93,9 +90,6 @@ def getbit(session: Session, args: Args) -> Reply:
     if value is None or offset >> 3 >= len(value):
         return 0
     return value[offset >> 3] >> (7 - (offset & 7)) & 1
-
-
-# -- ranges of bits ------------------------------------------------------------------------------
 
 
 _BYTES_PER_STEP = 200
@@ -155,8 +149,6 @@ def bitpos(session: Session, args: Args) -> Reply:
     return -1 if bit or len(args) > 3 else end + 1
 
 
-# -- whole values --------------------------------------------------------------------------------
-
 _NEED_TWO = {b"DIFF", b"DIFF1", b"ANDOR"}
 _OPERATIONS = {b"AND", b"OR", b"XOR", b"NOT", b"ONE", *_NEED_TWO}
 _BITWISE = {b"AND": int.__and__, b"OR": int.__or__, b"XOR": int.__xor__}
@@ -207,9 +199,6 @@ def bitop(session: Session, args: Args) -> Reply:
         result[at : at + size] = number.to_bytes(size, "big")
     session.db.set(target, result)
     return length
-
-
-# -- fields --------------------------------------------------------------------------------------
 
 
 class _Operation(NamedTuple):

@@ -203,8 +203,6 @@ class LuaHost:
         )
         return dict(api.items())
 
-    # -- running ---------------------------------------------------------------------------------
-
     def compile(self, source: bytes) -> Any:
         """Compile a script to a Lua function; raise ``SyntaxError`` with Lua's message."""
         self._make_room(len(source) * 8)
@@ -267,8 +265,6 @@ class LuaHost:
             self._runtime.gccollect()
         if size > self.limits.memory // 2:
             raise ScriptFailure(b"ERR not enough memory for the script's arguments", None, None)
-
-    # -- called by Lua -----------------------------------------------------------------------------
 
     def _guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function for Lua that keeps an exception, which is raised after the script.

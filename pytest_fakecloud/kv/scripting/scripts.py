@@ -96,8 +96,6 @@ class Scripting:
             )
         return self._host
 
-    # -- scripts ---------------------------------------------------------------------------------
-
     def load(self, source: bytes) -> bytes:
         """Cache a script and return its SHA-1 digest; raise ``CommandError`` for a syntax error."""
         sha = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
@@ -163,8 +161,6 @@ class Scripting:
                 function = self.libraries.functions.get(argv[1].lower())
                 return None if function is None else function.flags
 
-    # -- libraries -------------------------------------------------------------------------------
-
     def _read_library(self, source: bytes) -> Library:
         name, body = library_shebang(source)
         try:
@@ -200,8 +196,6 @@ class Scripting:
         """Restore scripts and libraries. Loading libraries again resets their global variables."""
         self.scripts = dict(saved.scripts)
         self.libraries.reload(saved.libraries)
-
-    # -- running ---------------------------------------------------------------------------------
 
     def _new_run(
         self,
