@@ -18,7 +18,7 @@ from .core.wording import unknown_name
 from .http.ports import keep
 from .services import services_by_word
 from .standalone.development import CONTROL_PORT, control_token, defaults
-from .standalone.hosts import Guard, Hosts, is_loopback
+from .standalone.hosts import Hosts, is_loopback
 
 if TYPE_CHECKING:
     from .cloud import Cloud
@@ -186,7 +186,9 @@ def serve_cloud(
             opener=None if isolated else _opener({**options, "states": states}, log),
         )
         app.loading = "not begun" if states else ""
-        _guard(cloud, hosts, options["guarded"])
+        for handle in cloud.handles:
+            if handle.name in options["guarded"]:
+                handle._app.guard = hosts.guard
         mount = cloud._context.mount(app, host=options["host"], port=options["control_port"] or 0)
         app.url = mount.url
         mount.on_close.append(app.end_streams)
@@ -197,14 +199,6 @@ def serve_cloud(
         finally:
             app.end_clouds()
             mount.close()
-
-
-def _guard(cloud: Cloud, hosts: Hosts, names: Collection[str]) -> None:
-    """Let fakes reject requests with an unknown ``Host`` header."""
-    guard = Guard(hosts)
-    for handle in cloud.handles:
-        if handle.name in names:
-            handle._app.guard = guard
 
 
 def _state(file: Path) -> dict[str, Any]:

@@ -185,13 +185,10 @@ def _has_terminal() -> bool:
     """Return whether keys pressed in a terminal send signals to this process and its command."""
     if sys.platform == "win32":
         return True
-    try:
+    with contextlib.suppress(OSError):
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
-    except OSError:
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)
+        try:
+            return os.tcgetpgrp(terminal) == os.getpgrp()
+        finally:
+            os.close(terminal)
+    return False

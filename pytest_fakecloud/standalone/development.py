@@ -2,7 +2,7 @@
 
 The addresses and credentials are the same after every start, so that a ``.env`` file written once
 keeps working. Credentials in this module are public. They are used on loopback addresses only,
-where ``hosts.Guard`` rejects requests that web pages could make with them.
+where ``Hosts.guard()`` rejects requests that web pages could make with them.
 """
 
 from __future__ import annotations

@@ -65,27 +65,17 @@ class Hosts:
                 "that the server is bound to, or start it with --allow-host NAME",
             )
 
+    def guard(self, request: Request) -> None:
+        """Reject a request to a fake that a web page of another site can make.
 
-def _plain(host: str) -> str:
-    return host.strip("[]").rstrip(".").lower()
-
-
-class Guard:
-    """Rejects requests to a fake that a web page of another site can make.
-
-    A fake with a public token needs this check: a token may be in a query or in a URL, so a link or
-    an image is enough to send a request with it. Browsers mark requests from other sites with
-    ``Sec-Fetch-Site`` or ``Origin``; a page that reaches the fake through its own host name is
-    recognised by ``Host``.
-    """
-
-    def __init__(self, hosts: Hosts) -> None:
-        self._hosts = hosts
-
-    def __call__(self, request: Request) -> None:
-        """Raise ``ServiceError``: 421 for an unknown host, 403 for a page of another site."""
+        A fake with a public token needs this check: a token may be in a query or in a URL, so a
+        link or an image is enough to send a request with it. Browsers mark requests from other
+        sites with ``Sec-Fetch-Site`` or ``Origin``; a page that reaches the fake through its own
+        host name is recognised by ``Host``. Raises ``ServiceError``: 421 for an unknown host, 403
+        for a page of another site.
+        """
         host = request.fields.get("host")
-        self._hosts.check(host)
+        self.check(host)
         origin = request.fields.get("origin")
         same = origin is None or origin.partition("://")[2] == host
         if not same or request.fields.get("sec-fetch-site") in ("cross-site", "same-site"):
@@ -94,3 +84,7 @@ class Guard:
                 "this request comes from a web page of another site: the credentials of a "
                 "development server are public, so call it from your application's server",
             )
+
+
+def _plain(host: str) -> str:
+    return host.strip("[]").rstrip(".").lower()

@@ -12,16 +12,8 @@ from typing import Any
 
 from ..core.errors import ContractError
 from ..core.wording import brief
-from ..kv.algorithms.automaton import (
-    Alternatives,
-    Assertion,
-    Automaton,
-    Character,
-    Node,
-    RegexError,
-    Repeat,
-    Sequence,
-)
+from ..kv.algorithms import automaton
+from ..kv.algorithms.automaton import Automaton, Node, RegexError
 
 MOST_STEPS = 10_000_000
 """Maximum product of a pattern's states and a string's length: a few seconds at most."""
@@ -90,22 +82,22 @@ class LinearPattern:
 
 
 def _sequence(nodes: Iterable[tuple[Any, Any]], flags: int) -> Node:
-    return Sequence(tuple(_node(str(kind), value, flags) for kind, value in nodes))
+    return automaton.Sequence(tuple(_node(str(kind), value, flags) for kind, value in nodes))
 
 
 def _node(kind: str, value: Any, flags: int) -> Node:
     if kind in ("MAX_REPEAT", "MIN_REPEAT"):
         least, most, nodes = value
         unlimited = most is _parser.MAXREPEAT
-        return Repeat(_sequence(nodes, flags), least, None if unlimited else int(most))
+        return automaton.Repeat(_sequence(nodes, flags), least, None if unlimited else int(most))
     if kind == "SUBPATTERN":
         _, added, removed, nodes = value
         return _sequence(nodes, (flags | added) & ~removed)
     if kind == "BRANCH":
-        return Alternatives(tuple(_sequence(nodes, flags) for nodes in value[1]))
+        return automaton.Alternatives(tuple(_sequence(nodes, flags) for nodes in value[1]))
     if kind == "AT":
-        return Assertion(_anchor(str(value), flags))
-    return Character(_character(kind, value, flags))
+        return automaton.Assertion(_anchor(str(value), flags))
+    return automaton.Character(_character(kind, value, flags))
 
 
 def _anchor(name: str, flags: int) -> Callable[[str, int], bool]:

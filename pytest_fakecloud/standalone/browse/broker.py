@@ -7,17 +7,7 @@ from urllib.parse import unquote
 
 from ...core.errors import ContractError
 from ...core.timeparse import instant_us, to_datetime
-from .pages import (
-    MOST_IN_VIEW,
-    Listing,
-    NotFound,
-    Place,
-    View,
-    Wanted,
-    page_of,
-    page_of_names,
-    plain,
-)
+from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, page_of_names, plain
 
 PREVIEW = 2000
 """Maximum number of characters of a value in a row of records."""
@@ -71,12 +61,10 @@ def records(handle: Any, wanted: Wanted) -> View:
                 f"at={at!r:.50} is not a time; pass e.g. 2026-01-01T12:00:00Z"
             ) from error
         found = [one for one in found if one.timestamp >= from_ms]
-    newest_first = offset is None and not at
+    sign = -1 if offset is None and not at else 1
 
-    def place(one: Any) -> Place:
-        if newest_first:
-            return (-one.timestamp, one.partition, -one.offset)
-        return (one.timestamp, one.partition, one.offset)
+    def place(one: Any) -> tuple[int, int, int]:
+        return sign * one.timestamp, one.partition, sign * one.offset
 
     def text(one: Any) -> str:
         return f"{one.key or ''} {one.value}"
