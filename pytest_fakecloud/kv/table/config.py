@@ -479,6 +479,4 @@ def _defaults(table: Table) -> Mapping[str, str]:
     )
 
 
-_VENDOR_DEFAULTS = MappingProxyType(
-    {**{name: parameter.default for name, parameter in PARAMETERS.items()}, "databases": "1"}
-)
+_VENDOR_DEFAULTS = MappingProxyType({**_defaults(EVERYTHING), "databases": "1"})
