@@ -6,6 +6,7 @@ Data is loaded into a copy of the queue first, so that invalid data changes noth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..core.errors import ContractError
@@ -15,23 +16,34 @@ from ..core.timekeeper import Timekeeper
 from ..core.timeparse import Duration
 from ..handle import action
 from .arguments import (
-    ANY,
+    ABSENT,
     FlowControl,
     body_of,
     flow_control_pairs,
     forwarded_pairs,
+    in_seconds,
     keywords,
     known_keys,
     labels_of,
     section,
     setting_pairs,
     text,
-    whole_seconds,
 )
 from .engine.engine import Engine
 from .errors import not_found
 from .model import Api
 from .views import DeadLetterView, PublishedMessage, ScheduleView
+
+_FORMATS: Mapping[str, Callable[[Any], str]] = {
+    **{
+        name: partial(text, name)
+        for name in ("method", "callback", "failure_callback", "deduplication_id")
+    },
+    "retries": str,
+    "label": labels_of,
+    **{name: partial(in_seconds, name) for name in ("delay", "timeout")},
+}
+"""Functions that format keywords of ``publish()`` as the header of the same name."""
 
 
 class QueueActions:
@@ -48,7 +60,7 @@ class QueueActions:
         self,
         url: str,
         *,
-        json: Any = ANY,
+        json: Any = ABSENT,
         body: bytes | str = b"",
         headers: Mapping[str, str] | None = None,
         delay: Duration | None = None,
@@ -76,24 +88,17 @@ class QueueActions:
         self._check_open()
         choice("v1", "v2").read("api", api)
         pairs = setting_pairs(settings) + forwarded_pairs(headers)
-        for header, value in (
-            ("Method", method),
-            ("Callback", callback),
-            ("Failure-Callback", failure_callback),
-            ("Deduplication-Id", deduplication_id),
-        ):
+        given = {
+            "method": method, "callback": callback, "failure_callback": failure_callback,
+            "deduplication_id": deduplication_id, "retries": retries, "label": label,
+            "delay": delay, "timeout": timeout,
+        }  # fmt: skip
+        for name, value in given.items():
             if value is not None:
-                pairs.append((f"Upstash-{header}", text(header.lower().replace("-", "_"), value)))
-        if retries is not None:
-            pairs.append(("Upstash-Retries", str(retries)))
-        if label is not None:
-            pairs.append(("Upstash-Label", labels_of(label)))
-        for header, span in (("Delay", delay), ("Timeout", timeout)):
-            if span is not None:
-                pairs.append((f"Upstash-{header}", f"{whole_seconds(header.lower(), span)}s"))
+                pairs.append((f"Upstash-{name.replace('_', '-').title()}", _FORMATS[name](value)))
         if flow_control is not None:
             pairs += flow_control_pairs(flow_control)
-        if json is not ANY:
+        if json is not ABSENT:
             pairs.append(("Content-Type", "application/json"))
         result = self._engine.publisher.publish(
             text("url", url),
@@ -126,7 +131,7 @@ class QueueActions:
         result = self._engine.publisher.publish(
             text("destination", destination),
             pairs,
-            body_of(body, ANY),
+            body_of(body, ABSENT),
             schedule_only=True,
             counted=False,
         )
@@ -184,6 +189,10 @@ _Step = Callable[[QueueActions], object]
 
 
 def load(queue: QueueActions, data: Mapping[str, Any]) -> None:
+    """Load URL groups, queues, schedules and messages into a queue.
+
+    Each step runs twice, in a copy of the queue and, if all succeed there, in the queue itself.
+    """
     steps = list(_steps(data))
     with queue._engine.lock:
         for place in (_Trial(queue._engine), queue):

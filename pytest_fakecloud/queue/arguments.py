@@ -36,7 +36,7 @@ class _Absent:
         return "<anything>"
 
 
-ANY: Any = _Absent()
+ABSENT: Any = _Absent()
 """Default of arguments for which None is a valid value."""
 
 
@@ -47,15 +47,16 @@ def text(name: str, value: object) -> str:
     return as_wire(value)
 
 
-def whole_seconds(name: str, value: Duration) -> int:
+def in_seconds(name: str, value: Duration) -> str:
+    """Return a duration as the service writes it (``"90s"``)."""
     microseconds = duration_us(value)
     if microseconds % 1_000_000:
         raise ContractError(f"{name}={value!r} is invalid; pass a whole number of seconds")
-    return microseconds // 1_000_000
+    return f"{microseconds // 1_000_000}s"
 
 
 def body_of(body: object, json: object) -> bytes:
-    if json is not ANY:
+    if json is not ABSENT:
         if body != b"":
             raise ContractError("pass json= or body=, not both")
         return json_bytes("json", json)
@@ -123,7 +124,7 @@ def flow_control_pairs(flow_control: object) -> HeaderList:
         if name not in known:
             raise ContractError(unknown_name("key of flow_control", name, known))
         if name == "period":
-            limits.append(f"period={whole_seconds('period', value)}s")
+            limits.append(f"period={in_seconds('period', value)}")
         elif name != "key":
             if isinstance(value, bool) or not isinstance(value, int):
                 raise ContractError(

@@ -65,7 +65,9 @@ class WorkflowRun:
     invoker: Invoker | None = None
     dlq_id: str | None = None
     failed_message_id: str | None = None
+    """The message of the step that failed."""
     failure_message_id: str | None = None
+    """The failure callback that reports it."""
     number: int = 0
 
     @property
@@ -83,8 +85,8 @@ class WorkflowRun:
 
     def reopen(self, failed: str, retry: str) -> None:
         """Accept steps again, with a retry in place of the failed message."""
-        self.state, self.completed_us, self.response, self.dlq_id = "RUN_STARTED", None, None, None
-        self.failed_message_id = None
+        self.state = "RUN_STARTED"
+        self.completed_us = self.response = self.dlq_id = self.failed_message_id = None
         self.steps = [
             replace(step, message_id=retry) if step.message_id == failed else step
             for step in self.steps
@@ -129,7 +131,7 @@ def is_step(message: Message) -> bool:
 def features_of(settings: PublishSettings) -> set[str]:
     """Return the names in the ``Upstash-Feature-Set`` header, in lower case."""
     names = (first(settings.workflow, "Upstash-Feature-Set") or "").lower().split(",")
-    return {name.strip() for name in names}
+    return {name.strip() for name in names} - {""}
 
 
 def callback_state(message: Message) -> str:
