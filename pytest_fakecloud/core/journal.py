@@ -49,8 +49,6 @@ class Journal:
         """
         self._recorder.clear()
 
-    # -- reading ---------------------------------------------------------------------------------
-
     @property
     def entries(self) -> Found[Entry]:
         """Calls and events in the order they were recorded."""
@@ -95,8 +93,6 @@ class Journal:
         asked["kind"] = Field(Listed("kind of event", lambda: kinds))
         query = Query({**where} if kind is None else {"kind": kind, **where}, asked, "event")
         return found_of(filter(query, events), asked, "event")
-
-    # -- asserting -------------------------------------------------------------------------------
 
     def assert_called(
         self,

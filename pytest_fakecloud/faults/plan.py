@@ -32,8 +32,6 @@ class FaultPlan:
     def __init__(self, table: FaultTable) -> None:
         self._table = table
 
-    # -- injecting -------------------------------------------------------------------------------
-
     def answer(
         self,
         status: int,
@@ -192,8 +190,6 @@ class FaultPlan:
         if moment not in ("before", "after"):
             raise ContractError(f"moment={shown(moment)} is invalid: pass 'before' or 'after'")
         return self._add(CallRule(self._table, function, moment, matchers))
-
-    # -- inspecting ------------------------------------------------------------------------------
 
     def __bool__(self) -> bool:
         return bool(self._table.active)

@@ -85,8 +85,6 @@ class HTTPHandler:
             else:
                 data = sock.recv(16_384 if reader.pending is None else 1_048_576)
 
-    # -- the fakes' own apps ---------------------------------------------------------------------
-
     def _run_app(self, message: Message) -> bool:
         connection = self.connection
         if not connection.enter(message):
@@ -157,8 +155,6 @@ class HTTPHandler:
             on_close()
         return chunked
 
-    # -- plain WSGI applications -----------------------------------------------------------------
-
     def _run_wsgi_app(self, message: Message) -> bool:
         # Imported here because werkzeug takes 25 ms to import, and most fakes have no WSGI
         # application.
@@ -170,8 +166,6 @@ class HTTPHandler:
             return run_wsgi_app(self.connection, message)
         finally:
             self.connection.leave()
-
-    # -- ending ----------------------------------------------------------------------------------
 
     def _refuse(self, refusal: Refusal) -> None:
         """Send the reason for closing the connection, and let the client read it."""

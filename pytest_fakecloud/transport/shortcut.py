@@ -7,11 +7,10 @@ the socket, so that the results are the same as without a shortcut.
 
 from __future__ import annotations
 
-import enum
 import re
 import weakref
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from ..core.errors import ContractError
@@ -38,18 +37,10 @@ _MOST_CACHED_HEADERS = 1024
 _NUMBERS = frozenset({int, float})
 
 
-class _Effect(enum.Enum):
-    """The effect of a header on a request."""
-
-    NONE = enum.auto()
-    HOST = enum.auto()
-    LENGTH = enum.auto()
-    """It announces the length of the body."""
-    SOCKET = enum.auto()
-    """The request must be sent through the socket."""
-
-
-_NONE, _HOST, _CONTENT_LENGTH, _SOCKET = _Effect
+_Effect: TypeAlias = Literal["none", "host", "length", "socket"]
+"""The effect of a header on a request. ``"length"`` announces the length of the body, ``"socket"``
+means that the request must be sent through the socket.
+"""
 _effects: dict[tuple[str, str], _Effect] = {}
 """The effects of recent headers, because clients send the same headers repeatedly."""
 
@@ -134,11 +125,11 @@ def _announced_length(headers: list[tuple[str, str]]) -> int | None:
                 if len(_effects) >= _MOST_CACHED_HEADERS:
                     _effects.clear()
                 _effects[header] = effect
-        if effect is _NONE:
+        if effect == "none":
             continue
-        if effect is _CONTENT_LENGTH and length is None:
+        if effect == "length" and length is None:
             length = int(header[1])
-        elif effect is _HOST:
+        elif effect == "host":
             hosts += 1
         else:
             return None
@@ -150,17 +141,17 @@ def _announced_length(headers: list[tuple[str, str]]) -> int | None:
 def _effect_of(header: tuple[str, str]) -> _Effect:
     name, value = header
     if TOKEN.fullmatch(name) is None or _VALUE.fullmatch(value) is None:
-        return _SOCKET
+        return "socket"
     lower = name.lower()
     if lower == "content-length":
-        return _CONTENT_LENGTH if _LENGTH.fullmatch(value) else _SOCKET
+        return "length" if _LENGTH.fullmatch(value) else "socket"
     if lower == "host":
-        return _HOST
+        return "host"
     if lower in ("transfer-encoding", "expect", "upgrade"):
-        return _SOCKET
+        return "socket"
     if lower == "connection" and value.lower() != "keep-alive":
-        return _SOCKET
-    return _NONE
+        return "socket"
+    return "none"
 
 
 def are_timeouts(*values: object) -> bool:
