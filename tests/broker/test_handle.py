@@ -279,9 +279,7 @@ def test_redeliver_wakes_a_waiting_consumer_and_survives_a_crash(
     rest.produce("orders", "a", partition=0)
     rest.consume("g", "i", "orders", **MANUAL)
     rest("POST", "/commit/g/i")
-    broker.clock.wait_cap = 10
-    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
-    until_parked(broker)
+    poll = park_consume(rest, join=False)
     broker.redeliver("g")
     assert poll.result() == ["a"]
     broker.redeliver("g")
@@ -781,9 +779,7 @@ def test_headers_may_have_the_form_of_the_api(broker: Broker, rest: Rest) -> Non
 def test_records_that_are_left_go_to_the_consume_whose_turn_comes(make_broker: Make) -> None:
     broker = make_broker(max_poll_records=1)
     rest = Rest(broker)
-    rest.consume("g", "i", "orders")
-    broker.clock.wait_cap = 60
-    polls = [Parked(lambda: rest.values("g", "i", "orders", timeout=60_000)) for _ in range(2)]
+    polls = [park_consume(rest), park_consume(rest, join=False)]
     until_parked(broker, 2)
     rest.produce("orders", "a", "b", partition=0)
     assert sorted(poll.result() for poll in polls) == [["a"], ["b"]]
@@ -805,25 +801,10 @@ def test_on_a_running_clock_who_waits_wakes_for_a_timer_that_is_planned_meanwhil
     broker = make_broker(clock="running", session_timeout="50ms")
     rest = Rest(broker)
     rest.consume("g", "j", "orders")
-    rest.consume("g", "i", "orders")
-    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
-    until_parked(broker)
+    poll = park_consume(rest)
     broker.crash("g", "j")
     assert poll.result() == []
     assert rest.assignments("g") == {"i": {"orders": [0, 1, 2]}}
-
-
-def test_an_instance_that_was_consuming_when_it_was_copied_idles_like_any_other(
-    broker: Broker, rest: Rest
-) -> None:
-    poll = park_consume(rest, join=False)
-    broker.restore(broker.snapshot())
-    assert poll.result() == []
-    assert rest.assignments("g") == {"i": {"orders": [0, 1, 2]}}
-    broker.clock.advance("299s")
-    assert list(rest.assignments("g")) == ["i"]
-    broker.clock.advance("1s")
-    assert rest.assignments("g") == {}
 
 
 def test_what_a_plan_allows_is_there_again_after_a_restore(make_broker: Make) -> None:
@@ -846,16 +827,14 @@ def test_a_batch_too_small_to_be_half_written_leaves_the_failure_to_the_next(
     rest.produce("orders", "c", "d")
 
 
-def test_an_instance_copied_in_a_consume_longer_than_its_idle_time_idles_from_then(
-    make_broker: Make,
+@pytest.mark.parametrize("consuming", ["0s", "15s"])
+def test_an_instance_copied_while_consuming_idles_from_then(
+    make_broker: Make, consuming: str
 ) -> None:
     broker = make_broker(idle_close="10s")
-    broker.clock.wait_cap = 60
     rest = Rest(broker)
-    rest.consume("g", "i", "orders")
-    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
-    until_parked(broker)
-    broker.clock.advance("15s")
+    poll = park_consume(rest, join=consuming == "15s")
+    broker.clock.advance(consuming)
     broker.restore(broker.snapshot())
     assert poll.result() == []
     broker.clock.advance("9s")
@@ -868,10 +847,7 @@ def test_a_session_that_only_consume_keeps_runs_on_in_a_copy_made_while_consumin
     make_broker: Make,
 ) -> None:
     broker = make_broker(heartbeats="consume", session_timeout="10s")
-    broker.clock.wait_cap = 60
-    rest = Rest(broker)
-    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
-    until_parked(broker)
+    poll = park_consume(Rest(broker), join=False)
     broker.restore(broker.snapshot())
     assert poll.result() == []
     broker.clock.advance("9s")

@@ -110,8 +110,7 @@ def test_update_changes_what_is_given() -> None:
     index.upsert("", [VectorRecord("a", floats(1, 0), None, {"x": 1}, "text")])
     assert index.update("", Change("a", vector=floats(0, 1)))
     assert index.update("", Change("a", data="new"))
-    (record,) = index.fetch("", ["a"])
-    assert record is not None
+    [record] = index.range("", 0, None).records
     assert (record.metadata, record.data) == ({"x": 1}, "new")
     assert scored(ask(index, 0, 1)) == [("a", "1.0")]
 
@@ -125,9 +124,7 @@ def test_update_overwrites_or_patches_metadata() -> None:
     patch = {"x": None, "deep": {"b": 3, "c": 4}, "new": [1]}
     index.update("", Change("a", metadata=patch, mode=UpdateMode.PATCH))
     index.update("", Change("none", metadata={"x": None, "y": 1}, mode=UpdateMode.PATCH))
-    a, none = index.fetch("", ["a", "none"])
-    assert a is not None
-    assert none is not None
+    a, none = index.range("", 0, None).records
     assert a.metadata == {"deep": {"a": 1, "b": 3, "c": 4}, "new": [1]}
     assert none.metadata == {"y": 1}
     assert metadata == {"x": 1, "deep": {"a": 1, "b": 2}}
@@ -143,8 +140,7 @@ def test_a_patch_may_not_make_metadata_larger_than_its_limit() -> None:
     with pytest.raises(VectorError, match="Metadata size limit exceeded: 80015 bytes") as caught:
         index.update("", patch)
     assert caught.value.status == 400
-    (record,) = index.fetch("", ["a"])
-    assert record is not None
+    [record] = index.range("", 0, None).records
     assert (record.metadata, record.data) == (before, "text")
     replacing = Change("a", metadata={"a": None, "b": "y"}, mode=UpdateMode.PATCH)
     assert index.update("", replacing)
