@@ -158,17 +158,15 @@ class Coordinator:
         self, instance: Instance, state: InstanceState, text: str, now: int, *, idle: bool = False
     ) -> None:
         """Close an instance, which stays a member until its session expires if it is one."""
-        was_member = instance.member
+        kind: EventKind = "crash" if state == "crashed" else "close"
+        if not instance.member:
+            self._remove(instance, text, now, kind)
+            self._tell(kind, text, now, instance)
+            return
         cancel(instance)
         self._rebalancer.release(instance)
         instance.epoch += 1
         self._state.woken.add(instance.signal)
-        kind: EventKind = "crash" if state == "crashed" else "close"
-        if not was_member:
-            instance.state = "removed"
-            del instance.group.instances[instance.name]
-            self._tell(kind, text, now, instance)
-            return
         instance.state = state
         left = instance.config.session_timeout_ms
         until = now + left * 1000
