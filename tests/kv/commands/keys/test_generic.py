@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.reply import OK
 from tests.kv.conftest import Run
 
@@ -45,28 +44,3 @@ class TestPayloads:
         run("DEL k")
         assert run(b"RESTORE", b"k", b"0", payload) == OK
         assert run(read) == before
-
-
-class TestInspection:
-    def test_frequencies_need_an_lfu_policy(self, run: Run, clock: Timekeeper) -> None:
-        run("SET k v")
-        text = run.error("OBJECT FREQ k")
-        assert text.startswith("ERR An LFU maxmemory policy is not selected, access frequency not")
-        run("CONFIG SET maxmemory-policy allkeys-lfu")
-        assert run("OBJECT FREQ k") == 5
-        run("GET k")
-        assert run("OBJECT FREQ k") == 6
-        for _ in range(2000):
-            run("GET k")
-        often = run("OBJECT FREQ k")
-        assert 10 < often < 60
-        clock.advance(180)
-        assert run("OBJECT FREQ k") == often - 3
-        run(b"RESTORE", b"r", b"0", run("DUMP k"), b"FREQ", b"200")
-        assert run("OBJECT FREQ r") == 200
-        run("SET k w")
-        run("DEL k")
-        run("SET k v")
-        assert run("OBJECT FREQ k") == 5
-        assert run.error("OBJECT IDLETIME k").startswith("ERR An LFU maxmemory policy is selected")
-        assert run("OBJECT FREQ missing") is None
