@@ -302,13 +302,12 @@ def _check_archive(file: BinaryIO) -> None:
 
 def _npz_records(path: Path) -> Iterator[tuple[str, Raw]]:
     """Yield the position and the fields of each record in an ``.npz`` file."""
-    arrays = _arrays(path)
-    if "vectors" not in arrays:
-        for name, vector in arrays.items():
+    columns = _arrays(path)
+    if "vectors" not in columns:
+        for name, vector in columns.items():
             yield f"{path.name} {name}", {"id": name, "vector": vector}
         return
-    vectors = arrays.pop("vectors")
-    columns = arrays
+    vectors = columns.pop("vectors")
     _check_columns(path.name, vectors, columns)
     for number, vector in enumerate(vectors):
         raw: Raw = {"id": str(number), "vector": vector}
