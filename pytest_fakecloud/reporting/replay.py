@@ -67,17 +67,10 @@ def states(cloud: AnyCloud, report: Report) -> dict[str, Any]:
     of its end, but some changes happen earlier, such as those at the start of a delivery; these
     have their own journal number as ``order``. Credentials are not masked.
     """
-    reasons: dict[str, str] = {}
     failures: list[str] = []
-    followed: list[Handle] = []
-    for handle in cloud.handles:
-        if handle.fixture not in VIEWS:
-            continue
-        reason = _obstacle(handle)
-        if reason:
-            reasons[handle.name] = reason
-        else:
-            followed.append(handle)
+    with_data = [handle for handle in cloud.handles if handle.fixture in VIEWS]
+    reasons = {one.name: reason for one in with_data if (reason := _obstacle(one))}
+    followed = [handle for handle in with_data if handle.name not in reasons]
     found: dict[str, Any] = {"initial": {}, "steps": []}
     if followed:
         with report_failure("the states could not be replayed", failures.append):

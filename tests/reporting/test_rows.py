@@ -148,13 +148,11 @@ def test_no_secret_is_told(cloud: Cloud) -> None:
 # -- signatures ------------------------------------------------------------------------------------
 
 
-def refused(cloud: Cloud, url: str = URL, **published: Any) -> tuple[str, ...]:
+def refused(
+    cloud: Cloud, url: str = URL, queue: Queue | None = None, **published: Any
+) -> tuple[str, ...]:
     """Return the remarks in the row of a signed delivery that is answered 401."""
-    queue = cloud.queue()
-    return refused_by(cloud, queue, url, **published)
-
-
-def refused_by(cloud: Cloud, queue: Queue, url: str = URL, **published: Any) -> tuple[str, ...]:
+    queue = queue or cloud.queue()
     queue.destinations.answers(url, 401)
     deliver(queue, url, retries=0, **(published or {"json": {"n": 1}}))
     return next(row.remarks for row in rows(cloud) if "attempt" in row.what)
@@ -172,7 +170,7 @@ def refused_by(cloud: Cloud, queue: Queue, url: str = URL, **published: Any) -> 
 def test_what_a_fault_made_of_it_is_told(cloud: Cloud, fault: str, said: str) -> None:
     queue = cloud.queue()
     getattr(queue.faults, fault)()
-    assert any(line.startswith(said) for line in refused_by(cloud, queue))
+    assert any(line.startswith(said) for line in refused(cloud, queue=queue))
 
 
 def test_keys_in_the_environment_are_compared(
@@ -181,7 +179,7 @@ def test_keys_in_the_environment_are_compared(
     queue = cloud.queue()
     name = "QSTASH_CURRENT_SIGNING_KEY"
     monkeypatch.setenv(name, queue.current_signing_key)
-    assert "the URL must be the signed one" in refused_by(cloud, queue)[-1]
+    assert "the URL must be the signed one" in refused(cloud, queue=queue)[-1]
     monkeypatch.setenv(name, queue.next_signing_key)
     deliver(queue, URL, retries=0)
     assert f"{name} of this process is the queue's next key" in rows(cloud)[-1].remarks
