@@ -11,7 +11,8 @@ import pytest
 from pytest_fakecloud.explore.explore import explore
 
 from ..budget import cases
-from ..reporting.judged import ALWAYS, COLUMNS, judge, read
+from ..reporting.findings.cases import read
+from ..reporting.judged import ALWAYS, COLUMNS, judge
 from .blocks import DOCS
 from .recipes import Recipe, recipes
 

@@ -11,6 +11,8 @@ import os
 import re
 from pathlib import Path
 
+from .findings.cases import read
+
 ALWAYS = ("--fakecloud-journal=always", "-rP")
 """Options that make pytest show the findings of tests that pass, on a terminal ``COLUMNS`` wide."""
 COLUMNS = "140"
@@ -34,15 +36,6 @@ def reported(text: str) -> set[str]:
             inside = inside and not _ENDS.match(line)
     plain = (re.sub(r"^\[\d+\] ", "", one) for one in found if one)
     return {re.sub(r"msg_\w+|scd_\w+|:\d{4,5}\b|(?<=session:)[\w-]{22}", "#", one) for one in plain}
-
-
-def read(file: Path) -> dict[str, list[str]]:
-    """Return the findings of a file by title."""
-    found: dict[str, list[str]] = {}
-    for section in file.read_text(encoding="utf-8").split("== ")[1:]:
-        title, *facts = section.splitlines()
-        found[title] = facts
-    return found
 
 
 def judge(file: Path, title: str, text: str) -> None:
