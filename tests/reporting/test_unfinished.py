@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.findings.unfinished import MOST, unfinished
+from pytest_fakecloud.reporting.report import MOST_UNFINISHED, unfinished
 from pytest_fakecloud.reporting.scene import scene_of
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
@@ -111,8 +111,8 @@ def test_eight_are_named(cloud: Cloud, count: int, rest: str | None) -> None:
     for number in range(count):
         queue.publish(f"{URL}/{number}")
     found = waiting(cloud)
-    assert len(found) == MOST + (rest is not None)
-    assert found[MOST:] == ([rest] if rest else [])
+    assert len(found) == MOST_UNFINISHED + (rest is not None)
+    assert found[MOST_UNFINISHED:] == ([rest] if rest else [])
 
 
 @pytest.mark.parametrize(
