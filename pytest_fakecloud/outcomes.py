@@ -102,28 +102,15 @@ def _failed_assertion(found: list[Problem]) -> BaseException | None:
 
 def _failure(run: Run) -> BaseException | None:
     """Return the failure of a passing test, or None."""
-    clouds = run.clouds()
     found = _failing_violations(run)
     if not found:
-        for cloud in clouds:
+        for cloud in run.clouds():
             _warn_of_refused_clients(cloud)
         return None
     ending = _ending(found)
     if ending is not None:
         return ending
-    from .reporting.masking import Mask
-    from .reporting.report import problems
-    from .reporting.text import problem
-    from .reporting.wording import Scene
-
-    kinds = {problem.kind for problem in found}
-    # Report each violation only once: a client that retries repeats the same one.
-    lines = [
-        Mask(cloud).text(problem(one, Scene()))
-        for cloud in clouds
-        for one in problems(cloud)
-        if one.values.get("problem") in kinds
-    ]
+    lines = _described(run, {one.kind for one in found})
     text = (
         f"fakecloud: the test passed, but with {counted(len(found), 'strict-mode violation')}\n"
         + "\n".join(lines)
@@ -136,6 +123,21 @@ def _failure(run: Run) -> BaseException | None:
     failure = pytest.fail.Exception(text, pytrace=False)
     failure.__cause__ = next((p.exception for p in found if p.exception is not None), None)
     return failure
+
+
+def _described(run: Run, kinds: set[str]) -> list[str]:
+    """Describe the violations of these kinds, equal ones of a client that retries only once."""
+    from .reporting.masking import Mask
+    from .reporting.report import problems
+    from .reporting.text import problem
+    from .reporting.wording import Scene
+
+    return [
+        Mask(cloud).text(problem(one, Scene()))
+        for cloud in run.clouds()
+        for one in problems(cloud)
+        if one.values.get("problem") in kinds
+    ]
 
 
 def _warn_of_refused_clients(cloud: AnyCloud) -> None:

@@ -23,14 +23,18 @@ def ask_for_settings(metafunc: pytest.Metafunc, fixtures: frozenset[str]) -> Non
     if SETTINGS in metafunc.fixturenames or fixtures.isdisjoint(metafunc.fixturenames):
         return
     definition = metafunc.definition
-    if not (is_overridden(definition) or _is_parametrized(definition)):
-        return
-    definition.add_marker(pytest.mark.usefixtures(SETTINGS))
-    found: Any = metafunc
+    if may_be_overridden(definition) or _is_parametrized(definition):
+        definition.add_marker(pytest.mark.usefixtures(SETTINGS))
+        _find_fixtures_again(metafunc)
+
+
+def _find_fixtures_again(metafunc: Any) -> None:
+    """Add the fixtures of the test's new marker, with private API of pytest: it has no public one."""
+    definition = metafunc.definition
     manager = definition.session._fixturemanager
     asked = manager.getfixtureinfo(definition, metafunc.function, metafunc.cls)
-    found.fixturenames[:] = asked.names_closure
-    found._arg2fixturedefs.update(asked.name2fixturedefs)
+    metafunc.fixturenames[:] = asked.names_closure
+    metafunc._arg2fixturedefs.update(asked.name2fixturedefs)
 
 
 def _is_parametrized(item: pytest.Item) -> bool:
@@ -43,16 +47,15 @@ def _is_parametrized(item: pytest.Item) -> bool:
     return False
 
 
-def is_overridden(item: pytest.Item) -> bool:
-    """Return whether a test overrides the plugin's empty ``fakecloud_settings``.
+def may_be_overridden(item: pytest.Item) -> bool:
+    """Return whether ``fakecloud_settings`` of a test may be another one than the plugin's empty one.
 
     Computed once for all tests of a module or class, because reading the fixture takes 20 us per
-    test.
+    test. A test that requests the fixture or has parameters for it reads it in any case.
     """
     parent = item.parent
-    if parent is None or SETTINGS in getattr(item, "fixturenames", ()):
-        return True
-    if SETTINGS in getattr(getattr(item, "callspec", None), "params", ()):
+    parameters = getattr(getattr(item, "callspec", None), "params", ())
+    if parent is None or SETTINGS in getattr(item, "fixturenames", ()) or SETTINGS in parameters:
         return True
     found = parent.stash.get(_OVERRIDDEN, None)
     if found is None:

@@ -31,7 +31,7 @@ from .options import (
     reject,
     without_traceback,
 )
-from .parametrize import is_overridden
+from .parametrize import may_be_overridden
 from .sleeping import SleepMeter
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Run:
 
     def _settings(self, item: pytest.Item) -> tuple[dict[str, Any], Mapping[str, Any]]:
         """Return the settings of a test, and those that its settings fixture returned."""
-        if not is_overridden(item):
+        if not may_be_overridden(item):
             return self.options.settings_of(item), {}
         own = _fixture_value(item, SETTINGS)
         if not isinstance(own, Mapping):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cache
 from threading import get_native_id
 from time import process_time
 
@@ -59,18 +59,16 @@ class SleepMeter:
     def __init__(self) -> None:
         self._busy_s = self._began_s = self._queued_s = 0.0
         self._times = 0
+        self._clock: Callable[[], float] = lambda: 0.0
 
     def start(self) -> None:
         """Start measuring."""
-        self._busy_s, self._began_s = process_time(), self._real_s()
-        self._times, self._queued_s = _turns()
-
-    @cached_property
-    def _real_s(self) -> Callable[[], float]:
-        """A function that returns real seconds, even if tools change the process's time."""
+        # Imported on first use. It returns real seconds even if tools change the process's time.
         from ..core.timeparse import monotonic
 
-        return monotonic
+        self._clock = monotonic
+        self._busy_s, self._began_s = process_time(), monotonic()
+        self._times, self._queued_s = _turns()
 
     def seconds(self) -> float:
         """Return the seconds slept since the start; 0 if unknown.
@@ -80,5 +78,5 @@ class SleepMeter:
         """
         times, queued_s = _turns()
         times, queued_s = times - self._times, queued_s - self._queued_s
-        idle_s = self._real_s() - self._began_s - (process_time() - self._busy_s) - queued_s
+        idle_s = self._clock() - self._began_s - (process_time() - self._busy_s) - queued_s
         return idle_s if times > 0 and idle_s / times >= _A_SLEEP_S else 0.0
