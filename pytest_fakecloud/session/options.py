@@ -12,8 +12,25 @@ import pytest
 from ..services import SERVICES, named
 
 T = TypeVar("T")
+SETTINGS = "fakecloud_settings"
+"""The fixture that a suite overrides to give the settings of tests."""
 PER_TEST_SETTINGS = ("strict", "env")
+"""Settings that one test may have although the fakes live for the whole session."""
 SERVERS_OWN_SETTINGS = ("process_time", "tls", "transport")
+"""Settings that a stand-alone server has from its start."""
+CHOICES = {
+    "fakecloud_call_sites": ("auto", "true", "false"),
+    "fakecloud_clock": ("running", "frozen"),
+    "fakecloud_scope": ("function", "session"),
+    "fakecloud_transport": ("socket", "inprocess"),
+}
+"""Ini settings with a list of values, the default first."""
+SWITCHES = ("fakecloud_env", "fakecloud_share_tls_context")
+"""Ini settings that are true or false."""
+FOLDERS = ("--fakecloud-record", "--fakecloud-report")
+"""Options that name a folder to write to."""
+
+# Reasons in errors about settings that cannot be used here.
 BECAUSE_OF_SESSION = (
     "the fakes live for the whole session (fakecloud_scope or fakecloud_early): set them in the "
     "session fixture fakecloud_session_settings"
@@ -27,19 +44,10 @@ BECAUSE_OF_WORKERS = (
     "each test resets the whole server, also for the other workers. Leave out -n, run with "
     "fakes in the test process, or give each worker its own server (config.option.fakecloud_url)"
 )
-SETTINGS = "fakecloud_settings"
 BECAUSE_OF_INI = (
     "process_time is not possible with fakecloud_clock = running: a clock cannot follow the time that "
     "follows it. Remove that line, because running is the default, or pass clock='frozen'"
 )
-CHOICES = {
-    "fakecloud_call_sites": ("auto", "true", "false"),
-    "fakecloud_clock": ("running", "frozen"),
-    "fakecloud_scope": ("function", "session"),
-    "fakecloud_transport": ("socket", "inprocess"),
-}
-SWITCHES = ("fakecloud_env", "fakecloud_share_tls_context")
-FOLDERS = ("--fakecloud-record", "--fakecloud-report")
 
 
 def check_settings(config: pytest.Config) -> None:
@@ -48,6 +56,20 @@ def check_settings(config: pytest.Config) -> None:
         value = config.getini(name)
         if value not in known:
             raise pytest.UsageError(f"{name} = {value} is unknown: pass {' or '.join(known)}")
+    for name in SWITCHES:
+        try:
+            config.getini(name)
+        except (ValueError, pytest.UsageError) as error:
+            raise pytest.UsageError(f"{name}: {error}; pass true or false") from None
+    _check_contradictions(config)
+    _check_strict(config.getini("fakecloud_strict"))
+    for option in FOLDERS:
+        folder = folder_of(config, option)
+        if folder is not None:
+            _check_folder(option, folder)
+
+
+def _check_contradictions(config: pytest.Config) -> None:
     if config.getini("fakecloud_early") and is_set_to(config, "fakecloud_scope", "function"):
         raise pytest.UsageError(
             "fakecloud_early and fakecloud_scope = function contradict each other: fakes that start "
@@ -60,29 +82,25 @@ def check_settings(config: pytest.Config) -> None:
             "fakecloud_transport = inprocess and --fakecloud-url contradict each other: the fakes run "
             "in another process. Add -o fakecloud_transport=socket"
         )
-    for name in SWITCHES:
+
+
+def _check_strict(text: str) -> None:
+    # Look kinds up only if necessary, because they are defined in modules that a run without fakes
+    # never imports.
+    if _switch_of(text) is None:
         try:
-            config.getini(name)
-        except (ValueError, pytest.UsageError) as error:
-            raise pytest.UsageError(f"{name}: {error}; pass true or false") from None
-    strict = config.getini("fakecloud_strict")
-    # Look them up only if necessary: the valid kinds are defined in modules that a run without
-    # fakes never imports.
-    if _switch_of(strict) is None:
-        try:
-            kinds_of_text(strict)
+            kinds_of_text(text)
         except pytest.fail.Exception as error:
             raise pytest.UsageError(f"fakecloud_strict: {error.msg}") from None
-    for option in FOLDERS:
-        folder = folder_of(config, option)
-        if folder is None:
-            continue
-        try:
-            place = _nearest(folder)
-        except (OSError, ValueError) as error:
-            raise pytest.UsageError(f"{option}={folder} cannot be a folder: {error}") from None
-        if not place.is_dir():
-            raise pytest.UsageError(f"{option}={folder} cannot be a folder: {place} is a file")
+
+
+def _check_folder(option: str, folder: Path) -> None:
+    try:
+        place = _nearest(folder)
+    except (OSError, ValueError) as error:
+        raise pytest.UsageError(f"{option}={folder} cannot be a folder: {error}") from None
+    if not place.is_dir():
+        raise pytest.UsageError(f"{option}={folder} cannot be a folder: {place} is a file")
 
 
 def is_set_to(config: pytest.Config, name: str, value: str) -> bool:
