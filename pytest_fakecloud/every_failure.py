@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
@@ -195,7 +195,7 @@ def _plan(
         for fault in faults:
             for number in range(1, MOST_CALLS + 1):
                 cloud.restore(start)
-                failure = yield from _one(handles, run, check, fault, number, status)
+                failure = yield from _one(handles, run, check, _OneFault(fault, number, status))
                 if failure is None:
                     break
                 found.append(failure)
@@ -204,54 +204,68 @@ def _plan(
     return found
 
 
+class _OneFault:
+    """A fault in one call of a run, counted over all of its fakes."""
+
+    def __init__(self, fault: FailureName, number: int, status: int) -> None:
+        self.fault = fault
+        self.number = number
+        self.hit: list[Call] = []
+        """The call that failed, if there was one."""
+        self._status = status
+        self._seen = 0
+
+    @contextmanager
+    def active(self, handles: Sequence[Handle]) -> Iterator[None]:
+        """Add the fault to the fakes for a with-block."""
+        added = []
+        for handle in handles:
+            faults, only = handle.faults, self._is_the_one
+            if self.fault == "answer":
+                added.append(faults.answer(self._status, when=only))
+            elif self.fault == "drop":
+                added.append(faults.drop(when=only))
+            else:
+                added.append(faults.lose_answer(when=only))
+            # Do not require this fault to be used: in the last round there is no call left to fail.
+            rule_of(added[-1]).must_fire = False
+        try:
+            yield
+        finally:
+            for each in added:
+                each.remove()
+
+    def _is_the_one(self, request: Any) -> bool:
+        self._seen += 1
+        if self._seen == self.number:
+            self.hit.append(request.call)
+        return self._seen == self.number
+
+
 def _one(
     handles: list[Handle],
     run: Callable[[], object],
     check: Callable[[], object] | None,
-    fault: FailureName,
-    number: int,
-    status: int,
+    one: _OneFault,
 ) -> Generator[Callable[[], object], BaseException | None, Failure | None]:
-    seen = 0
-    hit: list[Call] = []
-
-    def is_the_one(request: Any) -> bool:
-        nonlocal seen
-        seen += 1
-        if seen == number:
-            hit.append(request.call)
-        return seen == number
-
-    armed = []
-    for handle in handles:
-        if fault == "answer":
-            armed.append(handle.faults.answer(status, when=is_the_one))
-        elif fault == "drop":
-            armed.append(handle.faults.drop(when=is_the_one))
-        else:
-            armed.append(handle.faults.lose_answer(when=is_the_one))
-        # Do not require this fault to be used: in the last round there is no call left to fail.
-        rule_of(armed[-1]).must_fire = False
+    """Run the code with one fault; the result is None if the code made too few calls for it."""
     recorder = recorder_of(handles[0].journal)
     began = recorder.reserve()
-    try:
+    with one.active(handles):
         exception = yield run
-    finally:
-        for one in armed:
-            one.remove()
-    _end_as_itself(exception, fault, hit)
-    if not hit:
+    _end_as_itself(exception, one)
+    if not one.hit:
         # Leave the last round, in which no call failed, out of the result.
         recorder.add_event("run", "no call was left to fail", began=began, alone=True, held=None)
         return None
     broken = broken_promise(exception)
     if broken is None and check is not None:
         error = yield check
-        _end_as_itself(error, fault, hit)
+        _end_as_itself(error, one)
         broken = broken_promise(error)
         if broken is None and error is not None:
             raise error
-    failure = Failure(number, fault, hit[0], exception, broken)
+    failure = Failure(one.number, one.fault, one.hit[0], exception, broken)
     # End the run in the journal: reports assign everything recorded since ``began`` to it.
     recorder.add_event(
         "run", shown(failure)[1:-1].partition("\n")[0], began=began, alone=True, held=failure.held
@@ -259,12 +273,14 @@ def _one(
     return failure
 
 
-def _end_as_itself(error: BaseException | None, fault: FailureName, hit: list[Call]) -> None:
+def _end_as_itself(error: BaseException | None, one: _OneFault) -> None:
     """If an exception must end the test, add a note about the run and raise it."""
     ending = ends_the_test(error)
     if ending is not None:
-        for call in hit:
-            ending.add_note(f"every_failure: in the run that failed {_named(call)} by {fault!r}")
+        for call in one.hit:
+            ending.add_note(
+                f"every_failure: in the run that failed {_named(call)} by {one.fault!r}"
+            )
         raise ending
 
 
