@@ -104,33 +104,33 @@ class Cloud(AnyCloud):
         self._exits: list[Callable[[], None]] = []
         self._in_process = transport == "inprocess"
         self._authority: Authority | None = None
+        self._context.interceptor = self._intercept
         try:
-            self._changes = changes(
-                shares_tls_context=share_tls_context, in_process=self._in_process
-            )
-            self._exits.append(self._changes.close)
-            self._context.interceptor = self._intercept
-            if tls:
-                from .transport.tls import Authority
-
-                self._authority = Authority()
-                self._context.tls = self._authority.server_context
-                self._exits.append(self._authority.close)
-            if process_time:
-                from .process_time import ProcessTime
-
-                steering = ProcessTime(self._time, process_time)
-                steering.start()
-                self._exits.append(steering.stop)
+            self._change_process(share_tls_context, tls, process_time)
         except BaseException:
             # If the cloud cannot be created, undo all its changes to the process.
-            self._give_back()
             self.closed = True
+            _call_all(reversed(self._exits))
             raise
 
-    def _give_back(self) -> None:
-        exits, self._exits = self._exits, []
-        _call_all(reversed(exits))
+    def _change_process(
+        self, share_tls_context: bool, tls: bool, process_time: ProcessTimeMode
+    ) -> None:
+        """Patch clients, create certificates and steer time; ``_exits`` undo what was done so far."""
+        self._changes = changes(shares_tls_context=share_tls_context, in_process=self._in_process)
+        self._exits.append(self._changes.close)
+        if tls:
+            from .transport.tls import Authority
+
+            self._authority = Authority()
+            self._context.tls = self._authority.server_context
+            self._exits.append(self._authority.close)
+        if process_time:
+            from .process_time import ProcessTime
+
+            steering = ProcessTime(self._time, process_time)
+            steering.start()
+            self._exits.append(steering.stop)
 
     def _deliver(self) -> None:
         """Start the background thread only when a delivery is planned, because most clouds never

@@ -15,7 +15,7 @@ from ..core.call_fields import CallFields
 from ..core.calls import Call
 from ..core.clock import Clock
 from ..core.conditions import check_function
-from ..core.errors import ContractError, shown
+from ..core.errors import ContractError, ends_the_test, shown
 from ..core.field_types import FLAG, TEXT, URL, OneOf
 from ..core.found import Found, found_of
 from ..core.ids import new_token
@@ -341,8 +341,6 @@ class Handle:
         self.close()
 
     def _server_failed(self, error: BaseException) -> None:
-        from ..core.errors import ends_the_test
-
         ending = ends_the_test(error)
         if ending is not None:
             self._context.problems.report_raised(ending, self.name, handle=self.name)

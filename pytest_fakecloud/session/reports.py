@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -38,7 +38,8 @@ def report_on(
             _record(folder, named)
         if named and _is_wanted(run, call, report):
             run.test.is_reported = True
-            texts = [_text(run, cloud, name, item, call, report) for cloud, name in named]
+            phase = _Phase(run, item, call, report)
+            texts = [_text(phase, cloud, name) for cloud, name in named]
             report.sections.append(("fakecloud", "\n\n".join(texts)))
 
 
@@ -59,20 +60,30 @@ def _is_wanted(run: Run, call: pytest.CallInfo[None], report: pytest.TestReport)
     return run.options.journal_when == "failed" and report.failed and not is_repeated
 
 
-def _text(
-    run: Run,
-    cloud: AnyCloud,
-    name: str,
-    item: pytest.Item,
-    call: pytest.CallInfo[None],
-    report: pytest.TestReport,
-) -> str:
+class _Phase(NamedTuple):
+    """The set-up, call or teardown of a test that is reported."""
+
+    run: Run
+    item: pytest.Item
+    call: pytest.CallInfo[None]
+    report: pytest.TestReport
+
+    @property
+    def raised(self) -> BaseException | None:
+        return None if self.call.excinfo is None else self.call.excinfo.value
+
+    @property
+    def is_call(self) -> bool:
+        return self.call.when == "call"
+
+
+def _text(phase: _Phase, cloud: AnyCloud, name: str) -> str:
     """Return the report of one cloud as text: hints about the failure, and the journal."""
     from ..reporting.report import report_of
     from ..reporting.text import text, wrapped
 
-    raised = None if call.excinfo is None else call.excinfo.value
-    hints = [] if raised is None else _hints(run, cloud, raised, item, call, report)
+    run, report, raised = phase.run, phase.report, phase.raised
+    hints = [] if raised is None else _hints(phase, cloud, raised)
     lines = list(hints)
     with report_failure(NO_REPORT, lines.append):
         width = shutil.get_terminal_size().columns
@@ -82,13 +93,13 @@ def _text(
             failure=str(report.longrepr) if report.failed else "",
             served=run.application.served(cloud),
             # Use the run's own measurement, because tests can freeze pytest's clock.
-            idle_s=run.sleep.seconds() if call.when == "call" else None,
+            idle_s=run.sleep.seconds() if phase.is_call else None,
             raised=raised,
             hints=hints,
             log=report.caplog,
         )
         folder = run.options.timelines if report.failed else None
-        link = "" if folder is None else _written(folder, cloud, data, item, raised)
+        link = "" if folder is None else _written(folder, cloud, data, phase)
         journal = text(data, link=link, width=width)
         lines.clear()
         for line in hints:
@@ -98,14 +109,7 @@ def _text(
     return "\n".join(lines)
 
 
-def _hints(
-    run: Run,
-    cloud: AnyCloud,
-    raised: BaseException,
-    item: pytest.Item,
-    call: pytest.CallInfo[None],
-    report: pytest.TestReport,
-) -> list[str]:
+def _hints(phase: _Phase, cloud: AnyCloud, raised: BaseException) -> list[str]:
     """Return the likely reasons of a failure that the journal does not show."""
     from ..reporting.hints.missing_requests import (
         hints_about_error,
@@ -115,31 +119,30 @@ def _hints(
     from ..reporting.hints.mistakes import mistakes
     from ..reporting.hints.variables import unread_variables
 
+    item = phase.item
     lines: list[str] = []
     with report_failure("the hints about missing requests could not be made", lines.append):
         lines += hints_about_error(cloud, raised) or old_token_hints(cloud)
-        if not lines and call.when == "call" and cloud is run.test.cloud:
+        if not lines and phase.is_call and cloud is phase.run.test.cloud:
             known = list(vars(getattr(item, "module", None) or object).values())
             lines += hints_about_silence(cloud, known, raised)
-        if not lines and call.when == "call":
-            lines += unread_variables(cloud, getattr(item, "fixturenames", ()), report.caplog)
+        if not lines and phase.is_call:
+            lines += unread_variables(cloud, getattr(item, "fixturenames", ()), phase.report.caplog)
         lines += mistakes(cloud, raised)
     return lines
 
 
-def _written(
-    folder: Path, cloud: AnyCloud, data: Report, item: pytest.Item, raised: BaseException | None
-) -> str:
+def _written(folder: Path, cloud: AnyCloud, data: Report, phase: _Phase) -> str:
     """Write the HTML page of a test and its JSON; return the path of the page."""
     from ..reporting import as_json, page
 
     links: list[str] = []
     with report_failure("(it could not be written", lambda line: links.append(f"{line})")):
-        written = page.write(cloud, folder, data, _picture_of(raised))
+        written = page.write(cloud, folder, data, _picture_of(phase.raised))
         as_json.write(data, written.with_suffix(".json"))
         links.append(str(written))
         # These properties are copied to the report of the teardown, which JUnit's XML reads.
-        item.user_properties.append(("fakecloud_timeline", str(written)))
+        phase.item.user_properties.append(("fakecloud_timeline", str(written)))
     return "".join(links)
 
 
