@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +21,7 @@ from ...core.timeparse import to_datetime
 from ..fields import DLQ_ID, json_of
 from ..model import NON_RETRYABLE
 from ..views import PublishedMessage
-from .waiting import account, unfinished
+from .reports import undelivered_lines, wait_report
 
 if TYPE_CHECKING:
     from werkzeug import Request as WerkzeugRequest
@@ -78,8 +77,8 @@ class Callback:
     @property
     def source_message_id(self) -> str | None:
         """The id of the message that the callback reports on."""
-        found = self.raw.get("sourceMessageId", self.raw.get("sourceMessasgeId"))
-        return found if isinstance(found, str) else None
+        # The second name is the one in the vendor's specification.
+        return _string(self.raw.get("sourceMessageId", self.raw.get("sourceMessasgeId")))
 
     @property
     def retried(self) -> int | None:
@@ -94,14 +93,12 @@ class Callback:
     @property
     def dlq_id(self) -> str | None:
         """The id of the dead letter; None unless this is a failure callback."""
-        found = self.raw.get("dlqId")
-        return found if isinstance(found, str) else None
+        return _string(self.raw.get("dlqId"))
 
     @property
     def url(self) -> str | None:
         """The destination of the message that the callback reports on."""
-        found = self.raw.get("url")
-        return found if isinstance(found, str) else None
+        return _string(self.raw.get("url"))
 
     @property
     def is_final(self) -> bool:
@@ -143,6 +140,10 @@ class Callback:
         )
 
 
+def _string(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
 def _number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -150,7 +151,7 @@ def _number(value: object) -> int | None:
 def _decoded(value: object) -> bytes:
     try:
         return base64.b64decode(value) if isinstance(value, str) else b""
-    except (binascii.Error, ValueError):
+    except ValueError:
         return b""
 
 
@@ -213,7 +214,7 @@ class Captured(Found[Callback]):
     ) -> None:
         super().__init__()
         self._fields, self._kind = FIELDS, "failure callback" if failure else "callback"
-        self._notes = partial(unfinished, capture)
+        self._notes = partial(undelivered_lines, capture)
         self._capture = capture
         self._path = path
         self._failure = failure
@@ -287,7 +288,7 @@ class Captured(Found[Callback]):
             asked,
             times=times,
             if_empty="none was received",
-            notes=lambda found: account(self._capture, self, asked, times is None or found < times),
+            notes=lambda found: wait_report(self, asked, missing=times is None or found < times),
         )
 
     def _concerns(self, message: PublishedMessage) -> bool:
@@ -312,9 +313,7 @@ class Captured(Found[Callback]):
         __tracebackhide__ = True
         items = list(self)
         self._expect(items, _query({}), len(items) + 1)
-        raise AssertionError(
-            "unreachable"
-        )  # Only for the type checker: the line above always raises.
+        raise AssertionError  # For the type checker only, because the line above always raises.
 
     def _saved(self) -> Any:
         with self._turn:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
@@ -22,7 +22,7 @@ from ...core.wording import unknown_name
 from ...faults.fault import rule_of
 from ...faults.plan import fault_words
 from ...handle import Context, Snapshot
-from ..delivery.destination_server import Destination
+from ..delivery.destination_server import RAW_HEADERS, Destination
 from ..settings import CallbackCaptureConfig, CallbackCaptureSettings
 from ..signature_checks import signature_clock
 from ..wire.signing import explain
@@ -31,25 +31,28 @@ from .waiting import CallbackWaiter, deadline_after
 
 if TYPE_CHECKING:
     from ...faults.fault import Fault
+    from ..handle import Queue
 
 
 class ScopedFaults:
     """The fault plan for one of a capture's two URLs, with the methods of ``FaultPlan``.
 
     Methods that list or end faults apply to the faults of this URL and to those of the whole
-    capture, but not to the faults of the other URL.
+    capture, but not to the faults of the other URL. The methods that inject a fault are those of
+    the capture's own plan, called with the ``route`` of this URL.
     """
 
     def __init__(self, capture: Destination, route: str) -> None:
         self._capture = capture
         self._route = route
 
-    def __getattr__(self, word: str) -> Callable[..., Fault]:
-        if word not in (words := fault_words(type(self._capture.faults))):
-            raise AttributeError(unknown_name("fault", word, words))
-        return functools.partial(self._prepare, getattr(self._capture.faults, word))
+    def __getattr__(self, name: str) -> Callable[..., Fault]:
+        known = fault_words(type(self._capture.faults))
+        if name not in known:
+            raise AttributeError(unknown_name("fault", name, known))
+        return functools.partial(self._inject_here, getattr(self._capture.faults, name))
 
-    def _prepare(self, method: Callable[..., Fault], *args: Any, **kwargs: Any) -> Fault:
+    def _inject_here(self, method: Callable[..., Fault], *args: Any, **kwargs: Any) -> Fault:
         if kwargs.get("route", self._route) != self._route:
             raise ContractError(
                 f"these faults are for /{self._route} only: remove route={kwargs['route']!r}, or"
@@ -82,6 +85,7 @@ class ScopedFaults:
     def clear(self) -> None:
         """Remove the faults and forget which of them were not used."""
         for fault in {*self._active, *self.unused()}:
+            # A strict test does not fail for a removed fault that never fired.
             rule_of(fault).must_fire = False
             fault.remove()
 
@@ -169,7 +173,7 @@ class CallbackCapture(Destination):
         captured = self._captured_at(request.environ["RAW_URI"].partition("?")[0])
         if captured is None:
             return super().dispatch(request)
-        list.append(captured, self._read(request, captured is self.failures))
+        captured.append(self._read(request, captured is self.failures))
         self._waiter.arrival.notify()
         return super().dispatch(request) if self._has_answer(request) else WerkzeugResponse("")
 
@@ -182,10 +186,8 @@ class CallbackCapture(Destination):
         )
 
     def _captured_at(self, path: str) -> Captured | None:
-        for captured in (self.callbacks, self.failures):
-            if path == captured._path or path.startswith(captured._path + "/"):
-                return captured
-        return None
+        both = (self.callbacks, self.failures)
+        return next((one for one in both if f"{path}/".startswith(f"{one._path}/")), None)
 
     def _read(self, request: WerkzeugRequest, failure: bool) -> Callback:
         body = request.get_data()
@@ -195,7 +197,7 @@ class CallbackCapture(Destination):
             raw = None
         environ = request.environ
         url = f"{environ['wsgi.url_scheme']}://{environ['HTTP_HOST']}{environ['RAW_URI']}"
-        headers = environ["fakecloud.headers"]
+        headers = environ[RAW_HEADERS]
         signature = headers.get("Upstash-Signature") or headers.get("Service-Signature")
         return Callback(
             raw=raw if isinstance(raw, dict) else {},
@@ -266,7 +268,7 @@ class AwaitableCapture:
 
 
 def why_not_signed_by(
-    queues: Sequence[Any],
+    queues: Sequence[Queue],
     now_us: Callable[[], int],
     signature: str | None,
     *,
@@ -288,19 +290,17 @@ def why_not_signed_by(
         keys[f"{whose}current"] = queue.current_signing_key
         keys[f"{whose}next"] = queue.next_signing_key
     # Queues may sign with different clocks. Use the clock of the queue whose key signed the request.
-    signers = [
-        queue
-        for queue in queues[1:]
-        if _signed_with(signature, (queue.current_signing_key, queue.next_signing_key))
-    ]
-    clock = signature_clock((signers or queues)[0].signature_clock, now_us)
+    signer = queues[0]
+    if len(queues) > 1:
+        signer = next((queue for queue in queues if _has_signed(queue, signature)), signer)
+    clock = signature_clock(signer.signature_clock, now_us)
     return explain(signature, body=body, keys=keys, at=clock(), url=url)
 
 
-def _signed_with(signature: str | None, keys: Iterable[str]) -> bool:
+def _has_signed(queue: Queue, signature: str | None) -> bool:
     import jwt
 
-    for key in keys:
+    for key in (queue.current_signing_key, queue.next_signing_key):
         with suppress(jwt.InvalidTokenError):
             jwt.PyJWS().decode(signature or "", key, algorithms=["HS256"])
             return True

@@ -29,11 +29,8 @@ from .applications import environ_of
 
 BODY_LIMIT = 512 * 1024 * 1024
 """Maximum size of a body. A callback contains two bodies of the maximum message size, in Base64."""
-_LISTS = (
-    *("ordered_handlers", "oneshot_handlers", "handlers"),
-    *("log", "assertions", "handler_errors"),
-)
-"""Attributes of pytest-httpserver with expectations, and with what happened."""
+RAW_HEADERS = "fakecloud.headers"
+"""Key of the WSGI environment for the headers as received, which WSGI would merge by name."""
 _METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS TRACE"
 
 
@@ -74,6 +71,17 @@ class _Oneshots(RequestHandlerList):
         """Do nothing, because ``match()`` has already removed the expectation."""
 
 
+_LISTS: dict[str, Callable[[Iterable[Any]], list[Any]]] = {
+    "ordered_handlers": list,
+    "oneshot_handlers": _Oneshots,
+    "handlers": RequestHandlerList,
+    "log": list,
+    "assertions": list,
+    "handler_errors": list,
+}
+"""The lists of pytest-httpserver with expectations and with what happened, and their types."""
+
+
 class Destination(Handle, HTTPServer):
     """A pytest-httpserver to deliver messages to, at ``url``.
 
@@ -91,11 +99,13 @@ class Destination(Handle, HTTPServer):
         self._start(context, self._configure(context, HandleConfig, settings))
 
     def _start(self, context: Context, config: HandleConfig) -> None:
+        # Prepare pytest-httpserver first, because the fakes' server may call it from now on.
         HTTPServer.__init__(self, "127.0.0.1", 0, threaded=True)
         self.clear_all_handlers()
         Handle.__init__(self, context, _ServerApp(self._serve, self._paths), config)
-        self.port = self._mount.port
         self._mount.body_limit = BODY_LIMIT
+        # Its methods read these attributes, for example to return the URL of a path.
+        self.port = self._mount.port
         self.ssl_context = context.tls
 
     # -- methods of pytest-httpserver ------------------------------------------------------------
@@ -114,22 +124,12 @@ class Destination(Handle, HTTPServer):
         return not self.closed
 
     def _serve(self, request: Request) -> Answer:
-        target = request.target if request.target.startswith("/") else request.path
         host = request.fields.get("host")
         if host and not _is_host(host):
             text = f"400 Bad Request: the Host header {host!r} names no host\n"
             return Answer(text.encode("utf-8", "replace"), 400, (), "text/plain; charset=utf-8")
-        scheme = "http" if self.ssl_context is None else "https"
-        origin = f"{scheme}://{host}" if host else self.url
-        environ = environ_of(
-            request.method, origin + target, list(request.headers.pairs), request.body
-        )
-        environ["fakecloud.headers"] = request.headers
-        if request.client:
-            environ["REMOTE_ADDR"] = request.client[0]
-        received = WerkzeugRequest(environ)
         try:
-            response = self.application(received)
+            response = self.application(WerkzeugRequest(self._environ(request)))
         except Error as error:
             # Report that the test has not called respond_with_...() for the expectation.
             self.add_assertion(str(error))
@@ -138,6 +138,18 @@ class Destination(Handle, HTTPServer):
             # Only respond: `_unmet` reports the exception.
             response = WerkzeugResponse(f"{type(error).__name__}: {error}", 500)
         return _answer(response)
+
+    def _environ(self, request: Request) -> dict[str, Any]:
+        host = request.fields.get("host")
+        scheme = "http" if self.ssl_context is None else "https"
+        origin = f"{scheme}://{host}" if host else self.url
+        target = request.target if request.target.startswith("/") else request.path
+        pairs = list(request.headers.pairs)
+        environ = environ_of(request.method, origin + target, pairs, request.body)
+        environ[RAW_HEADERS] = request.headers
+        if request.client:
+            environ["REMOTE_ADDR"] = request.client[0]
+        return environ
 
     # -- expectations ----------------------------------------------------------------------------
 
@@ -155,15 +167,12 @@ class Destination(Handle, HTTPServer):
         reasons += [
             f"a handler raised {type(error).__name__}: {error}" for error in self.handler_errors
         ]
-        reasons += [
+        pending = [(HandlerType.ORDERED, handler) for handler in self.ordered_handlers]
+        pending += [(HandlerType.ONESHOT, handler) for handler in self.oneshot_handlers]
+        return reasons + [
             f"the {kind.value} request was never received: {handler.matcher}"
-            for kind, handlers in (
-                (HandlerType.ORDERED, self.ordered_handlers),
-                (HandlerType.ONESHOT, self.oneshot_handlers),
-            )
-            for handler in handlers
+            for kind, handler in pending
         ]
-        return reasons
 
     def _left_behind(self) -> list[Problem]:
         found = super()._left_behind()
@@ -187,8 +196,7 @@ class Destination(Handle, HTTPServer):
             raise ContractError(
                 f"{snapshot!r} is not a snapshot of a {self.fixture}; pass what its snapshot() returned"
             )
-        for name in _LISTS:
-            kind = {"oneshot_handlers": _Oneshots, "handlers": RequestHandlerList}.get(name, list)
+        for name, kind in _LISTS.items():
             setattr(self, name, kind(snapshot.data[name]))
         self.permanently_failed = snapshot.data["permanently_failed"]
 

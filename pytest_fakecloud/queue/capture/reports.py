@@ -1,0 +1,99 @@
+"""Lines of the error of a failed wait or assertion about callbacks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ...core.matching import Query
+from ...core.timeparse import to_datetime
+from ...core.wording import counted
+from ..timeline import dead_letter_lines, unfinished_lines
+from .waiting import LONGEST_DRIVE_US
+
+if TYPE_CHECKING:
+    from ..handle import Queue
+    from .callbacks import Captured
+    from .handle import CallbackCapture
+
+_LISTED = 5
+"""Maximum number of messages of each queue that the error lists."""
+
+
+def undelivered_lines(capture: CallbackCapture) -> list[str]:
+    """Return lines about the unfinished and dead-lettered messages of the cloud's queues."""
+    lines: list[str] = []
+    for queue in capture._waiter.queues():
+        lines += [*unfinished_lines(queue._engine), *dead_letter_lines(queue._engine)]
+    more = len(lines) - _LISTED
+    return lines[:_LISTED] + ([f"and {more} more"] if more > 0 else [])
+
+
+def wait_report(captured: Captured, asked: Query, *, missing: bool) -> list[str]:
+    """Return lines about callbacks that arrived at either URL, and about the state of the
+    messages.
+
+    ``missing`` is True if too few callbacks arrived. The lines then also list messages and
+    schedules that may still produce callbacks.
+    """
+    capture = captured._capture
+    lines: list[str] = []
+    if captured and not asked.given.keys() - {"callback"}:
+        lines.append("  body of the last callback:")
+        text = json.dumps(captured[-1].raw, indent=2, ensure_ascii=False)
+        lines += [f"    {line}" for line in text.splitlines()]
+    other = capture.failures if captured is capture.callbacks else capture.callbacks
+    if other:
+        lines.append(f"  {counted(len(other), other._kind)} arrived at {other.url} instead:")
+        lines += [f"    {item!r}" for item in other[-3:]]
+    lines += _message_lines(capture, captured)
+    return lines + (_pending_lines(capture) if missing else [])
+
+
+def _message_lines(capture: CallbackCapture, captured: Captured) -> list[str]:
+    lines: list[str] = []
+    for queue in capture._waiter.queues():
+        messages = list(queue.messages())
+        # Prefer messages that concern this URL, then the newest, but list them as published.
+        ranked = sorted(
+            (captured._concerns(message), index) for index, message in enumerate(messages)
+        )
+        for index in sorted(index for _, index in ranked[-_LISTED:]):
+            lines += [f"  {line}" for line in str(messages[index].timeline).splitlines()]
+        if len(messages) > _LISTED:
+            lines.append(
+                f"  and {counted(len(messages) - _LISTED, 'more message')} of {queue.name}"
+            )
+    return lines or ["  no message was published to a queue of this cloud"]
+
+
+def _pending_lines(capture: CallbackCapture) -> list[str]:
+    if capture.closed:
+        return [f"  {capture.name} is closed and cannot receive callbacks any more"]
+    due = capture.clock.next_due()
+    if not capture._waiter.may_arrive() and due is None:
+        return ["  nothing is left to deliver, so no further callback can arrive"]
+    now_us = capture._time.now_us()
+    return [text for queue in capture._waiter.queues() for text in _later_lines(queue, now_us)]
+
+
+def _later_lines(queue: Queue, now_us: int) -> Iterator[str]:
+    due = queue._engine.next_due_us() if queue._engine.pending else None
+    if due is not None and due > now_us + LONGEST_DRIVE_US:
+        yield (
+            f"  the next message is due at {to_datetime(due).isoformat()}, more than 30 days ahead:"
+            " move the clock with clock.advance()"
+        )
+    elif due is not None:
+        yield (
+            f"  {counted(len(queue._engine.pending), 'message')} still to be delivered, the next at "
+            f"{to_datetime(due).isoformat()}: run the queue, or pass a longer timeout="
+        )
+    for schedule in queue.schedules():
+        if not schedule.paused and (runs := schedule.next_runs(1)):
+            yield (
+                f"  the schedule {schedule.id} to {schedule.destination} is due at "
+                f"{runs[0].isoformat()}; waiting does not run schedules: move the clock with"
+                " clock.advance()"
+            )
