@@ -10,16 +10,20 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..errors import QueueError, bad_request
-from ..model import HeaderList, RejectedStep
+from ..model import DAY, SECOND, HeaderList, RejectedStep
 from ..wire.delivery import encoded
 from ..wire.headers import read_given
-from ..wire.text import as_text, as_wire, first_setting, header_map, json_headers
+from ..wire.text import as_text, as_wire, first_setting, header_map, json_headers, unprefixed
 from ..wire.values import check_url, read_duration, read_integer, read_json
 from .model import Invoker, Waiter, WorkflowRun
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
     from .runs import WorkflowRuns
+
+
+_DEFAULT_TIMEOUT_US = 7 * DAY
+_DELAYS = ("delay", "not-before", "notbefore")
 
 
 def with_run_id(pairs: HeaderList, run_id: str) -> HeaderList:
@@ -67,26 +71,15 @@ class RunEvents:
         if not isinstance(step, dict) or not isinstance(url, str):
             raise bad_request("invalid body: a wait needs a url and a step")
         timeout_us = _timeout_us(request.get("timeout"))
-        given = request.get("timeoutHeaders")
-        pairs = wire_pairs(given) if isinstance(given, dict) else []
-        pairs = [pair for pair in pairs if pair[0].lower() != "upstash-delay"]
+        pairs = with_run_id(_timeout_headers(request.get("timeoutHeaders"), timeout_us), run_id)
+        check_step(as_wire(url), pairs)
         timed_out = {**step, "waitEventId": event_id, "waitTimeout": True}
         now = self._runs.engine.clock.now_us()
-        pairs = with_run_id(pairs, run_id)
-        pairs.append(("Upstash-Delay", f"{timeout_us // 1_000_000}s"))
-        url = as_wire(url)
-        check_step(url, pairs)
         published = self._runs.engine.publisher.publish(
-            url, pairs, json.dumps(timed_out).encode(), counted=False
+            as_wire(url), pairs, json.dumps(timed_out).encode(), counted=False
         )
-        waiter = Waiter(
-            event_id,
-            run_id,
-            published.accepted[0].message_id,
-            now + timeout_us,
-            request,
-            header_map(headers),
-        )
+        message_id, deadline = published.accepted[0].message_id, now + timeout_us
+        waiter = Waiter(event_id, run_id, message_id, deadline, request, header_map(headers))
         self.waiters.append(waiter)
         early = self._notified.pop((run_id, event_id), None)
         if early is not None:
@@ -113,6 +106,7 @@ class RunEvents:
         ]
 
     def _wake(self, waiter: Waiter, data: bytes) -> None:
+        """Deliver the wait's message now, unless it has been cancelled."""
         self.drop(waiter.message_id)
         message = self._runs.engine.pending.get(waiter.message_id)
         if message is None:
@@ -144,15 +138,23 @@ class RunEvents:
         self.waiters, self._notified = list(saved[0]), dict(saved[1])
 
 
+def _timeout_headers(given: object, timeout_us: int) -> HeaderList:
+    """Return the headers of a wait's message, which the timeout delays instead of their own delay."""
+    pairs = wire_pairs(given) if isinstance(given, dict) else []
+    kept = [pair for pair in pairs if unprefixed(pair[0]) not in _DELAYS]
+    return [*kept, ("Upstash-Delay", f"{timeout_us // SECOND}s")]
+
+
 def _timeout_us(value: object) -> int:
     if value is None or value == "":
-        return 7 * 86_400 * 1_000_000
+        return _DEFAULT_TIMEOUT_US
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise bad_request(f"invalid timeout: {value!r}, expected seconds or a duration such as 1h")
     if isinstance(value, str) and not value.isdecimal():
         return read_duration(value, "timeout")
+    # Round to seconds, the unit of the delay header.
     seconds = value if isinstance(value, str) else f"{value:.0f}"
-    return read_integer(seconds, "timeout") * 1_000_000
+    return read_integer(seconds, "timeout") * SECOND
 
 
 def read_invocation(body: bytes) -> tuple[Invoker, bytes]:

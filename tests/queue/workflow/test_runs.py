@@ -325,7 +325,7 @@ def test_a_wait_times_out(wire: Wire, timeout: object, seconds: int) -> None:
     wire.start_and_deliver()
     start = wire.queue.clock.now_us()
     late = f"{APP}/late"
-    given = {"Upstash-Delay": ["5s"], "Upstash-Label": ["l"]}
+    given = {"Service-Delay": ["5s"], "Upstash-Not-Before": ["1"], "Upstash-Label": ["l"]}
     message = wait(wire, "e", timeout=timeout, timeoutUrl=late, timeoutHeaders=given)["messageId"]
     assert wire.queue.message(message).labels == ("l",)
     (waiter,) = wire.ask("GET", "/v2/waiters/e")
