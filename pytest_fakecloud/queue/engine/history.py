@@ -89,6 +89,9 @@ class DeadLetters:
         with self._state.lock:
             return sum(self.rows.pop(row.id, None) is not None for row in rows)
 
+    def discard(self, dlq_id: str | None) -> None:
+        self.rows.pop(dlq_id or "", None)
+
 
 class History:
     """Forgets messages ``history_us`` after their end (None: never). The engine's lock must be
@@ -182,7 +185,7 @@ class History:
     def _forget(self, message: Message) -> None:
         state = self._state
         del state.messages[message.id]
-        self._dead_letters.rows.pop(message.dlq_id or "", None)
+        self._dead_letters.discard(message.dlq_id)
         tasks = state.groups_of_tasks.get(message.public_id)
         if tasks is not None:
             tasks.remove(message.id)

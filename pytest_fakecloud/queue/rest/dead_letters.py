@@ -9,7 +9,6 @@ failure callback, or deletes the dead letter of a failed one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from ...http.messages import Answer, Request
@@ -17,10 +16,10 @@ from ...http.routing import Route
 from ..engine.engine import Engine
 from ..engine.history import DeadLetter
 from ..engine.publishing import Accepted
-from ..errors import QueueError, bad_request, not_found
-from ..model import HeaderList, Message, PublishSettings
+from ..errors import bad_request, not_found
+from ..model import Message
 from ..wire import filters, records
-from ..wire.headers import read_given, settings_to_republish
+from ..wire.headers import read_given
 from ..wire.text import as_text, unprefixed
 from ..workflow.model import WorkflowRun
 from .payloads import (
@@ -41,7 +40,7 @@ cursor.)
 """
 _OVERRIDES = ("retr", "flow-control-", "label", "delay", "failure-callback")
 """Prefixes of the settings that can be given when a run is resumed or restarted."""
-_ON_ITS_WAY = ("CREATED", "ACTIVE", "RETRY")
+_PENDING = ("CREATED", "ACTIVE", "RETRY")
 
 
 def letter_record(engine: Engine, row: DeadLetter) -> records.Record:
@@ -181,10 +180,10 @@ class WorkflowHistoryRoutes(Endpoints):
         return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
 
     def resume(self, request: Request) -> object:
-        return self._again(request, self._resumed)
+        return self._start_again(request, self.runs.resume)
 
     def restart(self, request: Request) -> object:
-        return self._again(request, self._restarted)
+        return self._start_again(request, self.runs.restart)
 
     def retry_failure(self, request: Request) -> object:
         engine = self.engine
@@ -194,8 +193,7 @@ class WorkflowHistoryRoutes(Endpoints):
         if failure is None or failure.state != "FAILED":
             raise bad_request(f"workflow run {as_text(run.id)} has no failed failure callback")
         engine.publisher.retry_dead_letters([failure])
-        if failure.dlq_id is not None:
-            engine.dead_letters.rows.pop(failure.dlq_id, None)
+        engine.dead_letters.discard(failure.dlq_id)
         return _created(run)
 
     def give_up_failure(self, request: Request) -> object:
@@ -203,18 +201,19 @@ class WorkflowHistoryRoutes(Endpoints):
         row = self._row(segment(request, "id"))
         run = self.runs.require_run_of(engine.dead_letters.message(row))
         failure = self.runs.failure_callback(run)
-        if failure is None or failure.state not in ("FAILED", *_ON_ITS_WAY):
+        if failure is None or failure.state not in ("FAILED", *_PENDING):
             raise bad_request(f"workflow run {as_text(run.id)} has no failure callback to cancel")
         if failure.state == "FAILED":
-            engine.dead_letters.rows.pop(failure.dlq_id or "", None)
+            engine.dead_letters.discard(failure.dlq_id)
             run.failure_message_id = None
         else:
             engine.lifecycle.cancel_all([failure])
         return {"deleted": 1}
 
-    def _again(
-        self, request: Request, make: Callable[[Message, dict[str, Any]], WorkflowRun]
+    def _start_again(
+        self, request: Request, start: Callable[[Message, dict[str, Any]], WorkflowRun]
     ) -> object:
+        """Start a run for each selected dead letter, and delete the dead letter."""
         given = read_given(
             pair
             for pair in request.headers.pairs
@@ -230,52 +229,11 @@ class WorkflowHistoryRoutes(Endpoints):
         self.engine.quota.check_room(len(rows))
         runs = []
         for row in rows:
-            runs.append(make(self.engine.dead_letters.message(row), given))
+            runs.append(start(self.engine.dead_letters.message(row), given))
             self.engine.dead_letters.delete([row])
         if single:
             return _created(runs[0])
         return {"workflowRuns": [_created(run) for run in runs]} | cursor_field(cursor)
-
-    def _resumed(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
-        new = self.runs.resume(message, self.engine.new_id("wfr_"))
-        if not new.steps:
-            del self.runs.runs[new.id]
-            return self._restarted(message, given)
-        new.settings = settings_to_republish(new.settings, given)
-        settings = settings_to_republish(message.settings, given, message.max_retries)
-        try:
-            self._republish(message, new.id, settings, message.body, init=False)
-        except QueueError:
-            del self.runs.runs[new.id]
-            raise
-        return new
-
-    def _restarted(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
-        old = self.runs.require_run_of(message)
-        started = self.runs.first_message(old)
-        new_id = self.engine.new_id("wfr_")
-        settings = settings_to_republish(old.settings, given, started.max_retries)
-        self._republish(started, new_id, settings, self.runs.first_body(old), init=True)
-        new = self.runs.get(new_id)
-        new.invoker = old.invoker
-        return new
-
-    def _republish(
-        self, message: Message, run_id: str, settings: PublishSettings, body: bytes, *, init: bool
-    ) -> None:
-        own = {"workflow-runid", "workflow-init", "workflow-invoke"}
-        workflow = [pair for pair in settings.workflow if unprefixed(pair[0]) not in own]
-        workflow += [
-            ("Upstash-Workflow-RunId", run_id),
-            ("Upstash-Workflow-Init", "true" if init else "false"),
-        ]
-        settings = replace(
-            settings,
-            workflow=workflow,
-            callback_headers=_of_run(settings.callback_headers, run_id),
-            failure_callback_headers=_of_run(settings.failure_callback_headers, run_id),
-        )
-        self.engine.publisher.publish_again(message, settings, body)
 
     def _row(self, dlq_id: str) -> DeadLetter:
         row = self.engine.dead_letters.get(dlq_id)
@@ -296,10 +254,3 @@ class WorkflowHistoryRoutes(Endpoints):
 
 def _created(run: WorkflowRun) -> dict[str, object]:
     return {"workflowRunId": run.id, "workflowCreatedAt": str(run.created_ms)}
-
-
-def _of_run(nested: HeaderList, run_id: str) -> HeaderList:
-    return [
-        (name, run_id if name.lower().endswith("workflow-runid") else value)
-        for name, value in nested
-    ]

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import QueueError, bad_request, existing, not_found
 from ..model import (
+    CALLBACK,
     FAILURE_CALLBACK,
     MESSAGE,
     HeaderList,
@@ -32,7 +33,8 @@ from ..model import (
     first,
 )
 from ..wire.delivery import encoded
-from ..wire.text import as_text, first_setting, header_map
+from ..wire.headers import settings_to_republish
+from ..wire.text import as_text, first_setting, header_map, unprefixed
 from .model import (
     SDK_VERSION,
     RunState,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
 
 _INHERITED = ("retry_delay", "failure_callback", "flow")
+"""Settings that a message takes from its run's trigger unless it has its own."""
 
 
 class WorkflowRuns:
@@ -64,9 +67,9 @@ class WorkflowRuns:
     def accept(self, message: Message, at_us: int) -> str | None:
         """Check a message before it is stored, and make it part of its run.
 
-        Returns the id of the earlier message if this one is a duplicate, else None. Raises
-        ``QueueError`` if the message must be rejected, for example with 400 for a step of a
-        finished run.
+        Returns None to store the message. For a duplicate, which the engine does not store, returns
+        the id of the earlier message. Raises ``QueueError`` if the message must be rejected, for
+        example with 400 for a step of a finished run.
         """
         if message.kind == FAILURE_CALLBACK:
             self._note_failure_callback(message)
@@ -80,23 +83,29 @@ class WorkflowRuns:
                 return run.first_message_id
             self._start(part, message, at_us)
             return None
-        dropped = message.source_id or message.id
+        if message.kind != MESSAGE and (run is None or run.state == "RUN_CANCELED"):
+            # Drop the callback by reporting it as a duplicate.
+            return message.source_id or message.id
         if run is None:
-            if message.kind == MESSAGE:
-                raise bad_request(f"workflow run {as_text(part.run_id)} not found")
-            return dropped
+            raise bad_request(f"workflow run {as_text(part.run_id)} not found")
+        self._join(run, message)
+        message.workflow = part._replace(created_ms=run.created_ms)
+        return None
+
+    def _join(self, run: WorkflowRun, message: Message) -> None:
         if message.retry_of is not None and message.retry_of == run.failed_message_id:
             run.reopen(message.retry_of, message.id)
-        elif message.kind != MESSAGE:
-            if run.state == "RUN_CANCELED":
-                # Drop the callback by reporting it as a duplicate, which the engine does not store.
-                return dropped
-        elif not run.live:
+        elif message.kind == MESSAGE and not run.live:
             raise _already_finished(run)
         run.message_ids.append(message.id)
-        message.workflow = part._replace(created_ms=run.created_ms)
-        inherit_settings(self.engine, message, run.settings)
-        return None
+        own = message.settings
+        if "wf_triggeronconfig" in features_of(own):
+            takes_retries = own.retries is None or _has_default_retries(self.engine, message)
+            message.settings = inherited_settings(message, run.settings, retries=takes_retries)
+            if takes_retries:
+                given = run.settings.retries
+                message.max_retries = self.engine.settings.retries if given is None else given
+            message.retry_delay = message.settings.retry_delay
 
     def refuse(self, requests: Iterable[HeaderList]) -> None:
         """Raise ``QueueError`` (400) if one of these requests is a step of a finished run."""
@@ -130,6 +139,7 @@ class WorkflowRuns:
         return b"" if lazy and len(listed) > self.engine.limits.message_size else listed
 
     def callback_fields(self, message: Message) -> dict[str, object]:
+        """Return the fields that a callback about this message has because of its run."""
         run = self._find_run_of(message)
         if run is None:
             return {}
@@ -139,6 +149,7 @@ class WorkflowRuns:
         return fields
 
     def dead_letter_fields(self, message: Message) -> dict[str, object]:
+        """Return the fields of a step's dead letter about the run's failure callback."""
         run = self._find_run_of(message)
         failure = self.failure_callback(run)
         if failure is None or failure.failure_of != message.id:
@@ -180,6 +191,7 @@ class WorkflowRuns:
         return [] if run is None else [messages[one] for one in run.message_ids if one in messages]
 
     def forget(self, message: Message) -> None:
+        """Forget the run of a forgotten message, and its waits."""
         run = self._find_run_of(message)
         if run is not None and message.id in run.message_ids:
             del self.runs[run.id]
@@ -232,28 +244,71 @@ class WorkflowRuns:
         )
         self._finish_run(run, "RUN_CANCELED", now, b"")
 
-    def resume(self, message: Message, run_id: str) -> WorkflowRun:
-        """Create a run with the steps before a failed step; raise a 404 error for an unknown run."""
+    def resume(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
+        """Start a run with the steps before a failed one, and publish the failed message again.
+
+        ``given`` are settings that replace those of the old run. Raises a 404 error if the run is
+        unknown.
+        """
         old = self.require_run_of(message)
-        position = old.position(message.id)
-        now = self.engine.clock.now_us()
+        # The position is None, and all steps are kept, if the failed message is not in the list.
+        steps = old.steps[: old.position(message.id)]
+        if not steps:
+            return self.restart(message, given)
         new = WorkflowRun(
-            run_id,
+            self.engine.new_id("wfr_"),
             old.url,
-            now,
+            self.engine.clock.now_us(),
             old.first_message_id,
-            old.settings,
+            settings_to_republish(old.settings, given),
             old.caller_ip,
-            steps=old.steps[:position],
+            steps=steps,
             invoker=old.invoker,
             number=self.engine.next_sequence(),
         )
-        self.runs[run_id] = new
+        settings = settings_to_republish(message.settings, given, message.max_retries)
+        # Publishing a step requires that its run exists.
+        self.runs[new.id] = new
+        try:
+            self._publish_again(message, new.id, settings, message.body, init=False)
+        except QueueError:
+            del self.runs[new.id]
+            raise
         return new
 
-    def first_body(self, run: WorkflowRun) -> bytes:
-        """Return the body with which a run started; raise a 404 error if it has been forgotten."""
-        return run.steps[0].body if run.steps else self.first_message(run).body
+    def restart(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
+        """Start a run with the first message of another run, which has the given message.
+
+        ``given`` are settings that replace those of the old run. Raises a 404 error if the run or
+        its first message is unknown.
+        """
+        old = self.require_run_of(message)
+        started = self.first_message(old)
+        new_id = self.engine.new_id("wfr_")
+        settings = settings_to_republish(old.settings, given, started.max_retries)
+        body = old.steps[0].body if old.steps else started.body
+        self._publish_again(started, new_id, settings, body, init=True)
+        new = self.get(new_id)
+        new.invoker = old.invoker
+        return new
+
+    def _publish_again(
+        self, message: Message, run_id: str, settings: PublishSettings, body: bytes, *, init: bool
+    ) -> None:
+        """Publish a message of another run in this run, as its first message if ``init``."""
+        own = {"workflow-runid", "workflow-init", "workflow-invoke"}
+        workflow = [pair for pair in settings.workflow if unprefixed(pair[0]) not in own]
+        workflow += [
+            ("Upstash-Workflow-RunId", run_id),
+            ("Upstash-Workflow-Init", "true" if init else "false"),
+        ]
+        settings = replace(
+            settings,
+            workflow=workflow,
+            callback_headers=_of_run(settings.callback_headers, run_id),
+            failure_callback_headers=_of_run(settings.failure_callback_headers, run_id),
+        )
+        self.engine.publisher.publish_again(message, settings, body)
 
     def first_message(self, run: WorkflowRun) -> Message:
         """Return the message that started a run; raise a 404 error if it has been forgotten."""
@@ -318,15 +373,26 @@ def _is_true(message: Message, header: str) -> bool:
     return (first(message.settings.workflow, header) or "").lower() == "true"
 
 
+def _of_run(nested: HeaderList, run_id: str) -> HeaderList:
+    """Return the headers of a callback, with this run in place of the one that they name."""
+    return [
+        (name, run_id if name.lower().endswith("workflow-runid") else value)
+        for name, value in nested
+    ]
+
+
 def _already_finished(run: WorkflowRun) -> QueueError:
     return bad_request(f"workflow run {as_text(run.id)} is already finished: {run.state}")
 
 
-def inherit_settings(engine: Engine, message: Message, trigger: PublishSettings) -> None:
-    """Complete the settings of a message with the settings of its run's trigger."""
+def inherited_settings(
+    message: Message, trigger: PublishSettings, *, retries: bool
+) -> PublishSettings:
+    """Return a message's settings, completed with the settings of its run's trigger.
+
+    With ``retries``, the trigger's number of retries replaces the message's own.
+    """
     own = message.settings
-    if "wf_triggeronconfig" not in features_of(own):
-        return
     skipped = {name.lower() for name, _ in own.forward}
     if not is_step(message):
         # Omit the version header, with which a client would mistake the callback for a step.
@@ -344,13 +410,9 @@ def inherit_settings(engine: Engine, message: Message, trigger: PublishSettings)
     if call_type_of(message) == "failurecall":
         # Otherwise its failure would cause another failure callback.
         changes["failure_callback"], changes["failure_callback_headers"] = None, []
-    if own.retries is None or _has_default_retries(engine, message):
+    if retries:
         changes["retries"] = trigger.retries
-        message.max_retries = (
-            engine.settings.retries if trigger.retries is None else trigger.retries
-        )
-    message.settings = replace(own, **changes)
-    message.retry_delay = message.settings.retry_delay
+    return replace(own, **changes)
 
 
 def _has_default_retries(engine: Engine, message: Message) -> bool:
@@ -358,9 +420,6 @@ def _has_default_retries(engine: Engine, message: Message) -> bool:
     source = engine.messages.get(message.source_id or "")
     if message.kind == MESSAGE or source is None:
         return False
-    nested = (
-        source.settings.callback_headers
-        if message.kind == "callback"
-        else source.settings.failure_callback_headers
-    )
-    return first(nested, "Upstash-Retries") is None
+    given = source.settings
+    own = given.callback_headers if message.kind == CALLBACK else given.failure_callback_headers
+    return first(own, "Upstash-Retries") is None
