@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..acl.users import AclUser, first_user, read_only_user
 from ..errors import CommandError
 from ..reply import Reply
-from .rewriting import Answered, Prefixes, Prepared
+from .rewriting import Answered, Prefixes, Prepared, escaped
 
 if TYPE_CHECKING:
     from ..table.registry import CommandSpec
@@ -152,9 +152,9 @@ def _rules(prefixes: Prefixes, rule: bytes) -> list[bytes]:
         rule = b"&*"
     sign, tilde, pattern = rule.partition(b"~")
     if tilde and (not sign or sign.startswith(b"%")):
-        return [sign + b"~" + prefixes.keys + pattern]
+        return [sign + b"~" + escaped(prefixes.keys) + pattern]
     if rule.startswith(b"&"):
-        return [b"&" + prefixes.channels + rule[1:]]
+        return [b"&" + escaped(prefixes.channels) + rule[1:]]
     return [rule]
 
 

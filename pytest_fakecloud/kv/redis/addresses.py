@@ -41,8 +41,8 @@ class _Target(NamedTuple):
     first_url: str
     hosts: list[str]
     clustered: bool
-    service: str
-    """The name of the primary that Sentinel finds; empty without Sentinel."""
+    primary: str | None
+    """The name of the primary that Sentinel finds; None without Sentinel."""
 
 
 def open_link(url: str) -> Link:
@@ -56,9 +56,9 @@ def open_link(url: str) -> Link:
     try:
         target = _parsed(url)
         options = _options(target.first_url)
-        if target.service:
+        if target.primary is not None:
             sentinels = [_place(host, 26379) for host in target.hosts]
-            return SentinelLink(target.service, sentinels, options)
+            return SentinelLink(target.primary, sentinels, options)
         if target.clustered:
             return ClusterLink([_place(host, 6379) for host in target.hosts], options)
         return Link(options)
@@ -74,11 +74,12 @@ def _parsed(url: str) -> _Target:
     clustered = query.pop("cluster", "") in ("1", "true", "yes") or parts.scheme == "redis+cluster"
     user, separator, host_list = parts.netloc.rpartition("@")
     hosts = host_list.split(",")
-    path, service = parts.path, ""
+    path = parts.path
+    primary = None
     if parts.scheme == "redis+sentinel":
-        service, _, database = path.strip("/").partition("/")
+        primary, _, database = path.strip("/").partition("/")
         path = f"/{database}" if database else ""
-        if not service:
+        if not primary:
             raise ContractError(
                 f"engine={_without_password(url)!r} does not name the primary: pass a URL such as "
                 "'redis+sentinel://host:26379/mymaster'"
@@ -86,7 +87,7 @@ def _parsed(url: str) -> _Target:
     # redis-py parses a single host, so pass the first one.
     scheme = _REDIS_SCHEMES[parts.scheme]
     first_url = f"{scheme}://{user}{separator}{hosts[0]}{path}?{urlencode(query)}"
-    return _Target(first_url, hosts, clustered, service)
+    return _Target(first_url, hosts, clustered, primary)
 
 
 def _options(url: str) -> dict[str, Any]:
@@ -115,6 +116,5 @@ def _place(host: str, port: int) -> Place:
 
 
 def _without_password(url: str) -> str:
-    head, at, tail = url.rpartition("@")
-    shown = f"{head.partition('://')[0]}://***@{tail}" if at else url
+    shown = re.sub(r"^([\w+]+://)?.*@", r"\1***@", url)
     return re.sub(r"(password=)[^&]*", r"\1***", shown)

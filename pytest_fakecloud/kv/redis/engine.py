@@ -197,7 +197,7 @@ class RedisEngine:
     ) -> Reply:
         if isinstance(prepared, Answered):
             if session.queue is not None:
-                raise CommandError(b"ERR Command not allowed inside a transaction")
+                raise CommandError(errors.NOT_IN_TRANSACTION)
             return prepared.reply
         if session.queue is not None:
             session.queue.append(prepared)

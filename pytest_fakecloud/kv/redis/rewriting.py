@@ -37,7 +37,9 @@ class Prefixes:
         self.channels = channels
         self.users = users
         self.shared = shared
-        self._longest_first = tuple(sorted({keys, channels, users} - {b""}, key=len, reverse=True))
+        # Patterns contain the escaped prefixes.
+        found = {keys, channels, users, escaped(keys), escaped(channels)} - {b""}
+        self._longest_first = tuple(sorted(found, key=len, reverse=True))
 
     @property
     def everything(self) -> bytes:

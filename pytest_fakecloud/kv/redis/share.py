@@ -19,7 +19,7 @@ from ..reply import Reply
 from ..settings import Isolation
 from .addresses import open_link
 from .connection import Link, Login, Unreachable
-from .rewriting import Prefixes
+from .rewriting import Prefixes, escaped
 
 CLOSE_PATIENCE = 0.5
 """Seconds for which a closing fake waits for the server's response before removing its data."""
@@ -63,24 +63,23 @@ class Share:
     def _new_prefixes(self, isolation: Isolation, prefix: str | None) -> Prefixes:
         if isolation == "none":
             return Prefixes(b"", b"", b"", shared=False)
-        mark = _MARK + secrets.token_hex(6).encode()
-        keys = b""
         if isolation == "database":
             mark = _MARK + b"db%d" % self.link.database
-        else:
-            keys = prefix.encode() if prefix is not None else mark + b":"
-            if self.link.clustered and b"{" not in keys:
-                keys = b"{" + keys.rstrip(b":") + b"}:"
-        if prefix is not None:
-            mark = keys.strip(b"{}:")
+            return Prefixes(b"", mark + b":", mark + b"-", shared=True)
+        own = _MARK + secrets.token_hex(6).encode() + b":"
+        keys = own if prefix is None else prefix.encode()
+        if self.link.clustered and b"{" not in keys:
+            # A hash tag, because all keys of a fake must be in the same slot.
+            keys = b"{" + keys.rstrip(b":") + b"}:"
+        mark = keys.strip(b"{}:")
         return Prefixes(keys, mark + b":", mark + b"-", shared=True)
 
     def _create_script_user(self) -> Login | None:
         if not self.prefixes.shared:
             return None
         login = (self.prefixes.users[:-1] + b"+scripts", secrets.token_hex(16).encode())
-        rules = [b"reset", b"on", b">" + login[1], b"~" + self.prefixes.keys + b"*",
-                 b"&" + self.prefixes.channels + b"*", b"+@all", b"-@dangerous", b"-select",
+        rules = [b"reset", b"on", b">" + login[1], b"~" + self.prefixes.everything,
+                 b"&" + escaped(self.prefixes.channels) + b"*", b"+@all", b"-@dangerous", b"-select",
                  b"+keys", b"+sort", b"+sort_ro", b"+info"]  # fmt: skip
         try:
             self.link.keep_user(login, rules)
@@ -253,10 +252,16 @@ def claim_database(link: Link, url: str) -> Claim:
         numbers = [wanted] if wanted else range(1, _databases(registry))
         for number in numbers:
             claim = Claim(registry, number)
-            if claim.take():
+            if not claim.take():
+                continue
+            try:
                 link.select(number)
                 link.call([b"FLUSHDB"])
-                return claim
+            except BaseException:
+                with suppress(Exception):
+                    claim.release()
+                raise
+            return claim
         taken = f"database {wanted}" if wanted else f"every database but 0 (of {len(numbers) + 1})"
         raise ContractError(
             f"{taken} of {link.where} is in use by another process: pass isolation='prefix', or the "

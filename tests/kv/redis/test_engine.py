@@ -797,6 +797,30 @@ class TestSettings:
             second.execute("FLUSHALL")
             second.execute("ACL", "DELUSER", "ann")
 
+    def test_a_prefix_with_the_signs_of_patterns(self, real: Server) -> None:
+        with Cloud() as cloud:
+            server = cloud.kv_server(engine=f"{real.url}?prefix=t[a]*:")
+            assert server.execute("EVAL", "return redis.call('SET', KEYS[1], 'v')", 1, "k") == "OK"
+            server.execute("ACL", "SETUSER", "ann", "on", ">pw", "~*", "&n*", "+get")
+            token = server.execute("ACL", "RESTTOKEN", "ann", "pw")
+            assert httpx.get(f"{server.url}/get/k?_token={token}").json() == {"result": "v"}
+            found = server.execute("ACL", "GETUSER", "ann")
+            assert (found[found.index("keys") + 1], found[found.index("channels") + 1]) == (
+                "~*",
+                "&n*",
+            )
+            server.execute("DEL", "k")
+            server.execute("ACL", "DELUSER", "ann")
+
+    def test_a_database_that_cannot_be_emptied_is_not_kept(self, real: Server) -> None:
+        real.call(b"ACL SETUSER ann on >pw ~* &* +@all -flushdb".split())
+        with Cloud() as cloud, pytest.raises(ContractError, match="rejected a command: NOPERM"):
+            cloud.kv_server(
+                engine=real.url.replace("://", "://ann:pw@") + "?db=5", isolation="database"
+            )
+        real.call([b"ACL", b"DELUSER", b"ann"])
+        assert real.call([b"EXISTS", b"pytest-fakecloud:database:5"]) == 0
+
     def test_without_isolation_all_there_is_is_shown_and_kept(self, real: Server) -> None:
         url = f"{real.url}?db=9"
         with Cloud() as cloud:
@@ -875,6 +899,7 @@ class TestAddresses:
             ({"engine": "redis://127.0.0.1:1?password=secret&colour=red"}, "is not a valid URL"),
             ({"engine": "redis+cluster://127.0.0.1:1,127.0.0.1:x"}, "is not a valid URL"),
             ({"engine": "redis://u:secret@[::1/0"}, "is not a valid URL: Invalid IPv6 URL"),
+            ({"engine": "u:secret@127.0.0.1:1"}, "'***@127.0.0.1:1' is not the URL of a server"),
             ({"engine": "redis+cluster://127.0.0.1:1,"}, "'' is not a host name"),
             ({"engine": "redis+cluster://127.0.0.1:1,::1"}, "is not a valid URL"),
             ({"engine": "redis+cluster://127.0.0.1:1?cluster=1"}, "is not reachable"),
