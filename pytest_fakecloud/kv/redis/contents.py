@@ -22,8 +22,8 @@ class RedisContents:
         self._share = share
 
     def __iter__(self) -> Iterator[bytes]:
-        prefix = len(self._share.prefixes.keys)
-        return (key[prefix:] for key in self._share.full_names())
+        prefix_length = len(self._share.prefixes.keys)
+        return (key[prefix_length:] for key in self._share.full_names())
 
     def peek(self, key: bytes) -> Converted | None:
         """Return the value of a key, or None; raise ``ContractError`` for an unsupported type."""
@@ -89,7 +89,8 @@ def copy_of(share: Share) -> RedisCopy:
 def restore_copy(share: Share, saved: object) -> None:
     """Restore keys, users and functions, except keys that have expired since the copy.
 
-    Raises ``ContractError`` for a copy without keys, and for a copy of the in-memory engine.
+    The present keys are removed first, so they are lost if the server rejects a saved key. Raises
+    ``ContractError`` for a copy without keys, and for a copy of the in-memory engine.
     """
     if not isinstance(saved, RedisCopy):
         raise ContractError(
@@ -118,10 +119,9 @@ def _dumped(share: Share) -> dict[bytes, tuple[bytes, int]]:
     for at in range(0, len(keys), BATCH):
         batch = keys[at : at + BATCH]
         lines = [line for key in batch for line in ([b"DUMP", key], [b"PTTL", key])]
-        *replies, time_now = cast("list[Any]", share.link.many([*lines, [b"TIME"]]))
+        *replies, time_now = _checked(share.link.many([*lines, [b"TIME"]]))
         now_ms = int(time_now[0]) * 1000 + int(time_now[1]) // 1000
         for key, payload, left_ms in zip(batch, replies[::2], replies[1::2], strict=True):
-            _check(payload)
             if payload is not None:
                 found[key] = (payload, now_ms + left_ms if left_ms >= 0 else 0)
     return found
@@ -133,13 +133,15 @@ def _restore_keys(share: Share, keys: dict[bytes, tuple[bytes, int]]) -> None:
         for key, (payload, until_ms) in keys.items()
     ]
     for at in range(0, len(lines), BATCH):
-        for reply in share.link.many(lines[at : at + BATCH]):
-            _check(reply)
+        _checked(share.link.many(lines[at : at + BATCH]))
 
 
-def _check(reply: Reply) -> None:
-    if isinstance(reply, CommandError):
-        raise reply
+def _checked(replies: list[Reply]) -> list[Any]:
+    """Return the replies, or raise the first error among them."""
+    for reply in replies:
+        if isinstance(reply, CommandError):
+            raise reply
+    return replies
 
 
 def _functions(share: Share) -> bytes | None:

@@ -13,7 +13,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.redis import feeds, share
+from pytest_fakecloud.kv.redis import contents, feeds, share
 from pytest_fakecloud.kv.redis.connection import RawParser, Unreachable
 from pytest_fakecloud.kv.redis.engine import RedisSession
 from pytest_fakecloud.kv.redis.rewriting import Prefixes
@@ -41,6 +41,27 @@ def test_a_lost_claim_stays_lost_and_an_error_is_no_extension(
         with pytest.raises(ContractError, match="has claimed database 1"):
             claim.check()
     assert replies == []
+
+
+@pytest.mark.parametrize("rejected", [0, 1, 2])
+def test_a_rejected_command_of_a_copy_is_raised(rejected: int) -> None:
+    error = CommandError(b"NOPERM no permission")
+
+    class Share:
+        def full_names(self) -> list[bytes]:
+            return [b"k"]
+
+        @property
+        def link(self) -> Share:
+            return self
+
+        def many(self, lines: list[list[bytes]]) -> list[Any]:
+            replies: list[Any] = [b"payload", -1, [b"1", b"0"]]
+            replies[rejected] = error
+            return replies
+
+    with pytest.raises(CommandError, match="NOPERM"):
+        contents._dumped(Share())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("reply", [[b"databases", b"4"], [], CommandError(b"ERR unknown command")])
