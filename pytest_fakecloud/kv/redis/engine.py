@@ -40,7 +40,8 @@ from .acl import RedisUser, RedisUsers, prepare_acl
 from .connection import Login
 from .contents import RedisContents, RedisCopy, copy_of, restore_copy
 from .feeds import MonitorFeed, Subscriptions
-from .rewriting import Answered, Prepared, RedisScripts, Rewriter, find_spec
+from .rewriting import Answered, Prepared, Rewriter, find_spec
+from .scripts import RedisScripts
 from .share import Share
 
 

@@ -3,16 +3,10 @@
 Keys get a prefix; the command table declares where the keys of a command are. Channels and patterns
 get prefixes as well. Commands about all keys (KEYS, SCAN, DBSIZE, FLUSHDB, ...) become commands
 about the keys with the prefix. Commands that would affect other data on the server are rejected.
-
-The scripts of the vendor's libraries start with ``#!lua flags=allow-key-locking``. Real servers
-reject the flag, so they receive the scripts without it. Clients keep using the digests of their own
-scripts, which are translated. Decided here: the flag, which restricts scripts to their declared
-keys, has no effect, because scripts can reach only the fake's own keys.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,9 +14,9 @@ from typing import NamedTuple
 from .. import errors
 from ..errors import CommandError
 from ..reply import OK, Reply
-from ..scripting.shebang import KEY_LOCKING
-from ..table.registry import CommandSpec, find_family
+from ..table.registry import OPTIONS_OF_READS, CommandSpec, find_family, options
 from ..table.syntax import parse_int
+from . import scripts
 
 
 class Prefixes:
@@ -80,35 +74,6 @@ def escaped(text: bytes) -> bytes:
 
 
 # -- command lines ---------------------------------------------------------------------------------
-
-_SCAN_LOOP = b"""
-local cursor, found = '0', %b
-repeat
-  local page = redis.call('SCAN', cursor, 'MATCH', ARGV[1], 'COUNT', 1000)
-  cursor = page[1]
-  %b
-until cursor == '0'
-return %b"""
-"""A Lua script about all keys: the initial ``found``, the body of the loop, and the result."""
-_COUNT = _SCAN_LOOP % (b"0", b"found = found + #page[2]", b"found")
-_FLUSH = _SCAN_LOOP % (
-    b"nil",
-    b"for at = 1, #page[2] do redis.call('UNLINK', page[2][at]) end",
-    b"redis.status_reply('OK')",
-)
-_RANDOM = _SCAN_LOOP % (
-    b"{}",
-    b"for at = 1, #page[2] do found[#found + 1] = page[2][at] end",
-    b"#found > 0 and found[1 + math.floor(tonumber(ARGV[2]) * #found)]",
-)
-_TYPES = b"""
-local page = redis.call('SCAN', unpack(ARGV))
-local found = {}
-for at = 1, #page[2] do
-  found[2 * at - 1] = page[2][at]
-  found[2 * at] = redis.call('TYPE', page[2][at]).ok
-end
-return {page[1], found}"""
 
 _SCRIPTS = frozenset({"EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO", "FCALL", "FCALL_RO"})
 _HARMLESS = frozenset({
@@ -183,7 +148,9 @@ class Rewriter:
             return Answered(0)  # As in the vendor's service.
         self.check(spec, argv)
         if spec.name == "RANDOMKEY" and self._prefixes.keys:
-            return _emulated(_RANDOM, self._prefixes.everything, b"%.12f" % self._fraction())
+            return _emulated(
+                scripts.RANDOM_KEY, self._prefixes.everything, b"%.12f" % self._fraction()
+            )
         if spec.name == "PUBSUB NUMPAT" and self._prefixes.shared:
             return Answered(self._patterns())
         if (replace := _REPLACED.get(spec.name)) is not None:
@@ -212,28 +179,32 @@ class Rewriter:
             )
 
 
-def _emulated(code: bytes, *arguments: bytes) -> Prepared:
-    return Prepared([b"EVAL", code, b"0", *arguments], emulated=True)
+def _emulated(script: bytes, *arguments: bytes) -> Prepared:
+    return Prepared([b"EVAL", script, b"0", *arguments], emulated=True)
+
+
+def _without(argv: list[bytes], positions: list[int]) -> list[bytes]:
+    return [word for at, word in enumerate(argv) if at not in positions]
 
 
 def _sort(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
-    line, at = list(argv), 2
-    while at + 1 < len(line):
-        word = line[at].upper()
+    line = list(argv)
+    for at, word in options(argv[:-1], 2, {b"BY": 2, b"GET": 2, b"STORE": 2, b"LIMIT": 3}):
         if word == b"STORE" or (word in (b"BY", b"GET") and line[at + 1] != b"#"):
             line[at + 1] = prefixes.keys + line[at + 1]
-        at += {b"BY": 2, b"GET": 2, b"STORE": 2, b"LIMIT": 3}.get(word, 1)
     return line
 
 
 def _copy(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
-    for at, word in enumerate(argv[3:-1], 3):
-        if prefixes.shared and word.upper() == b"DB" and argv[at + 1] != b"0":
-            raise CommandError(errors.DB_INDEX)
+    # Omit the option DB: like the vendor's service, a fake has a single database.
+    omitted: list[int] = []
     if prefixes.shared:
-        # Omit the option DB: like the vendor's service, a fake has a single database.
-        return argv[:3] + [word for word in argv[3:] if word.upper() not in (b"DB", b"0")]
-    return list(argv)
+        for at, word in options(argv[:-1], 3, {b"DB": 2}):
+            if word == b"DB":
+                if argv[at + 1] != b"0":
+                    raise CommandError(errors.DB_INDEX)
+                omitted += (at, at + 1)
+    return _without(argv, omitted)
 
 
 def _move(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
@@ -244,16 +215,14 @@ def _move(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
 
 def _without_block(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
     # Omit the option BLOCK: over REST, a read that could block returns immediately.
-    at = 4 if argv[0].upper() == b"XREADGROUP" else 1
-    while at < len(argv) - 1:
-        word = argv[at].upper()
+    omitted: list[int] = []
+    for at, word in options(argv[:-1], 1, OPTIONS_OF_READS):
         if word == b"STREAMS":
             break
         if word == b"BLOCK":
             parse_int(argv[at + 1], 0, 2**63 - 1, errors.TIMEOUT_NOT_INTEGER)
-            return _without_block(prefixes, argv[:at] + argv[at + 2 :])
-        at += 2 if word == b"COUNT" else 1
-    return list(argv)
+            omitted += (at, at + 1)
+    return _without(argv, omitted)
 
 
 def _wait(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
@@ -271,28 +240,24 @@ def _pubsub_numsub(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
 
 
 def _scan(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
-    line, types, matched, counted, at = argv[:2], False, False, False, 2
-    while at < len(argv):
-        word = argv[at].upper()
-        if word == b"WITHTYPE":
-            types, at = True, at + 1
-            continue
-        pair = argv[at : at + 2]
-        if word == b"MATCH" and len(pair) == 2:
-            pair, matched = [pair[0], escaped(prefixes.keys) + pair[1]], True
-        counted = counted or word == b"COUNT"
-        line += pair
-        at += 2
-    if not counted:
+    line = list(argv)
+    found = dict[bytes, list[int]]()
+    for at, word in options(argv, 2, {b"MATCH": 2, b"COUNT": 2, b"TYPE": 2}):
+        found.setdefault(word, []).append(at)
+        if word == b"MATCH" and at + 1 < len(line):
+            line[at + 1] = escaped(prefixes.keys) + line[at + 1]
+    with_types = found.get(b"WITHTYPE", [])
+    line = _without(line, with_types)
+    if b"COUNT" not in found:
         # As in the vendor's service, pages are large enough to contain a small database.
         line += [b"COUNT", b"1000"]
-    if not matched and prefixes.keys:
+    if b"MATCH" not in found and prefixes.keys:
         line += [b"MATCH", prefixes.everything]
-    return _emulated(_TYPES, *line[1:]) if types else Prepared(line)
+    return _emulated(scripts.SCAN_WITH_TYPES, *line[1:]) if with_types else Prepared(line)
 
 
 def _dbsize(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
-    return _emulated(_COUNT, prefixes.everything) if prefixes.keys else Prepared(argv)
+    return _emulated(scripts.COUNT_KEYS, prefixes.everything) if prefixes.keys else Prepared(argv)
 
 
 def _flush(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
@@ -301,19 +266,17 @@ def _flush(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
     if not prefixes.keys:
         # As in the vendor's service, FLUSHALL affects only one database.
         return Prepared([b"FLUSHDB", *argv[1:]])
-    return _emulated(_FLUSH, prefixes.everything)
+    return _emulated(scripts.UNLINK_KEYS, prefixes.everything)
 
 
 def _georadius(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
     # If the line has several destinations, the last one counts. The command table declares only
     # the first.
-    at = 6 if argv[0].upper() == b"GEORADIUS" else 5
     line = [argv[0], prefixes.keys + argv[1], *argv[2:]]
-    while at < len(line) - 1:
-        word = line[at].upper()
+    start = 6 if argv[0].upper() == b"GEORADIUS" else 5
+    for at, word in options(argv[:-1], start, {b"STORE": 2, b"STOREDIST": 2, b"COUNT": 2}):
         if word in (b"STORE", b"STOREDIST"):
             line[at + 1] = prefixes.keys + line[at + 1]
-        at += 2 if word in (b"STORE", b"STOREDIST", b"COUNT") else 1
     return Prepared(line)
 
 
@@ -357,52 +320,3 @@ def find_spec(argv: list[bytes]) -> CommandSpec | None:
 
 def _unavailable(spec: CommandSpec, why: str) -> CommandError:
     return CommandError(f"ERR '{spec.name}' is not available with this engine: {why}".encode())
-
-
-# -- scripts ---------------------------------------------------------------------------------------
-
-_FLAGS = b"flags="
-
-
-class RedisScripts:
-    """The scripts of one fake that were changed before they were sent to the server."""
-
-    def __init__(self) -> None:
-        self._sent: dict[bytes, bytes] = {}
-        """Maps the digests of clients' scripts to the digests of the scripts that were sent."""
-
-    def adapt(self, name: str, prepared: Prepared) -> None:
-        """Change a command line that runs, loads or names scripts so that a real server accepts it."""
-        argv = prepared.argv
-        if name in ("EVAL", "EVAL_RO") and not prepared.emulated:
-            argv[1] = self._accepted(argv[1])
-        elif name in ("EVALSHA", "EVALSHA_RO", "SCRIPT EXISTS", "SCRIPT SHOW"):
-            first = 2 if name.startswith("SCRIPT") else 1
-            last = len(argv) if name == "SCRIPT EXISTS" else first + 1
-            argv[first:last] = [self._sent.get(one.lower(), one) for one in argv[first:last]]
-        elif name == "SCRIPT LOAD":
-            text = argv[2]
-            argv[2] = self._accepted(text)
-            if argv[2] is not text:
-                prepared.answer = lambda _: _digest(text)
-
-    def _accepted(self, text: bytes) -> bytes:
-        """Return a script without the vendor's flag."""
-        line, _, body = text.partition(b"\n")
-        if not line.startswith(b"#!") or KEY_LOCKING not in line:
-            return text
-        words = (_without_flag(word) for word in line.split(b" "))
-        sent = b" ".join(word for word in words if word != _FLAGS) + b"\n" + body
-        self._sent[_digest(text)] = _digest(sent)
-        return sent
-
-
-def _without_flag(word: bytes) -> bytes:
-    if not word.startswith(_FLAGS):
-        return word
-    flags = word.removeprefix(_FLAGS).split(b",")
-    return _FLAGS + b",".join(flag for flag in flags if flag != KEY_LOCKING)
-
-
-def _digest(text: bytes) -> bytes:
-    return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()

@@ -7,7 +7,7 @@ everything else about a command.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -372,8 +372,22 @@ def function_of(spec: CommandSpec) -> Function | None:
 
 # -- availability over REST --------------------------------------------------------------------------
 
-_WORDS_OF_READS = {b"GROUP": 3, b"COUNT": 2}
+OPTIONS_OF_READS = {b"GROUP": 3, b"COUNT": 2, b"BLOCK": 2}
 """Options of XREAD and XREADGROUP with arguments, and their numbers of words with the name."""
+
+
+def options(
+    argv: list[bytes], start: int, lengths: Mapping[bytes, int]
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the position and the upper-case word of each option from ``start`` on.
+
+    ``lengths`` are the numbers of words of the options that have arguments, with their names.
+    """
+    at = start
+    while at < len(argv):
+        word = argv[at].upper()
+        yield at, word
+        at += lengths.get(word, 1)
 
 
 def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
@@ -397,12 +411,7 @@ def check_family_over_rest(spec: CommandSpec) -> None:
 
 def asks_to_wait(argv: list[bytes]) -> bool:
     """Return whether an XREAD or XREADGROUP command has the BLOCK option."""
-    at = 1
-    while at < len(argv):
-        word = argv[at].upper()
-        if word == b"BLOCK":
-            return True
-        if word == b"STREAMS":
-            return False
-        at += _WORDS_OF_READS.get(word, 1)
+    for _, word in options(argv, 1, OPTIONS_OF_READS):
+        if word in (b"BLOCK", b"STREAMS"):
+            return word == b"BLOCK"
     return False
