@@ -20,7 +20,8 @@ class Admission:
     """Determines which due messages may start. The methods require the lock unless stated otherwise.
 
     Messages of ordered queues have been admitted by their queue before they are due. ``flow_timers``
-    are the timers for the next periods of flow-control keys.
+    are the timers for the next periods of flow-control keys. Each method that releases a slot starts
+    the messages that wait for it.
     """
 
     def __init__(self, state: State) -> None:
@@ -121,13 +122,12 @@ class Admission:
             for wait_list in wait_lists:
                 while wait_list and wait_list[0] not in state.pending:
                     wait_list.popleft()
-            heads = [state.messages[wait_list[0]] for wait_list in wait_lists if wait_list]
+            heads = [(state.messages[one[0]], one) for one in wait_lists if one]
             if not heads:
                 return
-            message = min(heads, key=lambda one: one.number)
-            key = self.flow_key(message)
-            (state.waiting_for_slot if key is None else key.waiting).popleft()
-            self._schedule_admitted(message, key, now)
+            message, wait_list = min(heads, key=lambda head: head[0].number)
+            wait_list.popleft()
+            self._schedule_admitted(message, self.flow_key(message), now)
 
     def _has_room(self) -> bool:
         most = self._state.limits.parallelism
@@ -143,6 +143,7 @@ class Admission:
         state.plan(message, now, message.wait_reason)
 
     def flow_record(self, key: FlowKey) -> dict[str, object]:
+        """Return the key's record, which counts only the waiting messages that are not cancelled."""
         state = self._state
         waiting = sum(one in state.pending for one in key.waiting)
         return key.record(state.clock.now_us()) | {"waitListSize": waiting}
@@ -167,7 +168,7 @@ class Admission:
             timer.cancel()
             del self.flow_timers[key.key]
             timer = None
-        if opens_us is not None and timer is None:
+        if opens_us is not None and timer is None and not self._state.closed:
             self.flow_timers[key.key] = self._state.clock.call_at(
                 opens_us,
                 partial(self._flow_opens, key.key),
@@ -207,21 +208,21 @@ class Admission:
                 state.overtaken.append(message_id)
                 latest = state.clock.now_us() + SECOND
                 message.due_us = latest
-                state.plan_own(
-                    message_id, latest, lambda at_us: self._make_due_again(message_id), "overtaken"
-                )
+                make_due = partial(self._make_due_again, message_id)
+                state.plan_own(message_id, latest, make_due, "overtaken")
         return True
 
     def end_overtaking(self) -> None:
         """Make all overtaken messages due again. Acquires the lock."""
+        now = self._state.clock.now_us()
         for message_id in list(self._state.overtaken):
-            self._make_due_again(message_id)
+            self._make_due_again(message_id, now)
 
-    def _make_due_again(self, message_id: str) -> None:
+    def _make_due_again(self, message_id: str, now: int) -> None:
         state = self._state
         with state.lock:
             if message_id in state.overtaken:
                 state.overtaken.remove(message_id)
                 if message_id in state.pending:
                     message = state.messages[message_id]
-                    state.plan(message, state.clock.now_us(), message.wait_reason)
+                    state.plan(message, now, message.wait_reason)

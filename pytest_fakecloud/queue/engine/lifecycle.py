@@ -32,15 +32,12 @@ class Causes:
         self._state = state
         self.under_way: dict[str, Message] = {}
 
-    def trace(self, message: Message, now: int) -> None:
-        source, certain = self._publishing_delivery()
-        self.trace_back(message, source, now, certain=certain)
-
-    def trace_back(
-        self, message: Message, source: Message | None, now: int, *, certain: bool
-    ) -> None:
-        """Record which message caused a new message, and whether that is certain."""
+    def trace(self, message: Message, source: Message | None, now: int) -> None:
+        """Record that ``source`` caused a new message. None means the delivery that publishes now."""
         state = self._state
+        certain = source is not None
+        if source is None:
+            source, certain = self._publishing_delivery()
         message.drive = state.drive
         if source is None or not source.attempts:
             return
@@ -100,9 +97,10 @@ class Lifecycle:
         self._history = history
         self.causes = Causes(state)
 
-    def accept(self, message: Message, now: int) -> None:
+    def accept(self, message: Message, now: int, *, source: Message | None = None) -> None:
+        """Add a message to the pending ones. ``source`` is the message that a callback reports on."""
         state = self._state
-        self.causes.trace(message, now)
+        self.causes.trace(message, source, now)
         if self._history.ends:
             self._history.sweep()
             self._history.note_accepted(message)
@@ -174,6 +172,7 @@ class Lifecycle:
             queue = state.queues.by_name.get(name)
             if queue is None:
                 return
+            # Pause the queue, so that cancelling a message does not start the next one.
             queue.paused = True
             self.cancel_all(
                 [

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from ..errors import QueueError
-from ..model import Api, HeaderList, Kind, Message, PublishSettings
+from ..model import MESSAGE, Api, HeaderList, Kind, Message, PublishSettings
 from ..wire.headers import read_given, read_settings, settings_to_republish
 from ..wire.targets import Target, target_of, targets_of
 from .lifecycle import Lifecycle
@@ -93,6 +93,17 @@ class Accepted(NamedTuple):
     deduplicated: bool = False
 
 
+class _Origin(NamedTuple):
+    """The request, schedule or message that a new message comes from."""
+
+    caller_ip: str
+    api: Api = "v2"
+    kind: Kind = MESSAGE
+    source_id: str | None = None
+    schedule_id: str | None = None
+    retry_of: str | None = None
+
+
 @dataclass(slots=True)
 class Published:
     """The result of a publish request, which creates messages or a schedule."""
@@ -155,9 +166,9 @@ class Publisher:
             if settings.cron is not None or schedule_only:
                 sent = [*headers, *query]
                 return self._schedule(destination, settings, body, caller_ip, sent, api)
+            origin = _Origin(caller_ip, api)
             drafts = [
-                self._draft(target, settings, body, now, retries, caller_ip=caller_ip, api=api)
-                for target in targets
+                self._draft(target, settings, body, now, retries, origin) for target in targets
             ]
             return self._store(drafts, now, group=group is not None)
 
@@ -191,20 +202,11 @@ class Publisher:
             settings = replace(settings, queue_name=schedule.settings.queue_name)
             self._quota.check(settings, schedule.body, self._state.clock.now_us())
         retries = self._quota.retries(settings)
+        origin = _Origin(schedule.caller_ip, schedule.api, schedule_id=schedule.id)
         drafts = [
-            self._draft(
-                target,
-                settings,
-                schedule.body,
-                at_us,
-                retries,
-                caller_ip=schedule.caller_ip,
-                api=schedule.api,
-            )
+            self._draft(target, settings, schedule.body, at_us, retries, origin)
             for target in self._targets(schedule.destination, settings, group)
         ]
-        for draft in drafts:
-            draft.schedule_id = schedule.id
         stored = self._store(drafts, self._state.clock.now_us())
         return [one.message_id for one in stored.accepted]
 
@@ -220,9 +222,8 @@ class Publisher:
             own |= {"delay_us": 0, "not_before_us": None}
         settings = replace(settings, **own)
         self._quota.count_message(at_us)
-        draft = self._draft(Target(url), settings, body, at_us, retries, caller_ip=source.caller_ip)
-        draft.kind = kind
-        draft.source_id = source.id
+        origin = _Origin(source.caller_ip, kind=kind, source_id=source.id)
+        draft = self._draft(Target(url), settings, body, at_us, retries, origin)
         try:
             self._check_queues([draft])
             repeats = state.workflow.accept(draft, at_us)
@@ -233,8 +234,7 @@ class Publisher:
         if repeats is None:
             source.open_children += draft.queue_name is None
             self._create_queue_if_missing(draft, at_us)
-            self._lifecycle.causes.trace_back(draft, source, at_us, certain=True)
-            self._lifecycle.accept(draft, at_us)
+            self._lifecycle.accept(draft, at_us, source=source)
 
     def retry_dead_letters(
         self, messages: Iterable[Message], headers: Pairs = ()
@@ -253,28 +253,25 @@ class Publisher:
     def publish_again(self, message: Message, settings: PublishSettings, body: bytes) -> None:
         with self._state.lock:
             now = self._state.clock.now_us()
-            self._store([self._draft_copy(message, settings, body, now)], now)
+            origin = _Origin(message.caller_ip, message.api)
+            self._store([self._draft_copy(message, settings, body, now, origin)], now)
 
     def _draft_of_dead_letter(self, message: Message, given: dict[str, Any], now: int) -> Message:
         settings = settings_to_republish(message.settings, given, message.max_retries)
-        draft = self._draft_copy(message, settings, message.body, now)
-        draft.kind = message.kind
-        draft.schedule_id = message.schedule_id
-        draft.retry_of = message.id
-        return draft
+        origin = _Origin(
+            message.caller_ip,
+            message.api,
+            kind=message.kind,
+            schedule_id=message.schedule_id,
+            retry_of=message.id,
+        )
+        return self._draft_copy(message, settings, message.body, now, origin)
 
     def _draft_copy(
-        self, message: Message, settings: PublishSettings, body: bytes, now: int
+        self, message: Message, settings: PublishSettings, body: bytes, now: int, origin: _Origin
     ) -> Message:
-        return self._draft(
-            target_of(message),
-            settings,
-            body,
-            now,
-            self._quota.check(settings, body, now),
-            caller_ip=message.caller_ip,
-            api=message.api,
-        )
+        retries = self._quota.check(settings, body, now)
+        return self._draft(target_of(message), settings, body, now, retries, origin)
 
     def _targets(
         self, destination: str, settings: PublishSettings, group: UrlGroup | None
@@ -291,9 +288,7 @@ class Publisher:
         body: bytes,
         now_us: int,
         retries: int,
-        *,
-        caller_ip: str,
-        api: Api = "v2",
+        origin: _Origin,
     ) -> Message:
         state = self._state
         not_before = now_us + settings.delay_us
@@ -310,12 +305,16 @@ class Publisher:
             max_retries=retries,
             retry_delay=settings.retry_delay,
             timeout_us=min(settings.timeout_us or ceiling, ceiling),
-            caller_ip=caller_ip,
+            caller_ip=origin.caller_ip,
+            kind=origin.kind,
             topic_name=target.topic_name,
             endpoint_name=target.endpoint_name,
             endpoint_id=target.endpoint_id,
             queue_name=settings.queue_name,
-            api=api,
+            schedule_id=origin.schedule_id,
+            api=origin.api,
+            source_id=origin.source_id,
+            retry_of=origin.retry_of,
         )
 
     def _store(self, drafts: list[Message], now: int, *, group: bool = False) -> Published:

@@ -34,12 +34,13 @@ _Start: TypeAlias = Callable[[str, int], Callable[[], object] | None]
 class State:
     """Data shared by the parts of an engine. Changes require the ``lock``.
 
-    ``pending`` are the unfinished messages. ``active`` are the ids of messages that count towards
-    the global parallelism limit, ``waiting_for_slot`` the ids of messages that wait for it, and
-    ``overtaken`` the ids of messages that a fault delays. ``in_flight`` maps an id to the outcome of
-    the attempt and the time at which it will be applied. ``drive`` counts the calls that deliver.
-    ``inspected`` is set when a test inspects messages. The engine sets ``runner``,
-    ``workflow`` and ``queues`` before the first message is published.
+    ``pending`` are the unfinished messages. ``groups_of_tasks`` maps the public id of a v1 message
+    to the ids of its deliveries. ``active`` are the ids of messages that count towards the global
+    parallelism limit, ``waiting_for_slot`` the ids of messages that wait for it, and ``overtaken``
+    the ids of messages that a fault delays. ``in_flight`` maps an id to the outcome of the attempt
+    and the time at which it will be applied. ``drive`` counts the calls that deliver. ``inspected``
+    is set when a test inspects messages. The engine sets ``runner``, ``workflow`` and ``queues``
+    before the first message is published.
     """
 
     runner: AttemptRunner
@@ -152,9 +153,12 @@ class State:
     def plan_own(
         self, message_id: str, due_us: int, callback: Callable[[int], object], label: str
     ) -> None:
-        self.timers[message_id] = self.clock.call_at(
-            due_us, callback, lane=self.own_lane, label=label
-        )
+        """Start the timer for a change of a message's state that involves no delivery."""
+        self.unplan(message_id)
+        if not self.closed:
+            self.timers[message_id] = self.clock.call_at(
+                due_us, callback, lane=self.own_lane, label=label
+            )
 
     def unplan(self, message_id: str) -> None:
         timer = self.timers.pop(message_id, None)

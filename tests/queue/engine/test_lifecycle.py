@@ -179,6 +179,18 @@ def test_the_cause_of_a_request_from_another_process(bench: Bench, lane: Any) ->
     assert caused(messages[0]) == (0, 0)
 
 
+def test_a_callback_is_caused_only_by_the_message_it_reports_on(bench: Bench) -> None:
+    ids = [bench.publish(Callback=CALLBACK), bench.publish()]
+    begun = [bench.engine.runner.begin(one) for one in ids]
+    assert begun[0] is not None
+    assert begun[1] is not None
+    begun[1].message.depth = begun[1].message.chain = 7
+    bench.engine.runner.finish(begun[0], Outcome(200))
+    callback = list(bench.engine.messages.values())[-1]
+    assert callback.source_id == ids[0]
+    assert (callback.depth, callback.chain) == (1, 1)
+
+
 # -- cancelling ------------------------------------------------------------------------------------
 
 
@@ -209,6 +221,23 @@ def test_closing_removes_the_timers_of_cancelled_messages(bench: Bench) -> None:
     assert [one.label for one in bench.clock._timers.planned(5)[1]] == ["cancel", "cancel"]
     bench.engine.close()
     assert bench.clock.next_due_us() is None
+
+
+@pytest.mark.parametrize(("virtual_us", "state"), [(0, "DELIVERED"), (5 * SECOND, "ACTIVE")])
+def test_an_attempt_that_outlives_its_queue_starts_no_timer(
+    bench: Bench, virtual_us: int, state: str
+) -> None:
+    def close(delivery: Delivery) -> Outcome:
+        bench.engine.close()
+        return Outcome(200, virtual_us=virtual_us)
+
+    flow = {"Flow_Control_Key": "k", "Flow_Control_Value": "rate=1"}
+    messages = [bench.publish(**flow) for _ in range(3)]
+    bench.clock.run_due()
+    bench.answer = close
+    bench.clock.advance("1s")
+    assert bench.clock.next_due_us() is None
+    assert [bench.state(one) for one in messages] == ["DELIVERED", state, "CREATED"]
 
 
 def test_finished_messages_have_no_timer(bench: Bench) -> None:
