@@ -37,6 +37,8 @@ from .state import State
 
 
 class StartedAttempt(NamedTuple):
+    """An attempt in progress, with its unsigned delivery."""
+
     message: Message
     attempt: Attempt
     delivery: Delivery
@@ -99,13 +101,16 @@ class AttemptRunner:
         if delivery_hooks.active:
             begun.attempt.faults = delivery_hooks.before(begun.message, begun.delivery)
 
+    def _signed(self, begun: StartedAttempt) -> Delivery:
+        return self.signer.signed(begun.delivery, begun.attempt.faults)
+
     def _perform_begun(self, begun: StartedAttempt, *, claimed: bool = False) -> Attempt:
         state = self._state
         token = causing.set(begun.message)
         try:
             if not claimed:
                 self._claim_faults(begun)
-            delivery = self.signer.signed(begun.delivery, begun.attempt.faults)
+            delivery = self._signed(begun)
             outcome = self.perform(delivery)
             if "duplicate" in begun.attempt.faults:
                 outcome = self.perform(delivery)
@@ -121,7 +126,10 @@ class AttemptRunner:
         return self.finish(begun, outcome)
 
     async def run_async(self, message_id: str, due_us: int) -> Attempt | None:
-        """Make the due attempt in the running event loop; return None if it may not start now."""
+        """Make the due attempt in the running event loop; return None if it may not start now.
+
+        Exceptions are always raised, because only a call of the test awaits this method.
+        """
         if self.perform_async is None:
             return self.run(message_id, due_us)
         begun = self._begin_unless_overtaken(message_id)
@@ -130,7 +138,7 @@ class AttemptRunner:
         token = causing.set(begun.message)
         try:
             self._claim_faults(begun)
-            delivery = self.signer.signed(begun.delivery, begun.attempt.faults)
+            delivery = self._signed(begun)
             outcome = await self.perform_async(delivery)
             if "duplicate" in begun.attempt.faults:
                 outcome = await self.perform_async(delivery)
@@ -150,10 +158,8 @@ class AttemptRunner:
         """
         state = self._state
         with state.lock:
-            message = state.messages.get(message_id)
-            if message is None or message.id not in state.pending or message.state == "ACTIVE":
-                return None
-            if state.closed:
+            message = state.pending.get(message_id)
+            if message is None or message.state == "ACTIVE" or state.closed:
                 return None
             state.timers.pop(message_id, None)
             now = state.clock.now_us()
@@ -242,46 +248,40 @@ class AttemptRunner:
         state = self._state
         state.plan_own(message_id, end_us, partial(self._virtual_time_passed, message_id), "answer")
 
-    def _virtual_time_passed(self, message_id: str, at_us: int) -> Attempt | None:
+    def _virtual_time_passed(self, message_id: str, at_us: int) -> None:
         state = self._state
         with state.lock:
             found = state.in_flight.pop(message_id, None)
             if found is None:
-                return None
+                return
             state.timers.pop(message_id, None)
-            self._apply_outcome(state.messages[message_id], found[1], at_us)
+            _, outcome = found
+            self._apply_outcome(state.messages[message_id], outcome, at_us)
         state.changed.notify()
-        return None
 
     def _apply_outcome(self, message: Message, outcome: Outcome, at_us: int) -> None:
         state = self._state
         attempt = message.attempts[-1]
-        attempt.status, attempt.headers, attempt.body = (
-            outcome.status,
-            Headers(tuple(outcome.headers)),
-            outcome.body,
-        )
+        attempt.status = outcome.status
+        attempt.headers = Headers(tuple(outcome.headers))
+        attempt.body = outcome.body
         attempt.exception = outcome.exception
         attempt.ended_us = at_us
         state.active.discard(message.id)
-        key = None
-        if message.settings.flow is not None:
-            key = self._admission.flow_key(message)
+        key = self._admission.flow_key(message)
         if key is not None:
             key.end(message.id)
         if "crash_after_answer" in attempt.faults:
             attempt.state = "lost"
             self._redeliver_at_once(message, at_us, "the queue crashed before it stored the answer")
-        else:
-            delivered = outcome.delivered
-            attempt.state = "delivered" if delivered else "failed"
+        elif outcome.delivered:
+            attempt.state = "delivered"
+            attempt.is_final = True
             message.last_outcome = outcome
-            if delivered:
-                attempt.is_final = True
-                self._publish_callback(message, CALLBACK, outcome, message.retried, at_us)
-                self._lifecycle.finish(message, "DELIVERED", at_us, outcome=outcome)
-            else:
-                self._apply_failure(message, attempt, outcome, at_us)
+            self._publish_callback(message, CALLBACK, outcome, message.retried, at_us)
+            self._lifecycle.finish(message, "DELIVERED", at_us, outcome=outcome)
+        else:
+            self._apply_failure(message, attempt, outcome, at_us)
         if key is not None:
             self._admission.start_waiting_for_flow(key)
         if state.limits.parallelism is not None:
@@ -301,6 +301,8 @@ class AttemptRunner:
     ) -> None:
         state = self._state
         retried = message.retried
+        attempt.state = "failed"
+        message.last_outcome = outcome
         message.last_error_us = at_us
         error = failure_text(outcome)
         cancelled = message.state == "CANCEL_REQUESTED"

@@ -63,7 +63,7 @@ class Saved(NamedTuple):
 
 
 class Engine(State):
-    """The data and rules of one queue. Every public method acquires the lock.
+    """The data and rules of one queue. Its methods may be called without holding the lock.
 
     ``publisher`` accepts messages, ``runner`` makes the attempts, ``lifecycle`` creates and
     finishes messages, and ``admission`` determines which attempts may start.
@@ -119,7 +119,10 @@ class Engine(State):
         )
 
     def twin(self, clock: Timekeeper, ids: Ids) -> Engine:
-        """Return an engine with the same rules, signing keys and destinations, and no data."""
+        """Return an engine with the same rules, signing keys and destinations, and no data.
+
+        The name is the default one. Deliveries are driven and synchronous.
+        """
         runner = self.runner
         return Engine(
             clock,

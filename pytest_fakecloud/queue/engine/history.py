@@ -55,17 +55,21 @@ class DeadLetters:
     def all(self) -> list[DeadLetter]:
         """Return the dead letters that have not expired, oldest first."""
         with self._state.lock:
-            oldest = self._state.clock.now_us() - self._state.limits.retention_us
-            for row in list(self.rows.values()):
-                if row.at_us > oldest:
-                    break
-                del self.rows[row.id]
+            self._drop_expired()
             return list(self.rows.values())
 
     def get(self, dlq_id: str) -> DeadLetter:
         """Return a dead letter; raise a 404 error if it does not exist or has expired."""
-        self.all()
-        return existing(self.rows.get(dlq_id), "dlq message", dlq_id)
+        with self._state.lock:
+            self._drop_expired()
+            return existing(self.rows.get(dlq_id), "dlq message", dlq_id)
+
+    def _drop_expired(self) -> None:
+        oldest = self._state.clock.now_us() - self._state.limits.retention_us
+        for row in list(self.rows.values()):
+            if row.at_us > oldest:
+                break
+            del self.rows[row.id]
 
     def message(self, row: DeadLetter) -> Message:
         return self._state.messages[row.message_id]
@@ -86,6 +90,7 @@ class DeadLetters:
             return page(rows, lambda row: row.number, filters, latest_first=False)
 
     def delete(self, rows: Iterable[DeadLetter]) -> int:
+        """Delete dead letters and return the number of those that still existed."""
         with self._state.lock:
             return sum(self.rows.pop(row.id, None) is not None for row in rows)
 
@@ -127,16 +132,17 @@ class History:
                 self.note_finished(message)
 
     def sweep(self) -> None:
+        """Forget the messages that are no longer needed, unless the clock is moving."""
         if not self._due or self._state.clock.driving:
             return
         now = self._state.clock.now_us()
         while self._due and self._due[0][0] <= now:
             message = self._state.messages[heapq.heappop(self._due)[1]]
-            again = self._needed_until(message, now)
-            if again is None:
+            recheck_us = self._recheck_us(message, now)
+            if recheck_us is None:
                 self._forget(message)
             else:
-                heapq.heappush(self._due, (again, message.id))
+                heapq.heappush(self._due, (recheck_us, message.id))
         self._compact()
 
     def log_page(self, filters: Filters) -> tuple[list[LogEntry], str | None]:
@@ -163,24 +169,24 @@ class History:
         no_answer = self._state.settings.no_answer_status
         return None if entry.outcome is None else entry.outcome.status_or(no_answer)
 
-    def _needed_until(self, message: Message, now: int) -> int | None:
+    def _recheck_us(self, message: Message, now: int) -> int | None:
+        """Return when to check again whether a message is needed; None if it is not needed now."""
         together = self._state.workflow.companions(message)
-        latest = max(self._expires_us(one) for one in (message, *together))
-        # Check again early, because its dead letter, for example, may be deleted.
-        return min(latest, self._later_us()) if latest > now else None
+        # Check again early, because a dead letter, for example, may be deleted.
+        latest = now + max(self._span_us, SECOND)
+        ends = [self._needed_until_us(one) for one in (message, *together)]
+        known = [latest if end is None else end for end in ends]
+        return min(max(known), latest) if max(known) > now else None
 
-    def _later_us(self) -> int:
-        return self._state.clock.now_us() + max(self._span_us, SECOND)
-
-    def _expires_us(self, message: Message) -> int:
-        state = self._state
+    def _needed_until_us(self, message: Message) -> int | None:
+        """Return the time until which a message is needed; None if it is not known yet."""
         if message.finished_us is None or message.open_children:
-            return self._later_us()
+            return None
         expires = message.finished_us + self._span_us
         letter = self._dead_letters.rows.get(message.dlq_id or "")
         if letter is None:
             return expires
-        return max(expires, letter.at_us + state.limits.retention_us)
+        return max(expires, letter.at_us + self._state.limits.retention_us)
 
     def _forget(self, message: Message) -> None:
         state = self._state
@@ -197,6 +203,7 @@ class History:
         self._forgotten_entries += len(message.log)
 
     def _leave(self, name: str) -> None:
+        """Forget a flow-control key if no message uses it any more."""
         self._messages_by_key[name] -= 1
         if self._messages_by_key[name]:
             return
