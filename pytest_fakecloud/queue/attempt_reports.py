@@ -34,7 +34,8 @@ from .signature_checks import Refusal, Refusals, shortened_body, signature_detai
 from .wire.text import as_text
 
 if TYPE_CHECKING:
-    from .handle import Queue
+    from .delivery.sender import Sender
+    from .engine.engine import Engine
 
 _MAX_FINISHED = 1_000
 _QUEUES_OWN = ("upstash-", "user-agent", "content-type", "host", "content-length")
@@ -106,10 +107,11 @@ class FinishedDelivery(NamedTuple):
 class AttemptDetails:
     """Collects the details of one queue's attempts.
 
-    ``recorder`` writes the queue's journal, ``keys`` are its signing keys, and ``now`` returns the
-    Unix time in seconds that its signatures use. ``one_at_a_time`` is True if deliveries do not
-    overlap. Only then can an exception that is logged during a delivery be attributed to this
-    delivery. ``finished`` are the most recent deliveries.
+    ``recorder`` writes the queue's journal. The queue sets it before the first delivery. ``keys``
+    are its signing keys, and ``now`` returns the Unix time in seconds that its signatures use.
+    ``one_at_a_time`` is True if deliveries do not overlap. Only then can an exception that is
+    logged during a delivery be attributed to this delivery. ``finished`` are the most recent
+    deliveries.
     """
 
     recorder: Recorder
@@ -143,6 +145,7 @@ class AttemptDetails:
     def _start_recording(self, delivery: Delivery) -> AbstractContextManager[None]:
         """Record a delivery; return a context manager that collects what it causes, if possible."""
         key = _key(delivery)
+        # A duplicate of a delivery belongs to the same attempt, so keep its journal number.
         earlier = self._started.get(key)
         number = earlier.number if earlier else self.recorder.reserve()
         log = DeliveryLog()
@@ -226,11 +229,33 @@ def _published_headers(headers: HeaderList) -> list[list[str]]:
     ]
 
 
+class DeliveryProblems:
+    """Reports problems with the deliveries of the queue called ``name``."""
+
+    def __init__(self, name: str, problems: Problems) -> None:
+        self._name = name
+        self._problems = problems
+
+    def report(self, kind: str, text: str, **details: Any) -> None:
+        self._problems.report(kind, f"{self._name}: {text}", handle=self._name, **details)
+
+    def report_raised(self, error: BaseException, url: str) -> None:
+        self._problems.report_raised(error, f"{self._name}: {url}", handle=self._name)
+
+    def report_unstubbed(self, text: str, delivery: Delivery) -> None:
+        url, message_id = as_text(delivery.url), delivery.message_id
+        self._problems.report("unstubbed", text, url=url, message_id=message_id, handle=self._name)
+
+
 class AttemptReports(AttemptHooks):
     """Records the attempts of one queue, and reports errors that no call of the test raises."""
 
-    def __init__(self, queue: Queue, problems: Problems) -> None:
-        self._queue = queue
+    def __init__(
+        self, engine: Engine, sender: Sender, details: AttemptDetails, problems: DeliveryProblems
+    ) -> None:
+        self._engine = engine
+        self._sender = sender
+        self._details = details
         self._problems = problems
 
     def after_attempt(
@@ -238,8 +263,8 @@ class AttemptReports(AttemptHooks):
     ) -> None:
         """Record an attempt, and raise the handler's exception if the test asks for that."""
         self._record_attempt(message, attempt, delivery, outcome)
-        if outcome.exception is not None and self._queue.delivery == "driven":
-            error = self._queue._sender.to_raise(delivery, outcome)
+        if outcome.exception is not None and self._engine.lane == "driven":
+            error = self._sender.to_raise(delivery, outcome)
             if error is not None:
                 raise error
 
@@ -250,7 +275,7 @@ class AttemptReports(AttemptHooks):
         if answer is None:
             answer = type(outcome.exception).__name__ if outcome.exception else "no answer"
         raised = outcome.exception is not None
-        self._queue._recorder.add_event(
+        self._details.recorder.add_event(
             "attempt",
             f"attempt {attempt.number} {delivery.method} {attempt.url} -> {answer}",
             at_us=attempt.at_us,
@@ -267,43 +292,33 @@ class AttemptReports(AttemptHooks):
             note=attempt_note(outcome) if raised else None,
             exception=outcome.exception,
             traceback=handler_traceback(outcome) if raised else None,
-            **self._queue._details.finish(delivery, outcome),
+            **self._details.finish(delivery, outcome),
         )
 
     def before_outcome(self, delivery: Delivery, outcome: Outcome) -> None:
         """Report an exception of a background delivery, which no call of the test can raise."""
-        error = outcome.exception
-        queue = self._queue
-        if queue.delivery == "driven" or not _must_report(error, driving=queue._time.driving):
+        error, engine = outcome.exception, self._engine
+        if engine.lane == "driven" or not _must_report(error, driving=engine.clock.driving):
             return
         url, of_test = as_text(delivery.url), raised_by_test(error)
         if of_test is not None:
-            self.report_raised(of_test, url)
+            self._problems.report_raised(of_test, url)
         else:
             text = f"a background delivery to {url}: {attempt_note(outcome)}"
-            self._report("unmet", text, exception=error)
-
-    def report_raised(self, error: BaseException, url: str) -> None:
-        name = self._queue.name
-        self._problems.report_raised(error, f"{name}: {url}", handle=name)
+            self._problems.report("unmet", text, exception=error)
 
     def _about(self, message: Message) -> str | None:
-        source = self._queue._engine.messages.get(message.source_id or "")
+        source = self._engine.messages.get(message.source_id or "")
         return None if source is None else source.public_id
 
-    def report_unstubbed(self, text: str, delivery: Delivery) -> None:
-        url, message_id = as_text(delivery.url), delivery.message_id
-        name = self._queue.name
-        self._problems.report("unstubbed", text, url=url, message_id=message_id, handle=name)
-
     def endless_loop(self, text: str) -> None:
-        self._report("unmet", text)
+        self._problems.report("unmet", text)
 
     def rejected_step(self, step: RejectedStep) -> None:
         what = "the result of a run that it invoked"
         if step.item is not None:
             what = f"item {step.item} of a batch"
-        self._report(
+        self._problems.report(
             "rejected_step",
             f"rejected {what}, a step of workflow run {step.run_id} at {step.url}:"
             f" {step.status} {step.error}. Workflow clients ignore this error, so the run never"
@@ -311,10 +326,6 @@ class AttemptReports(AttemptHooks):
             run_id=step.run_id,
             url=step.url,
         )
-
-    def _report(self, kind: str, text: str, **details: Any) -> None:
-        name = self._queue.name
-        self._problems.report(kind, f"{name}: {text}", handle=name, **details)
 
 
 def _must_report(error: BaseException | None, *, driving: bool) -> bool:

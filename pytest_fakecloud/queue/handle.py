@@ -21,7 +21,7 @@ from ..handle import Context, Handle, Snapshot, action
 from .actions import QueueActions, load
 from .arguments import bytes_of, text
 from .assertions import QueueAssertions
-from .attempt_reports import AttemptDetails, AttemptReports
+from .attempt_reports import AttemptDetails, AttemptReports, DeliveryProblems
 from .delivery.destinations import Destinations
 from .delivery.drivers import Attempts, Driver, QueueAio
 from .delivery.faults import DeliveryFaults, QueueFaults
@@ -73,58 +73,69 @@ class Queue(QueueAssertions, QueueActions, Handle):
         if config.history_us is None and context.journal.keep is not None:
             config = replace(config, history_us=_SERVED_HISTORY_US)
         name = config.name or self.fixture
-        dev = config.dev_credentials
-        keys = SigningKeys(*DEV_KEYS) if dev else SigningKeys(_new_key(), _new_key())
-        self._reports = AttemptReports(self, context.problems)
+        self.delivery = config.delivery or context.delivery
+        self.signature_clock = config.signature_clock
         self.destinations = Destinations(
             raise_exceptions=config.raise_exceptions, recorder=recorder_of(context.journal)
         )
-        self.signature_clock = config.signature_clock
-        self.delivery = config.delivery or context.delivery
-        self._sender = Sender(
-            self.destinations,
-            unstubbed=config.unstubbed,
-            report=self._reports.report_unstubbed,
-            report_raised=self._reports.report_raised,
-            cap=float(min(config.attempt_cap, _LONGEST_CAP)),
-            is_fake=self._is_fake,
-            time_passes=self._time_passes,
-            side_by_side=self.delivery == "background",
-        )
-        signer = Signer(
-            keys,
-            clock_of_signatures(config.signature_clock, context.clock.now_us),
-            context.ids.stream(name, "token ids"),
-            header=f"{config.header_prefix}-Signature",
-        )
-        self._details = AttemptDetails(keys, signer.now, one_at_a_time=self.delivery == "driven")
-        self._engine = Engine(
-            context.clock,
-            context.ids,
-            perform=self._details.watched(self._sender.send),
-            perform_async=self._details.awatched(self._sender.asend),
-            sign=signer,
-            keys=keys,
-            new_key=_new_key,
-            name=name,
-            limits=config.plan,
-            settings=config,
-            lane=self.delivery,
-        )
-        self._engine.attempt_hooks = self._reports
+        problems = DeliveryProblems(name, context.problems)
+        self._sender = self._new_sender(config, problems)
+        self._engine = self._new_engine(context, config, name)
         self._driver = Driver(self._engine, self._check_open, self._sender.release)
         table = DeliveryFaults(partial(context.ids.stream, name, "faults"), context.clock)
         self._engine.delivery_hooks = table
         self.read_only_token = self._new_token()
         app = QueueApp(self._engine, lambda: (self.token, self.read_only_token))
         super().__init__(context, app, config, faults=QueueFaults(table))
+        # Record attempts in the journal's recorder, which the base class has created.
         self._details.recorder = self._recorder
+        self._engine.attempt_hooks = AttemptReports(
+            self._engine, self._sender, self._details, problems
+        )
         # The engine enforces the plan's limits. Reject only bodies that are far too large here.
         self._mount.body_limit = 2 * max(
             self._engine.limits.message_size, self._engine.limits.batch_size
         )
-        if dev and config.token is None:
+        if config.dev_credentials and config.token is None:
             self.token = DEV_TOKEN
+
+    def _new_sender(self, config: QueueConfig, problems: DeliveryProblems) -> Sender:
+        return Sender(
+            self.destinations,
+            unstubbed=config.unstubbed,
+            report=problems.report_unstubbed,
+            report_raised=problems.report_raised,
+            cap=float(min(config.attempt_cap, _LONGEST_CAP)),
+            is_fake=self._is_fake,
+            time_passes=self._time_passes,
+            side_by_side=self.delivery == "background",
+        )
+
+    def _new_engine(self, context: Context, config: QueueConfig, name: str) -> Engine:
+        """Return an engine that delivers with the queue's sender, and start to collect details."""
+        keys = DEV_KEYS if config.dev_credentials else (_new_key(), _new_key())
+        signer = Signer(
+            SigningKeys(*keys),
+            clock_of_signatures(config.signature_clock, context.clock.now_us),
+            context.ids.stream(name, "token ids"),
+            header=f"{config.header_prefix}-Signature",
+        )
+        self._details = AttemptDetails(
+            signer.keys, signer.now, one_at_a_time=self.delivery == "driven"
+        )
+        return Engine(
+            context.clock,
+            context.ids,
+            perform=self._details.watched(self._sender.send),
+            perform_async=self._details.awatched(self._sender.asend),
+            sign=signer,
+            keys=signer.keys,
+            new_key=_new_key,
+            name=name,
+            limits=config.plan,
+            settings=config,
+            lane=self.delivery,
+        )
 
     # -- credentials and clients -----------------------------------------------------------------
 
@@ -230,6 +241,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             self.destinations._restore(routes)
             self._details.forget()
         else:
+            # Raise the error about a snapshot of another fixture.
             super().restore(snapshot)
 
     def close(self) -> None:

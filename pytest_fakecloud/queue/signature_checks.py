@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple, TypedDict
 from urllib.parse import urlsplit
 
 from .model import Delivery, SigningKeys, first
@@ -33,10 +33,6 @@ _CLAIMS = {
     "InvalidSubjectError": "sub",
 }
 """The claim that each PyJWT error refers to."""
-_lock = threading.Lock()
-_watching: list[Refusals] = []
-_watched: list[tuple[Any, str, Any, Any]] = []
-"""Each wrapped class and method name, with the original function and its wrapper."""
 MAX_BODY = 2_000
 """Maximum number of characters of a body that are kept."""
 _KEY_VARIABLE = "QSTASH_CURRENT_SIGNING_KEY"
@@ -95,33 +91,64 @@ class Refusals:
         self.found = found
 
     def __enter__(self) -> None:
-        with _lock:
-            _watching.append(self)
-            _watch()
+        _watcher.open(self)
 
     def __exit__(self, *error: object) -> None:
-        with _lock:
-            _watching.remove(self)
-            if _watched and not _watching:
-                _unwatch()
+        _watcher.close(self)
 
 
-def _watch() -> None:
-    _replace(getattr(sys.modules.get(_RECEIVER), "Receiver", None), "verify", _verifying)
-    _replace(getattr(sys.modules.get(_PYJWT), "PyJWT", None), "decode_complete", _decoding)
+class _Watcher:
+    """Wraps the methods that check signatures while at least one ``Refusals`` block is open."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._blocks: list[Refusals] = []
+        self._wrapped: list[tuple[type, str, FunctionType, Callable[..., Any]]] = []
+
+    def open(self, block: Refusals) -> None:
+        with self._lock:
+            self._blocks.append(block)
+            self._wrap(_RECEIVER, "Receiver", "verify", _verifying)
+            self._wrap(_PYJWT, "PyJWT", "decode_complete", _decoding)
+
+    def close(self, block: Refusals) -> None:
+        with self._lock:
+            self._blocks.remove(block)
+            while self._wrapped and not self._blocks:
+                owner, name, original, wrapper = self._wrapped.pop()
+                # Keep a replacement that the application itself has made since.
+                if vars(owner).get(name) is wrapper:
+                    setattr(owner, name, original)
+
+    def found(self) -> list[Refusal]:
+        """Return the list for the delivery in progress, or a new list if several are in progress."""
+        with self._lock:
+            return self._blocks[0].found if len(self._blocks) == 1 else []
+
+    def _wrap(
+        self,
+        module: str,
+        owner_name: str,
+        name: str,
+        wrapping: Callable[[FunctionType], Callable[..., Any]],
+    ) -> None:
+        """Wrap a method unless its module has not been imported or the method is wrapped already."""
+        owner = getattr(sys.modules.get(module), owner_name, None)
+        original = vars(owner).get(name) if isinstance(owner, type) else None
+        if not isinstance(owner, type) or not isinstance(original, FunctionType):
+            return
+        if all(original is not wrapper for *_, wrapper in self._wrapped):
+            wrapper = wrapping(original)
+            setattr(owner, name, wrapper)
+            self._wrapped.append((owner, name, original, wrapper))
 
 
-def _replace(owner: Any, name: str, wrap: Callable[[FunctionType], Callable[..., Any]]) -> None:
-    original = vars(owner).get(name) if isinstance(owner, type) else None
-    if isinstance(original, FunctionType) and all(original is not one[-1] for one in _watched):
-        wrapped = wrap(original)
-        setattr(owner, name, wrapped)
-        _watched.append((owner, name, original, wrapped))
+_watcher = _Watcher()
 
 
 def _verifying(original: FunctionType) -> Callable[..., Any]:
     def verify(self: Any, *given: Any, **named: Any) -> Any:
-        found = _found()
+        found = _watcher.found()
         before = len(found)
         try:
             result = original(self, *given, **named)
@@ -137,7 +164,7 @@ def _verifying(original: FunctionType) -> Callable[..., Any]:
 
 def _decoding(original: FunctionType) -> Callable[..., Any]:
     def decode_complete(self: Any, jwt: Any, key: Any = "", *given: Any, **named: Any) -> Any:
-        found = _found()
+        found = _watcher.found()
         try:
             result = original(self, jwt, key, *given, **named)
         except Exception as error:
@@ -153,20 +180,6 @@ def _decoding(original: FunctionType) -> Callable[..., Any]:
     return decode_complete
 
 
-def _found() -> list[Refusal]:
-    """Return the list for the delivery in progress, or a new list if several are in progress."""
-    with _lock:
-        return _watching[0].found if len(_watching) == 1 else []
-
-
-def _unwatch() -> None:
-    while _watched:
-        owner, name, original, now = _watched.pop()
-        # Keep a replacement that the application itself has made since.
-        if vars(owner).get(name) is now:
-            setattr(owner, name, original)
-
-
 def _refusal(receiver: object, named: dict[str, Any]) -> Refusal:
     url, body = named.get("url"), named.get("body")
     return Refusal(
@@ -176,10 +189,27 @@ def _refusal(receiver: object, named: dict[str, Any]) -> Refusal:
     )
 
 
-class SignatureDetails(TypedDict):
+class _Compared(TypedDict, total=False):
+    """The arguments of a signature check that differ from what was signed."""
+
+    verified_url: str | None
+    verified_body: str | None
+    verified_size: int
+    verified_body_same_json: bool
+    verified_key: bool | None
+    """False if the check did not use the current key."""
+    former_key: bool
+    """Whether the check used a key from before a rotation."""
+    next_key_missing: bool
+    """Whether the check used the key before the last rotation, but not the one after it."""
+    claim: str
+    """The claim of the token that the check rejected."""
+
+
+class SignatureDetails(_Compared):
     """The signature of a delivery that the application answered with 401 or 403.
 
-    The last fields describe the application's signature check, if it is known: the arguments
+    The inherited fields describe the application's signature check, if it is known: the arguments
     that differ from what was signed.
     """
 
@@ -200,18 +230,6 @@ class SignatureDetails(TypedDict):
     """Whether JSON in the body changes if it is parsed and written again."""
     compared: bool
     """Whether any argument differs."""
-    verified_url: str | None
-    verified_body: str | None
-    verified_size: NotRequired[int]
-    verified_body_same_json: NotRequired[bool]
-    verified_key: bool | None
-    """False if the check did not use the current key."""
-    former_key: bool
-    """Whether the check used a key from before a rotation."""
-    next_key_missing: bool
-    """Whether the check used the key before the last rotation, but not the one after it."""
-    claim: str
-    """The claim of the token that the check rejected."""
 
 
 def signature_details(
@@ -250,7 +268,8 @@ def signature_details(
     if refused and details["invalid"] is None:
         # If several checks rejected the delivery, explain one that used the queue's own key.
         own = [check for check in refused if keys.current in check.keys]
-        _compare(details, [*refused, *own][-1], sent, keys)
+        differences = _differences([*refused, *own][-1], sent, signed, keys)
+        return {**details, **differences, "compared": bool(differences)}
     return details
 
 
@@ -259,30 +278,28 @@ def shortened_body(body: bytes) -> str:
     return body[: MAX_BODY * 4].decode("utf-8", "replace")[:MAX_BODY]
 
 
-def _compare(details: SignatureDetails, check: Refusal, sent: Delivery, keys: SigningKeys) -> None:
-    """Add the arguments of a signature check that differ from what was signed."""
-    body = (
-        check.body.encode("utf-8", "surrogatepass") if isinstance(check.body, str) else check.body
-    )
-    if check.url is not None and check.url != details["url"]:
-        details["verified_url"] = check.url
-        details["compared"] = True
+def _differences(check: Refusal, sent: Delivery, signed_url: str, keys: SigningKeys) -> _Compared:
+    """Return the arguments of a signature check that differ from what was signed."""
+    found: _Compared = {}
+    body = check.body
+    if isinstance(body, str):
+        body = body.encode("utf-8", "surrogatepass")
+    if check.url is not None and check.url != signed_url:
+        found["verified_url"] = check.url
     if body is not None and body != sent.body:
         rewritten = _reserialized(body)
-        details["verified_body"] = shortened_body(body)
-        details["verified_size"] = len(body)
-        details["verified_body_same_json"] = rewritten is not None and rewritten == _reserialized(
+        found["verified_body"] = shortened_body(body)
+        found["verified_size"] = len(body)
+        found["verified_body_same_json"] = rewritten is not None and rewritten == _reserialized(
             sent.body
         )
-        details["compared"] = True
     if check.keys and keys.current not in check.keys:
-        details["verified_key"] = False
-        details["former_key"] = any(key in keys.former for key in check.keys)
-        details["next_key_missing"] = bool(keys.former) and keys.former[-1] in check.keys
-        details["compared"] = True
+        found["verified_key"] = False
+        found["former_key"] = any(key in keys.former for key in check.keys)
+        found["next_key_missing"] = bool(keys.former) and keys.former[-1] in check.keys
     elif check.claim not in ("", "key"):
-        details["claim"] = check.claim
-        details["compared"] = True
+        found["claim"] = check.claim
+    return found
 
 
 def _environment(keys: SigningKeys) -> str:
