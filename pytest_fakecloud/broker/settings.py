@@ -178,15 +178,19 @@ class BrokerConfig(HandleConfig):
     ``BrokerLimits``; None: only the maximum message size of 1 MiB.
     """
     header_prefixes: Sequence[str] = setting(("Kafka-", "Broker-"), texts())
-    """Prefixes of the consumer configuration headers. The first prefix with a header wins."""
+    """Prefixes of the consumer configuration headers. If a header is sent with several of them, the
+    first prefix in this list wins.
+    """
     idle_close_ms: int | None = setting("300s", optional(duration("ms", 1)))
     """Time without consume requests after which an instance is closed; None: never."""
     session_timeout_ms: int = setting("120s", duration("ms", 1))
-    """How long a crashed or closed instance keeps its partitions; a header can override this."""
+    """How long a crashed or closed instance keeps its partitions. A header of its consume request
+    can override this.
+    """
     heartbeats: Literal["background", "consume"] = setting(
         "background", choice("background", "consume")
     )
-    """Whether sessions are kept alive in the background, or only by consume requests."""
+    """Whether the server keeps sessions alive in the background, or only consume requests do."""
     join_delay_ms: int = setting(0, duration("ms"))
     """Duration of each rebalance."""
     offset_retention_ms: int | None = setting("7d", optional(duration("ms")))
@@ -214,7 +218,9 @@ class BrokerConfig(HandleConfig):
     instance_limit: Literal["cluster", "group"] | None = setting(
         "cluster", optional(choice("cluster", "group"))
     )
-    """Whether instances per cluster or per group may not outnumber all partitions; None: no limit."""
+    """Whether all instances of the cluster, or those of each group, are limited to the total number
+    of partitions; None: no limit.
+    """
     commit_by_unknown: Literal["error", "store"] = setting("error", choice("error", "store"))
     """Whether a commit by an unknown instance is rejected or stored for the group."""
     unknown_group: Literal["error", "uncommitted"] = setting(
@@ -226,7 +232,9 @@ class BrokerConfig(HandleConfig):
     no_such_time: int = setting(-1, whole())
     """Offset that ``/offsets`` returns if no record is at or after the given time."""
     keyless: Literal["rotate", "random"] = setting("rotate", choice("rotate", "random"))
-    """Whether each request's messages without a key use the next partition, or a random one."""
+    """Whether messages without a key use the partitions in turn, a new one for each request, or a
+    seeded random one.
+    """
     empty_key: Literal["key", "absent"] = setting("key", choice("key", "absent"))
     """Whether ``""`` is a key like any other, which is hashed, or means that there is no key."""
     batches: Literal["atomic", "in order"] = setting("atomic", choice("atomic", "in order"))
@@ -236,7 +244,9 @@ class BrokerConfig(HandleConfig):
     webhook_answer: Literal["list", "object"] = setting("list", choice("list", "object"))
     """Whether ``/webhook`` returns a list with one metadata object, or only the object."""
     webhook_drop: Sequence[str] = setting((), texts())
-    """Additional headers that do not become message headers; a trailing ``*`` is a wildcard."""
+    """Names of additional request headers that do not become message headers; a trailing ``*`` is a
+    wildcard.
+    """
     webhook_keep: Sequence[str] = setting((), texts())
     """Names of standard headers that do become message headers; a trailing ``*`` is a wildcard."""
     errors: Mapping[str, int | tuple[int, str]] | None = setting(None, optional(_ERRORS))

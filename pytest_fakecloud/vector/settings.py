@@ -151,7 +151,9 @@ class VectorConfig(Approximation, HandleConfig):
     kind: VectorKind = setting("dense", _word(Literal["dense", "sparse", "hybrid"], VectorKind))
     """The kind of vectors: dense, sparse, or both in each record (hybrid)."""
     embedding: Any = setting(False, _EMBEDDING)
-    """True (hashes of words), the name of a model, a function, or a mapping from text to vector."""
+    """The embedding of text: True for the built-in hashing of words, the name of a model, a
+    function, or a mapping from text to vector.
+    """
     namespaces: Iterable[str] | Mapping[str, Loadable] = setting((), _NAMESPACES)
     """Namespaces to create: their names, or a mapping from name to data for ``load()``."""
     limits: VectorLimits = setting(None, _LIMITS)
