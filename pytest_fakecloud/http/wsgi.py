@@ -100,6 +100,8 @@ class _WSGICall:
         self.headers: list[tuple[str, str]] = []
         self.head_sent = False
         self.framing = _Framing.NO_BODY
+        self.unwritten = 0
+        """The announced length of a body that is sent in parts, minus the bytes written."""
 
     def run(self) -> bool:
         connection = self.connection
@@ -151,6 +153,9 @@ class _WSGICall:
             self._send_whole(b"")
         elif self.framing is _Framing.CHUNKED:
             self._write(LAST_CHUNK)
+        elif self.unwritten:
+            # The client would take the next response for a part of this body, or the reverse.
+            self.message.keep_alive = False
 
     def _send_whole(self, body: bytes) -> None:
         self.framing = self._choose_framing(len(body))
@@ -174,7 +179,9 @@ class _WSGICall:
             return _Framing.NO_BODY
         announced = self._announced_length()
         if announced is not None:
-            if length is not None and int(announced) != length:
+            if length is None:
+                self.unwritten = int(announced)
+            elif int(announced) != length:
                 self.message.keep_alive = False
             return _Framing.LENGTH
         if length is not None:
@@ -192,6 +199,8 @@ class _WSGICall:
     def _framed(self, part: bytes) -> bytes:
         if self.framing is _Framing.NO_BODY:
             return b""
+        if self.framing is _Framing.LENGTH:
+            self.unwritten -= len(part)
         return chunk(part) if self.framing is _Framing.CHUNKED else part
 
     def _send_head(self, first_part: bytes) -> None:

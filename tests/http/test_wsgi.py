@@ -88,6 +88,19 @@ def test_a_length_that_is_wrong_ends_the_connection(ask: Ask, length: str, ended
     assert (reply.body, reply.complete, failed, closed) == (b"one", not ended, [], ended)
 
 
+@pytest.mark.parametrize(("length", "ended"), [("3", False), ("4", True), ("2", True)])
+def test_a_wrong_length_of_a_generator_ends_the_connection(
+    ask: Ask, length: str, ended: bool
+) -> None:
+    def app(environ: dict[str, Any], start: Any) -> Iterator[bytes]:
+        start("200 OK", [*PLAIN, ("Content-Length", length)])
+        yield b"o"
+        yield b"ne"
+
+    reply, failed, closed = ask(app)
+    assert (reply.body, failed, closed) == (b"one"[: int(length)], [], ended)
+
+
 def test_headers_of_the_application_stay_its_own(ask: Ask) -> None:
     date = "Thu, 01 Jan 2026 00:00:00 GMT"
 
