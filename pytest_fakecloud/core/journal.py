@@ -12,6 +12,7 @@ from .field_types import ABSENT, ANYTHING
 from .found import Found, check_predicate, expect, found_of
 from .matching import Field, Query
 from .recorder import Recorder
+from .settings import optional, whole
 
 
 class Journal:
@@ -27,7 +28,7 @@ class Journal:
 
     @keep.setter
     def keep(self, entries: int | None) -> None:
-        self._recorder.keep = entries
+        self._recorder.keep = optional(whole(0)).read("keep", entries)
 
     @property
     def keep_bytes(self) -> int:
@@ -41,7 +42,7 @@ class Journal:
 
     @keep_bytes.setter
     def keep_bytes(self, size: int) -> None:
-        self._recorder.shared.large.limit = size
+        self._recorder.shared.large.limit = whole(0).read("keep_bytes", size)
 
     def clear(self) -> None:
         """Forget all entries. Clearing a fake's journal also removes them from the cloud's, and

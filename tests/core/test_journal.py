@@ -623,6 +623,13 @@ def test_a_handle_shows_the_bounds_of_its_cloud() -> None:
     assert (cloud.keep, cloud.shared.large.limit) == (7, 8)
 
 
+@pytest.mark.parametrize("name", ["keep", "keep_bytes"])
+@pytest.mark.parametrize("value", [-1, "1", True])
+def test_a_bound_that_is_no_count_is_an_error(name: str, value: object) -> None:
+    with pytest.raises(ContractError, match=rf"{name}={value!r} must be a whole number of at"):
+        setattr(Journal(Both(lambda: 0)), name, value)
+
+
 def test_a_journal_that_keeps_nothing_is_empty() -> None:
     journal = Both(lambda: 0)
     journal.keep = 0
