@@ -114,6 +114,9 @@ class Twin:
         self._names = frozenset(names)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            # copy() and pickle look up special methods before ``_names`` is set.
+            raise AttributeError(name)
         if name not in self._names:
             raise AttributeError(
                 unknown_name(

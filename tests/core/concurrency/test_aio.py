@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -130,6 +131,7 @@ def test_blocking_calls_run_in_a_thread(run: Run) -> None:
         AttributeError, match=r"'other' is not a method of Thing.aio. Known methods: block, fail"
     ):
         _ = twin.other
+    assert dir(copy.copy(twin)) == dir(twin)
 
 
 def test_a_loop_of_moves_lets_other_tasks_in() -> None:
