@@ -186,7 +186,11 @@ class FaultTable:
         with self._gate_lock:
             while self.gate is not None and (down := self._is_down()) is not self.refusing:
                 self.refusing = down
-                self.gate(down)
+                try:
+                    self.gate(down)
+                except BaseException:
+                    self.refusing = not down  # so that the next change of the rules tries again
+                    raise
 
     def _is_down(self) -> bool:
         return any(isinstance(rule, DownRule) and rule.whole for rule in self.active)

@@ -147,6 +147,21 @@ def test_the_gate_shuts_with_the_first_down_and_opens_after_the_last(
     assert (plan.is_down, moves) == (False, [True, False])
 
 
+def test_a_gate_that_fails_is_tried_again(plan: FaultPlan, table: FaultTable) -> None:
+    plan_of_gate = iter([OSError("the port is taken"), None])
+
+    def gate(shut: bool) -> None:
+        if (error := next(plan_of_gate)) is not None:
+            raise error
+
+    table.gate = gate
+    with pytest.raises(OSError, match="the port is taken"):
+        plan.down()
+    assert plan.is_down is False
+    plan.down()
+    assert plan.is_down is True
+
+
 @pytest.mark.parametrize(
     "matchers",
     [{"times": 1}, {"skip": 1}, {"route": "/x"}, {"url": "u"}, {"when": lambda request: True}],
