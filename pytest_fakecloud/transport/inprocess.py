@@ -48,23 +48,28 @@ class Origins(Hooks):
             without="intercept() redirects nothing while responses is active",
         )
         self._lock = threading.Lock()
+        self._added: dict[Origin, list[Shortcut]] = {}
         self.shortcuts: dict[Origin, Shortcut] = {}
         self.detours: dict[Origin, Detour] = {}
 
     def add(self, origin: Origin, shortcut: Shortcut) -> Callable[[], None]:
-        """Use a shortcut for an origin; return a function that restores the previous one."""
+        """Use a shortcut for an origin; return a function that removes it. The newest of those
+        that remain is used then.
+        """
         with self._lock:
-            before = self.shortcuts.get(origin)
+            self._added.setdefault(origin, []).append(shortcut)
             self.shortcuts[origin] = shortcut
 
-        def restore() -> None:
+        def remove() -> None:
             with self._lock:
-                if before is None:
-                    self.shortcuts.pop(origin, None)
+                remaining = self._added[origin]
+                remaining.remove(shortcut)
+                if remaining:
+                    self.shortcuts[origin] = remaining[-1]
                 else:
-                    self.shortcuts[origin] = before
+                    del self._added[origin], self.shortcuts[origin]
 
-        return restore
+        return remove
 
     def redirect(self, origin: Origin, detour: Detour) -> bool:
         """Redirect an origin to a fake; return False if it is already redirected."""

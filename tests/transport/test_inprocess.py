@@ -170,6 +170,17 @@ def test_a_closed_fake_is_gone(send: Send, cloud: Cloud) -> None:
         send("GET", f"{kv.url}/get/k", kv.headers, None)
 
 
+def test_the_newest_shortcut_that_is_left_is_used() -> None:
+    origin = ("http", "shortcuts.test", 80)
+    one, two = object(), object()
+    remove_one = origins.add(origin, cast("Any", one))
+    remove_two = origins.add(origin, cast("Any", two))
+    remove_one()
+    assert origins.shortcuts[origin] is two
+    remove_two()
+    assert origin not in origins.shortcuts
+
+
 # -- patches ---------------------------------------------------------------------------------------
 
 
