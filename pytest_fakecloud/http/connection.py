@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MOST_EARLY = 1024 * 1024
 """Maximum number of bytes that a client may send while a response is being sent to it."""
 RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
+_DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
+"""The flag that keeps one call of a blocking socket from waiting; 0 on Windows, which lacks it."""
 
 
 def tls_error() -> type[OSError]:
@@ -103,10 +105,9 @@ class Connection:
                 poll = select.poll()
                 poll.register(self.sock, hung_up)
                 return bool(poll.poll(0))
-            at_once = getattr(socket, "MSG_DONTWAIT", 0)
-            if not at_once and not select.select([self.sock], [], [], 0)[0]:
+            if not _DONT_WAIT and not select.select([self.sock], [], [], 0)[0]:
                 return False
-            return not socket.socket.recv(self.sock, 1, socket.MSG_PEEK | at_once)
+            return not socket.socket.recv(self.sock, 1, socket.MSG_PEEK | _DONT_WAIT)
         except BlockingIOError:
             return False
         except OSError:
@@ -159,7 +160,8 @@ class Connection:
             self.sock = secured
         secured.do_handshake()
 
-    def close_with_reset(self) -> None:
+    def reset_when_closed(self) -> None:
+        """Make closing the socket send a TCP reset."""
         with contextlib.suppress(OSError):
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
 
@@ -171,7 +173,7 @@ class Connection:
         self.ended = True
         # Reset the connection to avoid TIME_WAIT, so that the port can be reused. The peer sees the
         # connection close in either case.
-        self.close_with_reset()
+        self.reset_when_closed()
         # Call the method of the plain socket: a TLS socket's shutdown() changes state that its
         # reader relies on.
         with contextlib.suppress(OSError):
@@ -215,9 +217,9 @@ class Watch:
         if self._connection.mount.tls is not None:
             return True
         if not self._reads:
-            return not self._sock.recv(1, socket.MSG_PEEK)
-        data = self._sock.recv(65_536)
+            return not self._sock.recv(1, socket.MSG_PEEK | _DONT_WAIT)
         # Read the data, because the end of the connection would be hidden behind it.
+        data = self._sock.recv(65_536, _DONT_WAIT)
         self._connection.early += data
         return None if data and len(self._connection.early) <= MOST_EARLY else True
 

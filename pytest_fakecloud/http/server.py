@@ -115,7 +115,7 @@ class HTTPHandler:
         elif effect.kind == "hang":
             self._discard_until_closed(HANG_SECONDS)
         if effect.reset:
-            self.connection.close_with_reset()
+            self.connection.reset_when_closed()
         return False
 
     def _stream(self, message: Message, stream: Stream) -> bool:

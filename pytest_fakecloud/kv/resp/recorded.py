@@ -169,7 +169,7 @@ class RecordedCommands:
                 while not self._connection.signal.closed and monotonic() < deadline:
                     self._connection.signal.sleep(self._connection.signal.version, 1.0)
         if effect.reset:
-            self._connection.connection.close_with_reset()
+            self._connection.connection.reset_when_closed()
 
 
 def _facts(call: Call) -> dict[str, Any]:
