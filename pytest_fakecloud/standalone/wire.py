@@ -28,15 +28,10 @@ def name_of(kind: type) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-def _listed(**modules: str) -> frozenset[str]:
-    """Return the wire names of classes.
-
-    A keyword is the name of a module, with ``__`` for a dot; its value lists the names of classes.
-    """
+def _wire_names(classes: Mapping[str, str]) -> frozenset[str]:
+    """Return the wire names of classes, whose names are listed by module of this package."""
     return frozenset(
-        f"{_PACKAGE}.{module.replace('__', '.')}:{name}"
-        for module, names in modules.items()
-        for name in names.split()
+        f"{_PACKAGE}.{module}:{name}" for module, names in classes.items() for name in names.split()
     )
 
 
@@ -48,25 +43,28 @@ def _imported(name: str) -> Any:
 
 # -- values ----------------------------------------------------------------------------------------
 
-_VALUES = _listed(
-    broker__model="ConsumerConfig GroupView Header MemberView Metadata "
-    "ProducerRecord Record TopicPartition TopicPartitionOffset TopicView",
-    broker__settings="BrokerConfig BrokerLimits",
-    core__calls="Call Event Headers",
-    core__problems="Problem",
-    core__timers="Fired",
-    http__messages="Answer",
-    kv__search__index="Search",
-    kv__settings="Limits",
-    queue__delivery__replies="DeliveredRequest Reply",
-    queue__engine__schedules="Schedule",
-    queue__engine__history="DeadLetter",
-    queue__model="Attempt Delivery FlowSettings LogEntry Message Outcome PublishSettings Redaction",
-    queue__settings="QueueConfig PlanLimits",
-    vector__settings="Approximation VectorLimits",
+_VALUES = _wire_names(
+    {
+        "broker.model": "ConsumerConfig GroupView Header MemberView Metadata "
+        "ProducerRecord Record TopicPartition TopicPartitionOffset TopicView",
+        "broker.settings": "BrokerConfig BrokerLimits",
+        "core.calls": "Call Event Headers",
+        "core.problems": "Problem",
+        "core.timers": "Fired",
+        "http.messages": "Answer",
+        "kv.search.index": "Search",
+        "kv.settings": "Limits",
+        "queue.delivery.replies": "DeliveredRequest Reply",
+        "queue.engine.schedules": "Schedule",
+        "queue.engine.history": "DeadLetter",
+        "queue.model": "Attempt Delivery FlowSettings LogEntry Message Outcome PublishSettings "
+        "Redaction",
+        "queue.settings": "QueueConfig PlanLimits",
+        "vector.settings": "Approximation VectorLimits",
+    }
 )
 """Dataclasses and named tuples that are sent field by field."""
-_FOUND = _listed(core__found="Found", queue__delivery__drivers="Attempts")
+_FOUND = _wire_names({"core.found": "Found", "queue.delivery.drivers": "Attempts"})
 """List subclasses that are sent as their items and a few strings."""
 
 
@@ -137,15 +135,17 @@ _BUILT_IN = {
     for name, kind in vars(builtins).items()
     if isinstance(kind, type) and issubclass(kind, Exception)
 }
-_ERRORS = _listed(
-    broker__errors="BrokerError",
-    core__errors="CannotTell ContractError ServiceError",
-    kv__errors="CommandError RestError",
-    queue__delivery__drivers="NotIdle",
-    queue__delivery__replies="DestinationTimeout",
-    queue__delivery__sender="UnstubbedDestination",
-    queue__errors="Loop QueueError",
-    vector__errors="VectorError",
+_ERRORS = _wire_names(
+    {
+        "broker.errors": "BrokerError",
+        "core.errors": "CannotTell ContractError ServiceError",
+        "kv.errors": "CommandError RestError",
+        "queue.delivery.drivers": "NotIdle",
+        "queue.delivery.replies": "DestinationTimeout",
+        "queue.delivery.sender": "UnstubbedDestination",
+        "queue.errors": "Loop QueueError",
+        "vector.errors": "VectorError",
+    }
 )
 
 
@@ -186,6 +186,7 @@ _HANDLES: Mapping[str, str] = {
     "vector_index": f"{_EVERY_HANDLE} read_only_token",
 }
 """For each handle, the names offered in addition to the public names that its class declares."""
+_SCOPED_FAULTS = "queue.capture.handle:ScopedFaults"
 _DERIVED: Mapping[str, str] = {
     "faults.fault:Fault": "",
     "faults.plan:FaultPlan": "",
@@ -197,7 +198,7 @@ _DERIVED: Mapping[str, str] = {
     "queue.views:DeadLetterView": "at id message",
     "queue.views:PublishedMessage": "",
     "queue.views:ScheduleView": "id",
-    "queue.capture.handle:ScopedFaults": "",
+    _SCOPED_FAULTS: "",
     "kv.search.views:SearchIndexView": "name",
     "vector.handle:PendingChanges": "last only where",
 }
@@ -256,26 +257,33 @@ def surface_of(kind: type) -> tuple[str, Surface | None]:
 @cache
 def _surface(name: str) -> Surface:
     kind, short = _imported(name), name.removeprefix(f"{_PACKAGE}.")
-    if short in _NAMED or name in _OUTSIDE:
-        names = set((_NAMED.get(short) or _OUTSIDE[name]).split())
-    else:
-        fixture = next((each.fixture for each in SERVICES.values() if each.handle == name), "")
-        more = _DERIVED[short] if short in _DERIVED else _HANDLES.get(fixture, _EVERY_HANDLE)
-        names = {*more.split(), *(_declared(kind) - _IN_PROCESS)}
-    methods = {
-        each
-        for each in names
-        for found in [inspect.getattr_static(kind, each, None)]
-        if inspect.isfunction(found) or isinstance(found, classmethod | staticmethod)
-    }
-    if short == "queue.capture.handle:ScopedFaults":
-        methods |= {*fault_words(FaultPlan)}  # They are created on access.
-    protocols = {each for each in _PROTOCOLS if hasattr(kind, each)}
-    if short in _NAMED:
-        protocols &= {"__len__"}
+    names = _names_offered(kind, name, short)
+    methods = {each for each in names if _is_method(kind, each)}
+    if short == _SCOPED_FAULTS:
+        methods |= {*fault_words(FaultPlan)}  # Its __getattr__() creates them.
+    offered = ("__len__",) if short in _NAMED else _PROTOCOLS
+    protocols = {each for each in offered if hasattr(kind, each)}
     if "__len__" in protocols or hasattr(kind, "__bool__"):
         protocols.add("__bool__")
     return Surface(kind, frozenset(methods), frozenset(names - methods), frozenset(protocols))
+
+
+def _names_offered(kind: type, name: str, short: str) -> set[str]:
+    if name in _OUTSIDE:
+        return set(_OUTSIDE[name].split())
+    if short in _NAMED:
+        return set(_NAMED[short].split())
+    if short in _DERIVED:
+        more = _DERIVED[short]
+    else:
+        fixture = next(each.fixture for each in SERVICES.values() if each.handle == name)
+        more = _HANDLES.get(fixture, _EVERY_HANDLE)
+    return {*more.split(), *(_declared(kind) - _IN_PROCESS)}
+
+
+def _is_method(kind: type, name: str) -> bool:
+    found = inspect.getattr_static(kind, name, None)
+    return inspect.isfunction(found) or isinstance(found, classmethod | staticmethod)
 
 
 def _declared(kind: type) -> set[str]:
