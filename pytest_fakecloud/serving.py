@@ -8,6 +8,8 @@ import sys
 import threading
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, TypeAlias, cast
@@ -40,8 +42,40 @@ _ADDRESS_SETTINGS = frozenset(
 """Settings of the server's fakes that its other clouds do not have."""
 
 
+State: TypeAlias = tuple[Path, Mapping[str, Any]]
+"""A state file: its path and its content."""
+
+
 class Usage(Exception):
     """A wrong option, variable or file. The message names it and lists the valid values."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of ``serve`` and ``run``. None stands for the default of an option."""
+
+    services: Mapping[str, Mapping[str, Any]]
+    """The settings of each service to start, by the service's name on the command line."""
+    host: str = "127.0.0.1"
+    allow_host: Sequence[str] = ()
+    control_port: int | None = None
+    control_token: str | None = None
+    seed: int | str | None = None
+    now: Any = None
+    clock: Any = None
+    tls: bool = False
+    random: bool = False
+    load: Sequence[Path] = ()
+    forward: Mapping[str, str] = field(default_factory=dict)
+    log_format: LogFormat = "text"
+    json: bool = False
+    journal: str | None = None
+    journal_entries: int | None = None
+    journal_bytes: int | None = None
+    token_is_kept: bool = False
+    """Whether commands find the control token, because it is stored in the user's state folder."""
+    guarded: Collection[str] = frozenset()
+    """Names of fakes that reject requests of web pages, because their credentials are public."""
 
 
 class Log:
@@ -91,7 +125,7 @@ class Served(NamedTuple):
         return self.app.environment()
 
 
-def with_defaults(options: Mapping[str, Any], log: Log) -> dict[str, Any]:
+def with_defaults(options: Options, log: Log) -> Options:
     """Return the options of a server with the default ports and credentials added.
 
     The default ports are bound immediately, so that no other server takes one before this one has
@@ -102,17 +136,18 @@ def with_defaults(options: Mapping[str, Any], log: Log) -> dict[str, Any]:
     """
     services = {}
     names_to_guard = set()
-    for word, given in options["services"].items():
-        host = given.get("host") or options["host"]
+    for word, given in options.services.items():
+        host = given.get("host") or options.host
         services[word] = {**_service_defaults(word, given, host, log), **given}
         if is_loopback(host):
             names_to_guard.add(given.get("name") or services_by_word()[word].fixture)
-    options = {**options, "services": services, "guarded": names_to_guard}
-    if options["control_port"] is None:
-        port = _default_port("port", CONTROL_PORT, options["host"], "control API", log)
-        options["control_port"] = port
-    if options["control_token"] is None:
-        options.update(_kept_control_token(log))
+    options = replace(options, services=services, guarded=names_to_guard)
+    if options.control_port is None:
+        port = _default_port("port", CONTROL_PORT, options.host, "control API", log)
+        options = replace(options, control_port=port)
+    if options.control_token is None:
+        token = _kept_control_token(log)
+        options = replace(options, control_token=token, token_is_kept=token is not None)
     return options
 
 
@@ -130,13 +165,13 @@ def _service_defaults(word: str, given: Mapping[str, Any], host: str, log: Log) 
     return added
 
 
-def _kept_control_token(log: Log) -> dict[str, Any]:
-    """Return the options for the control token of this user, which is created on first use."""
+def _kept_control_token(log: Log) -> str | None:
+    """Return the control token of this user, which is created on first use; None if that fails."""
     try:
-        return {"control_token": control_token(make=True), "token_is_kept": True}
+        return control_token(make=True)
     except (ContractError, OSError) as error:
         log.say("token", f"the control token could not be stored: {error}", level="warning")
-        return {}
+        return None
 
 
 def _default_port(name: str, port: int, host: str, of: str, log: Log) -> int:
@@ -151,50 +186,46 @@ def _default_port(name: str, port: int, host: str, of: str, log: Log) -> int:
     return 0
 
 
-@contextlib.contextmanager
-def serve_cloud(
-    options: Mapping[str, Any], log: Log, *, isolated: bool = False
-) -> Iterator[Served]:
-    """Serve the fakes described by the options, with their control API, for a with-block.
+def serve_cloud(options: Options, log: Log) -> AbstractContextManager[Served]:
+    """Serve the fakes described by the options, with their control API, for a with-block."""
+    states = [(file, _state(file)) for file in options.load]
+    return _served(options, states, log, _opener(options, states, log))
 
-    An ``isolated`` cloud is one that the server started for a client of its control API.
+
+@contextlib.contextmanager
+def _served(
+    options: Options, states: Sequence[State], log: Log, opener: Opener | None
+) -> Iterator[Served]:
+    """Serve a cloud with its control API, which starts isolated clouds with ``opener``.
+
+    An isolated cloud cannot start others, so its ``opener`` is None.
     """
     from .cloud import Cloud
     from .standalone.api import ControlApp
 
-    states = options.get("states")
-    if states is None:
-        states = [(file, _state(file)) for file in options["load"]]
-    with Cloud(options["seed"], options["now"], options["clock"], tls=options["tls"]) as cloud:
-        cloud.journal.keep = options["journal_entries"]
-        if options["journal_bytes"] is not None:
-            cloud.journal.keep_bytes = options["journal_bytes"]
-        for name, settings in options["services"].items():
+    with Cloud(options.seed, options.now, options.clock, tls=options.tls) as cloud:
+        cloud.journal.keep = options.journal_entries
+        if options.journal_bytes is not None:
+            cloud.journal.keep_bytes = options.journal_bytes
+        for name, settings in options.services.items():
             if not isinstance(settings, Mapping):
                 raise ContractError(f"settings of {name} must be an object, got {shown(settings)}")
-            place = {"host": options["host"], **settings}
-            cloud.start(services_by_word()[name].fixture, place)
-        if options["journal_entries"] is not None:
+            cloud.start(services_by_word()[name].fixture, {"host": options.host, **settings})
+        if options.journal_entries is not None:
             # A server with a limited journal may run for long, so limit its problems, too.
             cloud._recorded.keep, cloud._recorded.keep_exceptions = PROBLEMS, 0
-        hosts = Hosts(options["host"], options["allow_host"])
-        app = ControlApp(
-            cloud,
-            options["control_token"],
-            hosts=hosts,
-            log_bug=log.bug,
-            opener=None if isolated else _opener({**options, "states": states}, log),
-        )
+        hosts = Hosts(options.host, options.allow_host)
+        app = ControlApp(cloud, options.control_token, hosts=hosts, log_bug=log.bug, opener=opener)
         app.loading = "not begun" if states else ""
         for handle in cloud.handles:
-            if handle.name in options["guarded"]:
+            if handle.name in options.guarded:
                 handle._app.guard = hosts.guard
-        mount = cloud._context.mount(app, host=options["host"], port=options["control_port"] or 0)
+        mount = cloud._context.mount(app, host=options.host, port=options.control_port or 0)
         app.url = mount.url
         mount.on_close.append(app.end_streams)
         mount.on_error.append(app.server_failed)
         try:
-            _prepare(cloud, app, states, options["forward"], log)
+            _prepare(cloud, app, states, options.forward, log)
             yield Served(cloud, app, mount.url)
         finally:
             app.end_clouds()
@@ -213,7 +244,7 @@ def _state(file: Path) -> dict[str, Any]:
 def _prepare(
     cloud: Cloud,
     app: ControlApp,
-    states: Sequence[tuple[Path, Mapping[str, Any]]],
+    states: Sequence[State],
     forwards: Mapping[str, str],
     log: Log,
 ) -> None:
@@ -268,13 +299,13 @@ class _LoadProgress:
             )
 
 
-def _opener(options: Mapping[str, Any], log: Log) -> Opener:
+def _opener(options: Options, states: Sequence[State], log: Log) -> Opener:
     """Return the function that serves isolated clouds with the server's options but at other
     addresses.
     """
     services: Mapping[str, Any] = {
         word: {name: value for name, value in settings.items() if name not in _ADDRESS_SETTINGS}
-        for word, settings in options["services"].items()
+        for word, settings in options.services.items()
     }
 
     @contextlib.contextmanager
@@ -289,18 +320,19 @@ def _opener(options: Mapping[str, Any], log: Log) -> Opener:
                 if word not in known:
                     raise ContractError(unknown_name("service", word, known))
             chosen = given
-        settings = {
-            **options,
-            **{name: value for name, value in wanted.items() if name != "services"},
-            "services": chosen,
-            "states": [(file, _part_for(chosen, content)) for file, content in options["states"]],
-            "forward": options["forward"] if "queue" in chosen else {},
-            "control_port": 0,
-            "control_token": None,
-            "guarded": frozenset(),
-        }
+        changed = {name: value for name, value in wanted.items() if name != "services"}
+        settings = replace(
+            options,
+            services=chosen,
+            forward=options.forward if "queue" in chosen else {},
+            control_port=0,
+            control_token=None,
+            guarded=frozenset(),
+            **changed,
+        )
+        parts = [(file, _part_for(chosen, content)) for file, content in states]
         try:
-            with serve_cloud(settings, log, isolated=True) as served:
+            with _served(settings, parts, log, opener=None) as served:
                 yield served
         except Usage as error:
             raise ContractError(str(error)) from error

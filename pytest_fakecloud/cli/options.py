@@ -17,7 +17,7 @@ from ..core.settings import MOST_PORT
 from ..core.wording import brief, unknown_name
 from ..files import read_file
 from ..services import named, services_by_word
-from ..serving import FORMATS, Usage
+from ..serving import FORMATS, Options, Usage
 
 VARIABLE = "PYTEST_FAKECLOUD_"
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
@@ -26,19 +26,17 @@ Reader = Callable[[Any, str], Any]
 """Converts and checks a value; the second argument is the name under which the user gave it."""
 
 
-def read_options(given: argparse.Namespace) -> dict[str, Any]:
+def read_options(given: argparse.Namespace) -> Options:
     """Return the options of ``serve`` and ``run``; raise ``Usage`` for an invalid value."""
     sources = _Sources(vars(given))
     services = _services(sources)
     options = {name: sources.read(name, reader) for name, reader in _READERS.items()}
-    return {
-        **options,
-        "services": services,
+    options |= {
         "host": options["host"] or "127.0.0.1",
-        "guarded": frozenset(),
         "load": [Path(one) for one in options["load"]],
         "forward": _forwards(options["forward"], list(services)),
     }
+    return Options(services, **options)
 
 
 class _Sources:

@@ -12,14 +12,14 @@ import subprocess
 import sys
 import webbrowser
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
 
 from ..http.ports import release
 from ..reporting.private_files import make_private
 from ..services import named
-from ..serving import Log, Served, Usage, serve_cloud, with_defaults
+from ..serving import Log, Options, Served, Usage, serve_cloud, with_defaults
 from ..standalone.commands import complain
 from ..standalone.development import CONTROL_URL
 from ..standalone.hosts import is_loopback
@@ -36,17 +36,16 @@ NAP_SECONDS = 0.5
 """Longest sleep of a server in seconds: on Windows, signals are only delivered between two waits."""
 
 
-def serve(options: Mapping[str, Any], *, opens: bool) -> int:
+def serve(options: Options, *, opens: bool) -> int:
     """Serve the fakes until a signal arrives; ``opens`` opens the console in the browser."""
-    log = Log(options["log_format"])
+    log = Log(options.log_format)
     stop: SimpleQueue[int] = SimpleQueue()
-    options = dict(options)
     _allow_more_files()
-    if options["journal_entries"] is None:
-        options["journal_entries"] = JOURNAL_ENTRIES
+    if options.journal_entries is None:
+        options = replace(options, journal_entries=JOURNAL_ENTRIES)
     with contextlib.ExitStack() as stack:
         stack.callback(release)
-        if not options["random"]:
+        if not options.random:
             options = with_defaults(options, log)
         stack.enter_context(ended_by_signals(stop.put, lambda number: 0))
         served = stack.enter_context(serve_cloud(options, log))
@@ -79,8 +78,8 @@ def _allow_more_files() -> None:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
-def _warn_of_other_addresses(options: Mapping[str, Any], log: Log) -> None:
-    places = [options["host"], *(one.get("host") for one in options["services"].values())]
+def _warn_of_other_addresses(options: Options, log: Log) -> None:
+    places = [options.host, *(one.get("host") for one in options.services.values())]
     for host in dict.fromkeys(str(place) for place in places if place):
         if not is_loopback(host):
             log.say(
@@ -92,9 +91,9 @@ def _warn_of_other_addresses(options: Mapping[str, Any], log: Log) -> None:
             )
 
 
-def _summary(served: Served, options: Mapping[str, Any]) -> str:
+def _summary(served: Served, options: Options) -> str:
     cloud, app = served.cloud, served.app
-    if options["json"]:
+    if options.json:
         from ..standalone.control.handles import describe
 
         variables = app.environment()
@@ -113,7 +112,7 @@ def _summary(served: Served, options: Mapping[str, Any]) -> str:
         lines.append(f"  {handle.name:<14} {handle.url:<26} {database}".rstrip())
     # Show only what differs from the defaults: commands use this address and the stored token.
     place = "" if served.url == CONTROL_URL else f" --url {shlex.quote(served.url)}"
-    secret = "" if options.get("token_is_kept") else f" --token {shlex.quote(app.token)}"
+    secret = "" if options.token_is_kept else f" --token {shlex.quote(app.token)}"
     command = f"pytest-fakecloud env{place}{secret}"
     lines += [
         f"  {'console':<14} {app.console_url()}",
@@ -127,12 +126,12 @@ def _summary(served: Served, options: Mapping[str, Any]) -> str:
 # -- run --------------------------------------------------------------------------------------------
 
 
-def run(options: Mapping[str, Any], program: list[str]) -> int:
+def run(options: Options, program: list[str]) -> int:
     """Run a program with the fakes and their variables; return its exit code."""
     command = program[1:] if program[:1] == ["--"] else program
     if not command or not command[0]:
         raise Usage("run needs a command: pytest-fakecloud run -- npm test")
-    journal = Path(options["journal"]) if options["journal"] else None
+    journal = Path(options.journal) if options.journal else None
     if journal is not None:
         try:
             # Check this before the command runs, because it may run for an hour.
@@ -144,12 +143,11 @@ def run(options: Mapping[str, Any], program: list[str]) -> int:
         _warn_of_other_addresses(options, log)
         environment = {**os.environ, **served.app.environment()}
         try:
-            process = subprocess.Popen(command, env=environment)
+            code = _exit_code_of(command, environment)
         except OSError as error:
             hint = " (--services chooses the fakes)" if named(command[0]) else ""
             complain(f"cannot run {command[0]}: {error.strerror}{hint}")
             return EXIT_NO_COMMAND
-        code = _wait_for(process)
         if journal is not None:
             from ..recordings import write
 
@@ -166,18 +164,29 @@ def run(options: Mapping[str, Any], program: list[str]) -> int:
         return code
 
 
-def _wait_for(process: subprocess.Popen[bytes]) -> int:
-    """Return the command's exit code. Pass signals on to the command."""
+def _exit_code_of(command: list[str], environment: Mapping[str, str]) -> int:
+    """Run a command, pass signals on to it, and return its exit code."""
+    process: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
 
     def pass_on(number: int, _: object) -> None:
+        if process is None:
+            early.append(number)
         # Do not pass on Ctrl+C: the terminal sends it to the command as well, and many programs
         # exit immediately at a second one.
-        if number != signal.SIGINT or not _has_terminal():
-            process.send_signal(signal.Signals(number))
+        elif number != signal.SIGINT or not _has_terminal():
+            process.send_signal(number)
 
-    for name in ("SIGTERM", "SIGINT"):
-        signal.signal(getattr(signal, name), pass_on)
-    code = process.wait()
+    # Install the handlers before the command starts, so that no signal ends only this process.
+    before = {each: signal.signal(each, pass_on) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        process = subprocess.Popen(command, env=environment)
+        for number in early:
+            pass_on(number, None)
+        code = process.wait()
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
     return code if code >= 0 else 128 - code
 
 

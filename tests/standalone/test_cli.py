@@ -14,12 +14,13 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
 import urllib3
 
-from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud import Cloud, ContractError, cli
 
 from .conftest import STARTS_WITHIN, Command, Done, Serve, fetch
 
@@ -476,6 +477,28 @@ def test_a_signal_to_run_alone_reaches_the_command() -> None:
         process.send_signal(signal.SIGINT)
         assert process.stdout.read() == b"interrupted 1\n"
     assert process.wait(20) == 4
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
+def test_a_signal_reaches_a_command_that_is_just_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    popen = subprocess.Popen
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        return popen(*args, **kwargs)
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    missed: list[int] = []
+
+    def miss(number: int, frame: object) -> None:
+        missed.append(number)
+
+    original = signal.signal(signal.SIGTERM, miss)
+    try:
+        code = cli.main(["run", "--services", "kv", "--", sys.executable, "-Sc", "input()"])
+        assert (code, missed, signal.getsignal(signal.SIGTERM)) == (128 + 15, [], miss)
+    finally:
+        signal.signal(signal.SIGTERM, original)
 
 
 def test_the_version_is_said(command: Command) -> None:

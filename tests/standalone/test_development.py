@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.http.ports import release
 from pytest_fakecloud.services import services_by_word
-from pytest_fakecloud.serving import Log, with_defaults
+from pytest_fakecloud.serving import Log, Options, with_defaults
 from pytest_fakecloud.standalone import development
 from pytest_fakecloud.standalone.development import DEVELOPMENT, control_token
 
@@ -71,10 +72,9 @@ def test_a_restart_changes_nothing_of_the_environment(known: Server) -> None:
     assert env["QSTASH_DEV_PORT"] == env["QSTASH_URL"].rpartition(":")[2]
 
 
-def options(**changed: Any) -> dict[str, Any]:
+def options(**changed: Any) -> Options:
     """Return the options of ``serve kv``."""
-    whole = {"services": {"kv": {}}, "host": "127.0.0.1", "control_port": None}
-    return {**whole, "control_token": "own", **changed}
+    return replace(Options({"kv": {}}, control_token="own"), **changed)
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +90,7 @@ def test_of_two_servers_that_start_at_the_same_moment_one_has_the_default_ports(
     ports = {**DEVELOPMENT["kv"], "port": port, "database_port": database}
     monkeypatch.setitem(DEVELOPMENT, "kv", ports)  # type: ignore[arg-type]
     first, second = (with_defaults(options(control_port=1), Log()) for _ in range(2))
-    found = [each["services"]["kv"] for each in (first, second)]
+    found = [each.services["kv"] for each in (first, second)]
     assert [each["port"] for each in found] == [port, 0]
     assert [each["database_port"] for each in found] == [database, 0]
     with Cloud() as cloud:
@@ -113,7 +113,7 @@ def test_a_port_in_use_is_replaced_and_logged(
             {**DEVELOPMENT["kv"], "port": port, "database_port": database},
         )
         found = with_defaults(options(control_port=1), Log())
-    kv = found["services"]["kv"]
+    kv = found.services["kv"]
     assert (kv["port"], kv["database_port"]) == (0, database)
     assert f"port {port} of kv is in use" in capsys.readouterr().err
 
@@ -134,7 +134,7 @@ def test_given_settings_replace_defaults(word: str, given: dict[str, str], left:
 def test_credentials_of_ones_own_are_for_every_host(serve: Serve) -> None:
     queue = with_defaults(
         options(host="0.0.0.0", services={"queue": {"token": "own"}}), Log()
-    )["services"]["queue"]  # fmt: skip
+    ).services["queue"]  # fmt: skip
     assert "dev_credentials" not in queue
     server = serve("kv", "--host", "0.0.0.0", "--kv-token", "own", "--kv", "database_port=0",
                    "--kv-port", "0", "--control-port", "0", "--control-token", "x",
@@ -184,7 +184,7 @@ def test_a_folder_that_cannot_be_written_is_a_warning(
 ) -> None:
     folder.write_text("a file")
     found = with_defaults(options(control_token=None), Log())
-    assert found["control_token"] is None
+    assert found.control_token is None
     assert "the control token could not be stored" in capsys.readouterr().err
 
 

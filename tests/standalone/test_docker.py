@@ -54,10 +54,10 @@ def test_its_commands_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in ours.items():
         monkeypatch.setenv(name, value)
     options = read_options(make_parser().parse_args(json.loads(found["CMD"])))
-    ports = [options["control_port"], *(one["port"] for one in options["services"].values())]
-    ports.append(options["services"]["kv"]["database_port"])
+    ports = [options.control_port, *(one["port"] for one in options.services.values())]
+    ports.append(options.services["kv"]["database_port"])
     assert ports == [8000, 8001, 8002, 8003, 8004, 6379] == list(map(int, found["EXPOSE"].split()))
-    assert (options["host"], options["log_format"]) == ("0.0.0.0", "json")
+    assert (options.host, options.log_format) == ("0.0.0.0", "json")
 
 
 def compose() -> dict[str, Any]:
@@ -77,17 +77,17 @@ def test_the_compose_file_serves_what_its_application_asks_for(
         monkeypatch.setenv(name, value)
     command = [one.replace("/state/", f"{FOLDER}/") for one in fakes["command"]]
     options = read_options(make_parser().parse_args(command))
-    assert options["forward"] == {"https://app.example": "http://app:3000"}
-    assert [path.exists() for path in options["load"]] == [True]
-    assert options["allow_host"] == ["fakes"]
+    assert options.forward == {"https://app.example": "http://app:3000"}
+    assert [path.exists() for path in options.load] == [True]
+    assert options.allow_host == ["fakes"]
     asked = app["environment"]
     for variable, word in (
         ("UPSTASH_REDIS_REST_TOKEN", "kv"), ("UPSTASH_VECTOR_REST_TOKEN", "vector"),
         ("QSTASH_TOKEN", "queue"),
     ):  # fmt: skip
-        assert asked[variable] == options["services"][word]["token"]
-    assert asked["PYTEST_FAKECLOUD_TOKEN"] == options["control_token"]
-    database = options["services"]["kv"]
+        assert asked[variable] == options.services[word]["token"]
+    assert asked["PYTEST_FAKECLOUD_TOKEN"] == options.control_token
+    database = options.services["kv"]
     assert (database["database_port"], database["database_password"]) == (6379, "kv-password")
     assert asked["REDIS_URL"] == "redis://default:kv-password@fakes:6379"
     assert app["depends_on"]["fakes"]["condition"] == "service_healthy"
