@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from pytest_fakecloud import Cloud
+from pytest_fakecloud import Cloud, Reply
 from pytest_fakecloud.standalone.api import ControlApp
 
 from .conftest import message
@@ -326,7 +326,7 @@ def publish(lists: Lists, queue: Any, url: str, **headers: str) -> str:
 
 def test_messages_are_listed_by_state_with_all_about_them(lists: Lists) -> None:
     queue = lists.cloud.queue()
-    queue.destinations.answers("https://app.example/bad", 500)
+    queue.destinations.answers("https://app.example/bad", Reply(500, b"", {"Retry-After": "5"}))
     queue.destinations.accept("https://app.example/good")
     bad = publish(
         lists, queue, "https://app.example/bad", Upstash_Retries="0",
@@ -344,7 +344,8 @@ def test_messages_are_listed_by_state_with_all_about_them(lists: Lists) -> None:
     assert ids(lists.get("queue/lists/messages", search="MAIL")) == [bad]
     found = lists.get(f"queue/lists/messages/{bad}")
     assert (found["body"], found["headers"]["X-Id"]) == ('{"n": 1}', ["7"])
-    assert [one["status"] for one in found["attempts"]] == [500]
+    (attempt,) = found["attempts"]
+    assert (attempt["status"], attempt["headers"]) == (500, {"Retry-After": ["5"]})
     assert found["settings"] == {"labels": "mail", "timeout": "7200 s"}
     (letter,) = lists.get("queue/lists/dead-letters")["items"]
     assert (letter["message"], letter["status"], letter["id"]) == (bad, 500, found["dlq_id"])

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ...core.errors import ContractError
 from ...core.timeparse import instant_us, to_datetime
 from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, page_of_names, plain
 
+if TYPE_CHECKING:
+    from ...broker.handle import Broker
+    from ...broker.model import GroupView, Record
+
 PREVIEW = 2000
 """Maximum number of characters of a value in a row of records."""
 
 
-def topics(handle: Any, wanted: Wanted) -> View:
+def topics(handle: Broker, wanted: Wanted) -> View:
     return page_of_names(handle.topics(), wanted, lambda name: _topic(handle, name))
 
 
-def topic(handle: Any, id: str, wanted: Wanted) -> View:
+def topic(handle: Broker, id: str, wanted: Wanted) -> View:
     """Return one topic with its partitions; raise ``NotFound`` for an unknown name."""
     name = unquote(id)
     if name not in handle.topics():
@@ -25,7 +30,7 @@ def topic(handle: Any, id: str, wanted: Wanted) -> View:
     return _topic(handle, name)
 
 
-def _topic(handle: Any, name: str) -> View:
+def _topic(handle: Broker, name: str) -> View:
     found = handle.topic(name)
     offsets = list(zip(found.start_offsets, found.end_offsets, strict=True))
     return {
@@ -38,7 +43,7 @@ def _topic(handle: Any, name: str) -> View:
     }
 
 
-def records(handle: Any, wanted: Wanted) -> View:
+def records(handle: Broker, wanted: Wanted) -> View:
     """Return a page of a topic's records, newest first.
 
     With ``offset`` or ``at`` (a time), the page begins at that record and continues with newer
@@ -47,33 +52,46 @@ def records(handle: Any, wanted: Wanted) -> View:
     name = wanted.filters.get("topic", "")
     if name not in handle.topics():
         raise NotFound(f"there is no topic {name!r:.200}: pass `topic`, the name of a topic")
-    partition, offset = wanted.number("partition"), wanted.number("offset")
-    at = wanted.filters.get("at")
     every = handle.topic(name).records
-    found = [one for one in every if partition is None or one.partition == partition]
-    if offset is not None:
-        found = [one for one in found if one.offset >= offset]
-    if at:
+    is_continued = bool(wanted.filters.get("offset") or wanted.filters.get("at"))
+    page = page_of(
+        _filtered(every, wanted),
+        wanted,
+        place=_oldest_first if is_continued else _newest_first,
+        show=_record,
+        text=lambda one: f"{one.key or ''} {one.value}",
+    )
+    return page | {"total": len(every)}
+
+
+def _filtered(records: Iterable[Record], wanted: Wanted) -> Iterator[Record]:
+    partition, offset = wanted.number("partition"), wanted.number("offset")
+    from_ms = None
+    if at := wanted.filters.get("at"):
         try:
             from_ms = instant_us(at) // 1000
         except (ContractError, TypeError, ValueError) as error:
             raise ContractError(
                 f"at={at!r:.50} is not a time; pass e.g. 2026-01-01T12:00:00Z"
             ) from error
-        found = [one for one in found if one.timestamp >= from_ms]
-    sign = -1 if offset is None and not at else 1
-
-    def place(one: Any) -> tuple[int, int, int]:
-        return sign * one.timestamp, one.partition, sign * one.offset
-
-    def text(one: Any) -> str:
-        return f"{one.key or ''} {one.value}"
-
-    page = page_of(found, wanted, place=place, show=_record, text=text)
-    return page | {"total": len(every)}
+    for one in records:
+        if (
+            (partition is None or one.partition == partition)
+            and (offset is None or one.offset >= offset)
+            and (from_ms is None or one.timestamp >= from_ms)
+        ):
+            yield one
 
 
-def _record(one: Any) -> View:
+def _oldest_first(one: Record) -> tuple[int, int, int]:
+    return one.timestamp, one.partition, one.offset
+
+
+def _newest_first(one: Record) -> tuple[int, int, int]:
+    return -one.timestamp, one.partition, -one.offset
+
+
+def _record(one: Record) -> View:
     return {
         "id": f"{one.partition}-{one.offset}",
         "partition": one.partition,
@@ -85,7 +103,7 @@ def _record(one: Any) -> View:
     }
 
 
-def record(handle: Any, id: str, wanted: Wanted) -> View:
+def record(handle: Broker, id: str, wanted: Wanted) -> View:
     """Return one record in full, by ``<partition>-<offset>``."""
     name = wanted.filters.get("topic", "")
     if name in handle.topics():
@@ -103,38 +121,37 @@ def record(handle: Any, id: str, wanted: Wanted) -> View:
     )
 
 
-def groups(handle: Any, wanted: Wanted) -> View:
+def groups(handle: Broker, wanted: Wanted) -> View:
     """Return the consumer groups with members, committed offsets and lag."""
     return page_of_names(handle.groups(), wanted, lambda name: group_view(handle.group(name)))
 
 
-def group(handle: Any, id: str, wanted: Wanted) -> View:
+def group(handle: Broker, id: str, wanted: Wanted) -> View:
     name = unquote(id)
     if name not in handle.groups():
         raise NotFound(f"there is no consumer group {name!r:.200}")
     return group_view(handle.group(name))
 
 
-def broker_view(handle: Any) -> View:
+def broker_view(handle: Broker) -> View:
     """Return the topics with their newest records, and the consumer groups."""
-    topics = []
-    for name in handle.topics():
-        records = handle.topic(name).records
-        topics.append(
-            {
-                "name": name,
-                "count": len(records),
-                "partitions": _topic(handle, name)["partitions"],
-                "records": [plain(record._asdict()) for record in records[-MOST_IN_VIEW:]],
-            }
-        )
+
+    def show(name: str) -> View:
+        kept = handle.topic(name).records
+        return {
+            "name": name,
+            "count": len(kept),
+            "partitions": _topic(handle, name)["partitions"],
+            "records": [plain(one._asdict()) for one in kept[-MOST_IN_VIEW:]],
+        }
+
     return {
-        "topics": topics,
+        "topics": [show(name) for name in handle.topics()],
         "groups": [group_view(handle.group(name)) for name in handle.groups()],
     }
 
 
-def group_view(group: Any) -> dict[str, Any]:
+def group_view(group: GroupView) -> View:
     return {
         "name": group.name,
         "state": group.state,
@@ -160,7 +177,7 @@ def group_view(group: Any) -> dict[str, Any]:
     }
 
 
-def counts(handle: Any) -> dict[str, int]:
+def counts(handle: Broker) -> dict[str, int]:
     return {"topics": len(handle.topics()), "groups": len(handle.groups())}
 
 

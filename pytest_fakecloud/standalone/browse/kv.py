@@ -6,11 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from ...core.timeparse import to_datetime
 from ...kv.algorithms.glob import matcher
+from ...kv.engine.engine import Engine
 from ...kv.engine.eviction import used_memory
 from ...kv.engine.keyspace import Keyspace, type_name
 from ...kv.python_values import python_value
@@ -18,12 +19,16 @@ from ...kv.search.index import SearchIndex
 from ...kv.values.sizes import usage
 from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, page_of_names, plain
 
+if TYPE_CHECKING:
+    from ...kv.handle import KVServer
+
 PREVIEW = 200
 """Maximum number of characters of a value in a row of keys."""
 MOST_FOLDERS = 500
 LONGEST_TEXT = 200_000
 """Maximum number of characters of a string or document in the view of one key."""
 _GLOB = frozenset("*?[")
+"""Characters that make a search a glob pattern."""
 
 
 class _Key(NamedTuple):
@@ -32,7 +37,7 @@ class _Key(NamedTuple):
 
 
 @contextmanager
-def _keys(handle: Any) -> Iterator[tuple[Any, Callable[[bytes], Any]]]:
+def _keys(handle: KVServer) -> Iterator[tuple[Any, Callable[[bytes], Any]]]:
     """Yield the keyspace and a function that returns a key's value."""
     with handle._engine.reading() as keyspace:
         # Use `find`, because `peek` of the in-memory engine counts hits and misses.
@@ -43,7 +48,7 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def keys(handle: Any, wanted: Wanted) -> View:
+def keys(handle: KVServer, wanted: Wanted) -> View:
     """Return a page of keys in alphabetical order, with type, TTL, size and the start of the value.
 
     A search that contains ``*``, ``?`` or ``[`` is a glob pattern as in SCAN. With ``view=tree``,
@@ -88,7 +93,7 @@ def _in_namespace(found: Sequence[_Key], under: str) -> tuple[list[_Key], list[V
     return direct, [{"name": _text(name), "keys": many} for name, many in named]
 
 
-def _row(handle: Any, keyspace: Any, key: bytes, value: Any) -> View:
+def _row(handle: KVServer, keyspace: Any, key: bytes, value: Any) -> View:
     ttl_ms, expires = _expiry(handle, keyspace, key)
     return {
         "id": quote_from_bytes(key, safe=""),
@@ -103,14 +108,14 @@ def _row(handle: Any, keyspace: Any, key: bytes, value: Any) -> View:
     }
 
 
-def _expiry(handle: Any, keyspace: Any, key: bytes) -> tuple[int | None, str | None]:
+def _expiry(handle: KVServer, keyspace: Any, key: bytes) -> tuple[int | None, str | None]:
     """Return the remaining TTL in milliseconds and the expiry time; both are None without a TTL."""
     if isinstance(keyspace, Keyspace):
         at_ms = keyspace.expires.get(key)
         left = None if at_ms is None else at_ms - keyspace.now_ms
     else:
-        left = handle.execute("PTTL", key)
-        left = None if left < 0 else left
+        reply = cast("int", handle.execute("PTTL", key))
+        left = None if reply < 0 else reply
         at_ms = None if left is None else handle._time.now_us() // 1000 + left
     return left, None if at_ms is None else to_datetime(at_ms * 1000).isoformat()
 
@@ -140,7 +145,7 @@ def _json(value: Any) -> str:
 # -- one key ---------------------------------------------------------------------------------------
 
 
-def key(handle: Any, id: str, wanted: Wanted) -> View:
+def key(handle: KVServer, id: str, wanted: Wanted) -> View:
     """Return a key with its value: the text of a string or document, or a page of the elements."""
     name = unquote_to_bytes(id)
     with _keys(handle) as (keyspace, read):
@@ -185,14 +190,14 @@ _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[An
 # -- search indexes --------------------------------------------------------------------------------
 
 
-def indexes(handle: Any, wanted: Wanted) -> View:
+def indexes(handle: KVServer, wanted: Wanted) -> View:
     """Return the search indexes with schema, number of documents and number of unindexed changes."""
     with _keys(handle) as (keyspace, read):
         names = [name for name in keyspace if isinstance(read(name), SearchIndex)]
     return page_of_names(map(_text, names), wanted, lambda name: _index(handle, name))
 
 
-def _index(handle: Any, name: str) -> View:
+def _index(handle: KVServer, name: str) -> View:
     found = handle.search_index(name)
     return {
         "id": quote_from_bytes(name.encode("utf-8", "surrogateescape"), safe=""),
@@ -206,22 +211,23 @@ def _index(handle: Any, name: str) -> View:
     }
 
 
-def kv_view(handle: Any) -> View:
-    """Return the keys with their values."""
-    keys = handle.keys()
+def kv_view(handle: KVServer) -> View:
+    """Return the keys with their values, and the memory they use unless a real server has them."""
+    names, engine = handle.keys(), handle._engine
     rows = [
         {
-            "key": plain(key),
-            "type": plain(handle.execute("TYPE", key)),
-            "ttl": handle.ttl(key),
-            "value": plain(handle.value(key)),
+            "key": plain(name),
+            "type": plain(handle.execute("TYPE", name)),
+            "ttl": handle.ttl(name),
+            "value": plain(handle.value(name)),
         }
-        for key in keys[:MOST_IN_VIEW]
+        for name in names[:MOST_IN_VIEW]
     ]
-    return {"count": len(keys), "memory": used_memory(handle._engine.databases), "keys": rows}
+    memory = used_memory(engine.databases) if isinstance(engine, Engine) else None
+    return {"count": len(names), "memory": memory, "keys": rows}
 
 
-def counts(handle: Any) -> dict[str, int]:
+def counts(handle: KVServer) -> dict[str, int]:
     with _keys(handle) as (keyspace, read):
         names = list(keyspace)
         many = sum(isinstance(read(name), SearchIndex) for name in names)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import unquote
 
 from ...core.errors import ContractError
@@ -17,12 +18,30 @@ from ..control.shapes import Attempt, DeadLetter
 from ..control.shapes import Message as MessageView
 from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, page_of_names, plain
 
+if TYPE_CHECKING:
+    from ...queue.handle import Queue
+    from ...queue.views import DeadLetterView, ScheduleView
+
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""
 _RUNS = 3
 """Number of upcoming runs shown for a schedule."""
 _RUNS_IN_VIEW = 20
 """Maximum number of workflow runs in a view."""
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _locked(show: F) -> F:
+    """Hold the queue's lock during a call, so that nothing that is shown disappears meanwhile."""
+
+    @wraps(show)
+    def locked(handle: Queue, *args: Any) -> Any:
+        with handle._engine.lock:
+            return show(handle, *args)
+
+    return cast("F", locked)
 
 
 def _body(data: bytes) -> View:
@@ -87,10 +106,11 @@ def _filter(wanted: Wanted) -> Callable[[Message], bool]:
 _FILTERS = ("state", "since", "until", "label", "status", "url")
 
 
-def _messages(handle: Any, wanted: Wanted, kinds: Iterable[str]) -> View:
+def _messages(handle: Queue, wanted: Wanted, kinds: Iterable[str]) -> View:
     engine = handle._engine
     with engine.lock:
         every = [one for one in engine.messages.values() if one.kind in kinds]
+    # Release the lock: a search in all bodies may take long, and a row needs only its own message.
     page = page_of(
         filter(_filter(wanted), every),
         wanted,
@@ -102,7 +122,7 @@ def _messages(handle: Any, wanted: Wanted, kinds: Iterable[str]) -> View:
     return page | {"total": len(every)}
 
 
-def messages(handle: Any, wanted: Wanted) -> View:
+def messages(handle: Queue, wanted: Wanted) -> View:
     """Return a page of published messages, newest first.
 
     Filters are ``state``, ``label``, ``url`` (a substring), ``status`` of the last response
@@ -111,115 +131,109 @@ def messages(handle: Any, wanted: Wanted) -> View:
     return _messages(handle, wanted, ("message",))
 
 
-def callbacks(handle: Any, wanted: Wanted) -> View:
+def callbacks(handle: Queue, wanted: Wanted) -> View:
     """Return a page of callbacks and failure callbacks, newest first."""
     return _messages(handle, wanted, ("callback", "failure_callback"))
 
 
-def message(handle: Any, id: str, wanted: Wanted) -> View:
+@_locked
+def message(handle: Queue, id: str, wanted: Wanted) -> View:
     """Return one message in full: body, headers, settings, and attempts with their responses."""
     engine, name = handle._engine, unquote(id)
-    with engine.lock:
-        record = engine.messages.get(name)
-        if record is None:
-            raise NotFound(
-                f"there is no message {name!r:.200}: it is no longer kept, or the queue was reset"
-            )
-        view = PublishedMessage(engine, name)
-        settings = record.settings
-        return {
-            **message_view(view),
-            **_message_row(record),
-            **_body(record.body),
-            "headers": header_map(settings.forward),
-            "attempts": [
-                attempt_view(one)
-                | {
-                    "headers": header_map(one.headers),
-                    **_body(one.body),
-                    "faults": list(one.faults),
-                }
-                for one in record.attempts
-            ],
-            "settings": {
-                name: value
-                for name, value in {
-                    "queue": record.queue_name,
-                    "URL group": record.topic_name,
-                    "schedule": record.schedule_id,
-                    "flow control": settings.flow and settings.flow.key,
-                    "callback": settings.callback,
-                    "failure callback": settings.failure_callback,
-                    "timeout": record.timeout_us and f"{record.timeout_us / 1e6:g} s",
-                    "retry delay": record.retry_delay,
-                    "labels": ", ".join(settings.labels),
-                }.items()
-                if value
-            },
-            "dlq_id": record.dlq_id if record.state == "FAILED" else None,
-            "callbacks": [_message_row(engine.messages[one._id]) for one in view.callbacks],
-            "run": None if record.workflow is None else record.workflow.run_id,
-        }
+    record = engine.messages.get(name)
+    if record is None:
+        raise NotFound(
+            f"there is no message {name!r:.200}: it is no longer kept, or the queue was reset"
+        )
+    view = PublishedMessage(engine, name)
+    settings = record.settings
+    return {
+        **message_view(view),
+        **_message_row(record),
+        **_body(record.body),
+        "headers": header_map(settings.forward),
+        "attempts": [
+            attempt_view(one)
+            | {
+                "headers": header_map(one.headers.pairs),
+                **_body(one.body),
+                "faults": list(one.faults),
+            }
+            for one in record.attempts
+        ],
+        "settings": {
+            name: value
+            for name, value in {
+                "queue": record.queue_name,
+                "URL group": record.topic_name,
+                "schedule": record.schedule_id,
+                "flow control": settings.flow and settings.flow.key,
+                "callback": settings.callback,
+                "failure callback": settings.failure_callback,
+                "timeout": record.timeout_us and f"{record.timeout_us / 1e6:g} s",
+                "retry delay": record.retry_delay,
+                "labels": ", ".join(settings.labels),
+            }.items()
+            if value
+        },
+        "dlq_id": record.dlq_id if record.state == "FAILED" else None,
+        "callbacks": [_message_row(engine.messages[one._id]) for one in view.callbacks],
+        "run": None if record.workflow is None else record.workflow.run_id,
+    }
 
 
-def deliver_now(handle: Any, id: str) -> View:
+@_locked
+def deliver_now(handle: Queue, id: str) -> View:
     """Make a pending message due now. Raises ``ContractError`` for any other message."""
     engine, name = handle._engine, unquote(id)
-    with engine.lock:
-        record = engine.messages.get(name)
-        if record is None:
-            raise NotFound(f"there is no message {name!r:.200}")
-        if record.state not in ("CREATED", "RETRY"):
-            state = WORDS[record.state].replace("_", " ")
-            raise ContractError(
-                f"the message is {state}; only a pending message can be delivered now"
-            )
-        if record.due_us is None:
-            raise ContractError(
-                f"the message is waiting for {record.wait_reason}, which must end first"
-            )
-        engine.plan(record, engine.clock.now_us(), "delivered now, on request")
-        return _message_row(record)
+    record = engine.messages.get(name)
+    if record is None:
+        raise NotFound(f"there is no message {name!r:.200}")
+    if record.state not in ("CREATED", "RETRY"):
+        state = WORDS[record.state].replace("_", " ")
+        raise ContractError(f"the message is {state}; only a pending message can be delivered now")
+    if record.due_us is None:
+        raise ContractError(
+            f"the message is waiting for {record.wait_reason}, which must end first"
+        )
+    engine.plan(record, engine.clock.now_us(), "delivered now, on request")
+    return _message_row(record)
 
 
 # -- dead letters ----------------------------------------------------------------------------------
 
 
-def dead_letters(handle: Any, wanted: Wanted) -> View:
+@_locked
+def dead_letters(handle: Queue, wanted: Wanted) -> View:
     """Return a page of dead letters, newest first."""
-    engine = handle._engine
 
-    def show(letter: Any) -> View:
+    def show(letter: DeadLetterView) -> View:
         row = _message_row(letter.message._record)
         return row | {"id": letter.id, "message": letter.message._id, "at": letter.at.isoformat()}
 
-    with engine.lock:
-        return page_of(
-            handle.dead_letters(),
-            wanted,
-            place=lambda letter: (-letter.message._record.number, letter.id),
-            show=show,
-            text=lambda letter: f"{letter.id} {_text_of(letter.message._record)}",
-        )
+    return page_of(
+        handle.dead_letters(),
+        wanted,
+        place=lambda letter: (-letter.message._record.number, letter.id),
+        show=show,
+        text=lambda letter: f"{letter.id} {_text_of(letter.message._record)}",
+    )
 
 
 # -- schedules, queues, URL groups and flow control -------------------------------------------------
 
 
-def schedules(handle: Any, wanted: Wanted) -> View:
+@_locked
+def schedules(handle: Queue, wanted: Wanted) -> View:
     """Return a page of schedules with their upcoming runs."""
 
-    def show(schedule: Any) -> View:
+    def show(schedule: ScheduleView) -> View:
         record = schedule._record
         return {
-            "id": schedule.id,
-            "cron": schedule.cron,
-            "destination": schedule.destination,
+            **_schedule(schedule),
             "method": record.settings.method,
-            "paused": schedule.paused,
             "error": schedule.error,
             "last_run": _at(record.last_us),
-            "next": [run.isoformat() for run in schedule.next_runs(_RUNS)],
             **_body(record.body),
         }
 
@@ -232,7 +246,17 @@ def schedules(handle: Any, wanted: Wanted) -> View:
     )
 
 
-def run_schedule(handle: Any, id: str) -> View:
+def _schedule(schedule: ScheduleView) -> View:
+    return {
+        "id": schedule.id,
+        "cron": schedule.cron,
+        "destination": schedule.destination,
+        "paused": schedule.paused,
+        "next": [run.isoformat() for run in schedule.next_runs(_RUNS)],
+    }
+
+
+def run_schedule(handle: Queue, id: str) -> View:
     """Run a schedule now; its next planned run does not change."""
     name = unquote(id)
     for schedule in handle.schedules():
@@ -241,7 +265,8 @@ def run_schedule(handle: Any, id: str) -> View:
     raise NotFound(f"there is no schedule {name!r:.200}")
 
 
-def queues(handle: Any, wanted: Wanted) -> View:
+@_locked
+def queues(handle: Queue, wanted: Wanted) -> View:
     """Return the ordered queues with their waiting messages."""
     engine = handle._engine
 
@@ -255,28 +280,28 @@ def queues(handle: Any, wanted: Wanted) -> View:
             "waiting": [*queue.parked, *queue.waiting][:100],
         }
 
-    with engine.lock:
-        return page_of_names(engine.queues.by_name, wanted, show)
+    return page_of_names(engine.queues.by_name, wanted, show)
 
 
-def url_groups(handle: Any, wanted: Wanted) -> View:
+@_locked
+def url_groups(handle: Queue, wanted: Wanted) -> View:
     engine = handle._engine
 
     def show(group: Any) -> View:
         endpoints = [{"name": one.name, "url": as_text(one.url)} for one in group.endpoints]
         return {"name": group.name, "updated": _at(group.updated_us), "endpoints": endpoints}
 
-    with engine.lock:
-        return page_of(
-            engine.url_groups.by_name.values(),
-            wanted,
-            place=lambda group: (group.name,),
-            show=show,
-            text=lambda group: f"{group.name} {' '.join(one.url for one in group.endpoints)}",
-        )
+    return page_of(
+        engine.url_groups.by_name.values(),
+        wanted,
+        place=lambda group: (group.name,),
+        show=show,
+        text=lambda group: f"{group.name} {' '.join(one.url for one in group.endpoints)}",
+    )
 
 
-def flow_keys(handle: Any, wanted: Wanted) -> View:
+@_locked
+def flow_keys(handle: Queue, wanted: Wanted) -> View:
     """Return the flow-control keys with their limits and the messages that wait for each key."""
     engine = handle._engine
 
@@ -296,14 +321,14 @@ def flow_keys(handle: Any, wanted: Wanted) -> View:
             "pinned": key.pinned_parallelism or key.pinned_rate,
         }
 
-    with engine.lock:
-        return page_of_names(engine.flow.keys, wanted, show)
+    return page_of_names(engine.flow.keys, wanted, show)
 
 
 # -- workflow runs ---------------------------------------------------------------------------------
 
 
-def runs(handle: Any, wanted: Wanted) -> View:
+@_locked
+def runs(handle: Queue, wanted: Wanted) -> View:
     """Return a page of workflow runs, newest first; ``state`` filters them."""
     engine = handle._engine
 
@@ -318,50 +343,47 @@ def runs(handle: Any, wanted: Wanted) -> View:
             "label": " ".join(run.settings.labels),
         }
 
-    with engine.lock:
-        return page_of(
-            engine.workflow.runs.values(),
-            wanted,
-            place=lambda run: (-run.number, run.id),
-            show=show,
-            text=lambda run: f"{run.id} {as_text(run.url)} {' '.join(run.settings.labels)}",
-            facet=("state", _run_state),
-        )
+    return page_of(
+        engine.workflow.runs.values(),
+        wanted,
+        place=lambda run: (-run.number, run.id),
+        show=show,
+        text=lambda run: f"{run.id} {as_text(run.url)} {' '.join(run.settings.labels)}",
+        facet=("state", _run_state),
+    )
 
 
 def _run_state(run: Any) -> str:
     return str(run.state).removeprefix("RUN_").lower()
 
 
-def run(handle: Any, id: str, wanted: Wanted) -> View:
+@_locked
+def run(handle: Queue, id: str, wanted: Wanted) -> View:
     """Return one workflow run: input, steps with outputs, attempts and errors, and result."""
     engine, name = handle._engine, unquote(id)
-    with engine.lock:
-        found = engine.workflow.runs.get(name)
-        if found is None:
-            raise NotFound(f"there is no workflow run {name!r:.200}")
-        first = engine.messages.get(found.first_message_id)
-        tried = [engine.messages[one] for one in found.message_ids if one in engine.messages]
-        return {
-            "id": found.id,
-            "url": as_text(found.url),
-            "state": _run_state(found),
-            "created": _at(found.created_us),
-            "completed": _at(found.completed_us),
-            "input": None if first is None else _body(first.body)["body"],
-            "record": run_record(engine, found),
-            "messages": [
-                _message_row(one)
-                | {
-                    "errors": [_failure(each) for each in one.attempts if each.state == "failed"],
-                    "tries": [
-                        {"at": _at(each.at_us), "status": each.status} for each in one.attempts
-                    ],
-                }
-                for one in tried
-            ],
-            "dlq_id": found.dlq_id,
-        }
+    found = engine.workflow.runs.get(name)
+    if found is None:
+        raise NotFound(f"there is no workflow run {name!r:.200}")
+    first = engine.messages.get(found.first_message_id)
+    tried = [engine.messages[one] for one in found.message_ids if one in engine.messages]
+    return {
+        "id": found.id,
+        "url": as_text(found.url),
+        "state": _run_state(found),
+        "created": _at(found.created_us),
+        "completed": _at(found.completed_us),
+        "input": None if first is None else _body(first.body)["body"],
+        "record": run_record(engine, found),
+        "messages": [
+            _message_row(one)
+            | {
+                "errors": [_failure(each) for each in one.attempts if each.state == "failed"],
+                "tries": [{"at": _at(each.at_us), "status": each.status} for each in one.attempts],
+            }
+            for one in tried
+        ],
+        "dlq_id": found.dlq_id,
+    }
 
 
 def _failure(attempt: Any) -> View:
@@ -377,34 +399,24 @@ def _failure(attempt: Any) -> View:
     }
 
 
-def queue_view(handle: Any) -> dict[str, Any]:
-    messages = handle.messages()
+# -- shapes of the control API, with fields besides those of a list's rows -------------------------
+
+
+@_locked
+def queue_view(handle: Queue) -> View:
+    """Return the messages, dead letters, schedules and workflow runs of a queue."""
+    messages, engine = handle.messages(), handle._engine
+    runs = list(engine.workflow.runs.values())[-_RUNS_IN_VIEW:]
     return {
         "count": len(messages),
         "messages": [message_view(message) for message in messages[-MOST_IN_VIEW:]],
         "dead_letters": [dead_letter_view(letter) for letter in handle.dead_letters()],
-        "schedules": [
-            {
-                "id": schedule.id,
-                "cron": schedule.cron,
-                "destination": schedule.destination,
-                "paused": schedule.paused,
-                "next": [run.isoformat() for run in schedule.next_runs(3)],
-            }
-            for schedule in handle.schedules()
-        ],
-        "workflows": _workflows(handle),
+        "schedules": [_schedule(schedule) for schedule in handle.schedules()],
+        "workflows": [plain(run_record(engine, run)) for run in runs],
     }
 
 
-def _workflows(handle: Any) -> list[Any]:
-    engine = handle._engine
-    with engine.lock:
-        runs = list(engine.workflow.runs.values())[-_RUNS_IN_VIEW:]
-        return [plain(run_record(engine, run)) for run in runs]
-
-
-def message_view(message: Any) -> MessageView:
+def message_view(message: PublishedMessage) -> MessageView:
     return {
         "id": message.id,
         "kind": message.kind,
@@ -435,7 +447,7 @@ def attempt_view(attempt: Any) -> Attempt:
     }
 
 
-def dead_letter_view(letter: Any) -> DeadLetter:
+def dead_letter_view(letter: DeadLetterView) -> DeadLetter:
     return {
         "id": letter.id,
         "at": letter.at.isoformat(),
@@ -445,22 +457,22 @@ def dead_letter_view(letter: Any) -> DeadLetter:
     }
 
 
-def counts(handle: Any) -> dict[str, Any]:
+@_locked
+def counts(handle: Queue) -> dict[str, Any]:
     """Return the size of each list, and the number of messages in each state."""
     engine = handle._engine
-    with engine.lock:
-        kinds = Counter(one.kind for one in engine.messages.values())
-        return {
-            "messages": kinds["message"],
-            "dead-letters": len(engine.dead_letters.all()),
-            "schedules": len(engine.schedules.by_id),
-            "runs": len(engine.workflow.runs),
-            "callbacks": kinds["callback"] + kinds["failure_callback"],
-            "queues": len(engine.queues.by_name),
-            "url-groups": len(engine.url_groups.by_name),
-            "flow-control": len(engine.flow.keys),
-            "pending": len(engine.pending),
-        }
+    kinds = Counter(one.kind for one in engine.messages.values())
+    return {
+        "messages": kinds["message"],
+        "dead-letters": len(engine.dead_letters.all()),
+        "schedules": len(engine.schedules.by_id),
+        "runs": len(engine.workflow.runs),
+        "callbacks": kinds["callback"] + kinds["failure_callback"],
+        "queues": len(engine.queues.by_name),
+        "url-groups": len(engine.url_groups.by_name),
+        "flow-control": len(engine.flow.keys),
+        "pending": len(engine.pending),
+    }
 
 
 LISTS = {

@@ -6,14 +6,20 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote, unquote
 
 from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, page_of_names, plain
 
+if TYPE_CHECKING:
+    from ...core.calls import Call
+    from ...vector.handle import VectorIndex
+    from ...vector.routes import VectorApp
+
 PREVIEW = 300
 """Maximum number of characters of metadata and data in a row."""
 _BATCH = 1000
+"""Number of vectors that are read at a time."""
 _NUMBERS = 16
 """Maximum number of components of a vector in a row."""
 
@@ -24,25 +30,23 @@ class _Vector(NamedTuple):
     data: str | None
 
 
-def namespaces(handle: Any, wanted: Wanted) -> View:
+def namespaces(handle: VectorIndex, wanted: Wanted) -> View:
     def show(name: str) -> View:
         return {"name": name, "count": handle._engine.count(name)}
 
     return page_of_names(handle.namespaces(), wanted, show)
 
 
-def vectors(handle: Any, wanted: Wanted) -> View:
+def vectors(handle: VectorIndex, wanted: Wanted) -> View:
     """Return a page of a namespace's vectors, sorted by id, each projected onto a plane.
 
     ``filter`` is a metadata filter in the syntax of queries. The page also contains the projection
     of the namespace's last query vector and the ids that the query returned.
     """
     namespace = wanted.filters.get("namespace", "")
-    wanted_by_filter = wanted.filters.get("filter", "")
-    every = list(_each(handle, namespace))
-    found = every
-    if wanted_by_filter:
-        found = [one for one in every if handle.matches(wanted_by_filter, one.metadata)]
+    found = every = list(_each(handle, namespace))
+    if text := wanted.filters.get("filter"):
+        found = [one for one in every if handle.matches(text, one.metadata)]
     page = page_of(
         found,
         wanted,
@@ -67,7 +71,7 @@ def vectors(handle: Any, wanted: Wanted) -> View:
     }
 
 
-def _each(handle: Any, namespace: str) -> Iterator[_Vector]:
+def _each(handle: VectorIndex, namespace: str) -> Iterator[_Vector]:
     # Read in batches and leave out the components, to limit memory use.
     cursor = 0
     while True:
@@ -96,16 +100,16 @@ def _row(one: _Vector) -> View:
     return {"id": one.id, "metadata": metadata, "data": data}
 
 
-def vector(handle: Any, id: str, wanted: Wanted) -> View:
+def vector(handle: VectorIndex, id: str, wanted: Wanted) -> View:
     namespace, name = wanted.filters.get("namespace", ""), unquote(id)
     (record,) = handle._engine.fetch(namespace, [name])
     if record is None:
         raise NotFound(f"namespace {namespace!r:.100} has no vector {name!r:.200}")
-    plain = handle._plain(record)
-    return {"id": name, "namespace": namespace, "url": quote(name, safe=""), **plain}
+    place = {"id": name, "namespace": namespace, "url": quote(name, safe="")}
+    return {**place, **handle._plain(record)}
 
 
-def vector_view(handle: Any) -> dict[str, Any]:
+def vector_view(handle: VectorIndex) -> dict[str, Any]:
     """Return the vectors by namespace, each projected onto a plane like the last query."""
     namespaces = []
     for namespace in handle.namespaces():
@@ -126,26 +130,28 @@ def vector_view(handle: Any) -> dict[str, Any]:
     return {"info": plain(info), "namespaces": namespaces}
 
 
-def last_query(handle: Any, namespace: str) -> tuple[list[float], list[str]]:
+def last_query(handle: VectorIndex, namespace: str) -> tuple[list[float], list[str]]:
     """Return the vector of the last successful query and the ids it returned, or empty lists."""
     for call in reversed(handle.journal.calls()):
-        if call.route not in ("query", "query-data") or call.status != 200:
-            continue
-        if call.facts.get("namespace") != namespace:
-            continue
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            body, result = json.loads(call.body), json.loads(call.answer)["result"]
-            embedder, size = handle._app.embedder, handle._app.engine.dimension
-            text = call.route == "query-data" and embedder is not None
-            if not isinstance(body, dict):
-                continue  # a batch of queries
-            vector = (
-                embedder.embed(body["data"], dimension=size, query=True)[0]
-                if text
-                else body["vector"]
-            )
-            return [float(one) for one in vector], [str(hit["id"]) for hit in result]
+        is_query = call.route in ("query", "query-data") and call.status == 200
+        if is_query and call.facts.get("namespace") == namespace:
+            # Skip a batch of queries, and a query that was recorded without its whole body.
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                hits = json.loads(call.answer)["result"]
+                return _query_vector(handle, call), [str(hit["id"]) for hit in hits]
     return [], []
+
+
+def _query_vector(handle: VectorIndex, call: Call) -> list[float]:
+    """Return the vector of a query, or that of its text; raise ``TypeError`` for a batch."""
+    body, app = json.loads(call.body), cast("VectorApp", handle._app)
+    vector: Any
+    if call.route == "query-data" and app.embedder is not None:
+        size = app.engine.dimension
+        vector = app.embedder.embed(body["data"], dimension=size, query=True)[0]
+    else:
+        vector = body["vector"]
+    return [float(one) for one in vector]
 
 
 def projected(
@@ -186,7 +192,7 @@ def projected(
     return points
 
 
-def counts(handle: Any) -> dict[str, Any]:
+def counts(handle: VectorIndex) -> dict[str, Any]:
     """Return the numbers of vectors and namespaces, and information about the index."""
     names = handle.namespaces()
     info = dataclasses.asdict(handle._engine.describe())
