@@ -14,7 +14,7 @@ from ...kv.algorithms.glob import matcher
 from ...kv.engine.engine import Engine
 from ...kv.engine.eviction import used_memory
 from ...kv.engine.keyspace import Keyspace, type_name
-from ...kv.python_values import python_value
+from ...kv.python_values import Converted, encode, python_value
 from ...kv.search.index import SearchIndex
 from ...kv.values.sizes import usage
 from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, page_of_names, plain
@@ -38,10 +38,19 @@ class _Key(NamedTuple):
 
 @contextmanager
 def _keys(handle: KVServer) -> Iterator[tuple[Any, Callable[[bytes], Any]]]:
-    """Yield the keyspace and a function that returns a key's value."""
+    """Yield the keyspace and a function that returns a key's value, a string as bytes."""
     with handle._engine.reading() as keyspace:
-        # Use `find`, because `peek` of the in-memory engine counts hits and misses.
-        yield keyspace, keyspace.find if isinstance(keyspace, Keyspace) else keyspace.peek
+        if isinstance(keyspace, Keyspace):
+            # Use `find`, because `peek` of the in-memory engine counts hits and misses.
+            yield keyspace, keyspace.find
+        else:
+            yield keyspace, lambda key: _as_stored(keyspace.peek(key))
+
+
+def _as_stored(value: Any) -> Any:
+    """Return a value of a real server, but a string as the bytes that the server stores."""
+    is_string = isinstance(value, Converted) and value.type_name == "string"
+    return encode(value.python) if is_string else value
 
 
 def _text(data: bytes) -> str:
@@ -103,9 +112,16 @@ def _row(handle: KVServer, keyspace: Any, key: bytes, value: Any) -> View:
         "ttl_ms": ttl_ms,
         "expires": expires,
         "bytes": usage(key, value) if isinstance(keyspace, Keyspace) else None,
-        "length": len(value),
+        "length": _length(value),
         "preview": _preview(value),
     }
+
+
+def _length(value: Any) -> int:
+    """Return the number of bytes or elements of a value, 1 for a document."""
+    if isinstance(value, Converted):
+        value = value.python if value.type_name in _ELEMENTS else [value]
+    return len(value)
 
 
 def _expiry(handle: KVServer, keyspace: Any, key: bytes) -> tuple[int | None, str | None]:

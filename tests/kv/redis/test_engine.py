@@ -37,6 +37,8 @@ from pytest_fakecloud.kv.redis.rewriting import Answered, Prefixes, Rewriter, fi
 from pytest_fakecloud.kv.rest import limits
 from pytest_fakecloud.kv.rest import sse as streams
 from pytest_fakecloud.kv.table.registry import specs
+from pytest_fakecloud.standalone.browse.kv import LISTS, kv_view
+from pytest_fakecloud.standalone.browse.pages import Wanted
 from pytest_fakecloud.transport import patches
 from tests.harness import wait_until
 
@@ -155,6 +157,20 @@ def at_once(cls: type) -> type:
 def again(cls: type) -> type:
     """Return a class with the same tests for real servers."""
     return pytest.mark.usefixtures("make")(at_once(type(cls.__name__, (cls,), {})))
+
+
+def test_keys_are_listed_with_their_values(server: KVServer) -> None:
+    server.load({"list": [1, 2, 3], "text": "abc"})
+    keys = LISTS["keys"]
+    rows = keys.page(server, Wanted())["items"]
+    assert [(one["key"], one["length"], one["preview"]) for one in rows] == [
+        ("list", 3, ""), ("text", 3, "abc"),
+    ]  # fmt: skip
+    assert keys.item is not None
+    found = keys.item(server, "text", Wanted())
+    assert (found["value"], found["is_editable"]) == ("abc", True)
+    view = kv_view(server)
+    assert (view["count"], view["memory"]) == (2, None)
 
 
 TestMethods = again(test_routes.TestMethods)
