@@ -66,6 +66,7 @@ def _join_selectors(rules: list[bytes]) -> list[bytes]:
 
 
 def _apply(user: AclUser, rule: bytes) -> None:
+    """Apply a rule about the user, or pass a rule about permissions on to the root selector."""
     word = rule.lower()
     if not rule:
         return
@@ -111,9 +112,11 @@ def _apply_to_selector(user: AclUser, selector: Selector, rule: bytes) -> None:
     word = rule.lower()
     sign = rule[:1]
     if word in (b"allkeys", b"~*", b"resetkeys"):
-        selector.all_keys, selector.keys = word != b"resetkeys", []
+        selector.keys = []
+        selector.all_keys = word != b"resetkeys"
     elif word in (b"allchannels", b"&*", b"resetchannels"):
-        selector.all_channels, selector.channels = word != b"resetchannels", []
+        selector.channels = []
+        selector.all_channels = word != b"resetchannels"
     elif word in (b"allcommands", b"+@all", b"nocommands", b"-@all"):
         selector.set_all_commands(word in (b"allcommands", b"+@all"))
     elif sign in (b"~", b"%"):
@@ -191,71 +194,55 @@ def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) 
 # -- descriptions ----------------------------------------------------------------------------------
 
 
-class _CommandRules:
-    """Finds rules for the commands of a selector: the best-fitting categories, then commands.
+def _command_rules(selector: Selector) -> list[str]:
+    """Return rules for the commands of a selector: the best-fitting categories, then commands.
 
-    As in Redis 7.0, a category is rated lower for each of its commands that an earlier category
-    covers. Single commands are in the order of the table; Redis orders them by a hash that changes
-    with each start.
+    The first rule denies or allows all commands. The wanted commands are the exceptions from it.
+    Categories with the opposite sign cover as many of them as possible, and rules for single
+    commands correct the rest. Single commands are in the order of the table; Redis orders them by a
+    hash that changes with each start.
     """
+    table = selector.table
+    adds = not selector.future
+    sign, opposite = ("+", "-") if adds else ("-", "+")
+    wanted = {spec for spec in table.specs() if (spec in selector.commands) == adds}
+    categories = _fitting_categories(table, wanted)
+    covered = {spec for name in categories for spec in table.members_of(f"@{name}")}
+    rules = ["-@all" if adds else "+@all", *(f"{sign}@{name}" for name in categories)]
+    for spec in table.specs():
+        # A rule for a container also applies to its subcommands, which follow it in the table.
+        family = {spec, *(spec.subcommands or {}).values()}
+        if spec in wanted and spec not in covered:
+            rules.append(f"{sign}{spec.full_name}")
+            covered |= family
+        elif spec in covered and spec not in wanted:
+            rules.append(f"{opposite}{spec.full_name}")
+            covered -= family
+    for spec in table.specs():
+        words = selector.first_words.get(spec, ())
+        rules += [f"+{spec.full_name}|{word.decode('utf-8', 'replace')}" for word in words]
+    return rules
 
-    def __init__(self, selector: Selector) -> None:
-        self._selector = selector
-        self._everything = list(selector.table.specs())
-        adds = not selector.future
-        self._sign, self._inverse = ("+", "-") if adds else ("-", "+")
-        self._rules = ["+@all" if selector.future else "-@all"]
-        self._wanted = {spec for spec in self._everything if (spec in selector.commands) == adds}
-        """Commands to which rules with the selector's usual sign must apply."""
-        self._covered: set[CommandSpec] = set()
-        """Commands to which the rules found so far apply."""
 
-    def rules(self) -> list[str]:
-        self._choose_categories()
-        self._choose_commands()
-        for spec in self._everything:
-            self._rules += [
-                f"+{spec.full_name}|{word.decode('utf-8', 'replace')}"
-                for word in self._selector.first_words.get(spec, ())
-            ]
-        return self._rules
+def _fitting_categories(table: Table, wanted: set[CommandSpec]) -> list[str]:
+    """Return categories that contain more uncovered than other commands, best first.
 
-    def _choose_categories(self) -> None:
-        table = self._selector.table
-        members = {name: set(table.members_of(f"@{name}")) for name in categories_of(table)}
-        uncovered = set(self._wanted)
-        while True:
-            ratings = {
-                name: (len(commands - uncovered), -len(commands & uncovered))
-                for name, commands in members.items()
-                if len(commands & uncovered) > len(commands - uncovered)
-            }
-            if not ratings:
-                return
-            best = min(ratings, key=ratings.__getitem__)
-            commands = members.pop(best)
-            self._rules.append(f"{self._sign}@{best}")
-            self._covered |= commands
-            uncovered -= commands
-
-    def _choose_commands(self) -> None:
-        for spec in self._everything:
-            if spec.container is not None:
-                continue
-            children = list((spec.subcommands or {}).values())
-            if (spec in self._wanted) != (spec in self._covered):
-                self._choose(spec)
-                if spec in self._wanted:
-                    self._covered.update((spec, *children))
-                else:
-                    self._covered.difference_update((spec, *children))
-            for child in children:
-                if (child in self._wanted) != (child in self._covered):
-                    self._choose(child)
-
-    def _choose(self, spec: CommandSpec) -> None:
-        sign = self._sign if spec in self._wanted else self._inverse
-        self._rules.append(f"{sign}{spec.full_name}")
+    As in Redis 7.0, a command that an earlier category covers counts as another command.
+    """
+    members = {name: set(table.members_of(f"@{name}")) for name in categories_of(table)}
+    uncovered = set(wanted)
+    chosen: list[str] = []
+    while True:
+        ratings = {
+            name: (len(commands - uncovered), -len(commands & uncovered))
+            for name, commands in members.items()
+            if len(commands & uncovered) > len(commands - uncovered)
+        }
+        if not ratings:
+            return chosen
+        best = min(ratings, key=ratings.__getitem__)
+        uncovered -= members.pop(best)
+        chosen.append(best)
 
 
 def _keys(selector: Selector) -> list[bytes]:
@@ -285,9 +272,7 @@ def _selector_line(selector: Selector) -> bytes:
     channels = _channels(selector)
     if not selector.all_channels:
         channels.insert(0, b"resetchannels")
-    return b" ".join(
-        [*_keys(selector), *channels, " ".join(_CommandRules(selector).rules()).encode()]
-    )
+    return b" ".join([*_keys(selector), *channels, " ".join(_command_rules(selector)).encode()])
 
 
 def describe_user(user: AclUser) -> bytes:
@@ -301,7 +286,7 @@ def describe_user(user: AclUser) -> bytes:
 
 def _selector_details(selector: Selector) -> list[Any]:
     return [
-        *(b"commands", " ".join(_CommandRules(selector).rules()).encode()),
+        *(b"commands", " ".join(_command_rules(selector)).encode()),
         *(b"keys", b" ".join(_keys(selector))),
         *(b"channels", b" ".join(_channels(selector))),
     ]
