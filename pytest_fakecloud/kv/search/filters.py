@@ -36,13 +36,8 @@ from .schema import RANGED, Definition, FieldSpec, SearchError
 _BOOLEAN = {"$must": "must", "$and": "must", "$should": "should", "$or": "should",
             "$mustNot": "must_not"}  # fmt: skip
 _RANGES = ("$gt", "$gte", "$lt", "$lte")
-_FIELD_OPERATORS = ("$smart", "$eq", "$in", "$phrase", "$fuzzy", "$regex")
-
-_ONE_WORD = (4.0, 1.0, 1.0)
-"""Boosts in ``$smart`` for one word: the exact word, similar words, longer words (decided here)."""
-_SEVERAL = (8.0, 4.0, 2.0, 1.0, 1.0)
-"""Boosts for the phrase, the phrase with slop, each word, similar words, and a begun last word."""
 _SMART_SLOP = 2
+"""Slop of the looser phrase that ``$smart`` also searches for."""
 
 
 def parse_object(text: bytes, what: str) -> dict[str, Any]:
@@ -61,6 +56,8 @@ def parse_filter(definition: Definition, text: bytes) -> Clause:
 
 
 class _Reader:
+    """Converts the parsed JSON of a filter into clauses, according to an index's definition."""
+
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
 
@@ -122,26 +119,28 @@ class _Reader:
         return _boosted(clauses[0] if len(clauses) == 1 else AllOf(tuple(clauses)), value)
 
     def _operator(self, spec: FieldSpec, operator: str, operand: Any) -> Clause:
-        words = f"{spec.name} {operator} {_brief(operand)}"
-        boost: dict[str, Any] = {}
-        if isinstance(operand, dict) and "$boost" in operand:
-            boost = {"$boost": operand["$boost"]}
-            operand = {key: item for key, item in operand.items() if key != "$boost"}
-        if operator not in _FIELD_OPERATORS:
+        if operator not in ("$eq", "$in", *_TEXT_OPERATORS):
             raise SearchError(f"Unknown field operator: {operator}")
+        description = f"{spec.name} {operator} {_brief(operand)}"
+        boosted: dict[str, Any] = {}
+        if isinstance(operand, dict):
+            # Only operators of text can have a boost. The others reject objects below.
+            boosted = operand
+            operand = {key: item for key, item in operand.items() if key != "$boost"}
         if operator == "$in":
             if not isinstance(operand, list):
                 raise SearchError(f"$in of field '{spec.name}' takes an array")
             items = tuple(self._equal(spec, item) for item in operand)
-            return Named(AnyOf(items) if items else Nothing("an empty $in matches nothing"), words)
+            found = AnyOf(items) if items else Nothing("an empty $in matches nothing")
+            return Named(found, description)
         if operator == "$eq" or (operator == "$smart" and not spec.is_text):
-            return Named(self._equal(spec, operand), words)
+            return Named(self._equal(spec, operand), description)
         if not spec.is_text:
             raise SearchError(
                 f"Operator '{operator}' is not supported on {spec.kind} field '{spec.name}'"
             )
-        clause = Named(_TEXT_OPERATORS[operator](self, spec, operand), words)
-        return _boosted(clause, boost)
+        clause = _TEXT_OPERATORS[operator](self, spec, operand)
+        return _boosted(Named(clause, description), boosted)
 
     def _equal(self, spec: FieldSpec, operand: Any) -> Clause:
         if spec.is_text:
@@ -155,12 +154,16 @@ class _Reader:
                 f"Operator '{word}' is not supported on {spec.kind} field '{spec.name}'"
             )
         bounds = {word: _typed(spec, operand) for word, operand in ranges.items()}
-        lows = [(bounds[word], word == "$gt") for word in ("$gte", "$gt") if word in bounds]
-        highs = [(bounds[word], word != "$lt") for word in ("$lt", "$lte") if word in bounds]
-        low, without_low = max(lows, default=(None, False))
-        high, with_high = min(highs, default=(None, True))
-        words = f"{spec.name} " + ", ".join(f"{word} {_brief(ranges[word])}" for word in ranges)
-        return Named(InRange(spec, low, high, without_low, not with_high), words)
+        # Of two bounds on a side, the narrower one applies; of two equal ones, the exclusive one.
+        low, without_low = bounds.get("$gte"), False
+        if "$gt" in bounds and (low is None or bounds["$gt"] >= low):
+            low, without_low = bounds["$gt"], True
+        high, without_high = bounds.get("$lte"), False
+        if "$lt" in bounds and (high is None or bounds["$lt"] <= high):
+            high, without_high = bounds["$lt"], True
+        operators = ", ".join(f"{word} {_brief(operand)}" for word, operand in ranges.items())
+        clause = InRange(spec, low, high, without_low, without_high)
+        return Named(clause, f"{spec.name} {operators}")
 
     # -- words -----------------------------------------------------------------------------------
 
@@ -190,10 +193,10 @@ class _Reader:
         distance = _count(spec, "$fuzzy", "distance", given.get("distance", 1))
         if distance > 2:
             raise SearchError(f"$fuzzy of field '{spec.name}' takes a distance of at most 2")
-        swap, prefix = (
-            _flag(spec, "$fuzzy", name, given.get(name, usual))
-            for name, usual in (("transpositionCostOne", True), ("prefix", False))
+        swap = _flag(
+            spec, "$fuzzy", "transpositionCostOne", given.get("transpositionCostOne", True)
         )
+        prefix = _flag(spec, "$fuzzy", "prefix", given.get("prefix", False))
         tokens = self._tokens(spec, _string(spec, "$fuzzy", text))
         near = [Fuzzy(spec, token, distance, swap, prefix) for token in tokens if token is not None]
         return _all(near)
@@ -213,18 +216,16 @@ class _Reader:
             return self._phrase_of(spec, stripped[1:-1])
         tokens = self._tokens(spec, text)
         words = [token for token in tokens if token is not None]
-        weighed: list[tuple[Clause, float]]
+        weighed: list[tuple[Clause, float]]  # with a boost (decided here)
         if len(words) < 2:
-            exact, near, begun = _ONE_WORD
-            weighed = [(Phrase(spec, tokens), exact)]
-            weighed += [(Fuzzy(spec, word), near) for word in words]
-            weighed += [(Fuzzy(spec, word, prefix=True), begun) for word in words]
+            weighed = [(Phrase(spec, tokens), 4.0)]
+            weighed += [(Fuzzy(spec, word), 1.0) for word in words]
+            weighed += [(Fuzzy(spec, word, prefix=True), 1.0) for word in words]
         else:
-            exact, loose, single, near, begun = _SEVERAL
-            weighed = [(Phrase(spec, tokens), exact), (Phrase(spec, tokens, _SMART_SLOP), loose)]
-            weighed += [(Phrase(spec, [word]), single) for word in words]
-            weighed += [(Fuzzy(spec, word), near) for word in words]
-            weighed += [(Fuzzy(spec, words[-1], prefix=True), begun)]
+            weighed = [(Phrase(spec, tokens), 8.0), (Phrase(spec, tokens, _SMART_SLOP), 4.0)]
+            weighed += [(Phrase(spec, [word]), 2.0) for word in words]
+            weighed += [(Fuzzy(spec, word), 1.0) for word in words]
+            weighed += [(Fuzzy(spec, words[-1], prefix=True), 1.0)]
         return AnyOf(tuple(Boosted(clause, factor) for clause, factor in weighed))
 
 
