@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 String = bytes | bytearray
 T = TypeVar("T")
 
-
+_CONTENT = (
+    "_order", "_soonest", "accessed", "expires", "frequencies", "indexes", "values", "volatile",
+)  # fmt: skip
+"""Attributes that SWAPDB exchanges. The others belong to the database and its number."""
 _MANY = 1024
 """Minimum number of keys with a TTL at which setting another TTL also removes expired keys."""
 
@@ -83,11 +86,13 @@ class Keyspace:
         self.frequencies: Frequencies | None = None
         """Access counters of the keys; None unless an LFU eviction policy is set."""
         self.changes = 0
+        """Number of changes since the last SAVE."""
         self.counts_reads = False
         """Whether reads by the running command count as hits and misses."""
         self.hits = self.misses = 0
         """Number of reads that found their key; ``misses`` counts the others."""
         self.expired = 0
+        """Number of keys that have expired."""
         self.touched: set[bytes] | None = None
         """Keys that changed since blocked clients were served; None while nothing needs changes."""
         self.changed: dict[bytes, bool] | None = None
@@ -100,7 +105,9 @@ class Keyspace:
         self.indexes: Indexes | None = None
         """Search indexes, updated while ``touched`` is set; None until the first index is created."""
         self._order: ScanOrder | None = None
+        """The order of the keys in SCAN; None until the first SCAN."""
         self._soonest = 0
+        """A time before which no key expires, so that ``purge()`` need not search."""
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -219,9 +226,7 @@ class Keyspace:
         if event is None or event:
             self.changes += 1
         if self.watchers or self.touched is not None:
-            self._note_change(key)
-            if self.notify is not None:
-                self.notify(self, key, event)
+            self._report_change(key, event)
 
     def store(self, key: bytes, value: Any) -> int:
         """Set a key to a collection, or delete the key if that is empty; return the size."""
@@ -235,9 +240,7 @@ class Keyspace:
         """Report a change in place."""
         self.changes += 1
         if self.watchers or self.touched is not None:
-            self._note_change(key)
-            if self.notify is not None:
-                self.notify(self, key, event)
+            self._report_change(key, event)
 
     def touch_unwatched(self, key: bytes, event: str | None = None) -> None:
         """Report a change that WATCH and client tracking ignore, such as of a consumer group."""
@@ -339,10 +342,11 @@ class Keyspace:
         self._order = None
         if self.watchers or self.touched is not None:
             # Do not invalidate each key: a flush sends a single message for all keys.
-            told, self.changed = self.changed, None
+            changed = self.changed
+            self.changed = None
             for key in gone:
                 self._note_change(key)
-            self.changed = told
+            self.changed = changed
         if self.indexes is not None:
             self.indexes.forget()
 
@@ -353,14 +357,10 @@ class Keyspace:
         for one in (self, other):
             for key in {*self.values, *other.values}:
                 one.touch(key, "")
-        self.values, other.values = other.values, self.values
-        self.expires, other.expires = other.expires, self.expires
-        self.accessed, other.accessed = other.accessed, self.accessed
-        self.frequencies, other.frequencies = other.frequencies, self.frequencies
-        self.volatile, other.volatile = other.volatile, self.volatile
-        self.indexes, other.indexes = other.indexes, self.indexes
-        self._order, other._order = other._order, self._order
-        self._soonest, other._soonest = other._soonest, self._soonest
+        for name in _CONTENT:
+            mine = getattr(self, name)
+            setattr(self, name, getattr(other, name))
+            setattr(other, name, mine)
 
     def purge(self) -> None:
         """Remove all expired keys, and the expired fields of hashes."""
@@ -376,9 +376,7 @@ class Keyspace:
         self._drop(key)
         self.expired += 1
         if self.watchers or self.touched is not None:
-            self._note_change(key, expired=True)
-            if self.notify is not None:
-                self.notify(self, key, event)
+            self._report_change(key, event, expired=True)
 
     def _lost_fields(self, key: bytes) -> bool:
         """Remove a hash's expired fields; return whether its key was removed because it is empty."""
@@ -402,7 +400,12 @@ class Keyspace:
         if self.frequencies is not None:
             self.frequencies.forget(key)
 
+    def _report_change(self, key: bytes, event: str | None, *, expired: bool = False) -> None:
+        self._note_change(key, expired=expired)
+        self.announce(key, event)
+
     def _note_change(self, key: bytes, *, expired: bool = False) -> None:
+        """Mark a key as changed for the clients that watch it, the engine and the search indexes."""
         for watcher in self.watchers.get(key, ()):
             watcher.watch_broken = True
         if self.touched is not None:
