@@ -69,8 +69,9 @@ def exec_(session: Session, args: Args) -> Reply:
         if session.tracking is not None:
             session.tracking.caching = None
     pauses = session.engine.pauses
-    if pauses.asleep_ms:
-        asleep_ms, pauses.asleep_ms = pauses.asleep_ms, 0
+    if pauses.exec_sleep_ms:
+        asleep_ms = pauses.exec_sleep_ms
+        pauses.exec_sleep_ms = 0
         return Blocked([], asleep_ms, lambda: None, on_timeout=replies)
     return replies
 

@@ -10,7 +10,6 @@ from ..table.registry import check_family_over_rest, check_over_rest
 from ..table.rows import DOCUMENTED
 
 if TYPE_CHECKING:
-    from ...core.timers import Signal
     from ..table.registry import CommandSpec
     from .client import Client
     from .engine import Engine
@@ -57,7 +56,11 @@ class Admission:
             session.last_command = spec.full_name
             self._check(session, spec, argv, during_script)
             if session.queue is not None and spec.name not in RUN_IN_TRANSACTION:
-                self._queue(session, spec, argv)
+                if spec.no_multi:
+                    raise CommandError(errors.NOT_IN_TRANSACTION)
+                # There is no need to store further commands of a transaction that will fail.
+                if not session.aborted and not session.watch_broken:
+                    session.queue.append((spec, argv))
                 return None
         except CommandError as error:
             session.aborted = True
@@ -101,13 +104,6 @@ class Admission:
         if self._needs_replicas and self._would_write(session, spec, argv):
             raise CommandError(errors.NOT_ENOUGH_REPLICAS)
 
-    def _queue(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
-        if spec.no_multi:
-            raise CommandError(errors.NOT_IN_TRANSACTION)
-        # If the transaction will be discarded, there is no need to store further commands.
-        if session.queue is not None and not session.aborted and not session.watch_broken:
-            session.queue.append((spec, argv))
-
     def offers(self, session: Client, spec: CommandSpec) -> bool:
         """Return whether ``documented_only`` allows a session to run a command."""
         return (
@@ -138,95 +134,3 @@ class Admission:
             needs_memory = spec.name not in RUN_IN_TRANSACTION
         if needs_memory:
             raise CommandError(errors.OOM)
-
-
-# -- pauses ----------------------------------------------------------------------------------------
-
-
-class Pauses:
-    """Decides which commands of the database port are delayed, and until when."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._resumed: Signal | None = None
-        self._sleep_ends_us = 0
-        self.pause_ends_us = 0
-        """Time in microseconds at which the last CLIENT PAUSE ends."""
-        self.writes_only = False
-        """Whether the last CLIENT PAUSE delays write commands only."""
-        self.delays_end_us = 0
-        """Time in microseconds at which the last pause or sleep ends; 0 before the first."""
-        self.delayed: set[int] = set()
-        """Ids of the sessions whose next command is being delayed."""
-        self.asleep_ms = 0
-        """Milliseconds of DEBUG SLEEP in a transaction, by which EXEC delays its reply."""
-        self.slept_us = 0
-        """Microseconds that the running command spent in DEBUG SLEEP; the clock does not show them."""
-
-    @property
-    def resumed(self) -> Signal:
-        """Signal that is notified when a pause changes."""
-        with self._engine.lock:
-            if self._resumed is None:
-                self._resumed = self._engine.clock.signal()
-            return self._resumed
-
-    def pause(self, until_us: int, writes_only: bool) -> None:
-        """Delay commands until a time; 0 ends the pause.
-
-        If two pauses overlap, the later end applies, and the pause that also delays read-only
-        commands takes precedence (measured on Redis 7.0).
-        """
-        if until_us and self._engine.clock.now_us() < self.pause_ends_us:
-            until_us = max(until_us, self.pause_ends_us)
-            writes_only = writes_only and self.writes_only
-        self.pause_ends_us = until_us
-        self.writes_only = writes_only
-        self._update()
-
-    def sleep(self, until_us: int) -> None:
-        """Delay all commands until a time, including commands that CLIENT PAUSE does not delay."""
-        self._sleep_ends_us = until_us
-        self._update()
-
-    def end(self) -> None:
-        if self.delays_end_us:
-            self._sleep_ends_us = 0
-            self.pause(0, writes_only=False)
-
-    def _update(self) -> None:
-        self.delays_end_us = max(self.pause_ends_us, self._sleep_ends_us)
-        self.resumed.notify()
-
-    def holds_back(self, session: Client, argv: list[bytes]) -> bool:
-        """Return whether a command line is delayed. A line that would be rejected is not delayed.
-
-        DEBUG SLEEP delays every command; CLIENT PAUSE can delay write commands only.
-        """
-        engine = self._engine
-        now_us = engine.clock.now_us()
-        if now_us >= self.delays_end_us:
-            return False
-        spec = self._acceptable(session, argv)
-        if spec is None:
-            return False
-        if not self.writes_only or now_us < self._sleep_ends_us:
-            return True
-        may_write = engine.scripting.may_write
-        try:
-            if spec.name == "EXEC":
-                return any(may_write(each, line) for each, line in session.queue or ())
-            return may_write(spec, argv)
-        except CommandError:
-            return False
-
-    def _acceptable(self, session: Client, argv: list[bytes]) -> CommandSpec | None:
-        """Return the command, or None if it does not exist or the line would be rejected."""
-        try:
-            spec = self._engine.table.resolve(argv)
-            if not spec.least <= len(argv) <= spec.most:
-                return None
-            session.user.check(spec, argv)
-        except CommandError:
-            return None
-        return spec

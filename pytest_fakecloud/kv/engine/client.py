@@ -137,25 +137,29 @@ Monitor = Callable[[int, Client, list[bytes]], None]
 S = TypeVar("S", bound=Client)
 
 _BUFFERS = dict.fromkeys(
-    ("qbuf", "qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"), 0
+    ("qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"), 0
 )
+"""Sizes of buffers in CLIENT LIST, which are always 0 because a fake has no buffers."""
+_DESCRIPTOR = 8
+"""File descriptor that CLIENT LIST shows for every client."""
 
 
 class Clients(Generic[S]):
     """Connections to the database port and event streams, which the transports add and remove."""
 
-    def __init__(self, waiters: Waiters, streaming: set[S]) -> None:
+    def __init__(self, waiters: Waiters) -> None:
         self._waiters = waiters
-        self._streaming = streaming
         self.connected: dict[int, S] = {}
         """Sessions of the database port by client ID."""
+        self.streaming: set[S] = set()
+        """Sessions of event streams."""
 
     def of_port(self) -> list[S]:
         """Return a new list of the port's sessions, because other threads add and remove sessions."""
         return list(self.connected.copy().values())
 
     def of(self, user: AclUser) -> list[S]:
-        return [each for each in (*self.of_port(), *self._streaming.copy()) if each.user is user]
+        return [each for each in (*self.of_port(), *self.streaming.copy()) if each.user is user]
 
     def disconnect(self, session: Client) -> None:
         """Ask the transport of a connection or event stream to close it."""
@@ -183,7 +187,7 @@ def client_line(
         "id": client.id,
         "addr": client.address,
         "laddr": client.local_address,
-        "fd": 8,
+        "fd": _DESCRIPTOR,
         "name": client.name.decode("latin-1"),
         "age": (now_us - client.created_us) // 1_000_000,
         "idle": (now_us - client.last_us) // 1_000_000,
@@ -193,8 +197,8 @@ def client_line(
         "psub": len(subscriptions["pattern"]),
         "ssub": len(subscriptions["shard"]),
         "multi": client.in_exec or (-1 if client.queue is None else len(client.queue)),
-        **_BUFFERS,
         "qbuf": _line_size(running),
+        **_BUFFERS,
         "events": "r",
         "cmd": (not client.in_exec and running) or client.last_command or "NULL",
         "user": client.user.name,

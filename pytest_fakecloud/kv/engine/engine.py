@@ -25,12 +25,13 @@ from ..scripting.scripts import Scripting, ScriptingCopy
 from ..settings import VERSION, Dialect, Limits
 from ..table.config import Config
 from ..table.registry import CommandSpec, function_of, table_of
-from .admission import Admission, Pauses
+from .admission import Admission
 from .blocking import Changes, Waiter, Waiters
 from .capacity import Capacity
 from .client import Client, Clients, Monitor, client_line
 from .eviction import Eviction, Frequencies
 from .keyspace import Keyspace, KeyspaceCopy, type_name
+from .pauses import Pauses
 from .pubsub import Notifications, PubSub
 from .statistics import Statistics
 from .tracking import Tracking
@@ -125,10 +126,9 @@ class Engine:
         self.eviction = Eviction(self.databases, self.config, self.random)
         self.can_listen: Callable[[int], bool] = lambda port: True
         """Function that returns whether the database port could listen on another port number."""
-        self.streaming: set[Session] = set()
-        """Sessions of event streams."""
         self.waiters = Waiters()
-        self.clients: Clients[Session] = Clients(self.waiters, self.streaming)
+        self.clients: Clients[Session] = Clients(self.waiters)
+        self.streaming = self.clients.streaming
         self.users = Users(self)
         self.tracking = Tracking(self.clients.connected, self.config, self.databases)
         self.notifications = Notifications(self)
@@ -294,9 +294,9 @@ class Engine:
             count = statistics.of(spec)
         count.calls += 1
         usec = self.clock.now_us() - start_us
-        if self.pauses.slept_us:
-            usec += self.pauses.slept_us
-            self.pauses.slept_us = 0
+        if self.pauses.command_sleep_us:
+            usec += self.pauses.command_sleep_us
+            self.pauses.command_sleep_us = 0
         # The duration of a blocked command is recorded when its wait ends.
         if not waits:
             count.usec += usec
@@ -343,14 +343,14 @@ class Engine:
         """Return whether a client, unlike the test, lacks memory even after keys were evicted."""
         if not self.eviction.limit or session.transport == "local":
             return False
-        room = self.eviction.has_room(self.clock.now_us() // 1000)
+        has_room = self.eviction.make_room(self.clock.now_us() // 1000)
         if self.tracking:
             self.tracking.evicting = True
             try:
                 self.tracking.invalidate_changed(None)
             finally:
                 self.tracking.evicting = False
-        return not room
+        return not has_room
 
     # -- blocked clients ---------------------------------------------------------------------------
 
@@ -466,7 +466,7 @@ class Engine:
         self.admission.follow_config()
         if self.eviction.limit:
             # Evict keys immediately if the memory limit was lowered.
-            self.eviction.has_room(self.clock.now_us() // 1000)
+            self.eviction.make_room(self.clock.now_us() // 1000)
         self.changes.follow()
         self.follow_policy()
 

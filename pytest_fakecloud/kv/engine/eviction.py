@@ -48,7 +48,7 @@ class Eviction:
     def follow_config(self) -> None:
         self.limit = self._config.number("maxmemory")
 
-    def has_room(self, now_ms: int) -> bool:
+    def make_room(self, now_ms: int) -> bool:
         """Evict keys as far as the policy allows; return whether the data fits into the limit."""
         for db in self._databases:
             db.now_ms = now_ms

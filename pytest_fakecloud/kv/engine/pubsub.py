@@ -9,7 +9,7 @@ commands are decided here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..algorithms.glob import matcher
 from ..reply import Push
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from .engine import Engine
     from .keyspace import Keyspace
 
-KINDS = ("channel", "pattern", "shard")
-
-_WORDS = {
-    "channel": (b"subscribe", b"unsubscribe", b"message"),
-    "pattern": (b"psubscribe", b"punsubscribe", b"pmessage"),
-    "shard": (b"ssubscribe", b"sunsubscribe", b"smessage"),
+_CONFIRMATIONS = {
+    "channel": (b"subscribe", b"unsubscribe"),
+    "pattern": (b"psubscribe", b"punsubscribe"),
+    "shard": (b"ssubscribe", b"sunsubscribe"),
 }
+"""For each kind of subscription, the first words of the messages that confirm its start and end."""
+KINDS = tuple(_CONFIRMATIONS)
 
 
 class PubSub:
@@ -43,11 +43,11 @@ class PubSub:
         """Subscribe a session to a channel or pattern, and push the confirmation."""
         session.subscriptions[kind][name] = None
         self._listeners[kind].setdefault(name, {})[session] = None
-        session.push(Push([_WORDS[kind][0], name, self._count(session, kind)]))
+        session.push(Push([_CONFIRMATIONS[kind][0], name, self._count(session, kind)]))
 
     def unsubscribe(self, session: Client, kind: str, names: list[bytes]) -> None:
         """Unsubscribe a session from the named channels or patterns; without names, from all."""
-        word = _WORDS[kind][1]
+        word = _CONFIRMATIONS[kind][1]
         going: list[bytes | None] = list(names or session.subscriptions[kind])
         for name in going or [None]:
             if name is not None:
@@ -93,7 +93,7 @@ class PubSub:
             if not sessions:
                 del self._listeners[kind][name]
 
-    def _count(self, session: Client, kind: str) -> Any:
+    def _count(self, session: Client, kind: str) -> int:
         # The number in a confirmation counts shard channels separately, but channels and patterns
         # together.
         if kind == "shard":
@@ -103,7 +103,7 @@ class PubSub:
 
 # -- keyspace notifications ------------------------------------------------------------------------
 
-_CLASSES = {
+_CLASSES = {  # for each letter of the parameter, the events it selects
     "g": "del expire persist rename_from rename_to move_from move_to copy_to restore",
     "$": "set setrange setbit append incrby incrbyfloat pfadd",
     "l": "lpush rpush lpop rpop linsert lset lrem ltrim sortstore",
@@ -166,7 +166,10 @@ class Notifications:
         self.plan()
 
     def publish(self, keyspace: Keyspace, key: bytes, event: str | None) -> None:
-        """Publish an enabled event; None means that of the running command, ``""`` none."""
+        """Publish an enabled event; None means the event of the running command, ``""`` none.
+
+        Also set the timer again after an event that can mean a new expiry.
+        """
         running = self._engine.running
         if event == "expire" or event == "":
             self.plan()
@@ -187,7 +190,8 @@ class Notifications:
 
     def plan(self) -> None:
         """Set a timer for the next expiry, so that its event does not need an access to the key."""
-        if not self._engine.tracking and (not self._letters & {"x", "h"} or not self):
+        publishes_expiry = bool(self) and bool(self._letters & {"x", "h"})
+        if not publishes_expiry and not self._engine.tracking:
             return
         dues = [due for each in self._engine.databases if (due := each.next_expiry()) is not None]
         if not dues:

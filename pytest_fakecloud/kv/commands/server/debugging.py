@@ -68,10 +68,10 @@ def _sleep(session: Session, args: Args) -> Reply:
         return OK
     if session.transport != "port":
         raise CommandError(errors.DEBUG_SLEEP_ALONE)
-    engine.pauses.slept_us = milliseconds * 1000
+    engine.pauses.command_sleep_us = milliseconds * 1000
     if session.in_exec:
-        engine.pauses.asleep_ms += milliseconds
-        engine.pauses.sleep(engine.now_us + engine.pauses.asleep_ms * 1000)
+        engine.pauses.exec_sleep_ms += milliseconds
+        engine.pauses.sleep(engine.now_us + engine.pauses.exec_sleep_ms * 1000)
         return OK
     engine.pauses.sleep(engine.now_us + milliseconds * 1000)
     return Blocked([], milliseconds, lambda: None, on_timeout=OK)
