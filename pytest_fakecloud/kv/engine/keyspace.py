@@ -348,7 +348,7 @@ class Keyspace:
                 self._note_change(key)
             self.changed = changed
         if self.indexes is not None:
-            self.indexes.forget()
+            self.indexes.clear()
 
     def exchange(self, other: Keyspace) -> None:
         """Swap contents with another database. Keys of both count as changed."""
@@ -413,7 +413,7 @@ class Keyspace:
             if self.changed is not None:
                 self.changed[key] = expired
             if self.indexes is not None:
-                self.indexes.note(self, key)
+                self.indexes.note_change(self, key)
 
     # -- copies ----------------------------------------------------------------------------------
 

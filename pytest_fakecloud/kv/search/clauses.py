@@ -116,7 +116,7 @@ class _Leaf(Clause):
         """If the document does not match, describe the sought terms and the document's value."""
         if number in self.find(index):
             return []
-        return [f"{self.sought() or 'no match'}; {index.shown(number, self.spec.name)}"]
+        return [f"{self.sought() or 'no match'}; {index.describe_values(number, self.spec.name)}"]
 
 
 @dataclass(frozen=True)

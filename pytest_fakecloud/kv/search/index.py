@@ -8,52 +8,54 @@ writes.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ...core.budget import OverBudget, budgeted, spend
+from ..engine.keyspace import Keyspace, type_name
 from ..table.syntax import encoded
 from .documents import Document, make_document
 from .postings import FacetPostings, TextPostings, ValuePostings
 from .schema import KEY_TYPES, Definition, FieldSpec, SearchError
 
-if TYPE_CHECKING:
-    from ..engine.keyspace import Keyspace
-
 _STEPS, _STEPS_PER_BYTE = 100, 3
 """Budget steps for a document, and for each byte of its size, where a word has eight bytes."""
 
 
-class Waiting:
-    """A changed key that becomes searchable only at a given time, or after a number of searches."""
+@dataclass(slots=True)
+class Delay:
+    """The time in Unix milliseconds, or the number of searches, after which a key is searchable."""
 
-    __slots__ = ("due_ms", "reads")
-
-    def __init__(self, due_ms: int | None, reads: int | None) -> None:
-        self.due_ms = due_ms
-        self.reads = reads
+    due_ms: int | None
+    reads: int | None
 
 
 class SearchIndex:
     """A search index, stored as the value of a key.
 
     ``documents`` are numbered in the order in which they were indexed. A changed document is
-    indexed again under a new number. ``waiting`` contains the changed keys that are not searchable
-    yet.
+    indexed again under a new number.
+
+    A changed key passes through these stages: it is delayed in ``waiting`` (only if a delay is set),
+    then in ``_changed`` until ``refresh()`` makes its document, and the document's number is in
+    ``_unposted`` until ``refresh()`` adds its terms and values to the postings. The postings are
+    None until the first ``refresh()``, which adds all documents to them.
     """
 
     type_name = "search"
     __slots__ = (
-        "_changed", "_fields", "_next", "_numbers", "_unposted", "definition", "documents", "waiting",
+        "_changed", "_next", "_numbers", "_postings", "_unposted", "definition", "documents",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
         self.documents: dict[int, Document] = {}
-        self.waiting: dict[bytes, Waiting] = {}
+        self.waiting: dict[bytes, Delay] = {}
         self._numbers: dict[bytes, int] = {}
+        """The number of each key's document."""
         self._changed: OrderedDict[bytes, None] = OrderedDict()
-        self._fields: dict[str, TextPostings | ValuePostings] | None = None
+        self._postings: dict[str, TextPostings | ValuePostings] | None = None
         self._unposted: deque[int] = deque()
         """The numbers of the newest documents, whose terms and values are not in the postings yet."""
         self._next = 0
@@ -70,7 +72,7 @@ class SearchIndex:
         """Return a copy of the index. Documents are shared, because they are immutable."""
         twin = SearchIndex(self.definition)
         twin.documents = dict(self.documents)
-        twin.waiting = {key: Waiting(one.due_ms, one.reads) for key, one in self.waiting.items()}
+        twin.waiting = {key: replace(delay) for key, delay in self.waiting.items()}
         twin._numbers = dict(self._numbers)
         twin._changed = self._changed.copy()
         twin._next = self._next
@@ -87,7 +89,7 @@ class SearchIndex:
 
     # -- tracking changes ------------------------------------------------------------------------
 
-    def note(self, key: bytes, due_ms: int | None, reads: int | None) -> None:
+    def note_change(self, key: bytes, due_ms: int | None, reads: int | None) -> None:
         """Record a changed key. It becomes searchable immediately unless a delay is given."""
         if not self.definition.covers(key):
             return
@@ -96,26 +98,25 @@ class SearchIndex:
             self._changed.move_to_end(key)
         else:
             self.waiting.pop(key, None)
-            self.waiting[key] = Waiting(due_ms, reads)
+            self.waiting[key] = Delay(due_ms, reads)
 
     def scan(self, keyspace: Keyspace, due_ms: int | None, reads: int | None) -> None:
         """Record all existing keys of the index's type as changed."""
         kind = KEY_TYPES[self.definition.kind]
         for key in keyspace:
-            value = keyspace.values[key]
-            word = "string" if isinstance(value, bytes | bytearray) else value.type_name
-            if word == kind:
-                self.note(key, due_ms, reads)
+            if type_name(keyspace.values[key]) == kind:
+                self.note_change(key, due_ms, reads)
 
-    def empty(self) -> None:
+    def clear(self) -> None:
+        """Remove all documents and pending changes."""
         self.documents.clear()
         self._numbers.clear()
         self._changed.clear()
         self.waiting.clear()
-        self._fields = None
+        self._postings = None
         self._unposted.clear()
 
-    def release(self) -> None:
+    def release_all(self) -> None:
         """Make all pending changes searchable."""
         for key in self.waiting:
             self._changed[key] = None
@@ -137,26 +138,26 @@ class SearchIndex:
             if document is not None:
                 self._add(document)
             spend(_STEPS + (0 if document is None else _STEPS_PER_BYTE * document.size))
-        if self._fields is None:
-            self._fields = {each.name: _postings(each) for each in self.definition.fields}
+        if self._postings is None:
+            self._postings = {each.name: _no_postings(each) for each in self.definition.fields}
             self._unposted.extend(self.documents)
         while self._unposted:
             number = self._unposted.popleft()
             document = self.documents.get(number)
             if document is not None:
                 for name, values in document.fields.items():
-                    self._fields[name].add(number, values)
+                    self._postings[name].add(number, values)
                 spend(_STEPS_PER_BYTE * document.size)
 
     def _release_due(self, now_ms: int, is_read: bool) -> None:
         due = []
-        for key, one in self.waiting.items():
-            if one.due_ms is not None and one.due_ms <= now_ms:
+        for key, delay in self.waiting.items():
+            if delay.due_ms is not None and delay.due_ms <= now_ms:
                 due.append(key)
-            elif one.reads is not None and is_read:
-                if one.reads <= 0:
+            elif delay.reads is not None and is_read:
+                if delay.reads <= 0:
                     due.append(key)
-                one.reads -= 1
+                delay.reads -= 1
         for key in due:
             del self.waiting[key]
             self._changed[key] = None
@@ -166,7 +167,7 @@ class SearchIndex:
         self._next += 1
         self._numbers[document.key] = number
         self.documents[number] = document
-        if self._fields is not None:
+        if self._postings is not None:
             self._unposted.append(number)
 
     def _forget(self, key: bytes) -> None:
@@ -174,10 +175,11 @@ class SearchIndex:
         if number is None:
             return
         document = self.documents.pop(number)
+        # Documents are posted in the order of their numbers.
         is_posted = not self._unposted or number < self._unposted[0]
-        if self._fields is not None and is_posted:
+        if self._postings is not None and is_posted:
             for name, values in document.fields.items():
-                self._fields[name].remove(number, values)
+                self._postings[name].remove(number, values)
 
     # -- lookups ---------------------------------------------------------------------------------
 
@@ -192,19 +194,19 @@ class SearchIndex:
 
     def text(self, name: str) -> TextPostings:
         """Return the postings of a TEXT field."""
-        found = self._postings(name)
+        found = self._postings_of(name)
         assert isinstance(found, TextPostings)
         return found
 
     def values(self, name: str) -> ValuePostings:
         """Return the postings of a field of any type except TEXT."""
-        found = self._postings(name)
+        found = self._postings_of(name)
         assert isinstance(found, ValuePostings)
         return found
 
-    def _postings(self, name: str) -> TextPostings | ValuePostings:
-        assert self._fields is not None, "refresh() comes first"
-        return self._fields[name]
+    def _postings_of(self, name: str) -> TextPostings | ValuePostings:
+        assert self._postings is not None, "refresh() comes first"
+        return self._postings[name]
 
     def column(self, name: str) -> dict[int, tuple[Any, ...]]:
         """Return the values of a fast field by document number; raise `SearchError` for others."""
@@ -214,7 +216,7 @@ class SearchIndex:
             raise SearchError(f"Field `{name}` is not a fast field")
         return self.values(name).of
 
-    def shown(self, number: int, name: str) -> str:
+    def describe_values(self, number: int, name: str) -> str:
         """Describe the indexed values of a field in a document."""
         values = self.documents[number].fields.get(name)
         if values is None:
@@ -225,7 +227,7 @@ class SearchIndex:
         return f"its '{name}' is {', '.join(map(repr, values))}"
 
 
-def _postings(spec: FieldSpec) -> TextPostings | ValuePostings:
+def _no_postings(spec: FieldSpec) -> TextPostings | ValuePostings:
     if spec.is_text:
         return TextPostings()
     return FacetPostings() if spec.kind == "FACET" else ValuePostings()
@@ -281,18 +283,19 @@ class Indexes:
         found = self.find(name)
         if found is None:
             return True
+        _, index = found
         if whole:
-            found[1].release()
+            index.release_all()
         try:
             with budgeted(PART_STEPS):
-                found[1].refresh(keyspace, is_read=False)
+                index.refresh(keyspace, is_read=False)
         except OverBudget:
             return False
         return True
 
     # -- tracking the keyspace -------------------------------------------------------------------
 
-    def note(self, keyspace: Keyspace, key: bytes) -> None:
+    def note_change(self, keyspace: Keyspace, key: bytes) -> None:
         """Record a changed key in every index, and the key of an index in the list of indexes."""
         value = keyspace.values.get(key)
         if type(value) is SearchIndex:
@@ -300,18 +303,17 @@ class Indexes:
         elif key in self.named:
             del self.named[key]
         for index in self.named.values():
-            index.note(key, *self.wait(keyspace))
+            index.note_change(key, *self.delay_from(keyspace.now_ms))
 
-    def wait(self, keyspace: Keyspace) -> tuple[int | None, int | None]:
-        """Return the milliseconds and the number of searches after which a change is searchable."""
-        delay = self.delay_ms
-        return None if delay is None else keyspace.now_ms + delay, self.delay_reads
+    def delay_from(self, now_ms: int) -> tuple[int | None, int | None]:
+        """Return the time and the number of searches after which a change made now is searchable."""
+        return None if self.delay_ms is None else now_ms + self.delay_ms, self.delay_reads
 
     def adopt(self, values: dict[bytes, Any]) -> None:
         """Replace the indexes with those in the values of a new keyspace."""
-        self.named = {key: one for key, one in values.items() if type(one) is SearchIndex}
+        self.named = {key: each for key, each in values.items() if type(each) is SearchIndex}
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Remove all indexes and aliases after the keyspace was emptied."""
         self.named.clear()
         self.aliases.clear()

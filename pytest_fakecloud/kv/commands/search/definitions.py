@@ -38,7 +38,7 @@ def search_create(session: Session, args: Args) -> Reply:
         index = SearchIndex(definition)
         keyspace.set(name, index, event="")
         if "SKIPINITIALSCAN" not in flags:
-            index.scan(keyspace, *indexes.wait(keyspace))
+            index.scan(keyspace, *indexes.delay_from(keyspace.now_ms))
         return 1
 
 
@@ -108,8 +108,8 @@ def search_reindex(session: Session, args: Args) -> Reply:
     index = find_index(session, args[0])
     if index is None:
         return 0
-    index.empty()
-    index.scan(session.db, *indexes_of(session).wait(session.db))
+    index.clear()
+    index.scan(session.db, *indexes_of(session).delay_from(session.db.now_ms))
     return 1
 
 
@@ -147,7 +147,7 @@ def search_waitindexing(session: Session, args: Args) -> Reply:
     index = find_index(session, args[0])
     if index is None:
         return 0
-    index.release()
+    index.release_all()
     index.refresh(session.db, is_read=False)
     return 1
 
