@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from .. import errors
 from ..algorithms.glob import matcher
 from ..errors import CommandError
-from ..table.registry import EVERYTHING, CommandSpec, KeySpec, Table, sort_destination
+from ..table.keys import KeySpec, sort_destination
+from ..table.registry import EVERYTHING, CommandSpec, Table
 
 if TYPE_CHECKING:
     from ..settings import Dialect

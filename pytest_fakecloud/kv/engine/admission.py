@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .. import errors
 from ..errors import CommandError
-from ..table.registry import check_family_over_rest, check_over_rest
+from ..table.availability import check_family_over_rest, check_over_rest
 from ..table.rows import DOCUMENTED
 
 if TYPE_CHECKING:

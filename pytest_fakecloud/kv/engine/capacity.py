@@ -17,7 +17,8 @@ from ..table.syntax import try_int
 
 if TYPE_CHECKING:
     from ..settings import Limits
-    from ..table.registry import CommandSpec, KeySpec
+    from ..table.keys import KeySpec
+    from ..table.registry import CommandSpec
     from .client import Client
 
 _NUMBER = 8
@@ -122,7 +123,7 @@ def _added_bytes(spec: CommandSpec, argv: list[bytes], at: int, key: KeySpec) ->
     return sum(
         len(word)
         for place, word in enumerate(argv)
-        if place >= spec.skip and place not in names and word.upper() not in words
+        if place >= spec.name_words and place not in names and word.upper() not in words
     )
 
 

@@ -203,7 +203,7 @@ class Engine:
             spec = self._lookup.get(argv[0])
             if (
                 spec is None
-                or not spec.plain
+                or not spec.is_plain
                 or session.queue is not None
                 or not session.user.unrestricted
                 or self.admission.strict
@@ -245,7 +245,7 @@ class Engine:
             if self._capacity is not None and spec.write and session.transport != "local":
                 self._capacity.check(session, spec, argv)
             if session.transport != "port":
-                return function(session, argv[spec.skip :])
+                return function(session, argv[spec.name_words :])
             reply = self._run_of_port(session, spec, argv, start_us)
             waits = reply.__class__ is Blocked and bool(reply.keys)
             return reply
@@ -274,11 +274,11 @@ class Engine:
                 self.tracking.invalidate_changed(session, within=True)
             self.tracking.note(session, spec, argv)
         if not session.no_touch:
-            return spec.function(session, argv[spec.skip :])
+            return spec.function(session, argv[spec.name_words :])
         keyspace = session.db
         kept, keyspace.accessed = keyspace.accessed, {}
         try:
-            return spec.function(session, argv[spec.skip :])
+            return spec.function(session, argv[spec.name_words :])
         finally:
             for key, at_ms in keyspace.accessed.items():
                 kept.setdefault(key, at_ms)
@@ -337,7 +337,7 @@ class Engine:
             return QUEUED
         function = function_of(spec)
         assert function is not None
-        return function(session, argv[spec.skip :])
+        return function(session, argv[spec.name_words :])
 
     def lacks_memory(self, session: Client) -> bool:
         """Return whether a client, unlike the test, lacks memory even after keys were evicted."""

@@ -28,13 +28,8 @@ from .. import errors
 from ..errors import CommandError
 from ..reply import OK, QUEUED, Reply
 from ..settings import Isolation
-from ..table.registry import (
-    EVERYTHING,
-    CommandSpec,
-    check_family_over_rest,
-    check_over_rest,
-    find_family,
-)
+from ..table.availability import check_family_over_rest, check_over_rest
+from ..table.registry import EVERYTHING, CommandSpec, find_family
 from ..table.rows import DOCUMENTED
 from .acl import RedisUser, RedisUsers, prepare_acl
 from .connection import Login

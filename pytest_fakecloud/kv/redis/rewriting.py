@@ -14,7 +14,8 @@ from typing import NamedTuple
 from .. import errors
 from ..errors import CommandError
 from ..reply import OK, Reply
-from ..table.registry import OPTIONS_OF_READS, CommandSpec, find_family, options
+from ..table.availability import OPTIONS_OF_READS, options
+from ..table.registry import CommandSpec, find_family
 from ..table.syntax import parse_int
 from . import scripts
 

@@ -18,7 +18,7 @@ from ...core.timeparse import give_way, monotonic
 from ..acl.users import Denied
 from ..errors import OOM, CommandError, HandedOn, one_line
 from ..reply import Reply
-from ..table.registry import asks_to_wait
+from ..table.availability import asks_to_wait
 from . import errors
 from .errors import HostLost, ScriptFailure
 from .libraries import Libraries, Library, LibraryFunction

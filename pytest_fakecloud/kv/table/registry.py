@@ -1,4 +1,4 @@
-"""The table of commands: their key specs, the facts derived from their rows, and their functions.
+"""The table of commands: the facts derived from their rows, and their functions.
 
 Modules of ``kv/commands`` define the functions with ``@command("NAME")``. ``rows.py`` defines
 everything else about a command.
@@ -7,111 +7,17 @@ everything else about a command.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
+from ..errors import CommandError, unknown_command, unknown_subcommand
+from .keys import KeySpec
 from .rows import NOT_OVER_REST, ROWS, Row
-from .syntax import integer_at_start
 from .versions import ARITIES, LATER, MODULES, OWN, is_later
 
 if TYPE_CHECKING:
     from ..reply import Reply
-
-
-class KeySpec:
-    """The positions of a command's keys, and how the command accesses them.
-
-    A spec is written as flags and a position:
-
-    - ``RW access update 1``: argument 1.
-    - ``RO access 1..-1/2``: every second argument up to the end.
-    - ``RO access 1..1``: argument 1 and the next one. A non-negative end counts from the first key.
-    - ``RO access numkeys@2``: argument 2 is the number of keys, which follow it.
-    - ``OW update STORE@5``: the argument after the word STORE, which is searched for from argument
-      5.
-    - ``RO access STREAMS@1..-1%2``: the first half of the arguments after the word STREAMS.
-    - ``RO access unknown``: the positions cannot be determined.
-    """
-
-    __slots__ = ("first", "flags", "keyword", "last", "limit", "numkeys", "step", "unknown")
-
-    def __init__(self, text: str) -> None:
-        *flags, place = text.split()
-        self.flags = tuple(flags)
-        self.unknown = place == "unknown"
-        self.numkeys = place.startswith("numkeys@")
-        place = place.removeprefix("numkeys@")
-        place, _, limit = place.partition("%")
-        place, _, step = place.partition("/")
-        place, _, last = place.partition("..")
-        keyword, at, first = place.rpartition("@")
-        self.keyword = keyword.encode() if at else None
-        self.first = 0 if self.unknown else int(first)
-        self.last = int(last or 0)
-        self.step = int(step or 1)
-        self.limit = int(limit or 0)
-
-    @property
-    def reads(self) -> bool:
-        """Whether the command may return the key's data."""
-        return "access" in self.flags
-
-    @property
-    def writes(self) -> bool:
-        """Whether the command may change the key's data."""
-        return bool({"update", "insert", "delete"} & set(self.flags))
-
-    @property
-    def depends_on_arguments(self) -> bool:
-        """Whether the positions depend on the arguments, not only on their number."""
-        return self.unknown or self.numkeys or self.keyword is not None
-
-    def positions(self, argv: list[bytes]) -> range | None:
-        """Return the positions of the keys in ``argv``, or None if they are unknown."""
-        if self.unknown:
-            return None
-        first = self.first
-        if self.keyword is not None:
-            found = self._after_keyword(argv)
-            if found is None:
-                return range(0)
-            first = found
-        if self.numkeys:
-            return self._counted(argv, first)
-        if self.last >= 0:
-            last = first + self.last
-        else:
-            last = len(argv) + self.last
-            if self.limit > 1:
-                last = first + (len(argv) - first) // self.limit - 1
-        last = min(last, len(argv) - 1)
-        return range(first, last + 1, self.step)
-
-    def _after_keyword(self, argv: list[bytes]) -> int | None:
-        step = 1 if self.first > 0 else -1
-        at = self.first if self.first > 0 else len(argv) + self.first
-        while 0 < at < len(argv):
-            if argv[at].upper() == self.keyword:
-                return at + 1
-            at += step
-        return None
-
-    def _counted(self, argv: list[bytes], at: int) -> range | None:
-        if at >= len(argv):
-            return None
-        count = integer_at_start(argv[at])
-        stop = at + 1 + count * self.step
-        if count < 0 or stop > len(argv):
-            return None
-        return range(at + 1, stop, self.step)
-
-
-def sort_destination(argv: list[bytes]) -> int | None:
-    """Return the position of the key after the last STORE of SORT, which no key spec locates."""
-    stores = [at + 1 for at in range(2, len(argv) - 1) if argv[at].upper() == b"STORE"]
-    return stores[-1] if stores else None
 
 
 Args: TypeAlias = list[bytes]
@@ -165,18 +71,20 @@ def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozen
 class CommandSpec:
     """A command or subcommand in the table.
 
-    ``name`` is in upper case, with a space before the subcommand (``XGROUP CREATE``). ``arity``,
-    ``group``, ``since``, ``flags``, ``categories``, ``keys`` and ``options`` come from the row in
-    the table. The most important of the others:
+    ``name`` is in upper case, with a space before the subcommand (``XGROUP CREATE``), ``full_name``
+    in lower case with ``|``, as in errors. ``arity``, ``group``, ``since``, ``flags``,
+    ``categories``, ``keys`` and ``options`` are from the row in the table. ``write``, ``readonly``
+    and ``no_multi`` say whether the row has this flag. The others:
 
     - ``container`` is the command of a subcommand, and ``subcommands`` are those of a container.
     - ``function`` runs the command. It is None for a container, and until the command's module is
       imported; use ``registry.function_of()``.
     - ``least`` and ``most`` limit the number of words of a command line.
-    - ``skip`` is the number of words in the name.
+    - ``name_words`` is the number of words in the name.
     - ``only_key`` is the position of the key, or 0 unless there is exactly one at a fixed position.
     - ``may_wait``: the command has the option BLOCK.
-    - ``plain``: no argument affects the choice of a subcommand or the availability over REST.
+    - ``over_rest``: the command is available over REST, at least without BLOCK.
+    - ``is_plain``: no argument affects the choice of a subcommand or the availability over REST.
     - ``reads_keys``: looking up a key counts as a hit or a miss.
     - ``hidden`` from MONITOR, or ``shown_first``: before the command runs, because a script must
       appear before the commands that it calls.
@@ -185,9 +93,9 @@ class CommandSpec:
 
     __slots__ = (
         "arity", "categories", "container", "flags", "full_name", "function", "group", "hidden",
-        "keys", "least", "may_wait", "most", "name", "no_multi", "only_key", "options", "over_rest",
-        "plain", "readonly", "reads_keys", "shown_first", "since", "skip", "subcommands",
-        "unlogged", "write",
+        "is_plain", "keys", "least", "may_wait", "most", "name", "name_words", "no_multi",
+        "only_key", "options", "over_rest", "readonly", "reads_keys", "shown_first", "since",
+        "subcommands", "unlogged", "write",
     )  # fmt: skip
 
     def __init__(
@@ -217,10 +125,10 @@ class CommandSpec:
         self.function: Function | None = None
         self.container: CommandSpec | None = None
         self.subcommands: dict[bytes, CommandSpec] | None = None
-        self.skip = 2 if " " in name else 1
+        self.name_words = 2 if " " in name else 1
         self.may_wait = "BLOCK" in self.options
         self.over_rest = name.split()[0] not in NOT_OVER_REST or name == "CLIENT SETINFO"
-        self.plain = self.over_rest and not self.may_wait
+        self.is_plain = self.over_rest and not self.may_wait
 
     def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
         """Return the position and the spec of each key in ``argv``, which includes the name."""
@@ -270,7 +178,7 @@ class Table:
                 container = spec.container = self.commands[parent]
                 if container.subcommands is None:
                     container.subcommands = {}
-                    container.plain = False
+                    container.is_plain = False
                     # A container command itself does not access its group's data.
                     own = GROUP_CATEGORIES.get(container.group, container.group)
                     container.categories -= {"@" + own}
@@ -368,50 +276,3 @@ def function_of(spec: CommandSpec) -> Function | None:
                 importer(spec)
         spec.function = _functions.get(spec.name)
     return spec.function
-
-
-# -- availability over REST --------------------------------------------------------------------------
-
-OPTIONS_OF_READS = {b"GROUP": 3, b"COUNT": 2, b"BLOCK": 2}
-"""Options of XREAD and XREADGROUP with arguments, and their numbers of words with the name."""
-
-
-def options(
-    argv: list[bytes], start: int, lengths: Mapping[bytes, int]
-) -> Iterator[tuple[int, bytes]]:
-    """Yield the position and the upper-case word of each option from ``start`` on.
-
-    ``lengths`` are the numbers of words of the options that have arguments, with their names.
-    """
-    at = start
-    while at < len(argv):
-        word = argv[at].upper()
-        yield at, word
-        at += lengths.get(word, 1)
-
-
-def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
-    """Raise the vendor's error if a command is not available over REST.
-
-    XREAD and XREADGROUP are available without BLOCK. With BLOCK they would keep the request open,
-    like BLPOP, and the vendor's own queue library relies on the error. This function checks single
-    commands and each command of a pipeline or transaction; the transaction is then discarded.
-    """
-    if not spec.over_rest:
-        raise CommandError(not_available(spec.name.split()[0]))
-    if spec.may_wait and asks_to_wait(argv):
-        raise CommandError(not_available(spec.name) + b" with BLOCK, which waits")
-
-
-def check_family_over_rest(spec: CommandSpec) -> None:
-    """Raise the vendor's error if no subcommand of a container command is available over REST."""
-    if not any(each.over_rest for each in (spec.subcommands or {}).values()):
-        raise CommandError(not_available(spec.name))
-
-
-def asks_to_wait(argv: list[bytes]) -> bool:
-    """Return whether an XREAD or XREADGROUP command has the BLOCK option."""
-    for _, word in options(argv, 1, OPTIONS_OF_READS):
-        if word in (b"BLOCK", b"STREAMS"):
-            return word == b"BLOCK"
-    return False

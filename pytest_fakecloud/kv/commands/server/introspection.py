@@ -11,15 +11,8 @@ from ...algorithms.glob import matcher
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
-from ...table.registry import (
-    COMMANDS,
-    Args,
-    CommandSpec,
-    KeySpec,
-    command,
-    function_of,
-    sort_destination,
-)
+from ...table.keys import KeySpec, sort_destination
+from ...table.registry import COMMANDS, Args, CommandSpec, command, function_of
 from ...table.tips import DEPRECATED, INTERNAL, NOTES, TIPS
 from ...table.versions import MODULES
 

@@ -1,0 +1,99 @@
+"""The positions of keys in command lines."""
+
+from __future__ import annotations
+
+from .syntax import integer_at_start
+
+
+class KeySpec:
+    """The positions of a command's keys, and how the command accesses them.
+
+    A spec is written as flags and a position:
+
+    - ``RW access update 1``: argument 1.
+    - ``RO access 1..-1/2``: every second argument up to the end.
+    - ``RO access 1..1``: argument 1 and the next one. A non-negative end counts from the first key.
+    - ``RO access numkeys@2``: argument 2 is the number of keys, which follow it.
+    - ``OW update STORE@5``: the argument after the word STORE, which is searched for from argument
+      5.
+    - ``RO access STREAMS@1..-1%2``: the first half of the arguments after the word STREAMS.
+    - ``RO access unknown``: the positions cannot be determined.
+    """
+
+    __slots__ = ("first", "flags", "keyword", "last", "limit", "numkeys", "step", "unknown")
+
+    def __init__(self, text: str) -> None:
+        *flags, place = text.split()
+        self.flags = tuple(flags)
+        self.unknown = place == "unknown"
+        self.numkeys = place.startswith("numkeys@")
+        place = place.removeprefix("numkeys@")
+        place, _, limit = place.partition("%")
+        place, _, step = place.partition("/")
+        place, _, last = place.partition("..")
+        keyword, at, first = place.rpartition("@")
+        self.keyword = keyword.encode() if at else None
+        self.first = 0 if self.unknown else int(first)
+        self.last = int(last or 0)
+        self.step = int(step or 1)
+        self.limit = int(limit or 0)
+
+    @property
+    def reads(self) -> bool:
+        """Whether the command may return the key's data."""
+        return "access" in self.flags
+
+    @property
+    def writes(self) -> bool:
+        """Whether the command may change the key's data."""
+        return bool({"update", "insert", "delete"} & set(self.flags))
+
+    @property
+    def depends_on_arguments(self) -> bool:
+        """Whether the positions depend on the arguments, not only on their number."""
+        return self.unknown or self.numkeys or self.keyword is not None
+
+    def positions(self, argv: list[bytes]) -> range | None:
+        """Return the positions of the keys in ``argv``, or None if they are unknown."""
+        if self.unknown:
+            return None
+        first = self.first
+        if self.keyword is not None:
+            found = self._after_keyword(argv)
+            if found is None:
+                return range(0)
+            first = found
+        if self.numkeys:
+            return self._counted(argv, first)
+        if self.last >= 0:
+            last = first + self.last
+        else:
+            last = len(argv) + self.last
+            if self.limit > 1:
+                last = first + (len(argv) - first) // self.limit - 1
+        last = min(last, len(argv) - 1)
+        return range(first, last + 1, self.step)
+
+    def _after_keyword(self, argv: list[bytes]) -> int | None:
+        step = 1 if self.first > 0 else -1
+        at = self.first if self.first > 0 else len(argv) + self.first
+        while 0 < at < len(argv):
+            if argv[at].upper() == self.keyword:
+                return at + 1
+            at += step
+        return None
+
+    def _counted(self, argv: list[bytes], at: int) -> range | None:
+        if at >= len(argv):
+            return None
+        count = integer_at_start(argv[at])
+        stop = at + 1 + count * self.step
+        if count < 0 or stop > len(argv):
+            return None
+        return range(at + 1, stop, self.step)
+
+
+def sort_destination(argv: list[bytes]) -> int | None:
+    """Return the position of the key after the last STORE of SORT, which no key spec locates."""
+    stores = [at + 1 for at in range(2, len(argv) - 1) if argv[at].upper() == b"STORE"]
+    return stores[-1] if stores else None
