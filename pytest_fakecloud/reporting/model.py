@@ -136,7 +136,10 @@ class Finding:
     rows: tuple[int, ...] = ()
     subjects: tuple[Subject, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
-    severity: Severity = "cause"
+
+    @property
+    def severity(self) -> Severity:
+        return SEVERITIES.get(self.kind, "cause")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from ..queue.timeline import dead_letter_lines, schedule_lines, unfinished_lines
 from .applications import Served
 from .findings import Look, find
 from .masking import Mask
-from .model import SEVERITIES, WEIGHT, Fake, Finding, Report, Row, Subject
+from .model import WEIGHT, Fake, Finding, Report, Row, Subject
 from .rows import rows
 from .scene import Scene, scene_of
 
@@ -58,7 +58,7 @@ def report_of(
     with report_failure("the calls cannot be shown", failures.append):
         every = rows(cloud, served=served, scene=scene)
     with report_failure("what is unfinished cannot be shown", failures.append):
-        left = unfinished(cloud, scene)
+        left = unfinished(cloud, scene, found)
     closed = closed_fakes_of(cloud).addresses.items()
     numbers = _numbers(every)
     return Report(
@@ -73,7 +73,7 @@ def report_of(
         ],
         rows=every,
         findings=[_masked(one, mask, numbers) for one in found],
-        unfinished=[_masked(one, mask) for one in _relevant(left, found)],
+        unfinished=[_masked(one, mask) for one in left],
         problems=[_masked(one, mask) for one in problems(cloud) if not _repeats(one, found)],
         failures=list(map(mask.text, failures)),
         hints=list(map(mask.text, hints)),
@@ -116,8 +116,9 @@ def rejected(
         wrong = [call for call in wrong if not meant(call)]
         if wrong:
             reasons: list[dict[str, str]] = []
-            for reason in (_credentials(call, cloud, handle) for call in wrong):
-                reasons += [] if reason in reasons else [reason]
+            for call in wrong:
+                if (reason := _credentials(call, cloud, handle)) not in reasons:
+                    reasons.append(reason)
             values = {"rejected": len(wrong), "calls": len(calls), "reasons": reasons}
             yield Finding("rejected", handle.name, (wrong[-1].number,), (), values)
 
@@ -134,8 +135,11 @@ def _credentials(call: Call, cloud: AnyCloud, rejecting: Handle) -> dict[str, st
     return {"kind": "unknown"}
 
 
-def unfinished(cloud: AnyCloud, scene: Scene) -> list[Finding]:
-    """Return a finding for each piece of unfinished work."""
+def unfinished(cloud: AnyCloud, scene: Scene, explaining: Sequence[Finding] = ()) -> list[Finding]:
+    """Return the unfinished work that no finding explains, the most important first.
+
+    For example, waiting messages are left out if two writers overwrote each other's data.
+    """
     found: list[Finding] = []
     looks = {"queue": _messages, "vector": _vectors, "broker": _consumers}
     for handle in cloud.handles:
@@ -144,8 +148,12 @@ def unfinished(cloud: AnyCloud, scene: Scene) -> list[Finding]:
         with report_failure("what waits cannot be shown", failures.append):
             found += look(handle, scene) if look is not None else ()
         found += [Finding("failed", handle.name, values={"text": text}) for text in failures]
-    more = len(found) - MOST_UNFINISHED
-    return found[:MOST_UNFINISHED] + ([Finding("more", values={"count": more})] if more > 0 else [])
+    left_out = {_EXPLAINED[one.kind] for one in explaining if one.kind in _EXPLAINED}
+    found = [one for one in found if one.kind not in left_out]
+    found.sort(key=lambda one: WEIGHT[one.severity])
+    if (more := len(found) - MOST_UNFINISHED) > 0:
+        found[MOST_UNFINISHED:] = [Finding("more", values={"count": more})]
+    return found
 
 
 def _messages(queue: Any, scene: Scene) -> Iterator[Finding]:
@@ -156,7 +164,7 @@ def _messages(queue: Any, scene: Scene) -> Iterator[Finding]:
         ("schedule_waits", schedule_lines(queue._engine, scene.short)),
     ):
         for line in lines:
-            yield Finding(kind, values={"line": line}, severity=SEVERITIES[kind])
+            yield Finding(kind, values={"line": line})
 
 
 def _vectors(index: Any, scene: Scene) -> Iterator[Finding]:
@@ -191,16 +199,6 @@ def _read_to_the_end(broker: Any, group: Any) -> set[Any]:
             if position is not None and position >= end:
                 found.add(tp)
     return found
-
-
-def _relevant(left: Sequence[Finding], found: Sequence[Finding]) -> list[Finding]:
-    """Return the unfinished work that no finding explains, the most important first.
-
-    For example, waiting messages are left out if two writers overwrote each other's data.
-    """
-    left_out = {_EXPLAINED[one.kind] for one in found if one.kind in _EXPLAINED}
-    shown = [one for one in left if one.kind not in left_out]
-    return sorted(shown, key=lambda one: WEIGHT[one.severity])
 
 
 def _repeats(problem: Finding, found: Sequence[Finding]) -> bool:

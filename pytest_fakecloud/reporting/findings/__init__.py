@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ...core.errors import report_failure
-from ..model import SEVERITIES, WEIGHT, Finding
+from ..model import WEIGHT, Finding
 from . import broker, common, kv, queue, vector
 from .look import Look
 
@@ -39,9 +39,7 @@ def find(look: Look) -> list[Finding]:
     for detector in calls:
         failures: list[str] = []
         with report_failure(f"{detector.func.__name__} failed", failures.append):
-            found += [
-                replace(one, severity=SEVERITIES.get(one.kind, "cause")) for one in detector()
-            ]
+            found += detector()
         found += [Finding("failed", values={"text": text}) for text in failures]
     if any(one.severity == "cause" for one in found):
         # If a cause is known, a fake without calls is not worth reporting.

@@ -274,7 +274,10 @@ def metadata_not_included(look: Look, handle: Any) -> Iterator[Finding]:
             continue
         if namespace not in handle.namespaces():
             continue
-        ids = {*query.ids} - (_written_after(look, handle, query, namespace) or set())
+        written = _written_after(look, handle, query, namespace)
+        if written is None:
+            continue
+        ids = set(query.ids) - written
         records = handle.vectors(namespace=namespace)
         if any(str(one["id"]) in ids and one.get("metadata") for one in records):
             yield query.finding("metadata_not_included")

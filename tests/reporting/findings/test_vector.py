@@ -151,6 +151,9 @@ CASES: dict[str, Scene] = {
     "metadata that came later": asks(
         record("a"), BARE, ("update", {"id": "a", "metadata": {"n": 1}})
     ),
+    "metadata of a record that was deleted and written again": asks(
+        record("a"), BARE, ("delete", ["a"]), A
+    ),
     "records that came the first time": asks(A, record("b", {"n": 2})),
     "the same id in another namespace": asks(A, record("a", {"n": 2}, to="upsert/other")),
     "a record without metadata before": asks(record("a"), A2),
