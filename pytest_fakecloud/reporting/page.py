@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _INDEX = "index.html"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_AMBIGUOUS = re.compile(r"[^A-Za-z0-9._/:]")
+"""A character of a test's path, besides its separators, that is or becomes "-" in a file name."""
 _SOURCE_LINES = 6
 """Maximum number of source lines above the failing one."""
 _LONGEST = 160
@@ -112,9 +114,9 @@ def file_name(name: str) -> str:
     parameters = parameters.removesuffix("]") if bracket else ""
     kept = _UNSAFE.sub("-", parameters).strip("-.")
     cleaned = "-".join(filter(None, (_UNSAFE.sub("-", function).strip("-."), kept)))
-    if kept == parameters and len(cleaned) <= 150:
+    if kept == parameters and not _AMBIGUOUS.search(function) and len(cleaned) <= 150:
         return cleaned
-    # Two tests may differ only in characters that were replaced.
+    # Two tests may differ only in characters that "-" replaces, such as a/b.py and a-b.py.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{cleaned[:130]}-{digest}"
 
@@ -212,10 +214,30 @@ def _failure(text: str) -> Iterator[str]:
     if not text:
         return
     lines = text.splitlines()
-    raised = [index for index, line in enumerate(lines) if line.startswith("E ")]
-    if not raised:
+    excerpt = _assertion_of(lines)
+    if not excerpt:
         yield f"<pre>{html.escape(text)}</pre>"
         return
+    marked = [
+        f"<b>{html.escape(line)}</b>" if line[:1] in (">", "E") else html.escape(line)
+        for line in excerpt
+    ]
+    yield f'<pre class="assertion" tabindex="0">{chr(10).join(marked)}</pre>'
+    if len(excerpt) < len(lines):
+        yield (
+            "<details><summary>Whole traceback</summary>"
+            f'<pre tabindex="0">{html.escape(text)}</pre></details>'
+        )
+
+
+def _assertion_of(lines: Sequence[str]) -> list[str]:
+    """Return the last source lines, the error and its place, from the lines of pytest's output.
+
+    The result is empty if the output has no error.
+    """
+    raised = [index for index, line in enumerate(lines) if line.startswith("E ")]
+    if not raised:
+        return []
     first, last = raised[0], raised[-1]
     failing = next((index for index in range(first, -1, -1) if lines[index].startswith(">")), first)
     start = max(0, failing - _SOURCE_LINES)
@@ -226,16 +248,7 @@ def _failure(text: str) -> Iterator[str]:
     code = lines[start : last + 1]
     rests = textwrap.dedent("\n".join(line[1:] for line in code)).split("\n")
     code = [f"{line[:1] or ' '} {rest}" for line, rest in zip(code, rests, strict=True)]
-    marked = [
-        f"<b>{html.escape(line)}</b>" if line[:1] in (">", "E") else html.escape(line)
-        for line in [*code, *place]
-    ]
-    yield f'<pre class="assertion" tabindex="0">{chr(10).join(marked)}</pre>'
-    if start > 0 or last + 1 + len(place) < len(lines):
-        yield (
-            "<details><summary>Whole traceback</summary>"
-            f'<pre tabindex="0">{html.escape(text)}</pre></details>'
-        )
+    return [*code, *place]
 
 
 def _hints(hints: Sequence[str]) -> Iterator[str]:

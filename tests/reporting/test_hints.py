@@ -262,6 +262,9 @@ READS: dict[str, tuple[str, list[str]]] = {
         "@(lambda function: function, os.getenv('REDIS_URL'))[0]\ndef connect():\n    pass",
         ["    shop.py:2 reads REDIS_URL when it is imported"],
     ),
+    "written and deleted": (
+        "os.environ['REDIS_URL'] = 'redis://db'\ndel os.environ['REDIS_URL']", []
+    ),
     "when it is called": ("def connect():\n    return os.environ['REDIS_URL']", []),
     "other variables": ("DEBUG = os.getenv('DEBUG', '1')\nHOME = os.environ.get(name())", []),
     "other objects": ("def connect(config):\n    return config.get('REDIS_URI', 'redis://a')", []),

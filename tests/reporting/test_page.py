@@ -144,7 +144,8 @@ def test_file_names_are_safe_and_stay_apart(tmp_path: Path, cloud: Cloud) -> Non
     assert file_name("../../etc/passwd") == "etc-passwd"
     parameters = ["a/b", "a:b", "a-b", "a b", "é", "ü", "", "x" * 300 + "1", "x" * 300 + "2", ".."]
     names = [file_name(f"test_x.py::test_it[{each}]") for each in parameters]
-    assert len(set(names)) == len(parameters)
+    names += [file_name(f"{path}::test_it") for path in ("a/b.py", "a-b.py", "a b.py")]
+    assert len(set(names)) == len(names)
     assert max(map(len, names)) <= 150
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in names)
     path = write(

@@ -41,6 +41,7 @@ _NO_URL = re.compile(
 """Messages of HTTP clients about a URL that contains a missing variable."""
 _OF_PROCESSES = {("subprocess", "CalledProcessError"), ("subprocess", "CompletedProcess")}
 _READERS = {"environ", "environ.get", "getenv"}
+"""Expressions that read a variable, without the ``os.`` before them."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SCHEMES = {"redis", "rediss", "http", "https"}
 _MODULES = 300
@@ -158,21 +159,23 @@ def _remark(read: _Read, env: Mapping[str, str]) -> str:
     """Explain how a variable that the application reads misses the fakes; empty if it may not."""
     if read.name in env:
         return f"{read.place} reads {read.name} when it is imported" if read.at_import else ""
-    # The most similar name, however different it is.
-    instead = "".join(
-        f"; fakecloud_env sets {one}"
-        for one in difflib.get_close_matches(read.name, sorted(env), 1, cutoff=0)
-    )
     value = os.environ.get(read.name)
-    families = tuple({name.partition("_")[0] + "_" for name in env})
-    if value is None and (read.name.startswith(families) or _is_address(read.default)):
-        address = Mask().text(read.default) if _is_address(read.default) else ""
-        used = f" (so its default {address} is used)" if address else ""
-        return f"{read.place} reads {read.name}, which is not set{used}{instead}"
-    fakes = {place[0] for url in env.values() if (place := FAKE_ADDRESS.search(url))}
-    if value and _is_address(value) and not any(one in value for one in fakes):
-        return f"{read.place} reads {read.name}, which is set to another address{instead}"
-    return ""
+    if value is None:
+        families = tuple({name.partition("_")[0] + "_" for name in env})
+        has_address = _is_address(read.default)
+        if not has_address and not read.name.startswith(families):
+            return ""
+        used = f" (so its default {Mask().text(read.default)} is used)" if has_address else ""
+        fault = f"is not set{used}"
+    else:
+        fakes = {place[0] for url in env.values() if (place := FAKE_ADDRESS.search(url))}
+        if not _is_address(value) or any(one in value for one in fakes):
+            return ""
+        fault = "is set to another address"
+    # The most similar name, however different it is.
+    similar = difflib.get_close_matches(read.name, sorted(env), 1, cutoff=0)
+    instead = f"; fakecloud_env sets {similar[0]}" if similar else ""
+    return f"{read.place} reads {read.name}, which {fault}{instead}"
 
 
 def _is_address(text: str) -> bool:
@@ -205,14 +208,17 @@ def _variables_of(tree: ast.Module, file: str) -> Iterator[_Read]:
         for node in ast.walk(part)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Subscript):
-            reader, given = ast.unparse(node.value), [node.slice]
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            reader, given = node.value, [node.slice]
         elif isinstance(node, ast.Call):
-            reader, given = ast.unparse(node.func), node.args[:2]
+            reader, given = node.func, node.args
         else:
             continue
-        name, default = [
-            *(str(one.value) if isinstance(one, ast.Constant) else "" for one in given), "", "",
-        ][:2]  # fmt: skip
-        if reader.rpartition("os.")[2] in _READERS and name:
+        name = _constant(given[0]) if given else ""
+        if name and ast.unparse(reader).rpartition("os.")[2] in _READERS:
+            default = _constant(given[1]) if len(given) > 1 else ""
             yield _Read(f"{file}:{node.lineno}", name, default, id(node) not in inside)
+
+
+def _constant(node: ast.expr) -> str:
+    return str(node.value) if isinstance(node, ast.Constant) else ""
