@@ -6,7 +6,6 @@ Data is loaded into a copy of the queue first, so that invalid data changes noth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from ..core.errors import ContractError
@@ -33,17 +32,6 @@ from .engine.engine import Engine
 from .errors import not_found
 from .model import Api
 from .views import DeadLetterView, PublishedMessage, ScheduleView
-
-_FORMATS: Mapping[str, Callable[[Any], str]] = {
-    **{
-        name: partial(text, name)
-        for name in ("method", "callback", "failure_callback", "deduplication_id")
-    },
-    "retries": str,
-    "label": labels_of,
-    **{name: partial(in_seconds, name) for name in ("delay", "timeout")},
-}
-"""Functions that format keywords of ``publish()`` as the header of the same name."""
 
 
 class QueueActions:
@@ -88,14 +76,20 @@ class QueueActions:
         self._check_open()
         choice("v1", "v2").read("api", api)
         pairs = setting_pairs(settings) + forwarded_pairs(headers)
-        given = {
-            "method": method, "callback": callback, "failure_callback": failure_callback,
-            "deduplication_id": deduplication_id, "retries": retries, "label": label,
-            "delay": delay, "timeout": timeout,
-        }  # fmt: skip
-        for name, value in given.items():
+        headers_of: tuple[tuple[str, Any, Callable[[str, Any], str]], ...] = (
+            ("Method", method, text),
+            ("Callback", callback, text),
+            ("Failure-Callback", failure_callback, text),
+            ("Deduplication-Id", deduplication_id, text),
+            ("Retries", retries, lambda _, value: str(value)),
+            ("Label", label, labels_of),
+            ("Delay", delay, in_seconds),
+            ("Timeout", timeout, in_seconds),
+        )
+        for header, value, formatted in headers_of:
             if value is not None:
-                pairs.append((f"Upstash-{name.replace('_', '-').title()}", _FORMATS[name](value)))
+                name = header.lower().replace("-", "_")
+                pairs.append((f"Upstash-{header}", formatted(name, value)))
         if flow_control is not None:
             pairs += flow_control_pairs(flow_control)
         if json is not ABSENT:

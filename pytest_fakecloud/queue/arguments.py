@@ -107,9 +107,9 @@ def forwarded_pairs(headers: object) -> HeaderList:
     return [(f"Upstash-Forward-{name}", value) for name, value in _pairs("headers", headers)]
 
 
-def labels_of(label: object) -> str:
+def labels_of(name: str, label: object) -> str:
     labels = [label] if isinstance(label, str) or not isinstance(label, Iterable) else [*label]
-    return ",".join(text("label", one) for one in labels)
+    return ",".join(text(name, one) for one in labels)
 
 
 def flow_control_pairs(flow_control: object) -> HeaderList:
@@ -132,7 +132,9 @@ def flow_control_pairs(flow_control: object) -> HeaderList:
                 )
             limits.append(f"{name}={value}")
     pairs = [("Upstash-Flow-Control-Key", text("flow_control['key']", flow_control["key"]))]
-    return pairs + [("Upstash-Flow-Control-Value", ",".join(limits))] * bool(limits)
+    if limits:
+        pairs.append(("Upstash-Flow-Control-Value", ",".join(limits)))
+    return pairs
 
 
 def _pairs(what: str, given: object) -> HeaderList:

@@ -51,10 +51,11 @@ class QueueAssertions:
         """
         __tracebackhide__ = True
         self._note_inspection()
-        own = isinstance(state, str) and state.upper() in WORDS
-        asked = Query(
-            _given(where, **{"service_state" if own else "state": state}), MESSAGES, "message"
-        )
+        if isinstance(state, str) and state.upper() in WORDS:
+            given = _given(where, service_state=state)
+        else:
+            given = _given(where, state=state)
+        asked = Query(given, MESSAGES, "message")
         with self._engine.lock:
             self._engine.history.sweep()
             ids = list(self._engine.messages)

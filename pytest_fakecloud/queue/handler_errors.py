@@ -28,18 +28,12 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
     text = f"{did} {type(exception).__name__}"
     if str(exception):
         text += f": {exception}"
-    calls = [
-        (summary, frame)
-        for summary, (frame, _) in zip(
-            traceback.extract_tb(exception.__traceback__),
-            traceback.walk_tb(exception.__traceback__),
-            strict=True,
-        )
-    ]
+    trace = exception.__traceback__
+    calls = list(zip(traceback.extract_tb(trace), traceback.walk_tb(trace), strict=True))
     if not calls:
         return text
     own = [call for call in calls if not _is_library(call[0].filename)]
-    last, frame = (own or calls)[-1]
+    last, (frame, _) = (own or calls)[-1]
     line, source = last.line or "", ""
     if own and 0 < len(line) <= 80 and not line.startswith("raise "):
         source = f": {line}"
@@ -49,6 +43,7 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
 
 
 def _indexed_values(names: Mapping[str, object], line: str) -> str:
+    """Return the short dicts and lists that are indexed in a line, which may lack a key or item."""
     shown = []
     for name in dict.fromkeys(re.findall(r"\b([A-Za-z_]\w*)\[", line)):
         value = names.get(name)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import islice
 
-from ..core.timeparse import instant_us, to_datetime
+from ..core.timeparse import to_datetime
 from ..core.wording import counted, listed, plural
 from .engine.engine import Engine
 from .handler_errors import raised_text
-from .model import Attempt, LogEntry, Message
+from .model import MESSAGE, Attempt, LogEntry, Message
 from .wire.text import as_text
 
 _MAX_LINES = 5
@@ -39,7 +39,7 @@ def span(us: int) -> str:
 def timeline(message: Message, now_us: int | None = None, *, driven: bool = True) -> str:
     """Return the timeline of a message. The last line says what an unfinished message waits for."""
     head = f"{message.public_id} {message.settings.method} {as_text(message.url)}"
-    if message.kind != "message":
+    if message.kind != MESSAGE:
         head += f" ({message.kind.replace('_', ' ')} about {message.source_id})"
     lines = [head]
     attempts = iter(message.attempts)
@@ -141,7 +141,7 @@ def unfinished_lines(engine: Engine, name: Naming = str, most: int | None = None
 
 def dead_letter_lines(engine: Engine, name: Naming = str) -> Iterator[str]:
     """Yield lines about the dead letters that have not expired; ``name`` formats an id."""
-    ids_by_text: dict[str, list[tuple[str, str]]] = {}
+    letters_by_text: dict[str, list[tuple[str, str]]] = {}
     for letter in engine.dead_letters.all():
         message = engine.messages.get(letter.message_id)
         if message is None:
@@ -150,8 +150,8 @@ def dead_letter_lines(engine: Engine, name: Naming = str) -> Iterator[str]:
         status = None if outcome is None else outcome.status
         last = "no answer" if status is None else f"status {status}"
         text = f"failed after {counted(made, 'attempt')}, last {last}"
-        ids_by_text.setdefault(text, []).append((name(message.public_id), letter.id))
-    for text, several in ids_by_text.items():
+        letters_by_text.setdefault(text, []).append((name(message.public_id), letter.id))
+    for text, several in letters_by_text.items():
         ids, letters = zip(*several, strict=True)
         dead = f"{plural('dead letter', len(ids))} {listed(letters, _MAX_IDS_PER_LINE)}"
         yield f"{listed(ids, _MAX_IDS_PER_LINE)} {text}; {dead}"
@@ -161,13 +161,11 @@ def schedule_lines(engine: Engine, name: Naming = str) -> Iterator[str]:
     """Yield a line for each schedule that will run again; ``name`` formats its id."""
     now_us = engine.clock.now_us()
     for schedule in list(engine.schedules.by_id.values()):
-        upcoming = [] if schedule.paused else schedule.next_runs(1, now_us)
-        for at in upcoming:
-            due = due_text(instant_us(at), now_us)
-            yield (
-                f"schedule {name(schedule.id)} of {as_text(schedule.destination)}: next {due} "
-                f"({schedule.cron})"
-            )
+        at_us = None if schedule.paused else schedule.first_run_after(now_us)
+        if at_us is not None:
+            destination = as_text(schedule.destination)
+            due = due_text(at_us, now_us)
+            yield f"schedule {name(schedule.id)} of {destination}: next {due} ({schedule.cron})"
 
 
 def unfinished_text(engine: Engine) -> str:

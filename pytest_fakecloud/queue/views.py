@@ -39,8 +39,8 @@ _GONE_SCHEDULE = "gone: deleted, or the queue was reset or restored"
 
 
 def _gone(engine: Engine) -> str:
-    forgets = engine.settings.history_us is not None
-    return "gone: the queue was reset or restored" + (", or its history has passed" * forgets)
+    forgotten = "" if engine.settings.history_us is None else ", or its history has passed"
+    return f"gone: the queue was reset or restored{forgotten}"
 
 
 class PublishedMessage:

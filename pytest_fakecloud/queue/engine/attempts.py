@@ -345,7 +345,7 @@ class AttemptRunner:
             no_answer_status=state.settings.no_answer_status,
             size=state.limits.message_size,
             spelling=state.settings.source_id,
-            more=None if message.workflow is None else state.workflow.callback_fields(message),
+            more={} if message.workflow is None else state.workflow.callback_fields(message),
         )
         self._publisher.publish_callback(message, kind, url, nested, body, at_us)
 

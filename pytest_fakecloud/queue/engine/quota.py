@@ -14,7 +14,8 @@ from ..wire.headers import read_settings
 from ..wire.retry import RetryDelay
 from .state import State
 
-_DEEPEST = 5
+_MAX_CALLBACK_NESTING = 5
+"""Maximum depth of callbacks of callbacks, which are nested in the headers of a message."""
 
 
 @dataclass(slots=True)
@@ -81,12 +82,11 @@ class Quota:
         """
         limits = self._state.limits
         if len(body) > limits.message_size:
-            raise errors.too_large(limits.message_size)
+            raise quota("maxMessageSize", limits.message_size, status=413)
         retries = self.retries(settings)
         self._check_settings(settings, retries, now)
-        for nested in (settings.callback_headers, settings.failure_callback_headers):
-            if nested:
-                self._check_nested(nested, retries, 1, now)
+        self._check_nested(settings.callback_headers, retries, 1, now)
+        self._check_nested(settings.failure_callback_headers, retries, 1, now)
         return retries
 
     def _check_settings(self, settings: PublishSettings, retries: int, now: int) -> None:
@@ -108,8 +108,10 @@ class Quota:
     def _check_nested(self, nested: HeaderList, source_retries: int, depth: int, now: int) -> None:
         if not nested:
             return
-        if depth > _DEEPEST:
-            raise bad_request(f"invalid callback headers: nested deeper than {_DEEPEST} levels")
+        if depth > _MAX_CALLBACK_NESTING:
+            raise bad_request(
+                f"invalid callback headers: nested deeper than {_MAX_CALLBACK_NESTING} levels"
+            )
         settings = read_settings(nested)
         retries = self.callback_retries(settings, source_retries)
         self._check_settings(settings, retries, now)

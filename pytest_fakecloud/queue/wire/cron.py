@@ -74,7 +74,11 @@ _SOON = timedelta(hours=3)
 
 
 class Cron:
-    """A parsed cron expression. Raises ``QueueError`` (400) if it is malformed."""
+    """A parsed cron expression. Raises ``QueueError`` (400) if it is malformed.
+
+    ``every_us`` is the interval of an ``@every`` expression. It is None for any other, which has
+    its five fields in ``expression``.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = " ".join(text.split())
@@ -92,7 +96,7 @@ class Cron:
             fields = body.split()
             if len(fields) != len(_FIELDS):
                 raise self._bad(f"expected 5 fields, got {len(fields)}")
-            self.expression = " ".join(map(self._field, range(len(_FIELDS)), fields))
+            self.expression = " ".join(self._field(*numbered) for numbered in enumerate(fields))
         try:
             CronSim(self.expression, datetime(2000, 1, 1))
         except (CronSimError, ValueError) as error:
@@ -108,6 +112,8 @@ class Cron:
             since = (after_us if since_us is None else since_us) // SECOND * SECOND
             due = since + ((after_us - since) // self.every_us + 1) * self.every_us
             return due if due <= LATEST_US else None
+        # If clocks are set back from 3:00 to 2:00, the first 2:30 precedes the second 2:00. Runs at
+        # wall times are found in order, so keep the earliest second run until a later run is found.
         repeated: int | None = None
         try:
             for wall in CronSim(self.expression, self._wall(after_us)):

@@ -92,14 +92,17 @@ class DeliverySigner:
 
 
 def encoded(data: bytes) -> str:
+    """Return bytes in Base64."""
     return base64.b64encode(data).decode("ascii")
 
 
 def given(**fields: object) -> dict[str, Any]:
+    """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def source_headers(message: Message) -> HeaderList:
+    """Return the headers that the message was published with."""
     settings = message.settings
     headers = list(settings.forward)
     if settings.content_type is not None:
@@ -113,16 +116,16 @@ def callback_body(
     outcome: Outcome,
     *,
     retried: int,
-    dlq_id: str | None = None,
-    no_answer_status: int = 0,
+    dlq_id: str | None,
+    no_answer_status: int,
     size: int,
-    spelling: str = "both",
-    more: Mapping[str, object] | None = None,
+    spelling: str,
+    more: Mapping[str, object],
 ) -> bytes:
     """Return the JSON body of a callback about an attempt.
 
     ``dlq_id`` is for failure callbacks only. ``size`` limits the destination's body, in bytes
-    before Base64. ``more`` are additional fields.
+    before Base64. ``spelling`` is a key of ``SOURCE_SPELLINGS``. ``more`` are additional fields.
     """
     body: dict[str, Any] = {
         "status": outcome.status_or(no_answer_status),
@@ -146,7 +149,7 @@ def callback_body(
         "createdAt": str(message.created_us // 1000),
         "callerIP": message.caller_ip,
     }
-    body.update(more or {})
+    body |= more
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(
         "utf-8", "surrogatepass"
     )
@@ -159,6 +162,7 @@ def _answer_body(outcome: Outcome) -> bytes:
 
 
 def failure_text(outcome: Outcome) -> str:
+    """Return why an attempt failed, as the API reports it."""
     if outcome.unstubbed:
         return outcome.unstubbed
     if outcome.status is not None:

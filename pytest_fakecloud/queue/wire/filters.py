@@ -55,23 +55,16 @@ _IDS = ("messageIds", "dlqIds", "workflowRunIds")
 """Filters by id. If one of them is given, all other filters are ignored."""
 _WHOLE = ("url", "workflowUrl")
 """Filters whose value may contain a comma."""
-COMMON = frozenset(_MESSAGE_FIELDS) - _DESTINATION - {"messageIds"} | {"fromDate", "toDate"}
+COMMON = (frozenset(_MESSAGE_FIELDS) - _DESTINATION - {"messageIds"}) | {"fromDate", "toDate"}
 FOR_MESSAGES = COMMON | _DESTINATION | {"messageIds", "count"}
 FOR_LOGS = COMMON | _DESTINATION | _PAGING | {"messageIds", "state", "responseStatus"}
 FOR_DEAD_LETTERS = COMMON | _PAGING | {"dlqIds", "dlqId", "responseStatus"}
 
-_IN_PROGRESS = frozenset({"ACTIVE", "RETRY", "ERROR"})
+_IN_PROGRESS = ("ACTIVE", "RETRY", "ERROR")
 _STATES = (
-    "CREATED",
-    "ACTIVE",
-    "RETRY",
-    "ERROR",
-    "DELIVERED",
-    "FAILED",
-    "CANCEL_REQUESTED",
-    "CANCELED",
+    "CREATED", "ACTIVE", "RETRY", "ERROR", "DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELED",
     "IN_PROGRESS",
-)
+)  # fmt: skip
 
 
 def _one(value: object) -> Sequence[str]:
@@ -123,15 +116,9 @@ class Filters:
         """
         if not self.spans(at_us):
             return False
+        given = {"state": state, "responseStatus": status, "dlqId": dlq_id, "dlqIds": dlq_id}
         for name, wanted in self.fields.items():
-            if name == "state":
-                found: Sequence[str] = _one(state)
-            elif name == "responseStatus":
-                found = _one(status)
-            elif name in ("dlqId", "dlqIds"):
-                found = _one(dlq_id)
-            else:
-                found = _MESSAGE_FIELDS[name](message)
+            found = _one(given[name]) if name in given else _MESSAGE_FIELDS[name](message)
             if not any(value in wanted for value in found):
                 return False
         return True
@@ -172,6 +159,7 @@ def read_filters(
                 values = (states or _states)(values)
             elif name == "responseStatus":
                 values = [str(read_integer(one, "responseStatus")) for one in values]
+            # An empty value matches nothing, so that a bulk request does not cancel everything.
             filters.fields.setdefault(name, []).extend(one for one in values if one)
     for name in _IDS:
         if ids := filters.fields.get(name):

@@ -18,49 +18,47 @@ from typing import Any
 
 from ..errors import bad_request
 from ..model import HeaderList, PublishSettings
+from . import values
 from .retry import check_expression
-from .text import CONTROL, HOP_BY_HOP, as_text, check_header, over, unprefixed
-from .values import (
-    check_name,
-    check_url,
-    read_deduplication_id,
-    read_duration,
-    read_flag,
-    read_flow,
-    read_integer,
-    read_labels,
-    read_method,
-    read_not_before,
-    read_redaction,
-    read_timeout,
-)
+from .text import CONTROL, HOP_BY_HOP, as_text, check_header, overridden, unprefixed
+
+
+def _url(what: str) -> Callable[[str], str]:
+    return lambda text: values.check_url(text.strip(), what)
+
+
+def _name(what: str) -> Callable[[str], str]:
+    return lambda text: values.check_name(text.strip(), what)
+
+
+def _flag(what: str) -> Callable[[str], bool]:
+    return lambda text: values.read_flag(text, what)
+
 
 _SETTINGS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "method": ("method", read_method),
-    "delay": ("delay_us", lambda text: read_duration(text, "delay")),
-    "not-before": ("not_before_us", read_not_before),
-    "notbefore": ("not_before_us", read_not_before),
-    "retries": ("retries", lambda text: read_integer(text, "retries")),
+    "method": ("method", values.read_method),
+    "delay": ("delay_us", lambda text: values.read_duration(text, "delay")),
+    "not-before": ("not_before_us", values.read_not_before),
+    "notbefore": ("not_before_us", values.read_not_before),
+    "retries": ("retries", lambda text: values.read_integer(text, "retries")),
     "retry-delay": ("retry_delay", lambda text: check_expression(as_text(text))),
-    "timeout": ("timeout_us", read_timeout),
-    "callback": ("callback", lambda text: check_url(text.strip(), "callback")),
-    "failure-callback": (
-        "failure_callback",
-        lambda text: check_url(text.strip(), "failure callback"),
-    ),
-    "deduplication-id": ("deduplication_id", read_deduplication_id),
+    "timeout": ("timeout_us", values.read_timeout),
+    "callback": ("callback", _url("callback")),
+    "failure-callback": ("failure_callback", _url("failure callback")),
+    "deduplication-id": ("deduplication_id", values.read_deduplication_id),
     "content-based-deduplication": (
         "content_based_deduplication",
-        lambda text: read_flag(text, "content-based-deduplication"),
+        _flag("content-based-deduplication"),
     ),
     "cron": ("cron", lambda text: as_text(text.strip())),
-    "schedule-id": ("schedule_id", lambda text: check_name(text.strip(), "schedule id")),
-    "queue-name": ("queue_name", lambda text: check_name(text.strip(), "queue name")),
-    "label": ("labels", read_labels),
-    "redact-fields": ("redaction", read_redaction),
+    "schedule-id": ("schedule_id", _name("schedule id")),
+    "queue-name": ("queue_name", _name("queue name")),
+    "label": ("labels", values.read_labels),
+    "redact-fields": ("redaction", values.read_redaction),
+    # The following values are processed further by _settings_of().
     "flow-control-key": ("flow_key", str),
     "flow-control-value": ("flow_value", str),
-    "header-forward": ("forward_all", lambda text: read_flag(text, "header-forward")),
+    "header-forward": ("forward_all", _flag("header-forward")),
 }
 """For each header, the setting that it contains and the function that parses its value."""
 _NESTED = {
@@ -106,7 +104,8 @@ class _Collected:
         else:
             for prefix, (setting, new_prefix) in _NESTED.items():
                 if own.startswith(prefix):
-                    rest = name[len(name) - len(own) + len(prefix) :]
+                    # Keep upper case in the rest of the name, which ``own`` has lost.
+                    rest = name[-len(own) :][len(prefix) :]
                     self.nested.setdefault(setting, []).append((new_prefix + rest, value))
                     return
 
@@ -124,10 +123,11 @@ def _with_defaults(sent: _Collected, defaults: _Collected) -> _Collected:
     settings = {
         name: value for name, value in defaults.settings.items() if name not in excluded
     } | sent.settings
-    if settings.get("forward_all"):
+    if settings.pop("forward_all", False):
+        # Forward the request's headers first, so that they replace the defaults.
         _forward_others(sent)
     nested = {
-        name: over(defaults.nested.get(name, []), sent.nested.get(name, []))
+        name: overridden(defaults.nested.get(name, []), sent.nested.get(name, []))
         for name in {**defaults.nested, **sent.nested}
     }
     return _Collected(settings, nested)
@@ -145,7 +145,7 @@ def _settings_of(collected: _Collected) -> dict[str, Any]:
         _forward_others(collected)
     flow_key, flow_value = settings.pop("flow_key", None), settings.pop("flow_value", None)
     if flow_key is not None:
-        settings["flow"] = read_flow(flow_key, flow_value)
+        settings["flow"] = values.read_flow(flow_key, flow_value)
     elif flow_value is not None:
         raise bad_request("invalid flow control: a value was given without a key")
     if "forward" in collected.nested:
@@ -210,5 +210,5 @@ def settings_to_republish(
     for name in ("forward", "callback_headers", "failure_callback_headers"):
         base = getattr(plain, name)
         if base and given.get(name):
-            merged[name] = over(base, given[name])
+            merged[name] = overridden(base, given[name])
     return PublishSettings(**merged)

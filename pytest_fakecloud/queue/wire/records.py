@@ -60,9 +60,9 @@ def nested_headers(headers: HeaderList) -> dict[str, list[str]]:
     """Return the nested settings of a callback as the API represents them, without prefixes."""
     shown: dict[str, list[str]] = {}
     for name, value in headers:
-        plain = name[8:]
+        plain = name.removeprefix("Upstash-")
         if plain.lower().startswith("forward-"):
-            plain = plain[8:]
+            plain = plain[len("forward-") :]
         shown.setdefault(canonical(plain), []).append(as_text(value))
     return shown
 
@@ -91,7 +91,7 @@ def _settings_record(settings: PublishSettings, retry_delay: str | None) -> Reco
         record |= given(parallelism=settings.flow.parallelism, rate=settings.flow.rate)
         record["period"] = settings.flow.period_us // SECOND
     if settings.timeout_us is not None:
-        record["timeout"] = settings.timeout_us // 1000
+        record["timeout"] = ms(settings.timeout_us)
     return record | given(retryDelayExpression=retry_delay)
 
 
@@ -134,7 +134,7 @@ def dead_letter_record(message: Message, dlq_id: str, no_answer_status: int) -> 
     record["state"] = "failed"
     record["responseStatus"] = outcome.status_or(no_answer_status)
     record["responseHeader"] = header_map(outcome.headers)
-    record.update(_body("responseBody", outcome.body))
+    record |= _body("responseBody", outcome.body)
     if outcome.status is None:
         record["error"] = failure_text(outcome)
     return record
@@ -164,14 +164,13 @@ def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Reco
         record["responseHeader"] = record["responseHeaders"] = header_map(outcome.headers)
         if entry.state == "ERROR":
             record["responseBody"] = encoded(outcome.body)
-    if "retryDelayExpression" in record:
-        record["retryDelayExpr"] = record["retryDelayExpression"]
-    for one, other in (
+    for name, other_name in (
+        ("retryDelayExpression", "retryDelayExpr"),
         ("callbackHeader", "callbackHeaders"),
         ("failureCallbackHeader", "failureCallbackHeaders"),
     ):
-        if one in record:
-            record[other] = record[one]
+        if name in record:
+            record[other_name] = record[name]
     return record
 
 
@@ -204,6 +203,7 @@ def schedule_record(
     if settings.delay_us:
         record["delay"] = settings.delay_us // SECOND
     if settings.timeout_us is not None:
+        # Replace the milliseconds: the API reports the timeout of a schedule in seconds.
         record["timeout"] = min(settings.timeout_us, default_timeout) // SECOND
     record |= given(queueName=settings.queue_name, error=schedule.error)
     if schedule.last_us is not None:

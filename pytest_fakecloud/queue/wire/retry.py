@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC
+from operator import add, mul, sub, truediv
 
 from ...core.wording import counted
 from ..errors import QueueError, bad_request
@@ -121,14 +122,14 @@ class RetryDelay:
             raise self._bad(f"it is nested deeper than {_DEEPEST} levels")
         node = self._product()
         while self._peek() in ("+", "-"):
-            node = _binary(self._take(), node, self._product())
+            node = _combined(self._take(), node, self._product())
         self._depth -= 1
         return node
 
     def _product(self) -> _Node:
         node = self._unary()
         while self._peek() in ("*", "/", "%"):
-            node = _binary(self._take(), node, self._unary())
+            node = _combined(self._take(), node, self._unary())
         return node
 
     def _unary(self) -> _Node:
@@ -170,23 +171,21 @@ class RetryDelay:
         return lambda retried: function(*(argument(retried) for argument in arguments))
 
 
-def _binary(sign: str, left: _Node, right: _Node) -> _Node:
-    if sign == "+":
-        return lambda retried: left(retried) + right(retried)
-    if sign == "-":
-        return lambda retried: left(retried) - right(retried)
-    if sign == "*":
-        return lambda retried: left(retried) * right(retried)
-    if sign == "/":
-        return lambda retried: left(retried) / right(retried)
+def _remainder(left: float, right: float) -> float:
+    # fmod() raises ValueError for a divisor of zero, which would have another error message.
+    if right == 0:
+        raise ZeroDivisionError
+    return math.fmod(left, right)
 
-    def remainder(retried: float) -> float:
-        divisor = right(retried)
-        if divisor == 0:
-            raise ZeroDivisionError
-        return math.fmod(left(retried), divisor)
 
-    return remainder
+_OPERATORS: dict[str, Callable[[float, float], float]] = {
+    "+": add, "-": sub, "*": mul, "/": truediv, "%": _remainder,
+}  # fmt: skip
+
+
+def _combined(sign: str, left: _Node, right: _Node) -> _Node:
+    operator = _OPERATORS[sign]
+    return lambda retried: operator(left(retried), right(retried))
 
 
 def check_expression(text: str) -> str:
@@ -224,9 +223,8 @@ def _read_wait(value: str, now_us: int) -> int | None:
     duration = go_duration_us(value)
     if duration is not None:
         return max(0, duration)
-    from email.utils import (
-        parsedate_to_datetime,
-    )  # Imported here, because the import takes 4 ms and dates are rare.
+    # Imported here, because the import takes 4 ms and dates are rare.
+    from email.utils import parsedate_to_datetime
 
     try:
         moment = parsedate_to_datetime(value)

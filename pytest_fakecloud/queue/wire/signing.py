@@ -194,8 +194,9 @@ def _url_differs(signed: str, url: str) -> str:
         for name in ("scheme", "netloc", "path", "query", "fragment")
         if getattr(left, name) != getattr(right, name)
     ]
-    text += ": they differ in the "
-    text += " and ".join("host" if part == "netloc" else part for part in parts)
+    # Parts may be equal if only one URL has an empty part, as in https://a.test/?.
+    names = ["host" if part == "netloc" else part for part in parts] or ["empty parts"]
+    text += f": they differ in the {' and '.join(names)}"
     if parts == ["scheme"] or parts == ["netloc"] or parts == ["scheme", "netloc"]:
         text += " (behind a proxy, compare with the published URL)"
     return text

@@ -14,23 +14,11 @@ from typing import Any
 from ..errors import bad_request
 from ..model import HeaderList
 
-HOP_BY_HOP = frozenset(
-    [
-        "host",
-        "content-length",
-        "connection",
-        "transfer-encoding",
-        "accept-encoding",
-        "keep-alive",
-        "te",
-        "upgrade",
-        "trailer",
-        "proxy-connection",
-        "proxy-authorization",
-        "proxy-authenticate",
-        "expect",
-    ]
-)
+HOP_BY_HOP = frozenset({
+    "host", "content-length", "connection", "transfer-encoding", "accept-encoding", "keep-alive",
+    "te", "upgrade", "trailer", "proxy-connection", "proxy-authorization", "proxy-authenticate",
+    "expect",
+})  # fmt: skip
 """Headers about a message's framing or about a single connection, which are not forwarded."""
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -66,22 +54,22 @@ def canonical(name: str) -> str:
 def unprefixed(name: str) -> str | None:
     """Return a header name after ``Upstash-`` or ``Service-`` in lower case, or None."""
     lower = name.lower()
-    if lower.startswith(("upstash-", "service-")):
-        return lower[8:]
-    return None
+    return lower.partition("-")[2] if lower.startswith(("upstash-", "service-")) else None
 
 
 def first_setting(headers: Iterable[tuple[str, str]], name: str) -> str | None:
+    """Return the first value of a header, whose name is given in lower case without its prefix."""
     return next((value for key, value in headers if unprefixed(key) == name), None)
 
 
-def over(base: HeaderList, given: HeaderList) -> HeaderList:
-    """Return headers combined with ``given``, whose headers replace those of the same name."""
-    own = {name.lower() for name, _ in given}
-    return [pair for pair in base if pair[0].lower() not in own] + given
+def overridden(base: HeaderList, by: HeaderList) -> HeaderList:
+    """Return headers combined with those in ``by``, which replace headers of the same name."""
+    replaced = {name.lower() for name, _ in by}
+    return [pair for pair in base if pair[0].lower() not in replaced] + by
 
 
 def check_header(name: str, value: str) -> None:
+    """Raise a 400 error if a header's name or value is malformed."""
     if not _TOKEN.match(name):
         raise bad_request(f"invalid header name: {quoted(name)}")
     if CONTROL.search(value):
@@ -103,6 +91,7 @@ def json_headers(headers: Mapping[str, Any], *, first_spelling: bool = False) ->
         for value in values if isinstance(values, list) else [values]:
             if isinstance(value, dict | list) or value is None:
                 raise bad_request(f"invalid header {name}: expected a string")
+            # JSON writes true and 1.5 as the service does.
             text = value if isinstance(value, str) else json.dumps(value)
             pairs.append((as_wire(str(name)), as_wire(text)))
     return pairs

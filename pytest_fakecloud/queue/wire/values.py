@@ -113,25 +113,16 @@ def check_url(url: str, what: str) -> str:
     if re.search(r"[\x00-\x20\x7f]", url):
         raise bad_request(f"invalid {what} url: endpoint contains a space or control character")
     try:
-        parts = urlsplit(url)
+        # Check the decoded text as well, which may be malformed even if the bytes are not.
+        for spelling in dict.fromkeys((as_text(url), url)):
+            parts = urlsplit(spelling)
+            _ = parts.port  # Raises ValueError for an invalid port.
         host = parts.hostname
-        _ = parts.port
     except ValueError as error:
-        raise bad_request(f"invalid {what} url: {_unreadable(as_text(url)) or error}") from None
-    # Check the decoded text as well, which may be malformed even if the bytes are not.
-    if not url.isascii() and (unreadable := _unreadable(as_text(url))) is not None:
-        raise bad_request(f"invalid {what} url: {unreadable}")
+        raise bad_request(f"invalid {what} url: {error}") from None
     if not host:
         raise bad_request(f"invalid {what} url: endpoint has no host")
     return url
-
-
-def _unreadable(url: str) -> ValueError | None:
-    try:
-        _ = urlsplit(url).port
-    except ValueError as error:
-        return error
-    return None
 
 
 def check_name(name: str, what: str) -> str:

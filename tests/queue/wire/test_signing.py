@@ -153,6 +153,12 @@ def test_another_algorithm() -> None:
     assert why(token) == "the token is signed with 'HS512', expected 'HS256'"
 
 
+def test_urls_that_differ_in_an_empty_part() -> None:
+    token = token_of(signer()(delivery(url="https://app.example.com/hook?")))
+    reason = why(token, url="https://app.example.com/hook")
+    assert reason.endswith("compared https://app.example.com/hook: they differ in the empty parts")
+
+
 def test_an_unsigned_token_is_refused() -> None:
     claims = claims_of(token_of(signer()(delivery())))
     token = jwt.encode(claims, None, algorithm="none")  # type: ignore[arg-type]
