@@ -10,10 +10,10 @@ from contextvars import ContextVar
 from ..errors import ContractError
 from ..wording import counted
 
-_PATIENCE = 10.0  # real seconds that an advance waits for another one to finish
-_COURTESY = 0.01  # seconds of wall-clock time that a move of the clock waits for another move
-_handed_over: ContextVar[object] = ContextVar("handed_over", default=None)
-"""The function from ``Turns.hand_over()`` that this thread or task is running."""
+_PATIENCE = 10.0  # real seconds that an advance and a delivery wait for each other
+_COURTESY = 0.01  # real seconds that a yielding advance waits for a delivery
+_current_job: ContextVar[object] = ContextVar("current_job", default=None)
+"""The handed-over function that this thread or task is running, as an object of ``Turns._jobs``."""
 
 
 class Occupied(Exception):
@@ -34,14 +34,16 @@ class Turns:
     over to other threads. If a second advance begins during the first, both raise an error.
     """
 
-    _handed: frozenset[object] = frozenset()
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._changed: threading.Condition | None = None
+        self._changed = threading.Condition(self._lock)
         self._turn: Turn | None = None
         self._dispatcher: int | None = None
+        """The ID of the thread that makes a background delivery."""
+        self._jobs: frozenset[object] = frozenset()
+        """One object for each handed-over function that has not returned."""
         self._waiting = 0
+        """The number of advances that wait for background deliveries."""
 
     @property
     def moving(self) -> bool:
@@ -54,48 +56,52 @@ class Turns:
         handed-over function is in progress, or with ``yielding`` only ``Occupied``.
         """
         with self._lock:
-            inside = _handed_over.get() in self._handed
-            if not inside and (self._in_another_thread() or self._handed):
+            inside = _current_job.get() in self._jobs
+            if not inside and (self._in_another_thread() or self._jobs):
                 self._waiting += 1
                 try:
-                    self._wait_until(
-                        lambda: self._is_free() and not self._handed,
+                    self._changed.wait_for(
+                        lambda: self._is_free() and not self._jobs,
                         _COURTESY if yielding else _PATIENCE,
                     )
                 finally:
                     self._waiting -= 1
-                    self._wake()
-            if yielding and (not self._is_free() or inside or self._handed):
-                raise Occupied
-            if not self._is_free() or inside:
-                breach = ContractError(
-                    "the clock is already being advanced: it cannot be advanced again from inside "
-                    "a handler or from a second thread. Let the outer call return first; to make "
-                    "an answer take time, give the destination a duration instead"
-                )
-                if self._turn is not None:
-                    self._turn.breach = breach
-                raise breach
-            if self._handed:
-                raise ContractError(
-                    f"the clock cannot be moved, because within {_PATIENCE:g} s of real time"
-                    f" {counted(len(self._handed), 'attempt')} in the background did not end,"
-                    " and their effects belong before the move. Let their destinations answer, or"
-                    " end them sooner with a lower attempt_cap="
-                )
+                    self._changed.notify_all()
+            if not self._is_free() or self._jobs:
+                raise Occupied if yielding else self._refusal(inside)
             self._turn = turn = Turn()
         try:
             yield turn
         finally:
             with self._lock:
                 self._turn = None
-                self._wake()
+                self._changed.notify_all()
+
+    def _refusal(self, inside: bool) -> ContractError:
+        """Return the error of an advance that cannot begin; it also fails the advance in progress.
+        ``inside`` is True if the advance was attempted by a handed-over function.
+        """
+        if self._is_free() and not inside:
+            return ContractError(
+                f"the clock cannot be moved, because within {_PATIENCE:g} s of real time"
+                f" {counted(len(self._jobs), 'attempt')} in the background did not end,"
+                " and their effects belong before the move. Let their destinations answer, or"
+                " end them sooner with a lower attempt_cap="
+            )
+        breach = ContractError(
+            "the clock is already being advanced: it cannot be advanced again from inside "
+            "a handler or from a second thread. Let the outer call return first; to make "
+            "an answer take time, give the destination a duration instead"
+        )
+        if self._turn is not None:
+            self._turn.breach = breach
+        return breach
 
     @contextmanager
     def dispatch(self) -> Iterator[bool]:
         """Take the turn for a background delivery; yield False if an advance does not end in time."""
         with self._lock:
-            free = self._wait_until(lambda: self._is_free() and not self._waiting)
+            free = self._changed.wait_for(lambda: self._is_free() and not self._waiting, _PATIENCE)
             if free:
                 self._dispatcher = threading.get_ident()
         try:
@@ -104,24 +110,24 @@ class Turns:
             if free:
                 with self._lock:
                     self._dispatcher = None
-                    self._wake()
+                    self._changed.notify_all()
 
     def hand_over(self, function: Callable[[], object]) -> Callable[[], None]:
         """Return a function that calls ``function`` in any thread. Advances wait until it returns."""
         with self._lock:
             # An object of its own: the same function can be handed over twice.
-            handed = object()
-            self._handed |= {handed}
+            job = object()
+            self._jobs |= {job}
 
         def run() -> None:
-            token = _handed_over.set(handed)
+            token = _current_job.set(job)
             try:
                 function()
             finally:
-                _handed_over.reset(token)
+                _current_job.reset(token)
                 with self._lock:
-                    self._handed -= {handed}
-                    self._wake()
+                    self._jobs -= {job}
+                    self._changed.notify_all()
 
         return run
 
@@ -130,12 +136,3 @@ class Turns:
 
     def _in_another_thread(self) -> bool:
         return self._dispatcher not in (None, threading.get_ident())
-
-    def _wait_until(self, free: Callable[[], bool], patience_s: float = _PATIENCE) -> bool:
-        if self._changed is None:
-            self._changed = threading.Condition(self._lock)
-        return self._changed.wait_for(free, patience_s)
-
-    def _wake(self) -> None:
-        if self._changed is not None:
-            self._changed.notify_all()

@@ -327,9 +327,9 @@ def test_a_function_that_was_handed_over_twice_counts_twice() -> None:
     turns = Turns()
     first, second = turns.hand_over(list), turns.hand_over(list)
     first()
-    assert len(turns._handed) == 1
+    assert len(turns._jobs) == 1
     second()
-    assert not turns._handed
+    assert not turns._jobs
 
 
 def test_what_was_handed_over_cannot_move_the_clock(
