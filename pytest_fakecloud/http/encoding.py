@@ -12,8 +12,8 @@ from .parsing import Message
 
 LAST_CHUNK = b"0\r\n\r\n"
 _BODILESS = frozenset({204, 304})
-_FRAMES = frozenset({"content-length", "transfer-encoding", "date"})
-_CLEAN = str.maketrans({"\r": " ", "\n": " ", "\0": " "})
+_SET_BY_SERVER = frozenset({"content-length", "transfer-encoding", "date"})
+_LINE_BREAKS_TO_SPACES = str.maketrans({"\r": " ", "\n": " ", "\0": " "})
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -28,7 +28,7 @@ def encode_parts(message: Message, answer: Answer) -> tuple[bytes, bytes]:
     body = answer.body
     assert isinstance(body, bytes)
     status = answer.status
-    head = _opening(status)
+    head = _opening(status, int(time.time()))
     if answer.headers:
         head += _own_headers(message, answer.headers)
     if answer.content_type is not None:
@@ -43,13 +43,15 @@ def encode_parts(message: Message, answer: Answer) -> tuple[bytes, bytes]:
 
 
 def _own_headers(message: Message, headers: Iterable[tuple[str, str]]) -> str:
-    """Return the response's own headers, except those that the server sets to frame it."""
+    """Return the response's own headers, except those that the server sets to frame it. A
+    ``Connection: close`` among them ends ``message.keep_alive``.
+    """
     lines = []
     for name, value in headers:
         lower = name.lower()
         if lower == "connection":
             message.keep_alive = message.keep_alive and "close" not in value.lower()
-        elif lower not in _FRAMES:
+        elif lower not in _SET_BY_SERVER:
             lines.append(header(name, value))
     return "".join(lines)
 
@@ -66,7 +68,7 @@ def connection_header(message: Message) -> str:
 
 def header(name: str, value: str) -> str:
     # Remove line breaks, because a value that a service echoes must not start a new header.
-    return f"{name}: {value.translate(_CLEAN)}\r\n"
+    return f"{name}: {value.translate(_LINE_BREAKS_TO_SPACES)}\r\n"
 
 
 def status_line(status: int) -> str:
@@ -89,37 +91,23 @@ def head_bytes(head: str) -> bytes:
         return head.encode("utf-8", "surrogateescape")
 
 
-# The current second of real or process time, its Date header, and the first two lines of responses
-# in that second, by status.
-_openings: tuple[int, str, dict[int, str]] = (-1, "", {})
-
-
-def _opening(status: int) -> str:
-    """Return the status line and Date header, cached for a second per status."""
-    now = int(time.time())
-    second, _, made = _openings
-    found = made.get(status) if second == now else None
-    if found is None:
-        date = http_date()
-        found = f"{status_line(status)}Date: {date}\r\n"
-        _, present, made = _openings
-        if present == date:
-            made[status] = found
-    return found
-
-
 def http_date() -> str:
     """Return the current second of the process's clock in the format of a Date header."""
-    global _openings
-    now = int(time.time())
-    second, date, _ = _openings
-    if second != now:
-        # Format the date here, because email.utils fails at the end of the year 9999 in frozen
-        # process time.
-        t = time.gmtime(now)
-        date = (
-            f"{_DAYS[t.tm_wday]}, {t.tm_mday:02} {_MONTHS[t.tm_mon - 1]} {t.tm_year} "
-            f"{t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02} GMT"
-        )
-        _openings = (now, date, {})
-    return date
+    return _date_of(int(time.time()))
+
+
+@functools.lru_cache(maxsize=64)
+def _opening(status: int, second: int) -> str:
+    """Return the status line and the Date header of a response."""
+    return f"{status_line(status)}Date: {_date_of(second)}\r\n"
+
+
+@functools.lru_cache(maxsize=8)
+def _date_of(second: int) -> str:
+    # Format the date here, because email.utils fails at the end of the year 9999 in frozen process
+    # time.
+    t = time.gmtime(second)
+    return (
+        f"{_DAYS[t.tm_wday]}, {t.tm_mday:02} {_MONTHS[t.tm_mon - 1]} {t.tm_year} "
+        f"{t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02} GMT"
+    )
