@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import orjson
 
 from ..core.calls import Call, Headers, end_faults
-from ..core.errors import ContractError, ServiceError, shown
+from ..core.errors import ContractError, ServiceError, raised_by_test, shown
 from ..core.matching import Field
 from ..core.problems import Problems, shortened
 from ..core.recorder import Recorder
@@ -133,6 +133,7 @@ class App:
             at_us, unsettled = self.clock.now_us(), error
         call = request.call = self.recorder.open_call(request, at_us=at_us, facts=self._facts_of)
         response: Response
+        unauthenticated = False
         try:
             if unsettled is not None:
                 raise unsettled
@@ -152,11 +153,7 @@ class App:
                 response = self._serve(request, found)
         except ServiceError as error:
             response = self._finished(self.render_error(error))
-            if error.status == 401 and request.principal is None:
-                # The journal keeps only the beginning of a request without valid credentials.
-                self._record(call, response)
-                self.recorder.cut(call)
-                return response
+            unauthenticated = error.status == 401 and request.principal is None
         except Exception as error:
             response = self._failed(request, error)
         except BaseException:
@@ -164,6 +161,9 @@ class App:
             call.outcome = "broken off"
             raise
         self._record(call, response)
+        if unauthenticated:
+            # The journal keeps only the beginning of a request without valid credentials.
+            self.recorder.cut(call)
         return response
 
     def _serve(self, request: Request, found: RouteMatch) -> Response:
@@ -182,6 +182,7 @@ class App:
         return self._finished(result)
 
     def _finished(self, result: object) -> Response:
+        """Return the response for an endpoint's result; encode the body of an ``Answer`` in place."""
         if not isinstance(result, Answer):
             if isinstance(result, (Stream, Effect)):
                 return result
@@ -192,10 +193,8 @@ class App:
 
     def refused(self, status: int, reason: str) -> None:
         """Record that the server rejected bytes that are not a valid request."""
-        shown = shortened(reason)
-        self.recorder.add_event(
-            "refused", f"{status} for bytes that are not a valid request: {shown}"
-        )
+        text = f"{status} for bytes that are not a valid request: {shortened(reason)}"
+        self.recorder.add_event("refused", text)
 
     def foreign(self, request: Request) -> Answer:
         """Return the response to a request with a method that no path accepts.
@@ -235,8 +234,6 @@ class App:
         return self._finished(self.bug(request, error))
 
     def _report_bug(self, request: Request, error: BaseException) -> None:
-        from ..core.errors import raised_by_test
-
         call = request.call
         call.note = "".join(traceback.format_exception(error))
         of_test = raised_by_test(error)
