@@ -31,9 +31,7 @@ def wrap_handle_request(
             return original(transport, request)
         origin = _origin_of(request)
         if (detour := origins.detours.get(origin)) is not None:
-            import httpx
-
-            return original(_transport(httpx.HTTPTransport, detour), _moved(request, detour))
+            return original(*_redirected("HTTPTransport", detour, request))
         simple = _simple(origins.shortcuts.get(origin), transport, request)
         if simple is None or len(body := request.read()) != simple.length:
             return original(transport, request)
@@ -53,10 +51,7 @@ def wrap_handle_async_request(
             return await original(transport, request)
         origin = _origin_of(request)
         if (detour := origins.detours.get(origin)) is not None:
-            import httpx
-
-            other = _transport(httpx.AsyncHTTPTransport, detour)
-            return await original(other, _moved(request, detour))
+            return await original(*_redirected("AsyncHTTPTransport", detour, request))
         simple = _simple(origins.shortcuts.get(origin), transport, request)
         if simple is None or len(body := await request.aread()) != simple.length:
             return await original(transport, request)
@@ -75,8 +70,10 @@ def _origin_of(request: Any) -> Origin:
     return origin_of(url.scheme, url.host, url.port)
 
 
-def _transport(kind: Any, detour: Detour) -> Any:
-    """Return a transport of ``httpx`` that trusts the fake."""
+def _redirected(kind: str, detour: Detour, request: Any) -> tuple[Any, Any]:
+    """Return a transport of ``httpx`` that trusts the fake, and the request for its address. The
+    transport keeps no connection open, so it needs no ``close()``.
+    """
     import httpx
 
     if detour.ca_file is not None:
@@ -84,21 +81,16 @@ def _transport(kind: Any, detour: Detour) -> Any:
     else:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     limits = httpx.Limits(max_keepalive_connections=0)
-    return kind(verify=context, trust_env=False, limits=limits)
-
-
-def _moved(request: Any, detour: Detour) -> Any:
-    """Return a copy of a request for the fake's address."""
-    import httpx
-
+    transport = getattr(httpx, kind)(verify=context, trust_env=False, limits=limits)
     parts = urlsplit(detour.url)
-    return httpx.Request(
+    moved = httpx.Request(
         request.method,
         request.url.copy_with(scheme=parts.scheme, host=parts.hostname, port=parts.port),
         headers=request.headers,
         stream=request.stream,
         extensions=request.extensions,
     )
+    return transport, moved
 
 
 class _SimpleRequest(NamedTuple):
