@@ -85,6 +85,7 @@ class Question:
         self.several = several or (self.type.compares_items and not self.is_predicate)
         self._is_pattern = is_pattern(wanted)
         self._parts: list[Question] | None = None
+        """The questions for the items of a list that the test gave for a field with several values."""
         if several and isinstance(wanted, list | tuple):
             self._parts = [Question(name, one, field_type) for one in wanted]
         else:
@@ -302,12 +303,16 @@ class Query:
 
     def __call__(self, item: Any) -> bool:
         """Return whether the item matches; raises the same errors as ``why_not()``."""
-        try:
-            return all(
-                question.agrees(self._value(item, question.name)) for question in self.questions
-            )
-        except CannotTell:
-            return not self.why_not(item)
+        undecided: CannotTell | None = None
+        for question in self.questions:
+            try:
+                if not question.agrees(self._value(item, question.name)):
+                    return False
+            except CannotTell as error:
+                undecided = error
+        if undecided is not None:
+            raise undecided
+        return True
 
     def unlikeness(self, item: Any) -> float:
         """Return how different the item's values are from the wanted ones, from 0 to 1."""
