@@ -110,8 +110,8 @@ def ends_the_test(error: BaseException | None) -> BaseException | None:
     unittest = sys.modules.get("unittest.case")
     skips = unittest is not None and isinstance(error, unittest.SkipTest)
     # An exception group may contain a failed assertion beside the cancellation of a sibling task.
-    own = isinstance(error, Exception) or broken_promise(error) is not None
-    return error if skips or not own else None
+    is_failure = isinstance(error, Exception) or broken_promise(error) is not None
+    return None if is_failure and not skips else error
 
 
 def _outcomes() -> tuple[type[BaseException], ...]:

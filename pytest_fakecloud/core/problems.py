@@ -12,6 +12,9 @@ from .found import Found, found_of
 from .matching import Field, Query
 from .wording import unknown_name
 
+_LONGEST_PROBLEM = 20_000
+"""Maximum number of characters of a violation's text."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -67,9 +70,6 @@ def raised_problem(error: BaseException, where: str, **facts: Any) -> Problem:
         'To allow it: fakecloud.allow("assertion")'
     )
     return Problem("assertion", text, facts, error)
-
-
-_LONGEST_PROBLEM = 20_000
 
 
 def shortened(text: str, most: int = 2000) -> str:

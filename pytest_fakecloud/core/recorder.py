@@ -275,7 +275,8 @@ class Recorder:
             call.number, call.at_us = next(self.shared.numbers), at_us
             if site is not None:
                 self.shared.sites[call.number] = site
-            for entries in {id(each): each.entries for each in (self, newest)}.values():
+            for recorder in {self, newest}:
+                entries = recorder.entries
                 for index in range(len(entries) - 1, -1, -1):
                     if entries[index] is call:
                         del entries[index]
@@ -302,7 +303,7 @@ class Recorder:
             self.entries.append(entry)
             if self.keep is not None:
                 forgotten = self._forget_oldest()
-            if parent is not None:
+            if parent is not None:  # then the fake's recorder has returned no calls
                 parent.entries.append(entry)
                 if parent.keep is not None:
                     forgotten = parent._forget_oldest()
@@ -317,7 +318,9 @@ class Recorder:
     # -- forgetting ------------------------------------------------------------------------------
 
     def _forget_oldest(self) -> Iterable[Call]:
-        """Drop the oldest entries; return the large ones, which a fake's journal may still hold."""
+        """Drop the oldest entries. The cloud's recorder also drops them from the fakes' journals, and
+        returns the large calls among them, so that they are cut wherever they are still held.
+        """
         # Drop entries in batches, so that a full journal is as fast as an empty one. Create a new
         # list, because another thread may be reading the old one.
         keep = self.keep or 0

@@ -1,7 +1,8 @@
-"""Parse durations and times into microseconds."""
+"""Parse durations and times into microseconds; a monotonic clock that tools do not move."""
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import time
@@ -31,9 +32,10 @@ _UNITS = {
     "d": 86_400_000_000,
     "w": 604_800_000_000,
 }
-_PART = re.compile(r"(\d+(?:\.\d+)?) *(us|ms|s|m|h|d|w)")
+_UNIT = "|".join(_UNITS)
+_PART = re.compile(rf"(\d+(?:\.\d+)?) *({_UNIT})")
 # Possessive quantifiers prevent backtracking, which would restart at each digit of a long number.
-_PARTS = re.compile(r"(?:\d++(?:\.\d++)? *+(?:us|ms|s|m|h|d|w) *+)++")
+_PARTS = re.compile(rf"(?:\d++(?:\.\d++)? *+(?:{_UNIT}) *+)++")
 # A hundred years is longer than any realistic schedule, and that long from today is a valid
 # datetime.
 _LONGEST_US = 36_525 * 86_400_000_000
@@ -51,7 +53,7 @@ def duration_us(value: Duration) -> int:
     elif isinstance(value, bool):
         raise _bad_duration(value)
     elif isinstance(value, int | float):
-        if value != value or value in (float("inf"), float("-inf")):
+        if isinstance(value, float) and not math.isfinite(value):
             raise _bad_duration(value)
         # Clamp the number before multiplying it by a million, which would turn a large float into
         # infinity.

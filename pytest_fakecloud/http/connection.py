@@ -210,7 +210,9 @@ class Watch:
             self._gone()
 
     def _read(self) -> bool | None:
-        """Return whether the peer has closed its side; None to continue watching."""
+        """Return True if the peer has closed its side, False to stop watching because unread data
+        would hide that, and None to continue.
+        """
         # A TLS connection cannot be inspected without reading it. Treat any data as the end,
         # because a client that sends data while it receives a response is probably closing the
         # connection.

@@ -99,13 +99,12 @@ class Hub:
             mount.close()
         with self._lock:
             thread, self._thread = self._thread, None
-            selector, self._selector = self._selector, None
             wake, self._wake = self._wake, None
+            self._selector = None  # The hub's thread closes it.
         if wake is not None:
             wake.close()
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
-        del selector
 
     # -- for mounts and connections --------------------------------------------------------------
 

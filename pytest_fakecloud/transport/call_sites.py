@@ -40,15 +40,17 @@ def call_site() -> Place | None:
     if asyncio._get_running_loop() is not None:
         return None  # A task of this thread makes the call, and runs only library code.
     own = threading.get_ident()
-    found: list[FrameType | None] = []
+    callers: list[FrameType | None] = []  # None: a task that runs only library code
     for ident, top in sys._current_frames().items():
-        stack = _stack(top)
         if ident == own or not _waits(top):
             continue
-        tasks = list(_tasks(stack))
-        frame = None if tasks else _application(stack)
-        found += tasks or ([frame] if frame is not None else [])
-    return place_of(found[0]) if len(found) == 1 and found[0] is not None else None
+        stack = _stack(top)
+        if tasks := list(_tasks(stack)):
+            callers += tasks
+        elif (frame := _application(stack)) is not None:
+            callers.append(frame)
+    only = callers[0] if len(callers) == 1 else None
+    return None if only is None else place_of(only)
 
 
 def _stack(frame: FrameType | None) -> list[FrameType]:
@@ -67,9 +69,8 @@ def _application(stack: list[FrameType]) -> FrameType | None:
 
 def _waits(frame: FrameType) -> bool:
     """Return whether a thread is executing library code, as it does while it waits for a response."""
-    return not _is_application(frame.f_code.co_filename) and (
-        not frame.f_code.co_filename.startswith(_PACKAGE)
-    )
+    name = frame.f_code.co_filename
+    return not _is_application(name) and not name.startswith(_PACKAGE)
 
 
 def _tasks(stack: list[FrameType]) -> Iterator[FrameType | None]:
@@ -85,7 +86,7 @@ def _tasks(stack: list[FrameType]) -> Iterator[FrameType | None]:
         except RuntimeError:  # the loop's thread changed the set during the iteration
             return
         for task in tasks:
-            frames = _innermost(task)
+            frames = _coroutine_frames(task)
             application = _application(frames[::-1])
             # Skip a task that waits in the application's own code: it is not waiting for a
             # response.
@@ -96,7 +97,7 @@ def _tasks(stack: list[FrameType]) -> Iterator[FrameType | None]:
                 yield application
 
 
-def _innermost(task: asyncio.Task[object]) -> list[FrameType]:
+def _coroutine_frames(task: asyncio.Task[object]) -> list[FrameType]:
     """Return the frames of a task's coroutines, outermost first."""
     frames: list[FrameType] = []
     awaited: object = task.get_coro()
