@@ -1,8 +1,7 @@
 """State files: JSON files with the initial data, destinations and faults of fakes.
 
-The format is ``SCHEMA`` (JSON Schema 2020-12, printed by ``python -m pytest_fakecloud.standalone
-state`` and stored in ``docs/reference/state.schema.json``). A file is validated completely before
-any fake is changed. The data of each service is then passed to ``load()`` of its fake.
+The format is the JSON Schema in ``state.schema.json``. A file is validated completely before any
+fake is changed. The data of each service is then passed to ``load()`` of its fake.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from pkgutil import get_data
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -31,112 +31,8 @@ if TYPE_CHECKING:
 AT_ONCE = 2_000
 """Number of keys, records or messages loaded between two progress reports."""
 _ANYTHING: dict[str, Any] = {}
-_TEXT = {"type": "string"}
-_HEADERS = {"type": "object", "additionalProperties": _TEXT}
-_ANSWER = {
-    "description": "A status, or a response; 'hang' never responds, 'refuse' refuses the connection.",
-    "anyOf": [
-        {"type": "integer", "minimum": 100, "maximum": 599},
-        {"enum": ["hang", "refuse"]},
-        {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["status"],
-            "properties": {
-                "status": {"type": "integer", "minimum": 100, "maximum": 599},
-                "body": {"description": "A string is sent unchanged, any other value as JSON."},
-                "headers": _HEADERS,
-                "after": {
-                    "type": ["string", "number"],
-                    "description": "Delay before the response.",
-                },
-            },
-        },
-    ],
-}
-SCHEMA: dict[str, Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "title": "State file of pytest-fakecloud",
-    "description": "Initial data, destinations and faults of fakes, for pytest-fakecloud serve --load.",
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "$schema": _TEXT,
-        "kv": {
-            "description": "Key-value data.",
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {
-                "rdb": {
-                    "description": "The path of an .rdb file of a real server, relative to the state "
-                    "file. It is loaded before the values.",
-                    "type": "string",
-                },
-                "values": {
-                    "description": "Keys with plain values. Strings and numbers become strings, an "
-                    "object becomes a hash, an array of scalars a list, and an array of "
-                    "[member, score] pairs a sorted set.",
-                    "type": "object",
-                },
-                "commands": {
-                    "description": "Commands to run after the values are loaded.",
-                    "type": "array",
-                    "items": {"type": "array", "minItems": 1},
-                },
-            },
-        },
-        "vector": {
-            "description": "Vectors by namespace; the default namespace is the empty name.",
-            "type": "object",
-            "additionalProperties": {
-                "description": "Records as in an upsert, or the path of a .jsonl, .json or .npz file, "
-                "relative to the state file.",
-                "anyOf": [{"type": "array", "items": {"type": "object"}}, _TEXT],
-            },
-        },
-        "broker": {
-            "description": "Values or messages by topic, or the path of a JSON Lines file.",
-            "type": "object",
-            "additionalProperties": {"anyOf": [{"type": "array"}, _TEXT]},
-        },
-        "queue": {
-            "description": "Registered objects and pending messages, as Queue.load() accepts them.",
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {
-                "url_groups": {"type": "object", "additionalProperties": {"type": "array"}},
-                "queues": {"type": "object", "additionalProperties": {"type": "object"}},
-                "schedules": {"type": "array", "items": {"type": "object"}},
-                "messages": {"type": "array", "items": {"type": "object"}},
-            },
-        },
-        "destinations": {
-            "description": "Responses to the queue's deliveries, by URL prefix or by a URL with *.",
-            "type": "object",
-            "additionalProperties": {
-                "description": "One response, or several in turn, of which the last is repeated.",
-                "anyOf": [_ANSWER, {"type": "array", "items": _ANSWER, "minItems": 1}],
-            },
-        },
-        "faults": {
-            "description": "Injected faults, by fake.",
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {
-                word: {
-                    "type": "array",
-                    "items": {
-                        "description": "A kind, its arguments, and fields that select the calls.",
-                        "type": "object",
-                        "required": ["kind"],
-                        "properties": {"kind": _TEXT, "args": {"type": "array"}},
-                    },
-                }
-                for word in ("kv", "vector", "broker", "queue")
-            },
-        },
-    },
-}
+# Read the file through the import system, which also finds it in a zip file.
+SCHEMA: dict[str, Any] = orjson.loads(get_data(__package__, "state.schema.json") or b"")
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,), "array": (list,), "string": (str,), "integer": (int,), "number": (int, float),
 }  # fmt: skip
@@ -167,7 +63,7 @@ def read_state(file: Path) -> dict[str, Any]:
 
 
 def _problems(value: Any, schema: Mapping[str, Any], place: str) -> Iterator[str]:
-    """Yield what is wrong with a value at a place of the file, for the keywords that are used above."""
+    """Yield what is wrong with a value at a place of the file, for the keywords that the schema uses."""
     here = place or "the file"
     if "anyOf" in schema:
         several = [one for one in _flat(schema["anyOf"]) if _has_type(value, one)]
@@ -200,7 +96,7 @@ def _flat(schemas: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 
 
 def _types_of(schema: Mapping[str, Any]) -> list[str]:
-    wanted = schema.get("type", "string")
+    wanted = schema.get("type", "string")  # A schema without a type lists strings in ``enum``.
     return wanted if isinstance(wanted, list) else [wanted]
 
 
