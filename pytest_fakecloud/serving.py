@@ -119,11 +119,6 @@ class Served(NamedTuple):
     app: ControlApp
     url: str
 
-    @property
-    def env(self) -> dict[str, str]:
-        """The environment variables of the fakes and of the control API."""
-        return self.app.environment()
-
 
 def with_defaults(options: Options, log: Log) -> Options:
     """Return the options of a server with the default ports and credentials added.
@@ -310,17 +305,14 @@ def _opener(options: Options, states: Sequence[State], log: Log) -> Opener:
 
     @contextlib.contextmanager
     def opened(wanted: Mapping[str, Any]) -> Iterator[Served]:
-        given = wanted.get("services")
-        if given is not None and not isinstance(given, Mapping):
-            raise ContractError(f"services={shown(given)} is not an object of settings by service")
-        chosen = services
-        if given is not None:
-            known = services_by_word()
-            for word in given:
-                if word not in known:
-                    raise ContractError(unknown_name("service", word, known))
-            chosen = given
-        changed = {name: value for name, value in wanted.items() if name != "services"}
+        changed = dict(wanted)
+        if (chosen := changed.pop("services", None)) is None:
+            chosen = services
+        if not isinstance(chosen, Mapping):
+            raise ContractError(f"services={shown(chosen)} is not an object of settings by service")
+        for word in chosen:
+            if word not in services_by_word():
+                raise ContractError(unknown_name("service", word, services_by_word()))
         settings = replace(
             options,
             services=chosen,

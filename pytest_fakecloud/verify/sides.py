@@ -174,9 +174,10 @@ class Side:
 
     def _shown(self, value: Any) -> Any:
         """Return a value without credentials, and with placeholders for the prefix and stored values."""
+        # The prefix is the last, because stored values may contain it.
         texts = {**self._stored, "p": self._prefix}
         hidden = self._mask.value(value)
-        return _replaced(hidden, {text: f"{{{name}}}" for name, text in texts.items()})
+        return _replaced(hidden, {text: f"{{{name}}}" for name, text in texts.items() if text})
 
 
 def _replaced(value: Any, texts: Mapping[str, str]) -> Any:

@@ -247,6 +247,10 @@ def test_snapshots_are_kept_on_the_server(server: Server) -> None:
     assert {"id": "one"} in server.ask("GET", "/snapshots")[1]
     assert server.ask("DELETE", "/snapshots/one")[0] == 200
     assert server.ask("POST", "/snapshots/one", {})[0] == 404
+    names = [server.ask("POST", "/snapshots", {})[1]["id"]]
+    assert server.ask("POST", "/snapshots", {"id": str(int(names[0]) + 1)})[0] == 200
+    names += [server.ask("POST", "/snapshots", {})[1]["id"]]
+    assert int(names[1]) == int(names[0]) + 2
 
 
 def test_reset_returns_to_the_baseline(server: Server) -> None:

@@ -17,7 +17,7 @@ from pytest_fakecloud.verify import command, run
 from pytest_fakecloud.verify.catalogue import read_lines
 from pytest_fakecloud.verify.report import as_html, as_json, as_text
 from pytest_fakecloud.verify.run import FOLLOWS, NOT_OFFERED, Result, verify
-from pytest_fakecloud.verify.sides import Target, Unreachable
+from pytest_fakecloud.verify.sides import Side, Target, Unreachable
 from tests.kv.comparison.servers import RealServer, available
 
 pytestmark = pytest.mark.slow
@@ -280,6 +280,13 @@ class TestCommand:
         line = ["verify", "--kv", target.url, "--token", target.token, "--yes"]
         assert main(line) == command.EXIT_UNREACHABLE
         assert "no response from" in capsys.readouterr().err
+
+
+def test_an_empty_value_of_an_earlier_reply_is_not_replaced() -> None:
+    side = Side(Target("queue", "http://127.0.0.1:1", "token"), "verify_1")
+    side._stored |= {"id": "", "name": "verify_1x"}
+    assert side._shown("verify_1x verify_1") == "{name} {p}"
+    side.close()
 
 
 def test_an_empty_comparison_can_be_shown() -> None:

@@ -125,7 +125,9 @@ class CloudRoutes:
             raise Refused(
                 422, f"the id of a snapshot must be a string or an integer, got {wanted!r}"
             )
-        name = str(next(self._numbers) if wanted is None else wanted)
+        if wanted is None:
+            wanted = next(number for number in self._numbers if str(number) not in self._snapshots)
+        name = str(wanted)
         self._snapshots[name] = self._cloud.snapshot()
         return {"id": name}
 
@@ -193,7 +195,7 @@ class IsolatedClouds:
                 )
             served = stack.enter_context(self._open(wanted))
             id = str(next(self._numbers))
-            made: NewCloud = {"id": id, "seed": served.cloud.seed, "env": served.env}
+            made: NewCloud = {"id": id, "seed": served.cloud.seed, "env": served.app.environment()}
             self._served[id] = served, stack.pop_all()
         return made
 
