@@ -70,29 +70,11 @@ def make_parser() -> argparse.ArgumentParser:
         description="Run the fakes until stopped.",
         epilog=ELSEWHERE,
     )
-    run = subparsers.add_parser(
-        "run",
-        help="run a command with the fakes and their environment variables",
-        description="Run a command with the fakes and their environment variables; exit with "
-        "its exit code.",
-        epilog=ELSEWHERE,
-    )
     known = ", ".join(services_by_word())
     serve.add_argument(
         "services", nargs="*", metavar="SERVICE", help=f"which fakes: {known} (default: all)"
     )
     _add_options(serve, DEVELOPMENT)
-    run.add_argument("--services", metavar="NAMES", help=f"which fakes, comma-separated: {known}")
-    _add_options(run, {})
-    commands.add_parsers(subparsers)
-    completion = subparsers.add_parser(
-        "completion",
-        help="print completions for a shell",
-        description="Print completions for a shell, such as: "
-        'eval "$(pytest-fakecloud completion bash)".',
-    )
-    completion.add_argument("shell", choices=SHELLS, help="the shell: bash, zsh or fish")
-    verify.add_parser(subparsers)
     number = partial(serve.add_argument, type=int, metavar="N")
     number(
         "--journal-entries",
@@ -110,8 +92,26 @@ def make_parser() -> argparse.ArgumentParser:
     _add_switch(serve, "--json", "print the summary as one JSON object, for scripts")
     _add_switch(serve, "--random", "use free ports and random credentials instead of fixed ones")
     serve.add_argument("--open", action="store_true", help="open the console in the browser")
+    run = subparsers.add_parser(
+        "run",
+        help="run a command with the fakes and their environment variables",
+        description="Run a command with the fakes and their environment variables; exit with "
+        "its exit code.",
+        epilog=ELSEWHERE,
+    )
+    run.add_argument("--services", metavar="NAMES", help=f"which fakes, comma-separated: {known}")
+    _add_options(run, {})
     run.add_argument("--journal", metavar="FILE", help="write all calls as an HTTP archive (HAR)")
     run.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+    commands.add_parsers(subparsers)
+    completion = subparsers.add_parser(
+        "completion",
+        help="print completions for a shell",
+        description="Print completions for a shell, such as: "
+        'eval "$(pytest-fakecloud completion bash)".',
+    )
+    completion.add_argument("shell", choices=SHELLS, help="the shell: bash, zsh or fish")
+    verify.add_parser(subparsers)
     return parser
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.errors import ContractError, ServiceError
 from ..core.ids import new_token
@@ -35,8 +35,10 @@ from .openapi import WITHOUT_TOKEN, document
 if TYPE_CHECKING:
     from ..cloud import Cloud
 
+T = TypeVar("T", bound=Response)
 _LONGEST_MESSAGE = 2000
 _MOST_CODES = 100
+"""Maximum number of unused sign-in codes; a newer one replaces the oldest."""
 _GUARDS = (
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
@@ -146,9 +148,7 @@ class ControlApp(App):
 
     def foreign(self, request: Request) -> Answer:
         """Answer a request whose method no path accepts, with the same headers."""
-        answer = super().foreign(request)
-        _guarded(answer)
-        return answer
+        return _guarded(super().foreign(request))
 
     def _serve(self, request: Request, found: RouteMatch) -> Response:
         token = setting_over.set("the control API")
@@ -293,7 +293,7 @@ class ControlApp(App):
             self._clouds.close()
 
 
-def _guarded(response: Response) -> Response:
+def _guarded(response: T) -> T:
     if not isinstance(response, Effect):
         headers = list(response.headers)
         if not any(name == "Content-Security-Policy" for name, _ in headers):

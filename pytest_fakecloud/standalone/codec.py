@@ -32,6 +32,7 @@ _FLAGS = int(re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE | 
 MOST_OBJECTS = 100_000
 """Maximum number of objects that a server keeps; the least recently used are dropped."""
 _SHOWN = 500
+"""Maximum number of characters of a representation or an error that is sent or shown."""
 _SENT = frozenset({"waiting"})
 """Names of the attributes of a list that are sent along with its items; their values are strings."""
 
@@ -374,6 +375,7 @@ def decode_error(data: Mapping[str, Any]) -> BaseException:
             error = kind.__new__(kind, text)
             error.args = (text,)
             vars(error).update(fields)
+            # The string of a KeyError is the repr of its argument.
             if str(error) == text or issubclass(kind, KeyError):
                 return error
     return RuntimeError(f"{name.replace(':', '.')}: {text}")

@@ -165,9 +165,11 @@ class RemoteCloud(AnyCloud):
 
     def _give_own_back(self) -> None:
         while self._own:
-            _, handle = self._own.popitem()
-            self._started.remove(handle)
-            handle.close()
+            self._close_started(self._own.popitem()[1])
+
+    def _close_started(self, handle: Handle) -> None:
+        handle.close()
+        self._started.remove(handle)
 
     def _require_local(self, method: str) -> NoReturn:
         raise ContractError(
@@ -180,8 +182,7 @@ class RemoteCloud(AnyCloud):
         kept = {handle.name for handle in (*known, *self._fixture_handles.values())}
         for handle in list(self._started):
             if handle.name not in kept:
-                handle.close()
-                self._started.remove(handle)
+                self._close_started(handle)
 
     def close(self) -> None:
         """Close the fakes that were started through this connection, then the connection.

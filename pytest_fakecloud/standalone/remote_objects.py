@@ -110,7 +110,9 @@ class Connection:
         self, method: str, path: str, body: Any = None, within: float | None = None
     ) -> dict[str, Any]:
         """Send a request whose response is a JSON object; errors raise ``ContractError``."""
-        content = self.ask(method, path, body, within)
+        return self._object(self.ask(method, path, body, within))
+
+    def _object(self, content: Any) -> dict[str, Any]:
         if not isinstance(content, dict):
             raise ContractError(f"{self.url} is not a control API: it returned {content!r:.100}")
         return content
@@ -155,11 +157,7 @@ class Connection:
                 f"{self.url} is not a control API: its response is not JSON"
             ) from None
         if answer.status >= 400:
-            if not isinstance(content, dict):
-                raise ContractError(
-                    f"{self.url} is not a control API: it returned {content!r:.100}"
-                )
-            message = content.get("error", content)
+            message = self._object(content).get("error", content)
             text = message.get("message", message) if isinstance(message, dict) else message
             raise ContractError(f"{self.url} rejected {method} {path}: {text}")
         return content

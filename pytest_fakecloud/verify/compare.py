@@ -140,6 +140,7 @@ def _idle(value: Any) -> Any:
     ]
 
 
+# The other ways of ``COMPARISONS`` compare values differently and do not rearrange them.
 _RULES: Mapping[str, Callable[[Any], Any]] = {
     "sorted": _sorted,
     "pairs": lambda value: _sorted(value, 2),

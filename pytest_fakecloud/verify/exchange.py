@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +33,7 @@ DEEPEST = 100
 """Maximum nesting depth of a response; a deeper one is compared as a string."""
 _CHUNK = 1 << 16
 _POLL = 0.05
+"""Seconds between two checks whether the run has to end during a request."""
 
 
 class Unreachable(Exception):
@@ -119,9 +121,6 @@ def exchange(
     Raises ``Unreachable`` if no response arrives in time or the response is too long, and
     ``Interrupted`` if a signal interrupted the run.
     """
-    # Imported here, because every command of ``pytest-fakecloud`` imports the limits of a run.
-    from requests import RequestException
-
     bounds.check()
     began = time.monotonic()
     request = partial(
@@ -134,29 +133,26 @@ def exchange(
         allow_redirects=False,
         stream=True,
     )
-    found: list[Reply | Exception] = []
-    done = threading.Event()
+    reply: Future[Reply] = Future()
 
     def ask() -> None:
         try:
-            found.append(_reply(request, began, bounds))
-        except (Unreachable, RequestException, ValueError) as error:
-            found.append(error)
-        finally:
-            done.set()
+            reply.set_result(_reply(request, began, bounds))
+        except BaseException as error:
+            reply.set_exception(error)
 
     # Send the request in another thread and wait for that thread with a time limit. A socket
     # timeout limits each read, but not name resolution, nor the total time of a response that
     # arrives byte by byte.
     threading.Thread(target=ask, name="fakecloud verify", daemon=True).start()
-    while not done.wait(_POLL):
+    while not wait([reply], _POLL).done:
         if time.monotonic() > min(began + SECONDS, bounds.until()):
             bounds.check(" while a request was under way, which may still have an effect")
             raise _late()
-    reply = found[0] if found else Unreachable("the request could not be sent")
-    if isinstance(reply, Reply):
-        return reply
-    raise reply if isinstance(reply, Unreachable) else Unreachable(str(reply))
+    try:
+        return reply.result()
+    except (OSError, ValueError) as error:  # All errors of requests are OSErrors.
+        raise Unreachable(str(error)) from None
 
 
 def _reply(request: Callable[[], requests.Response], began: float, bounds: Bounds) -> Reply:

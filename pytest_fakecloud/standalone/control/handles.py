@@ -158,10 +158,10 @@ def _form(method: Callable[..., Any]) -> str:
     """Return a description of how to call a method through the control API."""
     parameters = inspect.signature(method).parameters.values()
     args = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    fields = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    fields += ["times", "skip", "route", "command", "topic"]
+    keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    keywords += ["times", "skip", "route", "command", "topic"]
     taken = f"It takes args [{', '.join(args)}] and" if args else "It takes no args, but"
-    return f"{taken} the fields {', '.join(fields)}"
+    return f"{taken} the fields {', '.join(keywords)}"
 
 
 def send(
