@@ -263,10 +263,8 @@ class AttemptReports(AttemptHooks):
     ) -> None:
         """Record an attempt, and raise the handler's exception if the test asks for that."""
         self._record_attempt(message, attempt, delivery, outcome)
-        if outcome.exception is not None and self._engine.lane == "driven":
-            error = self._sender.to_raise(delivery, outcome)
-            if error is not None:
-                raise error
+        if outcome.exception is not None and outcome.raises and self._engine.lane == "driven":
+            raise outcome.exception
 
     def _record_attempt(
         self, message: Message, attempt: Attempt, delivery: Delivery, outcome: Outcome

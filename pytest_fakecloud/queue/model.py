@@ -68,7 +68,8 @@ class Outcome:
     ``virtual_us`` is the time that the destination took on the queue's clock. ``refused`` is True
     if the destination was never contacted. ``unstubbed`` is an error message if the test has not
     stubbed the destination. ``where`` is the kind of destination that responded (``"wsgi"``,
-    ``"responses"``, ``"loopback"``, …).
+    ``"responses"``, ``"loopback"``, …). ``raises`` is True if the call that delivers must raise the
+    handler's exception.
     """
 
     status: int | None = None
@@ -79,6 +80,7 @@ class Outcome:
     refused: bool = False
     unstubbed: str | None = None
     where: str = ""
+    raises: bool = False
 
     @property
     def delivered(self) -> bool:

@@ -175,18 +175,24 @@ class DestinationRoute:
         self._table.remove(self)
 
     def _saved(self) -> Any:
-        return list(self.deliveries), 0
+        return (list(self.deliveries),)
 
     def _restore(self, saved: Any) -> None:
         self.deliveries[:] = saved[0]
 
     def _take(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         self._record(delivery)
-        return self._perform(delivery, deadlines)
+        return self._mark_raising(self._perform(delivery, deadlines))
 
     async def _atake(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         self._record(delivery)
-        return await self._aperform(delivery, deadlines)
+        return self._mark_raising(await self._aperform(delivery, deadlines))
+
+    def _mark_raising(self, outcome: Outcome) -> Outcome:
+        # Without a status, the exception is not from the handler, but a timeout, for example.
+        if outcome.exception is None or outcome.status is None or not self.raise_exceptions:
+            return outcome
+        return replace(outcome, raises=True)
 
     def _record(self, delivery: Delivery) -> None:
         self.deliveries.append(DeliveredRequest(delivery))
@@ -267,11 +273,9 @@ class AsgiRoute(DestinationRoute):
             return await in_thread(self._perform_in, running, delivery, deadlines)
         state = running.state if running is not None else {}
         answer = await deadlines.within_cap(call_asgi(self._app, delivery, state))
-        return (
-            _outcome(answer, self.where)
-            if answer
-            else _cap_reached(delivery, deadlines, self.where)
-        )
+        if answer is None:
+            return _cap_reached(delivery, deadlines, self.where)
+        return _outcome(answer, self.where)
 
 
 class FunctionRoute(DestinationRoute):
@@ -350,7 +354,7 @@ class PreparedRoute(DestinationRoute):
 
     def _saved(self) -> Any:
         with self._lock:
-            return list(self.deliveries), self.given
+            return *super()._saved(), self.given
 
     def _restore(self, saved: Any) -> None:
         super()._restore(saved)
@@ -373,6 +377,7 @@ def _outcome(answer: AppAnswer, where: str) -> Outcome:
 
 
 async def _boxed(value: Awaitable[Any]) -> tuple[Any]:
+    """Await a handler's result, which may be None, in a tuple to tell it from a timeout."""
     return (await value,)
 
 

@@ -24,7 +24,7 @@ from ...faults.table import FaultTable
 from ...http.messages import Answer, Request, Serve
 from ..errors import QueueError, burst_limited, daily_limited
 from ..fields import DESTINATION, LABEL, NAME
-from ..model import KINDS, Delivery, DeliveryHooks, Kind, Message
+from ..model import CALLBACK, FAILURE_CALLBACK, KINDS, Delivery, DeliveryHooks, Kind, Message
 from ..wire.text import as_text
 
 DELIVERY_KINDS = (
@@ -42,6 +42,8 @@ _PUBLISHING = frozenset({"publish", "enqueue", "batch", "publish_v1", "create_sc
 
 @dataclass(slots=True)
 class _SubjectCall:
+    """The attributes of a recorded call that fault rules read, for a delivery."""
+
     facts: dict[str, Any]
     method: str
     path: str
@@ -53,13 +55,15 @@ class _SubjectCall:
 class DeliverySubject:
     """The delivery that a fault's ``when=`` function receives."""
 
-    def __init__(self, message: Message, *, url: str, method: str, body: bytes) -> None:
+    def __init__(
+        self, message: Message, *, url: str, method: str, body: bytes, kind: Kind | None = None
+    ) -> None:
         self.message_id = message.public_id
         self.url = as_text(url)
         self.method = method
         self.body = body
         self.attempt = message.retried
-        self.kind: Kind = message.kind
+        self.kind: Kind = kind or message.kind
         self.labels = message.settings.labels
         self.queue = message.queue_name
         self.call = _SubjectCall(
@@ -104,9 +108,7 @@ class DeliveryFaults(FaultTable, DeliveryHooks):
         return tuple(kind for kind in DELIVERY_KINDS if self.claim(kind, subject) is not None)
 
     def callback(self, message: Message, kind: Kind, url: str) -> bool:
-        subject = DeliverySubject(message, url=url, method="POST", body=b"")
-        subject.kind = kind
-        subject.call.facts["kind"] = kind
+        subject = DeliverySubject(message, url=url, method="POST", body=b"", kind=kind)
         if self.claim("drop_callback", subject) is None:
             return False
         message.lost_callbacks += (f"the fault drop_callback lost it on its way to {subject.url}",)
@@ -179,7 +181,7 @@ class QueueFaults(FaultPlan):
         URL.check("url", rule.facts.get("url"))
         if kind == "drop_callback" and isinstance(rule.facts.get("kind"), str):
             # Reject other kinds, because the fault would never apply to them.
-            Question("kind", rule.facts["kind"], OneOf("kind", KINDS[1:]))
+            Question("kind", rule.facts["kind"], OneOf("kind", (CALLBACK, FAILURE_CALLBACK)))
         return self._add(rule)
 
     def _refusal(
@@ -199,8 +201,10 @@ class QueueFaults(FaultPlan):
 
 
 def _publishing(matchers: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return matchers that match only publish requests, unless they name a route themselves."""
     wanted: Callable[[Request], object] | None = matchers.get("when")
     if matchers.get("route") is not None or (wanted is not None and not callable(wanted)):
+        # The rule raises the error for an invalid ``when``.
         return matchers
     asked = None if wanted is None else Question("when", wanted)
 

@@ -68,13 +68,13 @@ class Sender:
         ``Exception`` (``KeyboardInterrupt``, ``pytest.fail()`` in a handler) are raised, and a
         ``ContractError`` for a handler whose result is not an answer.
         """
-        found = self._destination(delivery)
-        if isinstance(found, DestinationRoute):
-            outcome = found._take(delivery, self._deadlines)
-        elif found is None:
+        target = self._destination(delivery)
+        if isinstance(target, DestinationRoute):
+            outcome = target._take(delivery, self._deadlines)
+        elif target is None:
             outcome = self._loopback().send(delivery)
         else:
-            outcome = found
+            outcome = target
         return self._report_if_raised_by_test(delivery, outcome)
 
     async def asend(self, delivery: Delivery) -> Outcome:
@@ -84,31 +84,35 @@ class Sender:
         loop's thread. However, connections are made in a worker thread, so that a server in this
         loop can respond.
         """
-        found = self._destination(delivery)
-        if isinstance(found, DestinationRoute):
-            outcome = await found._atake(delivery, self._deadlines)
-        elif found is None:
+        target = self._destination(delivery)
+        if isinstance(target, DestinationRoute):
+            outcome = await target._atake(delivery, self._deadlines)
+        elif target is None:
             outcome = await in_thread(self._loopback().send, delivery)
         else:
-            outcome = found
+            outcome = target
         return self._report_if_raised_by_test(delivery, outcome)
 
     def _destination(self, delivery: Delivery) -> DestinationRoute | Outcome | None:
-        """Return a delivery's route, or its outcome, or None for a server on a loopback address."""
+        """Return the route that handles a delivery, or None if a server on a loopback address does.
+
+        If neither does, the outcome is known now and is returned.
+        """
         if self._closed:
             text = f"{as_text(delivery.url)}: the queue is closed, and nothing was sent"
             return Outcome(exception=ConnectionAbortedError(text), refused=True, where="closed")
         route = self._route(delivery.url)
         if route is not None:
             return route
-        mocked: Outcome | str = ""
+        reasons = ""
         if "responses" in sys.modules:
             from .responses_mock import through_responses
 
             mocked = through_responses(delivery)
-        if isinstance(mocked, Outcome):
-            return mocked
-        return None if is_loopback(delivery.url) else self._no_handler(delivery, mocked)
+            if isinstance(mocked, Outcome):
+                return mocked
+            reasons = mocked
+        return None if is_loopback(delivery.url) else self._no_handler(delivery, reasons)
 
     def _report_if_raised_by_test(self, delivery: Delivery, outcome: Outcome) -> Outcome:
         """Return the outcome, after reporting an exception raised by the test's code unless the call
@@ -117,21 +121,12 @@ class Sender:
         The report must come first, because a test that waits for the outcome may end as soon as it
         is returned.
         """
-        if outcome.exception is not None and self._report_raised is not None:
+        is_raised = outcome.raises and not self._side_by_side
+        if outcome.exception is not None and self._report_raised is not None and not is_raised:
             error = _raised_by_test(outcome)
-            is_raised = not self._side_by_side and self.to_raise(delivery, outcome) is not None
-            if error is not None and not is_raised:
+            if error is not None:
                 self._report_raised(error, as_text(delivery.url))
         return outcome
-
-    def to_raise(self, delivery: Delivery, outcome: Outcome) -> BaseException | None:
-        """Return the handler's exception if the call that delivers must raise it."""
-        if outcome.exception is None or outcome.status is None:
-            return None
-        route = self._route(delivery.url)
-        if route is None or not route.raise_exceptions or route.where in ("hang", "refuse"):
-            return None
-        return outcome.exception
 
     def release(self) -> None:
         """Close idle connections, which would block a single-threaded server."""
@@ -162,6 +157,7 @@ class Sender:
         return route
 
     def _no_handler(self, delivery: Delivery, mocks: str) -> Outcome:
+        """Return the outcome for an unstubbed URL. ``mocks`` says why no mock matches it."""
         if self.unstubbed == "accept":
             return Outcome(200, where="accepted")
         url = as_text(delivery.url)

@@ -45,6 +45,9 @@ HOOKS = "/v2/workflows/hooks/"
 _METHODS = "GET POST PUT PATCH DELETE HEAD OPTIONS"
 _STATES = get_args(RunState)
 _ALL_RUNS = ("workflowRuns", "true")
+"""The parameter of a listing that selects all runs."""
+_DEFAULT_FEATURES = "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig"
+"""Features of a triggered run that names none. They are those that the JavaScript client sends."""
 _RUN_FIELDS: dict[str, Callable[[WorkflowRun], tuple[str, ...]]] = {
     "workflowRunId": lambda run: (run.id,),
     "workflowRunIds": lambda run: (run.id,),
@@ -131,6 +134,11 @@ class WorkflowRoutes(Endpoints):
         latest_first: bool = False,
         default: int = 100,
     ) -> tuple[list[WorkflowRun], str | None]:
+        """Return a page of the runs that match the filters, and the cursor of the next page.
+
+        With ``url_prefix``, a ``workflowUrl`` also matches the URLs that begin with it. ``default``
+        is the page size without a ``count``.
+        """
         chosen = filters.read_filters(pairs, _FILTERS, states=_read_states)
 
         def matches(run: WorkflowRun) -> bool:
@@ -168,11 +176,12 @@ class WorkflowRoutes(Endpoints):
 
     def _trigger_item(self, item: Any, request: Request) -> object:
         try:
-            target = item.get("url") or item.get("destination") if isinstance(item, dict) else None
-            headers = item.get("headers") or {} if isinstance(item, dict) else None
+            given = item if isinstance(item, dict) else {}
+            target = given.get("url") or given.get("destination")
+            headers = given.get("headers") or {}
             if not isinstance(target, str) or not isinstance(headers, dict):
                 raise bad_request("invalid batch item: expected an object with a url")
-            body = item.get("body")
+            body = given.get("body")
             if body is not None and not isinstance(body, str):
                 body = json.dumps(body)
             data = (body or "").encode("utf-8", "surrogatepass")
@@ -187,18 +196,7 @@ class WorkflowRoutes(Endpoints):
         if "cron" in read_given(headers):
             raise bad_request("invalid trigger: publish a schedule to the workflow instead")
         run_id = first_setting(headers, "workflow-runid") or self.engine.new_id("wfr_")
-        own = {"workflow-init", "workflow-runid", "workflow-url"}
-        sent = [pair for pair in headers if unprefixed(pair[0]) not in own]
-        sent += [
-            ("Upstash-Workflow-Init", "true"),
-            ("Upstash-Workflow-RunId", run_id),
-            ("Upstash-Workflow-Url", target),
-            (f"Upstash-Forward-{SDK_VERSION}", "1"),
-        ]
-        if first_setting(sent, "feature-set") is None:
-            sent.append(
-                ("Upstash-Feature-Set", "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig")
-            )
+        sent = _trigger_headers(headers, run_id, target)
         published = self.engine.publisher.publish(target, sent, body, caller_ip=caller_of(request))
         (accepted,) = published.accepted
         if accepted.deduplicated:
@@ -241,6 +239,21 @@ class WorkflowRoutes(Endpoints):
         run_id = segment(request, "run")
         self.runs.events.notify(segment(request, "event"), json.dumps(event).encode(), run_id)
         return {}
+
+
+def _trigger_headers(headers: HeaderList, run_id: str, url: str) -> HeaderList:
+    """Return the headers of the message that starts a triggered run."""
+    own = {"workflow-init", "workflow-runid", "workflow-url"}
+    sent = [pair for pair in headers if unprefixed(pair[0]) not in own]
+    sent += [
+        ("Upstash-Workflow-Init", "true"),
+        ("Upstash-Workflow-RunId", run_id),
+        ("Upstash-Workflow-Url", url),
+        (f"Upstash-Forward-{SDK_VERSION}", "1"),
+    ]
+    if first_setting(sent, "feature-set") is None:
+        sent.append(("Upstash-Feature-Set", _DEFAULT_FEATURES))
+    return sent
 
 
 def _read_states(values: list[str]) -> list[str]:

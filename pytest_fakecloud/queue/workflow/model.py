@@ -11,9 +11,16 @@ from ..wire.values import read_json
 
 _RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
 """Call types of messages that are delivered as published, without the list of steps."""
+_CALLBACK_STATES = {
+    "DELIVERED": "CALLBACK_SUCCESS",
+    "FAILED": "CALLBACK_FAIL",
+    "CANCEL_REQUESTED": "CALLBACK_CANCELED",
+    "CANCELED": "CALLBACK_CANCELED",
+}
 RunState = Literal["RUN_STARTED", "RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED"]
 
 SDK_VERSION = "Upstash-Workflow-Sdk-Version"
+"""Name of the forwarded header by which clients recognize a request of a workflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,7 @@ class WorkflowRun:
     failure_message_id: str | None = None
     """The failure callback that reports it."""
     number: int = 0
+    """Position in the order in which runs were created."""
 
     @property
     def live(self) -> bool:
@@ -85,8 +93,8 @@ class WorkflowRun:
 
     def reopen(self, failed: str, retry: str) -> None:
         """Accept steps again, with a retry in place of the failed message."""
-        self.state = "RUN_STARTED"
-        self.completed_us = self.response = self.dlq_id = self.failed_message_id = None
+        self.state, self.completed_us, self.response = "RUN_STARTED", None, None
+        self.dlq_id = self.failed_message_id = None
         self.steps = [
             replace(step, message_id=retry) if step.message_id == failed else step
             for step in self.steps
@@ -136,10 +144,4 @@ def features_of(settings: PublishSettings) -> set[str]:
 
 def callback_state(message: Message) -> str:
     """Return the service's name for the state of a failure callback."""
-    states = {
-        "DELIVERED": "CALLBACK_SUCCESS",
-        "FAILED": "CALLBACK_FAIL",
-        "CANCEL_REQUESTED": "CALLBACK_CANCELED",
-        "CANCELED": "CALLBACK_CANCELED",
-    }
-    return states.get(message.state, "CALLBACK_INPROGRESS")
+    return _CALLBACK_STATES.get(message.state, "CALLBACK_INPROGRESS")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_fakecloud.queue.delivery.destinations import Destinations
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 from pytest_fakecloud.queue.delivery.sender import Sender, UnstubbedDestination
 from pytest_fakecloud.queue.model import Delivery
 from pytest_fakecloud.queue.signature_checks import real_time, signature_clock
@@ -74,11 +75,14 @@ def test_exceptions_raised_by_the_driving_call() -> None:
     destinations.answers("https://a.example.com", error)
     destinations.answers("https://b.example.com", error, raise_exceptions=False)
     destinations.refuse("https://c.example.com")
-    raised = []
-    for host in "abcd":
-        sent = delivery(f"https://{host}.example.com/")
-        raised.append(sender.to_raise(sent, sender.send(sent)))
-    assert raised == [error, None, None, None]
+
+    def replace_route(request: DeliveredRequest) -> None:
+        destinations.accept(request.url).remove()
+        raise error
+
+    destinations.call("https://e.example.com", replace_route)
+    outcomes = [sender.send(delivery(f"https://{host}.example.com")) for host in "abcde"]
+    assert [outcome.raises for outcome in outcomes] == [True, False, False, False, True]
 
 
 # -- clocks of signatures --------------------------------------------------------------------------
