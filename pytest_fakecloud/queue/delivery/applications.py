@@ -267,7 +267,7 @@ def _scope(delivery: Delivery, state: Mapping[str, Any]) -> dict[str, Any]:
     address = Address.of(delivery.url)
     headers = [(b"host", address.netloc.encode("latin-1", "replace"))]
     headers += [
-        (name.lower().encode("latin-1", "replace"), _header_bytes(value))
+        (name.lower().encode("latin-1", "replace"), header_bytes(value))
         for name, value in delivery.headers
         if name.lower() not in ("host", "content-length")
     ]
@@ -291,7 +291,8 @@ def _scope(delivery: Delivery, state: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _header_bytes(value: str) -> bytes:
+def header_bytes(value: str) -> bytes:
+    """Encode a header value as Latin-1, or as UTF-8 if it has other characters."""
     try:
         return value.encode("latin-1")
     except UnicodeEncodeError:

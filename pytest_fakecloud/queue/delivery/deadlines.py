@@ -10,8 +10,8 @@ import heapq
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from ...core.timeparse import monotonic
 
@@ -21,7 +21,11 @@ DEFAULT_CAP = 5.0
 """Maximum duration of an attempt in wall-clock seconds, even if its timeout is longer."""
 
 _COMPACT = 64
-"""Cancelled deadlines are not removed while there are fewer deadlines than this."""
+"""Number of cancelled deadlines, beside as many as are active, that are kept before a clean-up."""
+
+
+class CapReached(Exception):
+    """Raised if a destination takes longer than the real-time cap. Its text is the error to report."""
 
 
 class Deadlines:
@@ -69,6 +73,7 @@ class Deadlines:
             return self._callbacks.pop(number, None) is not None
 
     def close(self) -> None:
+        """End the thread and forget all callbacks, also those that are started later."""
         with self._condition:
             self._closed = True
             self._callbacks.clear()
@@ -82,24 +87,28 @@ class Deadlines:
         limit = timeout_us / 1_000_000
         return limit if 0 < limit < self.cap and self._time_passes() else None
 
-    def timeout_text(self, why: str) -> str:
-        """Return the error at the limit, with advice if this thread runs an event loop."""
+    def timeout_text(self, why: str = "") -> str:
+        """Return the error at the cap.
+
+        ``why`` is the reason why the delivery blocked this thread. If the thread runs an event
+        loop, the error then contains advice.
+        """
         text = f"no answer within {self.cap:g} s of real time"
-        if loop_is_running():
+        if why and loop_is_running():
             text += (
                 f"; {why}, which blocked this thread's event loop. If the destination needs that "
                 "loop, use an awaitable method (await queue.aio.advance(...))"
             )
         return text
 
-    async def within_cap(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Await a coroutine in the running loop (asyncio or trio), or return None at the cap."""
+    async def within_cap(self, work: Awaitable[T]) -> T:
+        """Await work in the running loop (asyncio or trio); raise ``CapReached`` at the cap."""
         if not asyncio_is_running():
             return await self._within_cap_trio(work)
         import asyncio
 
         loop = asyncio.get_running_loop()
-        task = loop.create_task(work)
+        task = loop.create_task(_result_of(work))
         # Cancel the task from this thread: a tool may have frozen the loop's own timers.
         planned = self.start(lambda: loop.call_soon_threadsafe(task.cancel))
         try:
@@ -110,10 +119,10 @@ class Deadlines:
         finally:
             in_time = self.cancel(planned)
         if task.cancelled() and not in_time:
-            return None
+            raise CapReached(self.timeout_text())
         return task.result()
 
-    async def _within_cap_trio(self, work: Coroutine[Any, Any, T]) -> T | None:
+    async def _within_cap_trio(self, work: Awaitable[T]) -> T:
         trio = sys.modules["trio"]
         token = trio.lowlevel.current_trio_token()
         with trio.CancelScope() as scope:
@@ -122,7 +131,7 @@ class Deadlines:
                 return await work
             finally:
                 self.cancel(planned)
-        return None
+        raise CapReached(self.timeout_text())
 
     def _watch(self) -> None:
         while True:
@@ -146,6 +155,10 @@ class Deadlines:
             except Exception:
                 # Ignore the error: the attempt that the callback should end has already ended.
                 continue
+
+
+async def _result_of(work: Awaitable[T]) -> T:
+    return await work
 
 
 def asyncio_is_running() -> bool:

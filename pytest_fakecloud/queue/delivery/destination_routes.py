@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -26,7 +26,7 @@ from ..model import Delivery, Outcome
 from ..wire.targets import named_url
 from ..wire.text import as_text
 from .applications import AppAnswer, AsgiApp, WsgiApp, call_asgi, call_wsgi, failed
-from .deadlines import Deadlines
+from .deadlines import CapReached, Deadlines
 from .replies import DELIVERIES, DeliveredRequest, Handler, Reply, as_reply, outcome_of, timed_out
 
 if TYPE_CHECKING:
@@ -182,11 +182,19 @@ class DestinationRoute:
 
     def _take(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         self._record(delivery)
-        return self._mark_raising(self._perform(delivery, deadlines))
+        try:
+            outcome = self._perform(delivery, deadlines)
+        except CapReached as error:
+            return timed_out(delivery, self.where, str(error))
+        return self._mark_raising(outcome)
 
     async def _atake(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         self._record(delivery)
-        return self._mark_raising(await self._aperform(delivery, deadlines))
+        try:
+            outcome = await self._aperform(delivery, deadlines)
+        except CapReached as error:
+            return timed_out(delivery, self.where, str(error))
+        return self._mark_raising(outcome)
 
     def _mark_raising(self, outcome: Outcome) -> Outcome:
         # Without a status, the exception is not from the handler, but a timeout, for example.
@@ -249,8 +257,6 @@ class AsgiRoute(DestinationRoute):
             answer = runner.run(work, deadlines, running.host if running else None)
         except LoopEnded as error:
             answer = failed(error)
-        if answer is None:
-            return _cap_reached_in_own_loop(delivery, deadlines, self.where)
         return _outcome(answer, self.where)
 
     async def _start_and_call(
@@ -273,8 +279,6 @@ class AsgiRoute(DestinationRoute):
             return await in_thread(self._perform_in, running, delivery, deadlines)
         state = running.state if running is not None else {}
         answer = await deadlines.within_cap(call_asgi(self._app, delivery, state))
-        if answer is None:
-            return _cap_reached(delivery, deadlines, self.where)
         return _outcome(answer, self.where)
 
 
@@ -289,10 +293,9 @@ class FunctionRoute(DestinationRoute):
         try:
             value = self._handler(DeliveredRequest(delivery))
             if inspect.isawaitable(value):
-                result = self._table.loops.runner().run(_boxed(value), deadlines)
-                if result is None:
-                    return _cap_reached_in_own_loop(delivery, deadlines, self.where)
-                (value,) = result
+                value = self._table.loops.runner().run(value, deadlines)
+        except CapReached:
+            raise
         except Exception as error:
             return _outcome(failed(error), self.where)
         return outcome_of(as_reply(value), delivery, self.where)
@@ -301,10 +304,9 @@ class FunctionRoute(DestinationRoute):
         try:
             value = self._handler(DeliveredRequest(delivery))
             if inspect.isawaitable(value):
-                result = await deadlines.within_cap(_boxed(value))
-                if result is None:
-                    return _cap_reached(delivery, deadlines, self.where)
-                (value,) = result
+                value = await deadlines.within_cap(value)
+        except CapReached:
+            raise
         except Exception as error:
             return _outcome(failed(error), self.where)
         return outcome_of(as_reply(value), delivery, self.where)
@@ -373,19 +375,4 @@ class PreparedRoute(DestinationRoute):
 def _outcome(answer: AppAnswer, where: str) -> Outcome:
     return Outcome(
         answer.status, answer.headers, answer.body, exception=answer.exception, where=where
-    )
-
-
-async def _boxed(value: Awaitable[Any]) -> tuple[Any]:
-    """Await a handler's result, which may be None, in a tuple to tell it from a timeout."""
-    return (await value,)
-
-
-def _cap_reached(delivery: Delivery, deadlines: Deadlines, where: str) -> Outcome:
-    return timed_out(delivery, where, f"no answer within {deadlines.cap:g} s of real time")
-
-
-def _cap_reached_in_own_loop(delivery: Delivery, deadlines: Deadlines, where: str) -> Outcome:
-    return timed_out(
-        delivery, where, deadlines.timeout_text("the destination ran in a loop of its own")
     )

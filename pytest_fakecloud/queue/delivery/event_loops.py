@@ -10,21 +10,23 @@ import asyncio
 import contextlib
 import sys
 import threading
-from collections.abc import Coroutine, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Coroutine, Iterator, Mapping, MutableMapping
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from dataclasses import dataclass
 from types import CellType, CoroutineType, FrameType, FunctionType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from ...core.errors import ends_the_test
 from .applications import AsgiApp, Event
-from .deadlines import Deadlines
+from .deadlines import CapReached, Deadlines
 
 T = TypeVar("T")
 _MAX_TRIES = 20
 """Maximum number of attempts to copy a set of tasks that another thread changes."""
 _SHUTDOWN_SECONDS = 1.0
-"""Maximum time for the shutdown of the applications."""
+"""Maximum real time for the shutdown of the applications."""
+_STEP_SECONDS = 2.0
+"""Maximum real time to end the lifespans and all tasks, and then the loop."""
 
 
 class Lifespan:
@@ -277,13 +279,12 @@ class AsgiRunner:
         )
         self._thread.start()
 
-    def run(
-        self, work: Coroutine[Any, Any, T], deadlines: Deadlines, host: Host | None = None
-    ) -> T | None:
-        """Return the coroutine's result, or None if it takes longer than the real-time cap.
+    def run(self, work: Awaitable[T], deadlines: Deadlines, host: Host | None = None) -> T:
+        """Await work in an event loop of another thread, and return its result.
 
-        The coroutine runs in ``host`` if that loop is running in another thread, otherwise in this
-        runner's own loop. Raises ``LoopEnded`` if the loop ends first.
+        It runs in ``host`` if that loop is running in another thread, otherwise in this runner's
+        own loop. Raises ``CapReached`` after the real-time cap, and ``LoopEnded`` if the loop ends
+        first.
         """
         if host is None or not host.is_running or host.runs_in_this_thread:
             host = self._host
@@ -293,14 +294,15 @@ class AsgiRunner:
             result, ending = future.result(deadlines.cap)
             if ending is not None:
                 raise ending
-            return result
+            return cast(T, result)
         except CancelledError:
             raise LoopEnded("the application's event loop ended before the response") from None
         except TimeoutError:
             if future.done():
                 raise
             future.cancel()
-            return None
+            why = "the destination ran in a loop of its own"
+            raise CapReached(deadlines.timeout_text(why)) from None
 
     def has(self, app: AsgiApp) -> bool:
         return id(app) in self._lifespans
@@ -312,12 +314,12 @@ class AsgiRunner:
         return await self._lifespans[id(app)].started()
 
     def close(self) -> None:
-        """End all lifespans, then the loop. Waits at most two real seconds for each of these steps."""
+        """End all lifespans, then the loop."""
         ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
         with contextlib.suppress(TimeoutError):
-            ending.result(2)
+            ending.result(_STEP_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(2)
+        self._thread.join(_STEP_SECONDS)
         if not self._thread.is_alive():
             self._loop.close()
 
@@ -333,7 +335,7 @@ class AsgiRunner:
         await asyncio.gather(*left, return_exceptions=True)
 
 
-async def _catching_test_end(work: Coroutine[Any, Any, T]) -> tuple[T | None, BaseException | None]:
+async def _catching_test_end(work: Awaitable[T]) -> tuple[T | None, BaseException | None]:
     """Return a coroutine's result, or the exception by which it ends the test.
 
     If the coroutine raised such an exception, it would also end the event loop.
@@ -374,8 +376,9 @@ class EventLoops:
 
     def running_lifespan(self, app: AsgiApp) -> RunningLifespan | None:
         """Return the application's lifespan if code other than the queue runs it, else None."""
-        if self._runner is not None and self._runner.has(app):
-            return None
+        with self._lock:
+            if self._runner is not None and self._runner.has(app):
+                return None
         found = self._running.get(id(app))
         if found is None or not found.is_running:
             found = find_running_lifespan(app)

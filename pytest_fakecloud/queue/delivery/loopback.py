@@ -18,6 +18,7 @@ from urllib3.exceptions import TimeoutError as SocketTimeout
 from ...core.timeparse import monotonic
 from ..model import Delivery, HeaderList, Outcome
 from ..wire.text import HOP_BY_HOP
+from .applications import header_bytes
 from .deadlines import Deadlines
 from .replies import timed_out
 
@@ -260,7 +261,8 @@ class _ExactRequest(HTTPConnection):
     def putheader(self, header: str | bytes, *values: Any) -> None:
         if header == "User-Agent" and "user-agent" not in self._given:
             return
-        super().putheader(cast(str, header), *map(_wire_value, values))
+        encoded: Any = [header_bytes(one) if isinstance(one, str) else one for one in values]
+        super().putheader(cast(str, header), *encoded)
 
 
 class _SecureExactRequest(_ExactRequest, HTTPSConnection):
@@ -305,12 +307,3 @@ def _original_error(error: Exception) -> Exception:
 def _is_timeout(error: BaseException | None) -> bool:
     # urllib3's class for refused connections is a subclass of its timeout.
     return isinstance(error, SocketTimeout) and not isinstance(error, NewConnectionError)
-
-
-def _wire_value(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return value.encode("latin-1")
-    except UnicodeEncodeError:
-        return value.encode()

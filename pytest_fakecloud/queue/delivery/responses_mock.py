@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from requests.adapters import HTTPAdapter
 from requests.exceptions import RequestException, Timeout
@@ -81,9 +81,6 @@ def _mismatch(mock: Any, request: PreparedRequest) -> str | None:
 
     The mock itself is not called, because it would record a call that the tested code never made.
     """
-    # Set the attributes that the matchers of the library read.
-    request.params = _query(str(request.url))  # type: ignore[attr-defined]
-    request.req_kwargs = {"stream": True}  # type: ignore[attr-defined]
     reasons = []
     for entry in mock.registered():
         matched, reason = entry.matches(request)
@@ -103,9 +100,7 @@ def _mismatch(mock: Any, request: PreparedRequest) -> str | None:
 
 
 def _query(url: str) -> dict[str, str | list[str]]:
-    values: dict[str, list[str]] = {}
-    for name, value in parse_qsl(urlsplit(url).query, keep_blank_values=True):
-        values.setdefault(name, []).append(value)
+    values = parse_qs(urlsplit(url).query, keep_blank_values=True)
     return {name: many[0] if len(many) == 1 else list(many) for name, many in values.items()}
 
 
@@ -120,6 +115,9 @@ def _prepared(delivery: Delivery) -> PreparedRequest:
     request.headers["Content-Length"] = str(len(delivery.body))
     request.body = delivery.body
     request.hooks = default_hooks()
+    # The library's matchers read these two attributes.
+    request.params = _query(request.url)  # type: ignore[attr-defined]
+    request.req_kwargs = {"stream": True}  # type: ignore[attr-defined]
     return request
 
 
