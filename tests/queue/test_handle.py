@@ -565,15 +565,16 @@ def test_advance_from_a_handler_is_a_contract_error(queue: Queue) -> None:
         queue.advance("1m")
 
 
-def test_a_handler_may_raise_out_of_the_driving_call() -> None:
+@pytest.mark.parametrize("kind", [LookupError, StopIteration])
+def test_a_handler_may_raise_out_of_the_driving_call(kind: type[Exception]) -> None:
     with Queue(Context.alone(now=NOW), raise_exceptions=True) as queue:
 
         def handler(request: object) -> int:
-            raise LookupError("broken")
+            raise kind("broken")
 
         queue.destinations.call(DEST, handler)
         message = queue.publish(DEST)
-        with pytest.raises(LookupError, match="broken"):
+        with pytest.raises(kind, match="broken"):
             queue.deliver_due()
         assert message.attempts.only().status == 500
         assert message.state == "pending"

@@ -95,9 +95,6 @@ class ScopedFaults:
     def __len__(self) -> int:
         return len(self._active)
 
-    def __bool__(self) -> bool:
-        return bool(self._active)
-
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *fault_words(type(self._capture.faults))})
 
@@ -226,15 +223,9 @@ class CallbackCapture(Destination):
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restore the expectations and the callbacks of a snapshot."""
-        if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
-            super().restore(snapshot)  # Raises the error for an invalid snapshot.
-            return
-        own = {"callbacks", "failures"}
-        data = snapshot.data
-        rest = {name: value for name, value in data.items() if name not in own}
-        super().restore(Snapshot(snapshot.fixture, rest))
-        self.callbacks._restore(data["callbacks"])
-        self.failures._restore(data["failures"])
+        super().restore(snapshot)
+        self.callbacks._restore(snapshot.data["callbacks"])
+        self.failures._restore(snapshot.data["failures"])
 
     def close(self) -> None:
         """Close the receiver and end every wait for its callbacks."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from ...core.concurrency.aio import drive
@@ -21,7 +22,8 @@ class Attempts(Found[Attempt]):
     """The attempts that a call made, oldest first. ``waiting`` describes the undelivered messages."""
 
     waiting: str = "nothing"
-    _fields, _kind = ATTEMPTS, "attempt"
+    _fields = ATTEMPTS
+    _kind = "attempt"
 
 
 class NotIdle(AssertionError):
@@ -32,6 +34,7 @@ class NotIdle(AssertionError):
 
 
 Target = Callable[[], int]
+"""Returns the time to move the clock to, in microseconds; called when the clock is about to move."""
 Plan = Generator[Target, list[Fired], Attempts]
 """A generator that yields functions of times to move the clock to, and receives fired timers."""
 
@@ -95,38 +98,43 @@ class Driver:
 
     # -- running a plan --------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    @contextmanager
+    def _driving(self) -> Iterator[None]:
         __tracebackhide__ = True
         self._check_open()
         self._engine.drive += 1
+        try:
+            yield
+        finally:
+            self._release()
 
     def run(self, plan: Plan) -> Attempts:
         """Run a plan in this thread."""
         __tracebackhide__ = True
-        self._begin()
-        try:
-            target = next(plan)
-            while True:
-                target = plan.send(self.clock._fire(target))
-        except StopIteration as end:
-            result: Attempts = end.value
-            return result
-        finally:
-            self._release()
+        with self._driving():
+            step = _next_step(plan)
+            while not isinstance(step, Attempts):
+                step = _next_step(plan, self.clock._fire(step))
+            return step
 
     async def run_async(self, plan: Plan) -> Attempts:
         """Run a plan in the running event loop, which awaits the attempts."""
         __tracebackhide__ = True
-        self._begin()
-        try:
-            target = next(plan)
-            while True:
-                target = plan.send(await drive(self.clock, target))
-        except StopIteration as end:
-            result: Attempts = end.value
-            return result
-        finally:
-            self._release()
+        with self._driving():
+            step = _next_step(plan)
+            while not isinstance(step, Attempts):
+                step = _next_step(plan, await drive(self.clock, step))
+            return step
+
+
+def _next_step(plan: Plan, fired: list[Fired] | None = None) -> Target | Attempts:
+    """Return the next target of a plan, or its result after the last target."""
+    __tracebackhide__ = True
+    try:
+        return next(plan) if fired is None else plan.send(fired)
+    except StopIteration as end:
+        result: Attempts = end.value
+        return result
 
 
 def at_least_now(clock: Timekeeper, instant_us: int) -> int:
@@ -151,9 +159,8 @@ class QueueAio:
     async def advance(self, duration: Duration) -> Attempts:
         """Awaitable version of ``Queue.advance``."""
         __tracebackhide__ = True
-        return await self._driver.run_async(
-            self._driver.deliver_until(self._clock._after(duration))
-        )
+        target = self._clock._after(duration)
+        return await self._driver.run_async(self._driver.deliver_until(target))
 
     async def move_to(self, instant: Instant) -> Attempts:
         """Awaitable version of ``Queue.move_to``."""

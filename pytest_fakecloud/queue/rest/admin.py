@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
 from ...http.messages import Answer, Request
 from ...http.routing import Route
 from ..engine.flow import FlowKey
@@ -13,6 +17,7 @@ from ..wire.text import as_wire, json_headers
 from ..wire.values import check_name, read_flag, read_integer
 from .payloads import Endpoints, empty, endpoints_of, json_object, query_of, segment
 
+T = TypeVar("T")
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
 """The vendor's documentation spells this path in both ways."""
 
@@ -143,7 +148,7 @@ class AdministrationRoutes(Endpoints):
         for name, value in json_headers(headers):
             is_own = name.lower().startswith(("upstash-", "service-", "content-type"))
             defaults.append((name if is_own else f"Upstash-Forward-{name}", value))
-        read_given(defaults)
+        read_given(defaults)  # Raises an error for an invalid setting.
         group = self.engine.url_groups.get(segment(request, "name"))
         group.headers = defaults
         group.updated_us = self.engine.clock.now_us()
@@ -209,24 +214,21 @@ class FlowRoutes(Endpoints):
         key.paused = paused
         if paused:
             engine.admission.recall_admitted(key)
+        # This also plans or cancels the timer that opens the key.
         engine.admission.start_waiting_for_flow(key)
         return empty()
 
     def pin_flow(self, request: Request) -> Answer:
-        engine = self.engine
-        numbers: dict[str, int | None] = {"parallelism": None, "rate": None, "period": None}
-        for name, value in query_of(request):
-            if name not in numbers:
-                raise bad_request(f"unknown setting {name!r}, expected {', '.join(numbers)}")
-            numbers[name] = read_integer(value, name, least=1)
-        period = numbers["period"]
+        read_number = partial(read_integer, least=1)
+        numbers = _flow_settings(request, ("parallelism", "rate", "period"), read_number)
+        period = numbers.get("period")
         if period is not None and period > 7 * 86_400:
             raise bad_request("invalid period: it must be from 1 to 604800 seconds")
-        key = engine.flow.pin(
+        key = self.engine.flow.pin(
             segment(request, "key"),
-            engine.clock.now_us(),
-            parallelism=numbers["parallelism"],
-            rate=numbers["rate"],
+            self.engine.clock.now_us(),
+            parallelism=numbers.get("parallelism"),
+            rate=numbers.get("rate"),
             period_us=None if period is None else period * SECOND,
         )
         self._begin_period(key)
@@ -238,12 +240,9 @@ class FlowRoutes(Endpoints):
         self.engine.admission.start_waiting_for_flow(key)
 
     def unpin_flow(self, request: Request) -> Answer:
-        flags = {"parallelism": False, "rate": False}
-        for name, value in query_of(request):
-            if name not in flags:
-                raise bad_request(f"unknown setting {name!r}, expected {', '.join(flags)}")
-            flags[name] = read_flag(value, name)
-        self.engine.flow.unpin(segment(request, "key"), **flags)
+        flags = _flow_settings(request, ("parallelism", "rate"), read_flag)
+        parallelism, rate = flags.get("parallelism", False), flags.get("rate", False)
+        self.engine.flow.unpin(segment(request, "key"), parallelism=parallelism, rate=rate)
         return empty()
 
     def reset_rate(self, request: Request) -> Answer:
@@ -258,6 +257,17 @@ class FlowRoutes(Endpoints):
             "parallelismMax": self.engine.limits.parallelism or 0,
             "parallelismCount": len(self.engine.active),
         }
+
+
+def _flow_settings(
+    request: Request, known: tuple[str, ...], read: Callable[[str, str], T]
+) -> dict[str, T]:
+    found = {}
+    for name, value in query_of(request):
+        if name not in known:
+            raise bad_request(f"unknown setting {name!r}, expected {', '.join(known)}")
+        found[name] = read(value, name)
+    return found
 
 
 def _queue_name(request: Request) -> str:

@@ -277,11 +277,7 @@ class WorkflowRuns:
         return new
 
     def restart(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
-        """Start a run with the first message of another run, which has the given message.
-
-        ``given`` are settings that replace those of the old run. Raises a 404 error if the run or
-        its first message is unknown.
-        """
+        """Like ``resume()``, but publish the run's first message again."""
         old = self.require_run_of(message)
         started = self.first_message(old)
         new_id = self.engine.new_id("wfr_")
