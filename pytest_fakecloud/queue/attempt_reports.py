@@ -34,7 +34,6 @@ from .signature_checks import Refusal, Refusals, shortened_body, signature_detai
 from .wire.text import as_text
 
 if TYPE_CHECKING:
-    from .delivery.sender import Sender
     from .engine.engine import Engine
 
 _MAX_FINISHED = 1_000
@@ -250,11 +249,8 @@ class DeliveryProblems:
 class AttemptReports(AttemptHooks):
     """Records the attempts of one queue, and reports errors that no call of the test raises."""
 
-    def __init__(
-        self, engine: Engine, sender: Sender, details: AttemptDetails, problems: DeliveryProblems
-    ) -> None:
+    def __init__(self, engine: Engine, details: AttemptDetails, problems: DeliveryProblems) -> None:
         self._engine = engine
-        self._sender = sender
         self._details = details
         self._problems = problems
 

@@ -89,9 +89,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         super().__init__(context, app, config, faults=QueueFaults(table))
         # Record attempts in the journal's recorder, which the base class has created.
         self._details.recorder = self._recorder
-        self._engine.attempt_hooks = AttemptReports(
-            self._engine, self._sender, self._details, problems
-        )
+        self._engine.attempt_hooks = AttemptReports(self._engine, self._details, problems)
         # The engine enforces the plan's limits. Reject only bodies that are far too large here.
         self._mount.body_limit = 2 * max(
             self._engine.limits.message_size, self._engine.limits.batch_size
