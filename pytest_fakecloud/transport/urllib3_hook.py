@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..http.encoding import phrase
 from .hooks import Function
-from .shortcut import PORTS, Detour, NoAnswer, are_timeouts, origin_of
+from .shortcut import PORTS, Detour, NoAnswer, Shortcut, are_timeouts, origin_of
 
 if TYPE_CHECKING:
     from .inprocess import Origins
@@ -39,19 +39,15 @@ def wrap_make_request(origins: Origins, original: Function, active: Callable[[],
         if (detour := origins.detours.get(origin)) is not None:
             return _redirected(original, detour, pool, method, url, options)
         shortcut = origins.shortcuts.get(origin)
-        if shortcut is None or len(args) > 2:
-            return original(pool, conn, method, url, *args, **kwargs)
-        body = options.get("body")
-        if isinstance(body, str):
-            body = body.encode("utf-8")
-        headers = None
-        if (body is None or isinstance(body, bytes)) and not options.get("chunked"):
-            headers = sent_headers(pool, method, options.get("headers") or {}, body)
-        if headers is None or shortcut.body_length(method, url, headers) != len(body or b""):
+        simple = None
+        # urllib3 itself passes at most the body and the headers by position.
+        if shortcut is not None and len(args) <= 2:
+            simple = _simple_call(shortcut, pool, method, url, options)
+        if shortcut is None or simple is None:
             return original(pool, conn, method, url, *args, **kwargs)
         pool.num_requests += 1
         try:
-            status, out, payload = shortcut.send(method, url, headers, body or b"")
+            status, out, payload = shortcut.send(method, url, *simple)
         except NoAnswer as error:
             raise RemoteDisconnected(str(error)) from error
         reading = {name: options[name] for name in _READING if name in options}
@@ -70,13 +66,24 @@ def wrap_make_request(origins: Origins, original: Function, active: Callable[[],
     return make_request
 
 
+def _simple_call(
+    shortcut: Shortcut, pool: Any, method: str, url: str, options: Mapping[str, Any]
+) -> tuple[list[tuple[str, str]], bytes] | None:
+    """Return the headers and the body of a request that may skip the socket; None if it may not."""
+    body = options.get("body")
+    if isinstance(body, str):
+        body = body.encode("utf-8")
+    if not (body is None or isinstance(body, bytes)) or options.get("chunked"):
+        return None
+    headers = sent_headers(pool, method, options.get("headers") or {}, body)
+    body_bytes = body or b""
+    if headers is None or shortcut.body_length(method, url, headers) != len(body_bytes):
+        return None
+    return headers, body_bytes
+
+
 def _redirected(
-    original: Function,
-    detour: Detour,
-    pool: Any,
-    method: str,
-    url: str,
-    options: dict[str, Any],
+    original: Function, detour: Detour, pool: Any, method: str, url: str, options: dict[str, Any]
 ) -> Any:
     """Send a request to the fake, over a connection of its own."""
     import urllib3
@@ -84,9 +91,8 @@ def _redirected(
     trusted = {} if detour.ca_file is None else {"ca_certs": detour.ca_file}
     target: Any = urllib3.connection_from_url(detour.url, **trusted)
     # Close the connection after its response, because it belongs to no pool.
-    options["headers"] = {
-        "Host": _host_of(pool), **(options.get("headers") or {}), "Connection": "close",
-    }  # fmt: skip
+    given = options.get("headers") or {}
+    options["headers"] = {"Host": _host_of(pool), **given, "Connection": "close"}
     return original(target, target._get_conn(), method, url, **options)
 
 
@@ -203,35 +209,43 @@ def wrap_send(origins: Origins, original: Function, active: Callable[[], bool]) 
         if (detour := origins.detours.get(origin)) is not None:
             return _send_to_fake(original, detour, request, *args, **kwargs)
         shortcut = origins.shortcuts.get(origin)
-        # A request that is passed on reaches the hook of urllib3, which may still skip the
-        # socket.
-        if shortcut is None or args or not _sends_normally(adapter, request, kwargs):
+        simple = None
+        if shortcut is not None and not args and _sends_normally(adapter, request, kwargs):
+            simple = _simple_request(shortcut, request, parts)
+        if shortcut is None or simple is None:
+            # The request reaches the hook of urllib3, which may still skip the socket.
             return original(adapter, request, *args, **kwargs)
-        body = request.body or b""
-        if isinstance(body, str):
-            body = body.encode("utf-8")
-        headers = [(_as_text(n), _as_text(v)) for n, v in request.headers.items()]
-        headers.insert(0, ("Host", _host(parts)))
-        target = _target(parts)
-        # Use the socket if urllib3 would add headers, or if the target begins with two slashes,
-        # of which older versions of requests send only one.
-        names = [name for name, _ in headers]
-        if (
-            target.startswith("//")
-            or "User-Agent" not in names
-            or "Accept-Encoding" not in names
-            or shortcut.body_length(request.method, target, headers) != len(body)
-        ):
-            return original(adapter, request, **kwargs)
         try:
-            status, out, payload = shortcut.send(request.method, target, headers, body)
+            status, out, payload = shortcut.send(request.method, *simple)
         except NoAnswer as error:
             raise _connection_error(error, request) from error
+        target = simple[0]
         return adapter.build_response(
             request, _response(request.method, target, status, out, payload)
         )
 
     return send
+
+
+def _simple_request(
+    shortcut: Shortcut, request: Any, parts: SplitResult
+) -> tuple[str, list[tuple[str, str]], bytes] | None:
+    """Return the target, headers and body of a request that may skip the socket; None if it may
+    not.
+    """
+    body = request.body or b""
+    if isinstance(body, str):
+        body = body.encode("utf-8")
+    headers = [(_as_text(n), _as_text(v)) for n, v in request.headers.items()]
+    headers.insert(0, ("Host", _host(parts)))
+    target = _target(parts)
+    names = [name for name, _ in headers]
+    # urllib3 would add these headers. Older versions of requests send only one of two slashes.
+    if "User-Agent" not in names or "Accept-Encoding" not in names or target.startswith("//"):
+        return None
+    if shortcut.body_length(request.method, target, headers) != len(body):
+        return None
+    return target, headers, body
 
 
 def wrap_on_request(origins: Origins, original: Function, active: Callable[[], bool]) -> Function:
