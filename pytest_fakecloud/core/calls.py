@@ -23,7 +23,8 @@ KEPT_OF_CUT = 1024
 """Size in bytes to which a body, response or fact is cut."""
 ITEMS_OF_CUT = 16
 """Number of items to which a list is cut."""
-_HEADERS_OF_CUT, _HEADER_OF_CUT = 64, 256
+_HEADERS_OF_CUT = 64  # number of headers that are kept
+_HEADER_OF_CUT = 256  # number of characters that are kept of a name or a value
 _PER_HEADER = 160  # approximate bytes of the objects for a pair of strings without their characters
 
 Outcome: TypeAlias = Literal[
@@ -317,7 +318,7 @@ CALL_NEEDS = frozenset(
     ("number", "at_us", "service", "handle", "method", "target", "headers", "body", "client")
 )
 CALL_MAY_HAVE = frozenset(Call.__annotations__) - {"_read_facts"}
-_CUT_WITH = {"path": "target"}
+_CUT_WITH = {"path": "target"}  # fields that are parts of another field
 
 
 def _size_of(value: object, most: int = 1 << 20) -> int:

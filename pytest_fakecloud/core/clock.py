@@ -63,13 +63,18 @@ class Clock:
         self._timers = Timers()
         self._turns = Turns()
         self._frozen_us: int | None
+        """The time of a frozen clock; None if the clock runs."""
         self._held_us: int | None = None
+        """The time during an advance, which stands at the due time of the timer that fires."""
         self._offset_us: int
+        """The time of a running clock minus the process's."""
         self._live_us: int | None
+        """``_offset_us`` while the clock runs outside an advance, otherwise None."""
         self._anchored = False
         self._signals: weakref.WeakSet[Signal] | None = None
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._ties: tuple[tuple[str], ...] = ()
+        """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
         self._start_us, self._starts_frozen = start_of(now, mode)
         self._begin_at(self._start_us, self._starts_frozen)
 

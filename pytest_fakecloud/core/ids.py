@@ -100,7 +100,7 @@ class Ids:
         check_seed(seed)
         self.seed = seed
         self._streams: list[weakref.ref[RandomStream]] = []
-        self._enough = 64
+        self._enough = 64  # number of streams from which on lost ones are removed
 
     def stream(self, *purpose: str) -> RandomStream:
         """Return a new stream for the purpose; the same purpose yields the same values again."""
@@ -119,8 +119,8 @@ class Ids:
     def reseed(self, seed: int | str) -> None:
         """Restart all streams from another seed; raise ``ContractError`` for an invalid one."""
         check_seed(seed)
-        self.seed = seed
         with _changing_streams:
+            self.seed = seed
             self._forget_lost()
             streams = self._streams[:]
         for reference in streams:

@@ -79,6 +79,7 @@ def first_of_each(headers: HeaderPairs) -> dict[str, str]:
 
 
 _NO_CALL = Call(0, 0, "", "", "", "")
+"""The call of requests that are not recorded, which must not change it."""
 
 
 @dataclass(slots=True)

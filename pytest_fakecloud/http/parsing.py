@@ -33,6 +33,8 @@ _LONGEST_REMEMBERED = 512
 _REMEMBERED_HEADS = 32
 _LONGEST_HEAD = 2048
 _FRAMING = frozenset({"expect", "transfer-encoding", "content-length"})
+_HEAD = "request line and headers"
+_TAIL = "trailers and chunk extensions"
 
 
 class Refusal(Exception):
@@ -77,8 +79,8 @@ class RequestReader:
     """Reads the requests of one connection.
 
     ``feed()`` appends complete requests to ``messages``. After invalid bytes, ``refusal`` contains
-    the reason and nothing more is read. ``pending`` is a request whose body is incomplete.
-    ``client`` is the peer's address, which is passed to each request.
+    the reason, and the caller must feed nothing more. ``pending`` is a request whose body is
+    incomplete. ``client`` is the peer's address, which is passed to each request.
     """
 
     def __init__(
@@ -96,10 +98,14 @@ class RequestReader:
         self.refusal: Refusal | None = None
         self._is_1_1 = False
         self._known: dict[tuple[bytes, bytes], tuple[str, str]] = {}
+        """Decoded headers of earlier requests."""
         self._host = "", ""
+        """The only Host header in ``_known``."""
         self._heads: dict[bytes, _Head] = {}
         self._learning: bytes | None = None
+        """The head that is being parsed, if it may be added to ``_heads``."""
         self._missing = 0
+        """The number of missing bytes in the body of a request whose head is cached."""
         self._restart()
 
     def _restart(self) -> None:
@@ -112,8 +118,8 @@ class RequestReader:
         self._headers: list[tuple[str, str]] = []
         self._framing: dict[str, str] = {}
         self._body: bytes | bytearray = b""
-        self._behind_body = self._trailers = 0
-        self._head_fed = 0
+        # Bytes fed since the last byte of a body, bytes of trailers, and bytes fed of a head.
+        self._behind_body = self._trailers = self._head_fed = 0
         self._begun = False
 
     def feed(self, data: bytes) -> None:
@@ -186,10 +192,10 @@ class RequestReader:
             # how many bytes belong to this head, so count one.
             self._head_fed += len(data) if len(self.messages) == done else 1
             if self._head_fed > self.head_limit:
-                self.refusal = self._too_large_a_head()
+                self.refusal = self._too_large(_HEAD)
         elif self._behind_body > self.head_limit and self.pending is not None:
             # An endless trailer or chunk extension: the parser calls no method while it reads one.
-            self.refusal = self._too_large_a_tail()
+            self.refusal = self._too_large(_TAIL)
 
     def _fail(self, error: httptools.HttpParserError, data: bytes, *, alone: bool) -> None:
         """Refuse data that cannot be parsed; ``alone`` is True if it begins with the bad request."""
@@ -224,12 +230,8 @@ class RequestReader:
         if rest and self.refusal is None:
             self.feed(rest)
 
-    def _too_large_a_head(self) -> Refusal:
-        return Refusal(431, f"request line and headers are limited to {self.head_limit} bytes")
-
-    def _too_large_a_tail(self) -> Refusal:
-        reason = f"trailers and chunk extensions are limited to {self.head_limit} bytes"
-        return Refusal(431, reason)
+    def _too_large(self, parts: str) -> Refusal:
+        return Refusal(431, f"{parts} are limited to {self.head_limit} bytes")
 
     # -- called by the parser --------------------------------------------------------------------
 
@@ -244,7 +246,7 @@ class RequestReader:
             # Ignore trailers, because no service uses them.
             self._trailers += len(name) + len(value) + 4
             if self._trailers > self.head_limit:
-                raise self._too_large_a_tail()
+                raise self._too_large(_TAIL)
             return
         self._headers.append(self._known.get((name, value)) or self._learn(name, value))
 
@@ -285,7 +287,7 @@ class RequestReader:
         message.head_bytes = size
         self._behind_body = 0
         if size > self.head_limit:
-            raise self._too_large_a_head()
+            raise self._too_large(_HEAD)
         if len(self._headers) > HEADERS_LIMIT:
             raise Refusal(431, f"a request is limited to {HEADERS_LIMIT} headers")
         if version not in ("1.1", "1.0"):

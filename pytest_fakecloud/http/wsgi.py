@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any
 from werkzeug.datastructures import Headers
 from werkzeug.serving import WSGIRequestHandler
 
-from .encoding import (
-    LAST_CHUNK,
-    chunk,
-    connection_header,
-    head_bytes,
-    header,
-    http_date,
-)
+from .encoding import LAST_CHUNK, chunk, connection_header, head_bytes, header, http_date
 from .messages import close_chunks
 from .parsing import Message
 
@@ -121,8 +114,8 @@ class _WSGICall:
                 # A partial response must not look complete, so omit the last chunk and close the
                 # connection.
                 return False
-            self.status, self.headers = "500 Internal Server Error", []
-            self.headers.append(("Content-Type", "text/plain"))
+            self.status = "500 Internal Server Error"
+            self.headers = [("Content-Type", "text/plain")]
             self.send([b"the application failed\n"])
         return self.message.keep_alive
 

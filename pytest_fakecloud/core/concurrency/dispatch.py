@@ -46,11 +46,13 @@ class Dispatcher:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._under_way = 0
+        """The number of deliveries in progress."""
         self._busy: set[int] = set()
+        """The IDs of the threads that make them."""
         self._stopped = False
-        self._unlisten = clock.on_move(self._look)
+        self._unlisten = clock.on_move(self._start_if_needed)
 
-    def _look(self) -> None:
+    def _start_if_needed(self) -> None:
         if self._thread is None:
             if self._stopped or self._clock.next_due_us(_LANES) is None:
                 return
@@ -77,16 +79,16 @@ class Dispatcher:
         # Stop the thread at exit: killing it inside a C extension can crash the process.
         atexit.register(self._at_exit)
 
-    def _turn(self) -> float | None:
+    def _fire_due(self) -> float | None:
         """Fire due timers; return the seconds to wait, or None to wait until woken."""
         self._wake.clear()
         try:
-            self._clock.dispatch(_LANES, self._holds, self._hand_over)
+            self._clock.dispatch(_LANES, self._is_paused, self._hand_over)
         except Exception as error:
             # Continue with the next timers: the failed one is no longer planned.
             self._report(error)
         due = self._clock.next_due_us(_LANES)
-        if due is None or self._holds():
+        if due is None or self._is_paused():
             return None
         return min(max((due - self._clock.now_us()) / 1e6, 0.0), _LONGEST_NAP)
 
@@ -94,17 +96,16 @@ class Dispatcher:
     def place(self) -> str:
         """The code that the threads are executing, for the error after a wait that timed out."""
         thread = self._thread
-        idents = {
-            *self._busy,
-            *((thread.ident,) if thread is not None and thread.is_alive() else ()),
-        }
+        idents = self._busy.copy()
+        if thread is not None and thread.is_alive() and thread.ident is not None:
+            idents.add(thread.ident)
         frames = sys._current_frames()
         return "\n".join(
             "".join(traceback.format_stack(frames[ident])[-3:])
             for ident in sorted(ident for ident in idents if ident in frames)
         )
 
-    def _holds(self) -> bool:
+    def _is_paused(self) -> bool:
         return self._stopped or self._under_way >= self._at_once
 
     def _hand_over(self, rest: Callable[[], object]) -> None:
@@ -152,7 +153,7 @@ class Dispatcher:
 
 def _run(me: weakref.ref[Dispatcher], wake: threading.Event) -> None:
     while (dispatcher := me()) is not None and not dispatcher._stopped:
-        seconds = dispatcher._turn()
+        seconds = dispatcher._fire_due()
         del dispatcher
         wake.wait(seconds)
 
