@@ -30,7 +30,7 @@ from .model import (
     SigningKeys,
     first,
 )
-from .signature_checks import Refusal, Refusals, shortened_body, signature_details
+from .signature_checks import WATCHER, Refusal, shortened_body, signature_details
 from .wire.text import as_text
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class LogCollector:
     @contextmanager
     def collecting(self, log: DeliveryLog) -> Iterator[None]:
         """Collect what happens during one delivery. Deliveries may overlap."""
-        with Refusals(log.refused):
+        with WATCHER.collecting(log.refused):
             self._open[id(log)] = log.logged
             self._root.addHandler(self._handler)
             try:

@@ -12,7 +12,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FunctionType
 from typing import Any, NamedTuple, TypedDict
 from urllib.parse import urlsplit
@@ -22,7 +23,7 @@ from .settings import SignatureClock
 from .wire.signing import body_hash, explain
 from .wire.text import as_text
 
-_RECEIVER, _PYJWT = "qstash.receiver", "jwt.api_jwt"
+_Wrap = Callable[[FunctionType], Callable[..., Any]]
 _CLAIMS = {
     "ExpiredSignatureError": "exp",
     "ImmatureSignatureError": "nbf",
@@ -79,76 +80,62 @@ class Refusal(NamedTuple):
     claim: str = ""
 
 
-class Refusals:
-    """Context manager that adds the rejections of signature checks in its block to ``found``.
-
-    Blocks may overlap in several threads. A rejection then cannot be attributed and is dropped.
-    """
-
-    __slots__ = ("found",)
-
-    def __init__(self, found: list[Refusal]) -> None:
-        self.found = found
-
-    def __enter__(self) -> None:
-        _watcher.open(self)
-
-    def __exit__(self, *error: object) -> None:
-        _watcher.close(self)
-
-
-class _Watcher:
-    """Wraps the methods that check signatures while at least one ``Refusals`` block is open."""
+class SignatureWatcher:
+    """Wraps the methods that check signatures while a delivery is in progress."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._blocks: list[Refusals] = []
+        self._open: dict[int, list[Refusal]] = {}
         self._wrapped: list[tuple[type, str, FunctionType, Callable[..., Any]]] = []
 
-    def open(self, block: Refusals) -> None:
-        with self._lock:
-            self._blocks.append(block)
-            self._wrap(_RECEIVER, "Receiver", "verify", _verifying)
-            self._wrap(_PYJWT, "PyJWT", "decode_complete", _decoding)
+    @contextmanager
+    def collecting(self, found: list[Refusal]) -> Iterator[None]:
+        """Add the rejections of signature checks in the block to ``found``.
 
-    def close(self, block: Refusals) -> None:
+        Blocks may overlap in several threads. A rejection then cannot be attributed and is dropped.
+        """
         with self._lock:
-            self._blocks.remove(block)
-            while self._wrapped and not self._blocks:
-                owner, name, original, wrapper = self._wrapped.pop()
-                # Keep a replacement that the application itself has made since.
-                if vars(owner).get(name) is wrapper:
-                    setattr(owner, name, original)
+            self._open[id(found)] = found
+            self._wrap(sys.modules.get("qstash.receiver"), "Receiver", "verify", _verifying)
+            self._wrap(sys.modules.get("jwt.api_jwt"), "PyJWT", "decode_complete", _decoding)
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._open[id(found)]
+                while self._wrapped and not self._open:
+                    self._unwrap(*self._wrapped.pop())
 
     def found(self) -> list[Refusal]:
         """Return the list for the delivery in progress, or a new list if several are in progress."""
         with self._lock:
-            return self._blocks[0].found if len(self._blocks) == 1 else []
+            return next(iter(self._open.values())) if len(self._open) == 1 else []
 
-    def _wrap(
-        self,
-        module: str,
-        owner_name: str,
-        name: str,
-        wrapping: Callable[[FunctionType], Callable[..., Any]],
-    ) -> None:
-        """Wrap a method unless its module has not been imported or the method is wrapped already."""
-        owner = getattr(sys.modules.get(module), owner_name, None)
+    def _wrap(self, module: object, class_name: str, name: str, wrap: _Wrap) -> None:
+        """Wrap a method unless it is wrapped already or its module has not been imported."""
+        owner = getattr(module, class_name, None)
         original = vars(owner).get(name) if isinstance(owner, type) else None
         if not isinstance(owner, type) or not isinstance(original, FunctionType):
             return
         if all(original is not wrapper for *_, wrapper in self._wrapped):
-            wrapper = wrapping(original)
+            wrapper = wrap(original)
             setattr(owner, name, wrapper)
             self._wrapped.append((owner, name, original, wrapper))
 
+    def _unwrap(
+        self, owner: type, name: str, original: FunctionType, wrapper: Callable[..., Any]
+    ) -> None:
+        # Keep a replacement that the application itself has made since.
+        if vars(owner).get(name) is wrapper:
+            setattr(owner, name, original)
 
-_watcher = _Watcher()
+
+WATCHER = SignatureWatcher()
 
 
 def _verifying(original: FunctionType) -> Callable[..., Any]:
     def verify(self: Any, *given: Any, **named: Any) -> Any:
-        found = _watcher.found()
+        found = WATCHER.found()
         before = len(found)
         try:
             result = original(self, *given, **named)
@@ -164,7 +151,7 @@ def _verifying(original: FunctionType) -> Callable[..., Any]:
 
 def _decoding(original: FunctionType) -> Callable[..., Any]:
     def decode_complete(self: Any, jwt: Any, key: Any = "", *given: Any, **named: Any) -> Any:
-        found = _watcher.found()
+        found = WATCHER.found()
         try:
             result = original(self, jwt, key, *given, **named)
         except Exception as error:

@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from pytest_fakecloud.queue.signature_checks import Refusal, Refusals
+from pytest_fakecloud.queue.signature_checks import WATCHER, Refusal
 
 receiver = pytest.importorskip("qstash.receiver")
 
@@ -18,7 +18,7 @@ def refuse() -> None:
 
 def test_a_refusal_is_taken_down() -> None:
     found: list[Refusal] = []
-    with Refusals(found):
+    with WATCHER.collecting(found):
         refuse()
     refuse()
     assert found == [Refusal("http://here.test", "b", ("one", "two"))]
@@ -28,13 +28,13 @@ def test_overlapping_blocks_give_back_what_was_there() -> None:
     before = vars(receiver.Receiver)["verify"]
     first: list[Refusal] = []
     second: list[Refusal] = []
-    one, other = Refusals(first), Refusals(second)
+    one, other = WATCHER.collecting(first), WATCHER.collecting(second)
     one.__enter__()
     other.__enter__()
     refuse()
-    one.__exit__()
+    one.__exit__(None, None, None)
     refuse()
-    other.__exit__()
+    other.__exit__(None, None, None)
     assert vars(receiver.Receiver)["verify"] is before
     assert (len(first), len(second)) == (0, 1)
 
@@ -45,6 +45,6 @@ def test_a_replacement_by_the_application_stays(monkeypatch: pytest.MonkeyPatch)
 
     def own(self: object) -> None: ...
 
-    with Refusals(found):
+    with WATCHER.collecting(found):
         receiver.Receiver.verify = own
     assert receiver.Receiver.verify is own

@@ -204,7 +204,7 @@ def test_a_delivery_is_made_whatever_breaks() -> None:
                 is_broken = bool(BROKEN)
             heard.update(BROKEN)
             # Remove the entry that the broken code left.
-            pytest_fakecloud.queue.signature_checks._watcher._blocks.clear()
+            pytest_fakecloud.queue.signature_checks.WATCHER._open.clear()
             if is_broken and BROKE not in shown + told(played, None):
                 silent.append(name)
     assert silent == []
