@@ -227,6 +227,10 @@ class LogEntry(NamedTuple):
     outcome: Outcome | None = None
 
 
+MessageState = Literal[
+    "CREATED", "ACTIVE", "RETRY", "DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELED"
+]
+"""A state of a message. (``ERROR``, the state of a failed attempt, appears only in the log.)"""
 FINISHED = frozenset({"DELIVERED", "FAILED", "CANCELED"})
 """States in which a message is finished."""
 
@@ -262,12 +266,11 @@ class RejectedStep(NamedTuple):
 class Message:
     """A message and its state.
 
-    ``state`` is one of ``CREATED ACTIVE RETRY DELIVERED FAILED CANCEL_REQUESTED CANCELED``.
-    (``ERROR``, the state of a failed attempt, appears only in the log.) ``due_us`` is the time of
-    the next attempt. It is None while no attempt is planned: the message waits in a queue or for
-    flow control, is in flight, or has finished. ``public_id`` is the id that clients and
-    destinations see. Deliveries of a v1 message to a topic share a public id. ``open_children`` is
-    the number of unfinished callbacks about the message.
+    ``due_us`` is the time of the next attempt. It is None while no attempt is planned: the message
+    waits in a queue or for flow control, is in flight, or has finished. ``public_id`` is the id
+    that clients and destinations see. Deliveries of a v1 message to a topic share a public id.
+    ``source_id`` is the id of the message that a callback reports on, and ``open_children`` the
+    number of unfinished callbacks about the message.
 
     ``depth`` and ``chain`` detect endless loops: they count the deliveries that caused each other
     and finally this message, at the same point in time and within call number ``drive``
@@ -290,7 +293,7 @@ class Message:
     timeout_us: int
     caller_ip: str
     kind: Kind = MESSAGE
-    state: str = "CREATED"
+    state: MessageState = "CREATED"
     due_us: int | None = None
     retried: int = 0
     topic_name: str | None = None

@@ -36,7 +36,6 @@ _CLAIMS = {
 """The claim that each PyJWT error refers to."""
 MAX_BODY = 2_000
 """Maximum number of characters of a body that are kept."""
-_KEY_VARIABLE = "QSTASH_CURRENT_SIGNING_KEY"
 
 
 def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable[[], float]:
@@ -290,10 +289,8 @@ def _differences(check: Refusal, sent: Delivery, signed_url: str, keys: SigningK
 
 
 def _environment(keys: SigningKeys) -> str:
-    key = os.environ.get(_KEY_VARIABLE)
-    if key is None:
-        return "unset"
-    return {keys.current: "current", keys.next: "next"}.get(key, "other")
+    names = {None: "unset", keys.current: "current", keys.next: "next"}
+    return names.get(os.environ.get("QSTASH_CURRENT_SIGNING_KEY"), "other")
 
 
 def _as_served(url: str) -> str:

@@ -69,8 +69,6 @@ class Engine(State):
     finishes messages, and ``admission`` determines which attempts may start.
     """
 
-    runner: AttemptRunner
-
     def __init__(
         self,
         clock: Timekeeper,

@@ -38,6 +38,7 @@ class FlowKey:
     waiting: deque[str] = field(default_factory=deque)
 
     def roll(self, now_us: int) -> None:
+        """Start the current period if the last one has passed. Methods that take a time do so."""
         passed = (now_us - self.period_start_us) // self.period_us
         if passed > 0:
             self.restart_period(self.period_start_us + passed * self.period_us)
@@ -104,9 +105,7 @@ class FlowControl:
 
     def observe(self, settings: FlowSettings, now_us: int) -> FlowKey:
         """Apply the flow-control settings of a message that is being published, and return its key."""
-        found = self.keys.get(settings.key)
-        if found is None:
-            found = self.keys[settings.key] = FlowKey(settings.key, now_us)
+        found = self.get_or_create(settings.key, now_us)
         if settings.parallelism is None and settings.rate is None:
             return found
         if not found.pinned_parallelism:
@@ -127,8 +126,10 @@ class FlowControl:
         """Return the keys that contain a string, in the order in which they were first used."""
         return [found for key, found in self.keys.items() if not text or text in key]
 
-    def configure(self, key: str, now_us: int) -> FlowKey:
-        return self.keys.setdefault(key, FlowKey(key, now_us))
+    def get_or_create(self, key: str, now_us: int) -> FlowKey:
+        if key not in self.keys:
+            self.keys[key] = FlowKey(key, now_us)
+        return self.keys[key]
 
     def pin(
         self,
@@ -144,7 +145,7 @@ class FlowControl:
             raise bad_request("invalid pin: pass parallelism, rate, or both")
         if period_us is not None and rate is None:
             raise bad_request("invalid pin: a period needs a rate")
-        found = self.configure(key, now_us)
+        found = self.get_or_create(key, now_us)
         if parallelism is not None:
             found.parallelism = parallelism
             found.pinned_parallelism = True

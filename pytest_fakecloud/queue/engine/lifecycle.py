@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from functools import partial
 
-from ..model import Message, Outcome
+from ..model import Message, MessageState, Outcome
 from .admission import Admission
 from .history import History
 from .state import State
@@ -188,7 +188,7 @@ class Lifecycle:
     def finish(
         self,
         message: Message,
-        end: str,
+        end: MessageState,
         at_us: int,
         *,
         error: str | None = None,
@@ -213,11 +213,10 @@ class Lifecycle:
         if not has_ended or message.open_children or message.settled:
             return
         message.settled = True
-        if message.queue_name is not None:
-            queue = state.queues.by_name.get(message.queue_name)
-            if queue is not None and message.id in queue.active:
-                queue.active.discard(message.id)
-                state.queues.start_waiting(queue)
+        queue = state.queues.queue_of(message)
+        if queue is not None and message.id in queue.active:
+            queue.active.discard(message.id)
+            state.queues.start_waiting(queue)
         if message.source_id is not None and message.queue_name is None:
             source = state.messages.get(message.source_id)
             if source is not None:

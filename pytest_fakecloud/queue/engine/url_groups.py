@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 from ..errors import bad_request, existing, not_found, quota
@@ -29,16 +30,19 @@ class Endpoint:
     url: str
     name: str | None = None
     by_id: bool = False
+    number: int = 0
 
 
 class Endpoints:
-    """The endpoints of a group, in order, which can be found by id, URL and name."""
+    """The endpoints of a group, in the order of their numbers.
+
+    They are indexed by id, URL and name, because the default plan does not limit their number.
+    """
 
     def __init__(self, endpoints: Iterable[Endpoint] = ()) -> None:
         self._by_id: dict[str, Endpoint] = {}
-        self._places: dict[str, int] = {}
         self._with: dict[tuple[str, str | None], dict[str, Endpoint]] = {}
-        self._next = 0
+        self._numbers = count()
         for endpoint in endpoints:
             self.add(endpoint)
 
@@ -57,17 +61,16 @@ class Endpoints:
         for what, value in (("url", url), ("name", name)):
             if isinstance(value, str):
                 found |= self._with.get((what, value), {})
-        return sorted(found.values(), key=lambda one: self._places[one.id])
+        return sorted(found.values(), key=lambda one: one.number)
 
     def add(self, endpoint: Endpoint) -> None:
+        endpoint.number = next(self._numbers)
         self._by_id[endpoint.id] = endpoint
-        self._places[endpoint.id] = self._next
-        self._next += 1
         self._enter(endpoint)
 
     def remove(self, endpoint: Endpoint) -> None:
         self._leave(endpoint)
-        del self._by_id[endpoint.id], self._places[endpoint.id]
+        del self._by_id[endpoint.id]
 
     def change(self, endpoint: Endpoint, url: str, name: str | None) -> None:
         self._leave(endpoint)

@@ -210,7 +210,7 @@ class FlowRoutes(Endpoints):
 
     def _set_flow_paused(self, request: Request, paused: bool) -> Answer:
         engine = self.engine
-        key = engine.flow.configure(segment(request, "key"), engine.clock.now_us())
+        key = engine.flow.get_or_create(segment(request, "key"), engine.clock.now_us())
         key.paused = paused
         if paused:
             engine.admission.recall_admitted(key)

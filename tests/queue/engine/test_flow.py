@@ -37,7 +37,7 @@ def test_a_start_of_an_earlier_period_is_not_subtracted_from_the_next(
 
 
 def test_a_record_shows_limits_that_are_not_there_as_zero() -> None:
-    record = FlowControl().configure("k", 5 * SECOND).record(5 * SECOND)
+    record = FlowControl().get_or_create("k", 5 * SECOND).record(5 * SECOND)
     assert record == {
         "flowControlKey": "k",
         "waitListSize": 0,
