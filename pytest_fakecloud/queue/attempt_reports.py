@@ -265,10 +265,8 @@ class AttemptReports(AttemptHooks):
     def _record_attempt(
         self, message: Message, attempt: Attempt, delivery: Delivery, outcome: Outcome
     ) -> None:
-        answer: object = outcome.status
-        if answer is None:
-            answer = type(outcome.exception).__name__ if outcome.exception else "no answer"
-        raised = outcome.exception is not None
+        error = None if outcome.exception is None else type(outcome.exception).__name__
+        answer = (error or "no answer") if outcome.status is None else outcome.status
         self._details.recorder.add_event(
             "attempt",
             f"attempt {attempt.number} {delivery.method} {attempt.url} -> {answer}",
@@ -280,12 +278,12 @@ class AttemptReports(AttemptHooks):
             message_kind=message.kind,
             about=self._about(message),
             method=delivery.method,
-            error=None if outcome.exception is None else type(outcome.exception).__name__,
+            error=error,
             fault=", ".join(attempt.faults) or None,
             faults=attempt.faults or None,
-            note=attempt_note(outcome) if raised else None,
+            note=attempt_note(outcome),
             exception=outcome.exception,
-            traceback=handler_traceback(outcome) if raised else None,
+            traceback=handler_traceback(outcome),
             **self._details.finish(delivery, outcome),
         )
 

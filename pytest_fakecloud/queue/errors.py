@@ -65,7 +65,7 @@ def read_only() -> QueueError:
 
 
 def burst_limited(limit: int, now_us: int) -> QueueError:
-    """Return the error (429) for exceeding the burst limit, without a ``RateLimit-Limit`` header."""
+    """Return the error (429) for exceeding the burst limit."""
     headers = [
         ("Burst-RateLimit-Limit", str(limit)),
         ("Burst-RateLimit-Remaining", "0"),

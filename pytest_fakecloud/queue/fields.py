@@ -133,7 +133,10 @@ class DeliveryWhere(TypedDict, total=False):
 
 
 def json_of(read: Callable[[Any], Any], body: Callable[[Any], bytes]) -> Callable[[Any], Any]:
-    """Return a function that reads an item's JSON body, or returns ``Absent`` if it is not JSON."""
+    """Return a function that reads an item's JSON body, or returns ``Absent`` if it is not JSON.
+
+    For example, ``read`` is ``PublishedMessage.json``, and ``body`` returns the message's bytes.
+    """
 
     def value(item: Any) -> Any:
         try:
@@ -157,9 +160,7 @@ NAME = Shaped("a name", "orders", never=r"[^A-Za-z0-9._-]", fits=bool)
 DESTINATION = either((URL, NAME, OneOf("destination", NAMED)))
 """A URL, the name of a URL group, or the name of one of the service's own destinations."""
 LABEL = Shaped("a label", "billing", never=",", fits=lambda text: text == text.strip() != "")
-"""The type of the label field. A label cannot contain a comma, because commas separate labels in
-the header.
-"""
+"""The type of the label field. A comma separates labels in the header, so no label contains one."""
 
 
 def _is_cron(text: str) -> bool:

@@ -43,9 +43,7 @@ DEV_KEYS = ("sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnh
 _SHOWN = 3
 """Maximum number of undelivered messages listed in the warning."""
 _LONGEST_CAP = 86_400.0
-"""Maximum of the ``attempt_cap`` setting in seconds, because operating systems cannot wait longer
-than a few weeks.
-"""
+"""Maximum of ``attempt_cap`` in seconds. Operating systems can wait no longer than a few weeks."""
 _SERVED_HISTORY_US = 7 * DAY
 
 
@@ -225,8 +223,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
 
     def snapshot(self) -> Snapshot:
         """Return the current data and the state of the destinations."""
-        saved = super().snapshot()
-        return replace(saved, data=(saved.data, self.destinations._saved()))
+        return Snapshot(self.fixture, (self._engine.snapshot(), self.destinations._saved()))
 
     @action
     def restore(self, snapshot: Snapshot) -> None:

@@ -85,6 +85,7 @@ def attempt_note(outcome: Outcome) -> str | None:
 
 
 def handler_traceback(outcome: Outcome) -> str | None:
+    """Return the traceback of a handler whose exception became an error response, or None."""
     if outcome.exception is None or outcome.status is None:
         return None
     return "".join(traceback.format_exception(outcome.exception))

@@ -22,9 +22,7 @@ Kind = Literal["message", "callback", "failure_callback"]
 Api = Literal["v1", "v2"]
 
 MESSAGE: Kind = "message"
-"""The kind of messages that clients and schedules publish. The other kinds are callbacks, which
-report on a message.
-"""
+"""The kind of messages that clients and schedules publish. The other kinds report on a message."""
 CALLBACK: Kind = "callback"
 FAILURE_CALLBACK: Kind = "failure_callback"
 KINDS: tuple[Kind, ...] = (MESSAGE, CALLBACK, FAILURE_CALLBACK)

@@ -214,7 +214,7 @@ def _attempts_text(message: Message) -> str:
     made = len(message.attempts)
     if not made:
         return ""
-    callback = ""
-    if message.settings.failure_callback:
-        callback = "; its failure callback follows the last"
+    callback = (
+        "; its failure callback follows the last" if message.settings.failure_callback else ""
+    )
     return f" (tried {made} of {message.max_retries + 1}{callback})"

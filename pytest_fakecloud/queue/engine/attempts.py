@@ -101,16 +101,17 @@ class AttemptRunner:
         if delivery_hooks.active:
             begun.attempt.faults = delivery_hooks.before(begun.message, begun.delivery)
 
-    def _signed(self, begun: StartedAttempt) -> Delivery:
+    def _signed(self, begun: StartedAttempt, *, claimed: bool = False) -> Delivery:
+        """Return the signed delivery, after claiming its faults unless they have been claimed."""
+        if not claimed:
+            self._claim_faults(begun)
         return self.signer.signed(begun.delivery, begun.attempt.faults)
 
     def _perform_begun(self, begun: StartedAttempt, *, claimed: bool = False) -> Attempt:
         state = self._state
         token = causing.set(begun.message)
         try:
-            if not claimed:
-                self._claim_faults(begun)
-            delivery = self._signed(begun)
+            delivery = self._signed(begun, claimed=claimed)
             outcome = self.perform(delivery)
             if "duplicate" in begun.attempt.faults:
                 outcome = self.perform(delivery)
@@ -137,7 +138,6 @@ class AttemptRunner:
             return None
         token = causing.set(begun.message)
         try:
-            self._claim_faults(begun)
             delivery = self._signed(begun)
             outcome = await self.perform_async(delivery)
             if "duplicate" in begun.attempt.faults:

@@ -99,8 +99,7 @@ class DeadLetters:
 
 
 class History:
-    """Forgets messages ``history_us`` after their end (None: never). The engine's lock must be
-    held.
+    """Forgets messages ``history_us`` after their end (None: never). Requires the engine's lock.
 
     ``ends`` is False if messages are never forgotten. The other methods then need not be called.
     """

@@ -85,8 +85,7 @@ class Causes:
 
 
 class Lifecycle:
-    """Creates and finishes the messages of an engine. The lock must be held unless stated
-    otherwise.
+    """Creates and finishes the messages of an engine. Requires the lock unless stated otherwise.
 
     ``causes`` records which message caused which.
     """

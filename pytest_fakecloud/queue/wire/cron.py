@@ -143,8 +143,7 @@ class Cron:
             there = wall.replace(tzinfo=self.zone, fold=fold).astimezone(UTC)
             exists = there.astimezone(self.zone).replace(tzinfo=None) == wall
             instants.append(round(there.timestamp()) * SECOND if exists else None)
-        first, second = instants
-        return first, second
+        return instants[0], instants[1]
 
     def _split_zone(self, text: str) -> tuple[str, tzinfo]:
         found = _ZONE.match(text)

@@ -157,11 +157,8 @@ def _settings_of(collected: _Collected) -> dict[str, Any]:
 
 def _checked(forward: HeaderList) -> HeaderList:
     """Return the headers that can be forwarded; raise a 400 error for a malformed header."""
-    headers = [
-        pair
-        for pair in forward
-        if pair[0].lower() not in HOP_BY_HOP and pair[0].lower() != "content-type"
-    ]
+    not_forwarded = HOP_BY_HOP | {"content-type"}
+    headers = [pair for pair in forward if pair[0].lower() not in not_forwarded]
     for name, value in headers:
         check_header(name, value)
     return headers

@@ -8,7 +8,6 @@ name or by URL: ``queue.destinations.answers("api/llm", ...)``.
 from __future__ import annotations
 
 import ipaddress
-import re
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 LLM_URL = "https://qstash.upstash.io/llm/v1/chat/completions"
 """The destination of ``api/llm``, and of the queue's own endpoint ``/llm/v1/chat/completions``."""
 NAMED = {"api/llm": LLM_URL, "api/email": "https://api.resend.com/emails"}
+_NEVER_PUBLIC = (".test", ".invalid", ".local", ".internal")
 
 
 def named_url(destination: str) -> str | None:
@@ -45,11 +45,10 @@ def target_of(message: Message) -> Target:
 def targets_of(
     destination: str, settings: PublishSettings, group: UrlGroup | None, *, public_only: bool
 ) -> list[Target]:
-    """Return the targets of a destination, which is a URL, a URL group or a name such as
-    ``api/llm``.
+    """Return the targets of a destination: a URL, a URL group or a name such as ``api/llm``.
 
-    ``public_only`` is True if loopback addresses are rejected. Raises a 400 error for an invalid
-    destination.
+    ``public_only`` applies ``check_public()`` to a URL that is not in a group. Raises a 400 error
+    for an invalid destination.
     """
     if group is not None:
         return [Target(one.url, group.name, one.name, one.id) for one in group.endpoints]
@@ -70,7 +69,10 @@ def targets_of(
 
 
 def check_public(url: str) -> None:
-    """Raise a 400 error for a loopback address, and for a host name that cannot be public."""
+    """Raise a 400 error for a loopback address, and for a host name that cannot be public.
+
+    Decided here: private addresses such as 10.0.0.1 are accepted.
+    """
     host = (urlsplit(url).hostname or "").rstrip(".")
     refused = "invalid destination url: endpoint resolves to a loopback address: "
     if host == "localhost" or host.endswith(".localhost"):
@@ -82,7 +84,5 @@ def check_public(url: str) -> None:
     if address is not None and address.is_loopback:
         raise bad_request(refused + host)
     # Do not resolve names, but reject those that are known not to be public.
-    if address is None and (
-        "." not in host or re.search(r"\.(test|invalid|local|internal)\Z", host)
-    ):
+    if address is None and ("." not in host or host.endswith(_NEVER_PUBLIC)):
         raise bad_request(f"invalid destination url: unable to resolve host: {host}")
