@@ -138,14 +138,13 @@ class Sleepers:
         alive = {thread.ident for thread in threading.enumerate()}
         with self._lock:
             self._known &= alive
-            asleep = {one.thread for one in self._sleeping if one.settled or one.moving}
+            busy = self._known - {one.thread for one in self._sleeping if one.settled or one.moving}
             # Threads whose sleep has ended, and which are about to run.
-            up = {one.thread for one in self._sleeping if one.until_us <= now_us}
+            waking = {one.thread for one in self._sleeping if one.until_us <= now_us}
+            waking.discard(sleeper.thread)
             waiting = [one for one in self._sleeping if not one.moving and one.until_us > now_us]
-            first = min((one.until_us for one in waiting), default=sleeper.until_us)
-            return first >= sleeper.until_us and not (self._known - asleep) | (
-                up - {sleeper.thread}
-            )
+            is_first = all(one.until_us >= sleeper.until_us for one in waiting)
+            return is_first and not busy and not waking
 
     def next_us(self, sleeper: Sleeper) -> int:
         """Return the time in microseconds at which the next sleep ends."""

@@ -76,8 +76,8 @@ def rows(
         with report_failure("this entry cannot be shown", failures.append):
             found.append(row_of(entry))
         for text in failures:
-            failed = _row_for(entry, ok=False, same=entry.number, failure=mask.text(text))
-            found.append(failed)
+            failed = _row_for(entry)
+            found.append(replace(failed, ok=False, same=entry.number, failure=mask.text(text)))
     if entries is None and recorder is not None:
         found += [_action_row(one, cloud, mask) for one in tuple(recorder.shared.actions)]
     found += _served_rows(served, found, source, mask)
@@ -104,17 +104,19 @@ def _nested(found: list[Row]) -> list[Row]:
     found.sort(key=lambda row: row.began)
     callers = _callers(found)
     found.sort(key=lambda row: callers.get(row.number, row).began)
-    open_rows: list[Row] = []
+    open_rows: list[Row] = []  # those whose consequences may follow
     ordered = []
     depths: dict[int, int] = {}
     for row in found:
-        caller = callers.get(row.number)
-        while caller is None and open_rows and open_rows[-1].ended < row.began:
-            open_rows.pop()
-        depth, cause = len(open_rows), open_rows[-1] if open_rows else None
+        cause = caller = callers.get(row.number)
         if caller is not None:
-            depth, cause = depths[caller.number] + 1, caller
+            depth = depths[caller.number] + 1
             row = replace(row, follows=caller.number)
+        else:
+            while open_rows and open_rows[-1].ended < row.began:
+                open_rows.pop()
+            depth = len(open_rows)
+            cause = open_rows[-1] if open_rows else None
         if cause is not None:
             # A nested call is made by the receiver of the outer request, except that a fault's
             # function makes its calls as the test.
@@ -182,13 +184,12 @@ def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
 # -- rows of each kind -----------------------------------------------------------------------------
 
 
-def _row_for(source: Entry, **fields: Any) -> Row:
-    """Return the row of a journal entry; by default, the entry is an event inside its fake."""
-    defaults = {
-        "number": source.number, "at_us": source.at_us, "began": source.number, "kind": "event",
-        "actor": source.handle, "peer": source.handle, "operation": "", "service": source.service,
-    }  # fmt: skip
-    return Row(**{**defaults, **fields})
+def _row_for(source: Entry) -> Row:
+    """Return the row of a journal entry as if the entry was an event inside its fake."""
+    return Row(
+        source.number, source.at_us, kind="event", actor=source.handle, peer=source.handle,
+        operation="", service=source.service, began=source.number,
+    )  # fmt: skip
 
 
 def _call_row(call: Call, mask: Mask, attempt: Event | None, where: Place | None) -> Row:
@@ -196,8 +197,8 @@ def _call_row(call: Call, mask: Mask, attempt: Event | None, where: Place | None
     # Leave out the error of a fault's function, which is reported separately, as a problem of the
     # test.
     note = "" if call.problem == "bug" else masked.note
-    row = _row_for(
-        call,
+    row = replace(
+        _row_for(call),
         entry=masked,
         kind="call",
         actor=CLIENT,
@@ -233,8 +234,8 @@ def _succeeded(call: Call) -> bool:
 def _event_row(event: Event, mask: Mask, addresses: Mapping[str, str]) -> Row:
     masked = mask.event(event)
     details = {name: value for name, value in masked.data.items() if name not in _VOLATILE}
-    row = _row_for(
-        event,
+    row = replace(
+        _row_for(event),
         entry=masked,
         operation=event.kind,
         subjects=tuple(_subjects_of_event(masked)),
@@ -258,8 +259,8 @@ def _event_row(event: Event, mask: Mask, addresses: Mapping[str, str]) -> Row:
 
 def _action_row(action: Action, cloud: AnyCloud, mask: Mask) -> Row:
     masked = mask.event(action)
-    return _row_for(
-        action,
+    return replace(
+        _row_for(action),
         entry=masked,
         kind="action",
         actor=TEST,
@@ -287,8 +288,9 @@ def _served_rows(
         ok = (one.status or 0) < 400 and not one.raised
         if ok and not any(one.began < row.began < one.ended for row in found):
             continue
-        alone = all(_within(one, other, in_faults) for other in one.overlaps)
-        alone = alone and not any(one.began < it < one.ended for it in in_background)
+        is_alone = all(_within(one, other, in_faults) for other in one.overlaps) and not any(
+            one.began < start < one.ended for start in in_background
+        )
         masked = mask.served(one)
         made.append(
             Row(
@@ -302,7 +304,7 @@ def _served_rows(
                 outcome="answered" if one.status is not None else "",
                 ok=ok,
                 began=one.began,
-                ended=one.ended if alone else 0,
+                ended=one.ended if is_alone else 0,
                 same=(masked.target, masked.body, one.status, masked.raised),
                 entry=masked,
             )
@@ -313,9 +315,7 @@ def _served_rows(
 def _within(one: Served, other: Served, spans: Iterable[tuple[int, int]]) -> bool:
     """Return whether a fault's function made one of two overlapping requests during the other."""
     outer, inner = (one, other) if one.began < other.began else (other, one)
-    return any(
-        outer.began < began < inner.began and 0 < inner.ended <= ended for began, ended in spans
-    )
+    return any(outer.began < start < inner.began and 0 < inner.ended <= end for start, end in spans)
 
 
 def _is_delivery_of(row: Row, one: Served) -> bool:

@@ -41,14 +41,16 @@ class Line:
 def without_held_runs(every: list[Row]) -> tuple[list[Row], int]:
     """Return the rows without the `every_failure` runs that passed, and the number of these runs.
 
-    If no run failed, all rows are returned.
+    If no run failed, all rows are returned. In a run's data, ``held`` is False if the run failed,
+    True if it passed, and None if no call failed in it.
     """
     runs = [(row, row.entry.data.get("held", False)) for row in every
             if row.operation == "run" and isinstance(row.entry, Event)]  # fmt: skip
-    calm = [row for row, held in runs if held is not False]
-    if len(calm) == len(runs):
+    left_out = [row for row, held in runs if held is not False]
+    if len(left_out) == len(runs):
         return every, 0
-    kept = [row for row in every if not any(run.began <= row.began <= run.number for run in calm)]
+    kept = [row for row in every
+            if not any(run.began <= row.began <= run.number for run in left_out)]  # fmt: skip
     return kept, sum(held is True for _, held in runs)
 
 
@@ -111,14 +113,14 @@ def folded(every: Sequence[Line]) -> list[Line]:
 
 
 def _key(block: Sequence[Line]) -> tuple[object, ...]:
-    top = block[0].row.depth
+    first = block[0]
     return tuple(
-        (row.kind, row.actor, row.peer, row.operation, row.status, row.outcome, row.faults,
-         row.where, row.same, row.depth - top, repr([one.data for one in line.effects]),
+        (line.row.kind, line.row.actor, line.row.peer, line.row.operation, line.row.status,
+         line.row.outcome, line.row.faults, line.row.where, line.row.same,
+         line.row.depth - first.row.depth, repr([one.data for one in line.effects]),
          # Nested lines that are already folded only match lines with the same number of rows.
-         len(line.rows) if row is not block[0].row else 0)
+         0 if line is first else len(line.rows))
         for line in block
-        for row in (line.row,)
     )  # fmt: skip
 
 

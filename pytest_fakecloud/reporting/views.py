@@ -38,18 +38,19 @@ def _kv(handle: Any) -> State:
 def _vector(handle: Any) -> State:
     found: State = {}
     for name in handle.namespaces():
-        section = f"namespace {name}" if name else "default namespace"
-        found[section] = {
+        found[_section_of(name)] = {
             str(item["id"]): {**_plain(dict(item)), "state": "ready"}
             for item in handle.vectors(name)
         }
     for item in handle.pending():
-        fields = dict(item)
-        name = fields.pop("namespace")
-        section = f"namespace {name}" if name else "default namespace"
-        fields = {**_plain(fields), "state": "pending"}
+        fields = {**_plain(item), "state": "pending"}
+        section = _section_of(fields.pop("namespace"))
         found.setdefault(section, {})[str(fields["id"])] = fields
     return found
+
+
+def _section_of(namespace: str) -> str:
+    return f"namespace {namespace}" if namespace else "default namespace"
 
 
 def _broker(handle: Any) -> State:
@@ -71,16 +72,16 @@ def _broker(handle: Any) -> State:
         }
         # Convert each TopicPartition to a plain tuple.
         known = dict.fromkeys([*map(tuple, group.lag), *map(tuple, group.committed), *owners])
-        found[f"group {name}"] = {
-            f"{topic}-{number}": {
-                "owner": owners.get((topic, number)),
-                "committed": group.committed.get((topic, number)),
-                "position": group.position.get((topic, number)),
-                "start": ends.get((topic, number), (0, 0))[0],
-                "end": ends.get((topic, number), (0, 0))[1],
+        items = found[f"group {name}"] = {}
+        for at in known:
+            start, end = ends.get(at, (0, 0))
+            items[f"{at[0]}-{at[1]}"] = {
+                "owner": owners.get(at),
+                "committed": group.committed.get(at),
+                "position": group.position.get(at),
+                "start": start,
+                "end": end,
             }
-            for topic, number in known
-        }
     return found
 
 
@@ -189,7 +190,7 @@ def frames(
         for item, fields in state.get(section, {}).items():
             old = before[name].get(section, {}).get(item, {})
             fields.update({field: old.get(field) for field in changed})
-    frames = [(number, state)]
+    found = [(number, state)]
     for event in events:
         section, changed = _set_by(event)
         items = {item: dict(fields) for item, fields in state.get(section, {}).items()}
@@ -199,9 +200,9 @@ def frames(
                 unset = fields[field] if field == "committed" else None
                 fields[field] = values.get(item, unset)
         state = {**state, section: items}
-        frames.append((event.number, state))
+        found.append((event.number, state))
     if state == now[name]:
-        for at, each in frames:
+        for at, each in found:
             yield at, {name: each}
     yield number, now
 

@@ -82,11 +82,11 @@ def _are_numbered(keys: list[str], before: _Try, during: _Try) -> bool:
     """
     if not keys or not before.attempt:
         return False
-    return any(
-        keys[0].endswith(str(before.attempt - less))
-        and keys[0].removesuffix(str(before.attempt - less)) + str(during.attempt - less) == keys[1]
-        for less in (0, 1)
-    )
+    for less in (0, 1):  # the retries are numbered from 0
+        first, second = str(before.attempt - less), str(during.attempt - less)
+        if keys[0].endswith(first) and keys[0].removesuffix(first) + second == keys[1]:
+            return True
+    return False
 
 
 def _requests(look: Look) -> Iterator[_Try]:
@@ -105,10 +105,19 @@ def _attempts(look: Look) -> Iterator[_Try]:
         yield _Try(message, event.data["began"], event.number, failed, message, attempt)
 
 
+@dataclass(frozen=True, slots=True)
+class _Increment:
+    """An increment of a counter during a request to an endpoint, with its journal number."""
+
+    target: str
+    result: int
+    number: int
+
+
 def limit_shared(look: Look, handle: Any) -> Iterator[Finding]:
     """Find counters that requests to several endpoints incremented before one of them returned 429."""
-    counts: dict[str, list[tuple[str, int, int]]] = {}
-    increments = [
+    increments: dict[str, list[_Increment]] = {}
+    counting = [
         (command, key)
         for command in commands(look, handle)
         if (key := _counter(command)) and type(command.result) is int
@@ -117,22 +126,21 @@ def limit_shared(look: Look, handle: Any) -> Iterator[Finding]:
         if request.overlaps or not request.ended:
             continue
         target = request.target.partition("?")[0]
-        for command, key in increments:
+        for command, key in counting:
             number = command.entry.number
             if not request.began < number < request.ended:
                 continue
-            known = counts.setdefault(key, [])
-            if known and command.result != known[-1][1] + 1:
-                known.clear()  # the counter was reset
-            others = Counter(other for other, *_ in known if other != target)
+            earlier = increments.setdefault(key, [])
+            if earlier and command.result != earlier[-1].result + 1:
+                earlier.clear()  # the counter was reset
+            others = [one for one in earlier if one.target != target]
             if request.status == 429 and others:
-                own = len(known) - others.total() + 1
-                evidence = [at for other, _, at in known if other != target]
                 yield about_key(
-                    "limit_shared", command.entry, key, evidence[-5:],
-                    target=target, count=command.result, own=own, others=dict(others),
+                    "limit_shared", command.entry, key, [one.number for one in others[-5:]],
+                    target=target, count=command.result, own=len(earlier) - len(others) + 1,
+                    others=dict(Counter(one.target for one in others)),
                 )  # fmt: skip
-            known.append((target, command.result, number))
+            earlier.append(_Increment(target, command.result, number))
 
 
 def _counter(command: Command) -> str:
@@ -175,8 +183,8 @@ def stopped_writing(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _less_as_string(new: str, known: Any) -> bool:
-    numbers = isinstance(known, str) and new.isdecimal() and known.isdecimal()
-    return numbers and int(new) > int(known) and new < known
+    are_numbers = isinstance(known, str) and new.isdecimal() and known.isdecimal()
+    return are_numbers and int(new) > int(known) and new < known
 
 
 def _received(look: Look) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from ....core.calls import Event
@@ -26,6 +27,9 @@ _CHECKS = {"GET": 2, "EXISTS": 2, "HGET": 3, "HEXISTS": 3}
 """Commands that check for a value, with the number of words up to the key or field."""
 _UNCHECKED = {"SET": 2, "HSET": 3}
 """Unconditional writes, with the number of words up to the key or field."""
+_LOCK_NAME = re.compile(
+    r"(?i)(^|[^a-z])(locks?|locked|mutex|lease|idempoten\w*|dedup\w*|once|processed|seen)([^a-z]|$)"
+)
 
 
 def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
@@ -56,38 +60,42 @@ def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
                 written.pop(one, None)
 
 
+@dataclass(slots=True)
+class _Race:
+    """Two checks that found a key or field missing, and the first write after them."""
+
+    checks: list[Command] = field(default_factory=list)
+    write: Command | None = None
+
+
 def check_then_set(look: Look, handle: Any) -> Iterator[Finding]:
     """Find clients that both found a value missing, within a second, and then both wrote it.
 
     Example: client A sends ``GET k``, client B sends ``GET k``, A sends ``SET k 1``, B sends
     ``SET k 2``.
     """
-    checks: dict[tuple[str, ...], list[Command]] = {}
-    writes: dict[tuple[str, ...], Command] = {}
+    races: dict[tuple[str, ...], _Race] = {}
     for command in by_execution(look, handle):
         count = _CHECKS.get(command.name) or _UNCHECKED.get(command.name, 0)
         item = tuple(command.words[1:count])
-        before = checks.setdefault(item, []) if count else []
+        race = races.setdefault(item, _Race()) if count else _Race()
         is_check = command.name in _CHECKS and len(command.words) == count
-        if is_check and not command.result and len(before) < 2:
-            before.append(command)
-        elif command.name in _UNCHECKED and len(before) == 2 and _overwrites(command):
-            first = writes.setdefault(item, command)
-            if first is command:
+        if is_check and not command.result and len(race.checks) < 2:
+            race.checks.append(command)
+        elif command.name in _UNCHECKED and len(race.checks) == 2 and _overwrites(command):
+            if race.write is None:
+                race.write = command
                 continue
-            if _is_race(before[0], first, command):
-                evidence = [one.entry.number for one in (*before, first)]
-                values = {"read": before[1].name, "write": command.name, "item": " ".join(item)}
-                yield command.finding("check_then_set", evidence, **values)
-            del checks[item]
-            del writes[item]
+            if _is_race(race.checks[0], race.write, command):
+                evidence = [one.entry.number for one in (*race.checks, race.write)]
+                values = {"read": race.checks[1].name, "write": command.name}
+                yield command.finding("check_then_set", evidence, **values, item=" ".join(item))
+            del races[item]
         elif command.changes_any:
-            checks.clear()
-            writes.clear()
+            races.clear()
         else:
-            for one in [one for one in checks if one and one[0] in command.arguments]:
-                del checks[one]
-                writes.pop(one, None)
+            for one in [one for one in races if one and one[0] in command.arguments]:
+                del races[one]
 
 
 def _overwrites(command: Command) -> bool:
@@ -98,11 +106,6 @@ def _is_race(check: Command, first: Command, second: Command) -> bool:
     until = first.deadline_us()
     existed = until is None or second.at_us < until
     return existed and second.at_us - check.at_us <= _RACE_US
-
-
-_LOCK_NAME = re.compile(
-    r"(?i)(^|[^a-z])(locks?|locked|mutex|lease|idempoten\w*|dedup\w*|once|processed|seen)([^a-z]|$)"
-)
 
 
 def lock_without_ttl(look: Look, handle: Any) -> Iterator[Finding]:
@@ -149,29 +152,28 @@ def changed_nothing(look: Look, handle: Any) -> Iterator[Finding]:
     Two cases are expected and not reported: a lock that is held, unless a failed attempt of the
     same message set it, and a counter that NX initializes.
     """
+    every = history(look, handle)
+    counted = {one.key for one in every if one.name in COUNTING}
     setters: dict[str, Event | None] = {}
-    found: list[tuple[Command, dict[str, Any]]] = []
-    counted: set[str] = set()
-    for command in history(look, handle):
-        if command.name in COUNTING:
-            counted.add(command.key)
+    for command in every:
         command.drop_replaced(setters)
         during = look.attempt_around(command.entry)
         if command.sets_nx and command.succeeded:
             setters[command.key] = during
-        if command.result is UNKNOWN or len(command.words) < 3:
+        if command.result is UNKNOWN or len(command.words) < 3 or command.key in counted:
             continue
         option, members = _prevented(command)
-        values: dict[str, Any] = {"message": "", "attempt": 0}
-        left = _left_by(setters.get(command.key), during) if command.sets_nx else {}
-        if left and not command.succeeded:
-            option, values = option or "NX", left
-        if option and not (_LOCK_NAME.search(command.key) and not values["message"]):
-            values |= {"command": command.name, "option": option, "members": members}
-            found.append((command, values))
-    for command, values in found:
-        if command.key not in counted:
-            yield command.finding("changed_nothing", **values)
+        left: dict[str, Any] = {}
+        if command.sets_nx and not command.succeeded:
+            left = _left_by(setters.get(command.key), during)
+            option = option or ("NX" if left else "")
+        is_held_lock = not left and _LOCK_NAME.search(command.key)
+        if option and not is_held_lock:
+            values = left or {"message": "", "attempt": 0}
+            yield command.finding(
+                "changed_nothing", **values,
+                command=command.name, option=option, members=members,
+            )  # fmt: skip
 
 
 def _prevented(command: Command) -> tuple[str, list[str]]:
