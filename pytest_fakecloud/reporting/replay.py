@@ -11,6 +11,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -133,6 +134,109 @@ class _Work(NamedTuple):
     perform: Callable[[], object] | None
 
 
+@dataclass(slots=True, eq=False)
+class _Connections:
+    """The connections to the database ports of replayed servers, and their blocked commands."""
+
+    fresh: dict[str, Handle]
+    time: _Time
+    times: dict[int, list[int]]
+    sessions: dict[Any, Any] = field(default_factory=dict, init=False)
+    waiting: list[tuple[Call, Any]] = field(default_factory=list, init=False)
+
+    def execute(self, call: Call) -> None:
+        """Run a command of the database port in its connection's session."""
+        from ..kv.acl.users import tester
+        from ..kv.errors import CommandError
+        from ..kv.reply import Blocked
+
+        fresh: Any = self.fresh[call.handle]
+        if call.fault is not None and not call.reached:
+            return
+        key = call.handle, call.client
+        session = self.sessions.get(key)
+        if session is None:
+            # Only sessions of the port may block.
+            session = fresh._engine.session(tester(fresh.dialect), transport="port")
+            self.sessions[key] = session
+        words = [word.encode("utf-8", "surrogatepass") for word in json.loads(call.body)]
+        name = words[0].upper()
+        if name == b"HELLO":
+            words = words[:2]
+        self.time.recorded = deque(self.times.get(call.number, ()))
+        self.time.settle()  # the database port does this between recording and running a command
+        try:
+            reply = fresh._engine.execute(session, words)
+        except CommandError as error:
+            reply = error
+        if isinstance(reply, Blocked):
+            self.waiting.append((call, fresh._engine.block(session, reply)))
+        elif name not in _ABOUT_CONNECTIONS:
+            self._compare(call, reply, session)
+
+    def end_waits(self, name: str) -> None:
+        """End the waits of a fake's commands that received an element or reached their deadline."""
+        for call, waiter in [one for one in self.waiting if one[0].handle == name]:
+            if waiter.done or waiter.deadline_us <= self.time.now_us():
+                self.waiting.remove((call, waiter))
+                if name in self.fresh:
+                    reply = self.fresh[name]._engine.unblock(waiter)
+                    self._compare(call, reply, waiter.session)
+
+    def _compare(self, call: Call, reply: Any, session: Any) -> None:
+        from ..kv.resp.outbox import written
+
+        if call.fault is not None or "answer" in call.cut:
+            return
+        app: Any = self.fresh[call.handle]._app
+        if written(app.with_int_text(reply), session.resp) != call.answer:
+            raise Inexact(f"command {call.number} received a different answer in the replay")
+
+
+@dataclass(slots=True, eq=False)
+class _Deliveries:
+    """The delivery attempts of replayed queues, which end with the outcomes of the real ones."""
+
+    fresh: dict[str, Handle]
+    real: dict[str, Handle]
+    time: _Time
+    begun: dict[int, Any] = field(default_factory=dict, init=False)
+
+    def begin(self, event: Event) -> None:
+        engine = self.fresh[event.handle]._engine
+        self.time.recorded = deque([event.at_us])
+        for message in list(engine.messages.values()):
+            if _belongs_to(event, message) and message.id in engine.pending:
+                found = engine.runner.begin(message.id)
+                if found is not None:
+                    self.begun[event.number] = found
+                    return
+        raise Inexact(f"attempt {event.number} did not start in the replay")
+
+    def finish(self, event: Event) -> None:
+        from ..queue.model import Outcome
+
+        begun = self.begun.pop(event.number)
+        messages = list(self.real[event.handle]._engine.messages.values())
+        of_event = (message.attempts for message in messages if _belongs_to(event, message))
+        number = event.data.get("number")
+        attempt = next((one for one in chain.from_iterable(of_event) if one.number == number), None)
+        if attempt is None:
+            raise Inexact(f"the queue no longer has the details of attempt {event.number}")
+        ended = attempt.ended_us or attempt.at_us
+        begun.attempt.faults = attempt.faults
+        self.time.recorded = deque([ended])
+        outcome = Outcome(
+            attempt.status,
+            list(attempt.headers.pairs),
+            attempt.body,
+            attempt.exception,
+            virtual_us=ended - attempt.at_us,
+            where=attempt.where,
+        )
+        self.fresh[event.handle]._engine.runner.finish(begun, outcome)
+
+
 class _Replay:
     """Replays a cloud's journal on new fakes with the same settings."""
 
@@ -156,9 +260,8 @@ class _Replay:
         # Do not let a replayed call wait: the call that it waited for may come later in the replay.
         self.context.clock.wait_cap = 0.0
         self.fresh: dict[str, Handle] = {}
-        self.sessions: dict[Any, Any] = {}
-        self.waiting: list[tuple[Call, Any]] = []
-        self.begun: dict[int, Any] = {}
+        self.connections = _Connections(self.fresh, self.time, self.times)
+        self.deliveries = _Deliveries(self.fresh, self.real, self.time)
         self.moments = {
             row.number: fault.moment
             for row in report.rows
@@ -186,10 +289,12 @@ class _Replay:
                 if name not in self.fresh or perform is None:
                     continue
                 self._try(name, perform)
-                self._try(name, self._end_waits)
+                for fake in {call.handle for call, _ in self.connections.waiting}:
+                    self._try(fake, partial(self.connections.end_waits, fake))
                 for step in self._step(number, [name], self.events.get(number, ())):
-                    is_own = step["number"] == number != order
-                    steps.append({**step, "order": order} if is_own else step)
+                    if step["number"] == number != order:
+                        step["order"] = order
+                    steps.append(step)
             last = max((entry.number for entry in self.entries), default=0)
             steps += self._advance(self.cloud.clock.now_us(), last + 1)
             for name in list(self.fresh):
@@ -266,8 +371,8 @@ class _Replay:
             yield work._replace(order=after or number, perform=partial(self._call, entry))
         elif entry.kind == "attempt":
             began = entry.data.get("began") or number
-            yield work._replace(order=began, perform=partial(self._begin, entry))
-            yield work._replace(perform=partial(self._finish, entry))
+            yield work._replace(order=began, perform=partial(self.deliveries.begin, entry))
+            yield work._replace(perform=partial(self.deliveries.finish, entry))
         elif isinstance(entry, Action) and entry.call is not None:
             yield work._replace(perform=partial(self._act, entry))
         elif number in self.events:
@@ -282,6 +387,7 @@ class _Replay:
         for event in self.events.get(number, ())[:1]:
             if event.number == number:
                 yield from self._step(number, [event.handle], self.events[number])
+        # No row has this number, which precedes the row of the next entry.
         yield from self._step(number - 0.5, list(self.fresh))
 
     def _step(
@@ -301,7 +407,7 @@ class _Replay:
         if call.outcome in ("streamed", "open", "broken off"):
             return
         if call.method == "RESP":
-            self._command(call)
+            self.connections.execute(call)
             return
         if not call.reached and (call.fault is not None or call.status == 401):
             return
@@ -327,88 +433,6 @@ class _Replay:
             same = getattr(answer, "body", None) == call.answer
         if not same:
             raise Inexact(f"call {call.number} received a different answer in the replay")
-
-    def _command(self, call: Call) -> None:
-        """Run a command of the database port in its connection's session."""
-        from ..kv.acl.users import tester
-        from ..kv.errors import CommandError
-        from ..kv.reply import Blocked
-
-        fresh: Any = self.fresh[call.handle]
-        if call.fault is not None and not call.reached:
-            return
-        key = call.handle, call.client
-        session = self.sessions.get(key)
-        if session is None:
-            # Only sessions of the port may block.
-            session = fresh._engine.session(tester(fresh.dialect), transport="port")
-            self.sessions[key] = session
-        words = [word.encode("utf-8", "surrogatepass") for word in json.loads(call.body)]
-        name = words[0].upper()
-        if name == b"HELLO":
-            words = words[:2]
-        self.time.recorded = deque(self.times.get(call.number, ()))
-        self.time.settle()  # the database port does this between recording and running a command
-        try:
-            reply = fresh._engine.execute(session, words)
-        except CommandError as error:
-            reply = error
-        if isinstance(reply, Blocked):
-            self.waiting.append((call, fresh._engine.block(session, reply)))
-        elif name not in _ABOUT_CONNECTIONS:
-            self._compare(call, reply, session)
-
-    def _end_waits(self) -> None:
-        """End the waits of blocking commands that received an element or reached their deadline."""
-        for call, waiter in list(self.waiting):
-            if waiter.done or waiter.deadline_us <= self.time.now_us():
-                self.waiting.remove((call, waiter))
-                if call.handle in self.fresh:
-                    reply = self.fresh[call.handle]._engine.unblock(waiter)
-                    self._compare(call, reply, waiter.session)
-
-    def _compare(self, call: Call, reply: Any, session: Any) -> None:
-        from ..kv.resp.outbox import written
-
-        if call.fault is not None or "answer" in call.cut:
-            return
-        app: Any = self.fresh[call.handle]._app
-        if written(app.with_int_text(reply), session.resp) != call.answer:
-            raise Inexact(f"command {call.number} received a different answer in the replay")
-
-    def _begin(self, event: Event) -> None:
-        engine = self.fresh[event.handle]._engine
-        self.time.recorded = deque([event.at_us])
-        for message in list(engine.messages.values()):
-            if _belongs_to(event, message) and message.id in engine.pending:
-                found = engine.runner.begin(message.id)
-                if found is not None:
-                    self.begun[event.number] = found
-                    return
-        raise Inexact(f"attempt {event.number} did not start in the replay")
-
-    def _finish(self, event: Event) -> None:
-        from ..queue.model import Outcome
-
-        begun = self.begun.pop(event.number)
-        messages = list(self.real[event.handle]._engine.messages.values())
-        of_event = (message.attempts for message in messages if _belongs_to(event, message))
-        number = event.data.get("number")
-        attempt = next((one for one in chain.from_iterable(of_event) if one.number == number), None)
-        if attempt is None:
-            raise Inexact(f"the queue no longer has the details of attempt {event.number}")
-        ended = attempt.ended_us or attempt.at_us
-        begun.attempt.faults = attempt.faults
-        self.time.recorded = deque([ended])
-        outcome = Outcome(
-            attempt.status,
-            list(attempt.headers.pairs),
-            attempt.body,
-            attempt.exception,
-            virtual_us=ended - attempt.at_us,
-            where=attempt.where,
-        )
-        self.fresh[event.handle]._engine.runner.finish(begun, outcome)
 
     def _act(self, action: Action) -> None:
         if action.kind in _WITHOUT_DATA or action.call is None:

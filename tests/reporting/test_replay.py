@@ -341,6 +341,23 @@ def test_a_reply_of_the_port_that_differs_ends_the_replay(cloud: Cloud) -> None:
     )
 
 
+def test_a_wait_that_ends_differently_ends_only_the_replay_of_its_fake(cloud: Cloud) -> None:
+    redis = pytest.importorskip("redis")
+    first, second = cloud.kv_server(), cloud.kv_server(name="second")
+    with redis.Redis.from_url(first.database_url) as client:
+        client.blpop("nothing", timeout=0.01)
+    call = cloud.journal.calls()[-1]
+    call.answer = b"$1\r\n2\r\n"
+    cloud.clock.advance("1s")
+    second.client().set("a", "1")
+    result = found(cloud)
+    assert result["note"] == (
+        f"The data of {first.name} is not shown: command {call.number} received a different answer "
+        "in the replay."
+    )
+    assert list(result["initial"]) == ["second"]
+
+
 def test_attempts_that_the_replay_does_not_know_end_it(cloud: Cloud) -> None:
     queue = cloud.queue()
     queue.destinations.answers("https://a.example.com/", 200)

@@ -65,15 +65,15 @@ def wrong_signature(look: Look) -> Iterator[Finding]:
         # The row of the attempt already shows a fault that changed the signature.
         if not isinstance(signature, dict) or event.data.get("faults"):
             continue
-        kind, reason = "wrong_signature", _reason(signature)
+        message, reason = event.data.get("message_id"), _reason(signature)
+        kind = "wrong_signature" if reason is not None else "signature_valid"
         if reason is None:
             if event.data.get("where") == "answers":
                 continue  # a stubbed destination checks nothing
-            kind = "signature_valid"
             reason = {name: signature[name] for name in ("url", "size", "hash", "called")}
-        message = event.data.get("message_id")
-        if (message, *sorted(reason.items())) not in reported:
-            reported.add((message, *sorted(reason.items())))
+        seen = message, *sorted(reason.items())
+        if seen not in reported:
+            reported.add(seen)
             yield about_message(kind, event, message, status=event.data.get("status"), **reason)
 
 
@@ -148,13 +148,12 @@ def delivered_late(look: Look) -> Iterator[Finding]:
     published = look.scene.published
     done: list[tuple[object, str]] = []
     for event in _accepted(look):
-        message = str(event.data.get("message_id"))
-        number, url = event.data.get("number") or 0, event.data.get("url")
-        later = [one for to, one in done if to == url
-                 and published.get(one, 0) > published.get(message, event.at_us)]  # fmt: skip
-        if number > 1 and later:
-            values = {"attempt": number, "later": later[-1]}
-            yield about_message("delivered_late", event, message, **values)
+        message, url = str(event.data.get("message_id")), event.data.get("url")
+        attempt = event.data.get("number") or 0
+        published_us = published.get(message, event.at_us)
+        later = [one for to, one in done if to == url and published.get(one, 0) > published_us]
+        if attempt > 1 and later:
+            yield about_message("delivered_late", event, message, attempt=attempt, later=later[-1])
         done.append((url, message))
 
 

@@ -88,18 +88,14 @@ class _Library:
 
 _LIBRARIES = (
     _Library(
-        name="responses",
-        package="responses",
-        errors=(("requests.exceptions", "ConnectionError"),),
+        "responses", "responses", errors=(("requests.exceptions", "ConnectionError"),),
         text="Connection refused by Responses",
         recipe="let it through with responses.add_passthru({name}.url)",
         patched=(("requests.adapters", "HTTPAdapter.send"),),
         begins=frozenset({"activate", "mock", "RequestsMock", "start"}),
     ),
     _Library(
-        name="respx",
-        package="respx",
-        errors=(("respx.models", "AllMockedAssertionError"),),
+        "respx", "respx", errors=(("respx.models", "AllMockedAssertionError"),),
         recipe='let it through with respx.route(host="127.0.0.1").pass_through()',
         patched=(
             ("httpcore", "ConnectionPool.handle_request"),
@@ -109,66 +105,48 @@ _LIBRARIES = (
         begins=frozenset({"mock", "MockRouter", "start"}),
     ),
     _Library(
-        name="pytest-httpx",
-        package="pytest_httpx",
-        errors=(("httpx", "TimeoutException"),),
+        "pytest-httpx", "pytest_httpx", errors=(("httpx", "TimeoutException"),),
         text="No response can be found for",
         recipe="let it through with @pytest.mark.httpx_mock("
         'should_mock=lambda request: request.url.host != "127.0.0.1")',
         patched=(("httpx", "HTTPTransport.handle_request"),),
     ),
     _Library(
-        name="requests-mock",
-        package="requests_mock",
-        errors=(("requests_mock.exceptions", "NoMockAddress"),),
+        "requests-mock", "requests_mock", errors=(("requests_mock.exceptions", "NoMockAddress"),),
         recipe="let it through with requests_mock.Mocker(real_http=True)",
-        patched=(("requests", "Session.send"),),
-        begins=frozenset({"Mocker", "mock"}),
+        patched=(("requests", "Session.send"),), begins=frozenset({"Mocker", "mock"}),
     ),
     _Library(
-        name="pook",
-        package="pook",
-        errors=(("pook.exceptions", "PookNoMatches"),),
+        "pook", "pook", errors=(("pook.exceptions", "PookNoMatches"),),
         recipe="let it through with pook.use(network=True), or pook.enable_network()",
         patched=(("urllib3.connectionpool", "HTTPConnectionPool.urlopen"),),
         begins=frozenset({"activate", "on", "use"}),
     ),
     _Library(
-        name="VCR.py",
-        package="vcr",
-        errors=(("vcr.errors", "CannotOverwriteExistingCassetteException"),),
+        "VCR.py", "vcr", errors=(("vcr.errors", "CannotOverwriteExistingCassetteException"),),
         recipe="let it through with vcr.VCR(ignore_localhost=True)",
-        patched=(("http.client", "HTTPConnection"),),
-        begins=frozenset({"use_cassette", "VCR"}),
+        patched=(("http.client", "HTTPConnection"),), begins=frozenset({"use_cassette", "VCR"}),
     ),
     _Library(
-        name="pytest-socket",
-        package="pytest_socket",
-        errors=(("pytest_socket", "SocketBlockedError"),),
+        "pytest-socket", "pytest_socket", errors=(("pytest_socket", "SocketBlockedError"),),
         recipe="allow loopback with @pytest.mark.enable_socket, or --allow-hosts=127.0.0.1 in place "
         "of --disable-socket",
-        patched=(("socket", "socket"),),
-        begins=frozenset({"disable_socket"}),
-        blocks_all=True,
+        patched=(("socket", "socket"),), begins=frozenset({"disable_socket"}), blocks_all=True,
     ),
     _Library(
-        name="pytest-socket",
-        package="pytest_socket",
-        errors=(("pytest_socket", "SocketConnectBlockedError"),),
+        "pytest-socket", "pytest_socket", errors=(("pytest_socket", "SocketConnectBlockedError"),),
         recipe="allow loopback with --allow-hosts=127.0.0.1, or "
         "@pytest.mark.allow_hosts(['127.0.0.1'])",
         blocks_all=True,
     ),
     _Library(
-        name="pytest-recording (--block-network)",
-        package="pytest_recording",
-        errors=(("builtins", "RuntimeError"),),
-        text="Network is disabled",
+        "pytest-recording (--block-network)", "pytest_recording",
+        errors=(("builtins", "RuntimeError"),), text="Network is disabled",
         recipe="allow loopback with --allowed-hosts=127.0.0.1, or "
         "@pytest.mark.block_network(allowed_hosts=['127.0.0.1'])",
         blocks_all=True,
     ),
-)
+)  # fmt: skip
 
 
 def _interception_hints(cloud: AnyCloud, error: BaseException) -> Iterator[str]:
@@ -213,6 +191,10 @@ def _request_of(error: BaseException) -> str:
 
 
 def _names_another_host(text: str) -> bool:
+    """Return whether a message is about a connection to another host than the fakes'.
+
+    Example: "… connect() with host "10.0.0.1" (allowed: "127.0.0.1")".
+    """
     return "host" in text and "127.0.0.1" not in text.partition("(allowed")[0]
 
 
@@ -292,11 +274,16 @@ def _clients(values: Iterable[object]) -> dict[tuple[str, str], object]:
     found: dict[tuple[str, str], object] = {}
     for value in values:
         for one in (value, *attributes_of(value).values()):
-            if (package := root(type(one))) in _CLIENTS:
-                parts = list(attributes_of(one).values())
-                parts += [each for part in parts for each in attributes_of(part).values()]
-                texts = [each for each in parts if isinstance(each, str)]
-                urls = [text for text in texts if text.startswith(("http://", "https://"))]
-                if urls:
-                    found.setdefault((package, urls[0]), one)
+            if (package := root(type(one))) in _CLIENTS and (url := _url_of(one)):
+                found.setdefault((package, url), one)
     return found
+
+
+def _url_of(client: object) -> str:
+    """Return the first URL among the attributes of a client and of its parts; empty without one."""
+    parts = list(attributes_of(client).values())
+    values = [*parts, *(value for part in parts for value in attributes_of(part).values())]
+    urls = (
+        one for one in values if isinstance(one, str) and one.startswith(("http://", "https://"))
+    )
+    return next(urls, "")

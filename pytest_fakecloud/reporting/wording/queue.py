@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from http import HTTPStatus
+from http.client import responses
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Call
@@ -229,7 +229,7 @@ def _answered(data: Mapping[str, Any]) -> str:
 
 
 def phrase_of(status: int) -> str:
-    return HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
+    return responses.get(status, "")
 
 
 def _sent_callback(data: Mapping[str, Any]) -> str:
