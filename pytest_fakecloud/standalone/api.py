@@ -294,6 +294,7 @@ class ControlApp(App):
 
 
 def _guarded(response: T) -> T:
+    """Add the headers of every response to this response, and return it."""
     if not isinstance(response, Effect):
         headers = list(response.headers)
         if not any(name == "Content-Security-Policy" for name, _ in headers):

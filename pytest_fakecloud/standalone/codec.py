@@ -91,9 +91,10 @@ class _ByReference(Exception):
 def encode(value: Any, objects: Objects | None = None, where: str = "the value") -> Any:
     """Return a value as JSON data.
 
-    The server passes ``objects``: an object that is not data is kept there and sent as a reference.
-    In a client, which passes no ``objects``, such an object raises ``ContractError``; the message
-    begins with ``where``.
+    The server passes ``objects``: an object that is not data is kept there and sent as a reference,
+    while lists and mappings around it are still sent by value, item by item. In a client, which
+    passes no ``objects``, such an object raises ``ContractError``; the message begins with
+    ``where``.
     """
     try:
         return _copy(value)

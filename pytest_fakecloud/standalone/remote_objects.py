@@ -258,6 +258,7 @@ class RemoteObject(_Remote):
         return self if isinstance(found, RemoteObject) and found == self else found
 
     def __exit__(self, *exc: object) -> None:
+        # An exception stays in this process: end the block on the server without it.
         self._follow("__exit__", None, None, None)
 
     def __len__(self) -> int:

@@ -83,18 +83,18 @@ def _are_near(real: float, fake: float, tolerance: float) -> bool:
 
 def _other_type(real: Any, fake: Any, where: str) -> Iterator[str]:
     if type(real) is not type(fake) and not (_is_number(real) and _is_number(fake)):
-        yield f"{where} is {_kind(real)}, the fake's {_kind(fake)}"
+        yield f"{where} is {_KINDS[type(real)]}, the fake's {_KINDS[type(fake)]}"
 
 
-def _kind(value: Any) -> str:
-    words = {
-        dict: "an object",
-        list: "a list",
-        str: "a string",
-        bool: "a boolean",
-        NoneType: "null",
-    }
-    return words.get(type(value), "a number")
+_KINDS: Mapping[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    NoneType: "null",
+}
 
 
 def _is_number(value: Any) -> bool:
@@ -163,15 +163,15 @@ class Known:
     applies: Callable[[Step, Reply, Reply], bool]
 
 
-_ELSEWHERE = re.compile(r"[0-9a-f]{40}, | Please use EVAL\.")
+_SCRIPT_HINT = re.compile(r"[0-9a-f]{40}, | Please use EVAL\.")
 
 
-def _same_but_for_the_script(step: Step, real: Reply, fake: Reply) -> bool:
-    left, right = (_ELSEWHERE.sub("", str(reply)) for reply in (real, fake))
+def _differs_only_in_script_hint(step: Step, real: Reply, fake: Reply) -> bool:
+    left, right = (_SCRIPT_HINT.sub("", str(reply)) for reply in (real, fake))
     return step.subject.startswith("EVAL") and left == right
 
 
-def _newer_word(step: Step, real: Reply, fake: Reply) -> bool:
+def _has_newer_option(step: Step, real: Reply, fake: Reply) -> bool:
     """Return whether a server of another version rejected an option that it does not support."""
     return "IFEQ" in str(step).upper().split() and "syntax error" in str(real)
 
@@ -179,9 +179,9 @@ def _newer_word(step: Step, real: Reply, fake: Reply) -> bool:
 KNOWN: tuple[Known, ...] = (
     Known(
         "newer servers omit the script's hash and the advice to use EVAL from error texts",
-        _same_but_for_the_script,
+        _differs_only_in_script_hint,
     ),
-    Known(OLDER, _newer_word),
+    Known(OLDER, _has_newer_option),
 )
 
 

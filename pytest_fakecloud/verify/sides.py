@@ -69,6 +69,7 @@ class Side:
     ) -> None:
         self.target = target
         self.asked = 0
+        """Number of requests sent."""
         self._prefix = prefix
         self._bounds = bounds or Bounds()
         self._mask = mask or mask_of(target)
@@ -230,26 +231,27 @@ def fake_of(target: Target, facts: Mapping[str, Any]) -> Iterator[tuple[Target, 
 
 
 def _real_and_fake(cloud: Cloud, target: Target, facts: Mapping[str, Any]) -> tuple[Target, Target]:
-    if target.service == "kv":
-        if not target.is_redis:
-            fake = cloud.kv_server()
-            return target, Target("kv", fake.url, fake.token)
+    real = target
+    fake: Any
+    if target.is_redis:
         front = cloud.kv_server(name="real", dialect="redis", engine=target.url)
+        real = Target("kv", front.url, front.token)
         fake = cloud.kv_server(
             dialect="redis", version=_version_of(front), modules=_modules_of(front)
         )
-        return Target("kv", front.url, front.token), Target("kv", fake.url, fake.token)
-    if target.service == "vector":
-        index = cloud.vector_index(
+    elif target.service == "kv":
+        fake = cloud.kv_server()
+    elif target.service == "vector":
+        fake = cloud.vector_index(
             dimension=facts["dimension"], similarity=facts["similarityFunction"]
         )
-        return target, Target("vector", index.url, index.token)
-    if target.service == "queue":
-        queue = cloud.queue(delivery="driven")
-        return target, Target("queue", queue.url, queue.token)
-    broker = cloud.broker(topics=dict(facts))
-    token = f"{broker.username}:{broker.password}"
-    return target, Target("broker", broker.url, token, target.topic)
+    elif target.service == "queue":
+        fake = cloud.queue(delivery="driven")
+    else:
+        fake = cloud.broker(topics=dict(facts))
+        token = f"{fake.username}:{fake.password}"
+        return real, Target("broker", fake.url, token, target.topic)
+    return real, Target(target.service, fake.url, fake.token)
 
 
 def _version_of(server: KVServer) -> str:

@@ -136,6 +136,7 @@ class HandleRoutes:
         """Remove one fault."""
         wanted = whole_number(request.params["id"])
         for fault in named(self._cloud, request).faults:
+            # A fault that the server has already described keeps its number.
             if self._objects.keep(fault) == wanted:
                 fault.remove()
                 return self._fault(fault)
