@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SEND_BYTES = 256 * 1024
 """Maximum number of bytes of small replies that are sent together."""
 _PER_MESSAGE = 64
+"""Estimated size in bytes of a message apart from its contents."""
 
 
 class Outbox:
@@ -96,6 +97,7 @@ class Outbox:
 
     def _send_pushes(self) -> None:
         # Ignore the error of a disconnected client, because the connection's own thread handles it.
+        # `_pushing` then stays set: nothing can be sent any more.
         with suppress(OSError):
             while True:
                 self._flush()
@@ -117,16 +119,13 @@ class Outbox:
         """Remove and return the bytes to send next: many small messages, or a single large one."""
         messages = self._messages
         with self._lock:
-            data = messages.popleft()
-            self.waiting_bytes -= len(data) + _PER_MESSAGE
-            if not messages:
-                return data
-            parts, size = [data], len(data)
+            parts = [messages.popleft()]
+            size = len(parts[0])
             while messages and size + len(messages[0]) <= SEND_BYTES:
                 parts.append(messages.popleft())
                 size += len(parts[-1])
-            self.waiting_bytes -= size - len(data) + _PER_MESSAGE * (len(parts) - 1)
-        return b"".join(parts)
+            self.waiting_bytes -= size + _PER_MESSAGE * len(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 @functools.lru_cache(maxsize=16)

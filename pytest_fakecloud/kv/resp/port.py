@@ -30,7 +30,6 @@ from ..reply import (
     size_of,
     to_resp,
 )
-from ..table.registry import CommandSpec
 from .outbox import Outbox, Pushes, is_raw_list, written
 from .parser import CommandReader, ProtocolFault, protocol_of
 from .recorded import LARGE, SHOWN_BYTES, RecordedCommands
@@ -44,11 +43,13 @@ if TYPE_CHECKING:
 
 READ_BYTES = 64 * 1024
 _DONT_WAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)
+"""Flag to receive only the bytes that have arrived; None on Windows."""
 
-_LISTENER_WORDS = (
-    "SUBSCRIBE PSUBSCRIBE SSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE SUNSUBSCRIBE PING QUIT RESET"
-)
-_LISTENER_MAY = frozenset(_LISTENER_WORDS.split())
+_MAY_WHILE_SUBSCRIBED = frozenset({
+    "PING", "PSUBSCRIBE", "PUNSUBSCRIBE", "QUIT", "RESET", "SSUBSCRIBE", "SUBSCRIBE",
+    "SUNSUBSCRIBE", "UNSUBSCRIBE",
+})  # fmt: skip
+"""Commands that a RESP2 connection with subscriptions may run."""
 _UNCOUNTED = frozenset({"connection", "transactions"})
 """Groups of commands that do not count towards the daily limit, because REST has none of them."""
 
@@ -59,7 +60,7 @@ class DatabasePort:
     def __init__(self, engine: Engine, app: KVApp) -> None:
         self.engine = engine
         self.app = app
-        self.mount: Mount
+        self.mount: Mount  # set by the fake that opens the port
         engine.can_listen = lambda port: port == self.mount.port or is_free(self.mount.host, port)
         self._open: set[PortConnection] = set()
         self._lock = threading.Lock()
@@ -127,7 +128,9 @@ class PortConnection:
         self._pushes = Pushes(engine, self.session, self.outbox, self._is_replying, self._cut)
         self.session.deliver = self._pushes.push
         self._executing: int | None = None
+        """The thread that is running a command of this connection, or None."""
         self._gone = False
+        """Whether the client has closed its side while its command was blocked."""
         self._commands = RecordedCommands(self)
         connection.unsent = self.outbox.has_unsent
 
@@ -222,38 +225,35 @@ class PortConnection:
             return self._encode_reply(argv, reply, mode, put)
 
     def _execute_or_reject(self, argv: list[bytes], *, beside: bool = False) -> Reply:
-        engine, session = self.engine, self.session
+        run = self.engine.run_beside if beside else self.engine.execute
         try:
-            with contextlib.suppress(CommandError):
-                spec = engine.table.resolve(argv)
-                rejection = self._rejection(spec, argv)
-                if rejection is not None:
-                    session.last_command = spec.full_name
-                    # An error while commands are being queued discards the transaction
-                    # (specification).
-                    session.aborted = True
-                    return rejection
-            return (engine.run_beside if beside else engine.execute)(session, argv)
+            self._check(argv)
+            return run(self.session, argv)
         except CommandError as error:
             return error
 
-    def _rejection(self, spec: CommandSpec, argv: list[bytes]) -> CommandError | None:
-        """Return the error if the connection's state or a limit forbids a command, otherwise None."""
+    def _check(self, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` if the connection's state or a limit forbids a command."""
         session = self.session
-        if not spec.least <= len(argv) <= spec.most:
-            return None  # The engine reports a wrong number of arguments.
-        listens = session.resp == 2 and any(session.subscriptions.values())
-        if listens and spec.name not in _LISTENER_MAY:
-            return CommandError(errors.listeners_may_not(spec.full_name))
-        if session.monitor is not None and (spec.write or spec.readonly):
-            return CommandError(errors.MONITORS_MAY_NOT)
-        if spec.group in _UNCOUNTED:
-            return None
         try:
-            self.app.command_limits.check(argv)
-        except CommandError as error:
-            return error
-        return None
+            spec = self.engine.table.resolve(argv)
+        except CommandError:
+            return  # The engine reports an unknown command.
+        if not spec.least <= len(argv) <= spec.most:
+            return  # The engine reports a wrong number of arguments.
+        try:
+            listens = session.resp == 2 and any(session.subscriptions.values())
+            if listens and spec.name not in _MAY_WHILE_SUBSCRIBED:
+                raise CommandError(errors.listeners_may_not(spec.full_name))
+            if session.monitor is not None and (spec.write or spec.readonly):
+                raise CommandError(errors.MONITORS_MAY_NOT)
+            if spec.group not in _UNCOUNTED:
+                self.app.command_limits.check(argv)
+        except CommandError:
+            session.last_command = spec.full_name
+            # An error while commands are being queued discards the transaction (specification).
+            session.aborted = True
+            raise
 
     def _encode_reply(
         self, argv: list[bytes], reply: Reply, mode: str, put: bool
@@ -294,7 +294,7 @@ class PortConnection:
             waiter.signal.close()
 
         def over() -> bool | None:
-            return True if waiter.done or self._has_gone() else None
+            return True if waiter.done or self._poll_client() else None
 
         try:
             with self.connection.watched(waiter.signal.close):
@@ -307,8 +307,8 @@ class PortConnection:
             self.session.closing = True
         return NO_REPLY if self.session.closing else reply
 
-    def _has_gone(self) -> bool:
-        """Return whether the client has closed its side, passing received bytes to the parser."""
+    def _poll_client(self) -> bool:
+        """Pass bytes that have arrived to the parser; return whether the client closed its side."""
         sock = self.connection.sock
         if _DONT_WAIT is None or isinstance(sock, ssl.SSLSocket):
             return False
@@ -345,7 +345,7 @@ class PortConnection:
             engine.pauses.delayed.discard(self.session.id)
         self.outbox.owner_will_send = True
 
-    # -- what others do to it --------------------------------------------------------------------
+    # -- calls from other threads ----------------------------------------------------------------
 
     def _is_replying(self) -> bool:
         waiter = self._waiter
