@@ -64,7 +64,7 @@ class Admission:
                 return None
         except CommandError as error:
             session.aborted = True
-            self._engine.statistics.rejected(spec, error)
+            self._engine.statistics.count_rejection(spec, error)
             if spec is not None and spec.name == "EXEC":
                 session.discard_transaction()
                 raise CommandError(

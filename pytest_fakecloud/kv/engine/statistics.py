@@ -14,24 +14,32 @@ if TYPE_CHECKING:
     from ..table.registry import CommandSpec
     from .client import Client
 
+_LATENCY_SAMPLES = 160
+"""Maximum number of samples that are kept of a latency event, as on a real server."""
+_SLOW_LOG_WORDS, _SLOW_LOG_BYTES = 32, 128
+"""Maximum number of words of a line in the slow log, and of bytes of each word."""
+
 
 @dataclass(eq=False, slots=True)
 class CommandCount:
-    """The statistics of a command. ``lengths[n]`` counts durations in microseconds of ``n`` bits."""
+    """The statistics of a command.
+
+    ``calls_by_bits[n]`` is the number of calls whose duration in microseconds has ``n`` bits.
+    """
 
     calls: int = 0
     usec: int = 0
     rejected: int = 0
     failed: int = 0
-    lengths: list[int] = field(default_factory=lambda: [0] * 65)
+    calls_by_bits: list[int] = field(default_factory=lambda: [0] * 65)
 
     @property
     def buckets(self) -> dict[int, int]:
         """Number of calls by microseconds, rounded down to a power of two, but at least 1."""
         found: dict[int, int] = {}
-        for length, calls in enumerate(self.lengths):
+        for bits, calls in enumerate(self.calls_by_bits):
             if calls:
-                bucket = 1 << max(length - 1, 0)
+                bucket = 1 << max(bits - 1, 0)
                 found[bucket] = found.get(bucket, 0) + calls
         return found
 
@@ -71,30 +79,30 @@ class Statistics:
             count = self.commands[spec] = CommandCount()
         return count
 
-    def failed(self, spec: CommandSpec, error: CommandError) -> None:
+    def count_failure(self, spec: CommandSpec, error: CommandError) -> None:
         self.of(spec).failed += 1
-        self._count(error)
+        self._count_error(error)
 
-    def rejected(self, spec: CommandSpec | None, error: CommandError) -> None:
+    def count_rejection(self, spec: CommandSpec | None, error: CommandError) -> None:
         """Count a command that was rejected; ``spec`` is None for an unknown command."""
         if spec is not None:
             self.of(spec).rejected += 1
-        self._count(error)
+        self._count_error(error)
 
-    def _count(self, error: CommandError) -> None:
+    def _count_error(self, error: CommandError) -> None:
         """Count an error by its first word, unless the error was counted where it was first raised."""
         if isinstance(error, HandedOn):
             return
         word = error.text.split(b" ", 1)[0].decode("utf-8", "replace")
         self.errors[word] = self.errors.get(word, 0) + 1
 
-    def took(
+    def record_duration(
         self, session: Client, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
     ) -> None:
         """Record a command's duration, and add the command to the slow log if it took long enough."""
         count = self.of(spec)
         count.usec += usec
-        count.lengths[usec.bit_length()] += 1
+        count.calls_by_bits[usec.bit_length()] += 1
         if usec >= self._config.slow_threshold_us:
             self.note_slow(session, spec, argv, at_us, usec)
 
@@ -109,18 +117,20 @@ class Statistics:
             event = "fast-command" if "fast" in spec.flags else "command"
             samples = self.latency.setdefault(event, [])
             samples.append((at_us // 1_000_000, usec // 1000))
-            del samples[:-160]
+            del samples[:-_LATENCY_SAMPLES]
 
     def _add_slow(self, session: Client, argv: list[bytes], at_us: int, usec: int) -> None:
         """Add a command to the slow log, redacted and shortened as on a real server."""
         shown = [
             argument
-            if len(argument) <= 128
-            else argument[:128] + b"... (%d more bytes)" % (len(argument) - 128)
-            for argument in without_secrets(argv[:32])
+            if len(argument) <= _SLOW_LOG_BYTES
+            else argument[:_SLOW_LOG_BYTES]
+            + b"... (%d more bytes)" % (len(argument) - _SLOW_LOG_BYTES)
+            for argument in without_secrets(argv[:_SLOW_LOG_WORDS])
         ]
-        if len(argv) > 32:
-            shown[31] = b"... (%d more arguments)" % (len(argv) - 31)
+        if len(argv) > _SLOW_LOG_WORDS:
+            # The last word that fits is replaced by the number of words left out.
+            shown[-1] = b"... (%d more arguments)" % (len(argv) - _SLOW_LOG_WORDS + 1)
         entry = SlowCommand(self._next_slow, at_us, usec, shown, session.address, session.name)
         self._next_slow += 1
         self.slow.appendleft(entry)

@@ -284,7 +284,7 @@ class Scripting:
             spec = self._resolve(run, argv)
             self._allow(run, spec, argv)
         except CommandError as error:
-            self.engine.statistics.rejected(spec, error)
+            self.engine.statistics.count_rejection(spec, error)
             return error
         try:
             run.session.resp = resp

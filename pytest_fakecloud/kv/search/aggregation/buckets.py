@@ -12,6 +12,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import filterfalse
 from typing import Any, NamedTuple, TypeAlias
 
 from ....core.budget import spend
@@ -113,33 +114,39 @@ def _buckets_reply(buckets: list[list[Any]], keyed: bool) -> list[Any]:
     """Return the buckets as a list or, if ``keyed`` is true, as a map from keys to buckets."""
     if not keyed:
         return [b"buckets", buckets]
-    return [b"buckets", [part for each in buckets for part in (each[1], each[2:])]]
+    # Each bucket starts with the word "key" and its key.
+    return [b"buckets", [part for _, key, *rest in buckets for part in (key, rest)]]
 
 
 # -- terms -----------------------------------------------------------------------------------------
 
 _HASH_FACTOR = 0xF1357AEA2E62A9C5
 """The multiplier of FxHash, the hash function of Rust's compiler, with which Tantivy hashes terms."""
+_HASH_ROTATION = 26
+"""Number of bits by which FxHash rotates its result to the left."""
+_F64_TAG = 3
+"""The number of a term's type, which is hashed before its value."""
 _U64 = 2**64 - 1
 
 
 def _hash_order(keys: Collection[Any]) -> list[Any]:
     """Return numbers in the order of the vendor's hash table (from its tests), then strings."""
     texts = [key for key in keys if isinstance(key, str)]
-    known = [key for key in keys if not isinstance(key, str)]
+    numbers = [key for key in keys if not isinstance(key, str)]
     size = 4
-    while len(known) > (size - 1 if size <= 8 else size * 7 // 8):
+    # Like Rust's tables, a small table keeps one slot free, and a larger one an eighth of them.
+    while len(numbers) > (size - 1 if size <= 8 else size * 7 // 8):
         size *= 2
     slots: list[Any] = [None] * size
-    for key in known:
-        bits = struct.unpack("<Q", struct.pack("<d", key))[0]
-        mixed = (3 * _HASH_FACTOR + bits) * _HASH_FACTOR & _U64
-        slot = (mixed << 26 | mixed >> 38) & _U64
-        slot %= size
+    for number in numbers:
+        bits = struct.unpack("<Q", struct.pack("<d", number))[0]
+        mixed = (_F64_TAG * _HASH_FACTOR + bits) * _HASH_FACTOR & _U64
+        rotated = (mixed << _HASH_ROTATION | mixed >> 64 - _HASH_ROTATION) & _U64
+        slot = rotated % size
         while slots[slot] is not None:
             slot = (slot + 1) % size
-        slots[slot] = key
-    return [*(key for key in slots if key is not None), *texts]
+        slots[slot] = number
+    return [*(number for number in slots if number is not None), *texts]
 
 
 def _term_filter(args: Arguments, name: str, spec: FieldSpec) -> Callable[[Any], bool] | None:
@@ -165,7 +172,7 @@ def _term_filter(args: Arguments, name: str, spec: FieldSpec) -> Callable[[Any],
 
 
 def _missing(args: Arguments, spec: FieldSpec) -> Any:
-    """Return the term for documents without a value, or None. That of a number may be a string."""
+    """Return the term for documents without a value, or None. A number field may use a string."""
     if spec.kind == "DATE":
         text = args.take(
             "missing",
@@ -202,20 +209,19 @@ def _terms(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
         args, lambda key: key in ("count", "key") or key.partition(".")[0] in known
     )
     absent = _missing(args, spec)
-    include, exclude = (_term_filter(args, name, spec) for name in ("include", "exclude"))
+    include = _term_filter(args, "include", spec)
+    exclude = _term_filter(args, "exclude", spec)
     args.take_flag("showTermDocCountError", True)
 
     def compute(numbers: DocumentNumbers) -> list[Any]:
         groups = _group_documents(numbers, column, absent, lambda value: value)
-        chosen = [
-            term
-            for term in (
-                _hash_order(groups) if spec.kind == "F64" else sorted(groups, key=_sort_key)
-            )
-            if len(groups[term]) >= least
-            and (include is None or include(term))
-            and (exclude is None or not exclude(term))
-        ]
+        # This is the order of terms whose ranks are equal.
+        terms = _hash_order(groups) if spec.kind == "F64" else sorted(groups, key=_sort_key)
+        chosen = [term for term in terms if len(groups[term]) >= least]
+        if include is not None:
+            chosen = list(filter(include, chosen))
+        if exclude is not None:
+            chosen = list(filterfalse(exclude, chosen))
         rank = _rank_of(order.key, groups, subs)
         chosen.sort(key=rank, reverse=not order.ascending)
         shown = chosen[:size]
@@ -223,8 +229,10 @@ def _terms(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
         return [
             b"buckets",
             [_bucket_reply(_term_head(spec, term), groups[term], subs) for term in shown],
-            *(b"sumOtherDocCount", sum(len(groups[term]) for term in chosen[size:])),
-            *(b"docCountErrorUpperBound", 0),
+            b"sumOtherDocCount",
+            sum(len(groups[term]) for term in chosen[size:]),
+            b"docCountErrorUpperBound",
+            0,
         ]
 
     return compute
@@ -423,16 +431,16 @@ def _facet(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
         groups: _Groups = {}
         spend(_STEPS_PER_BUCKET * len(numbers))
         for at in numbers:
-            for path in _paths_below(column.get(at, ()), top, deepest):
-                groups.setdefault(path, []).append(at)
+            for below in _paths_below(column.get(at, ()), top, deepest):
+                groups.setdefault(below, []).append(at)
         children: dict[str, list[str]] = {}
-        for path, having in groups.items():
+        for below, having in groups.items():
             if len(having) >= least:
-                children.setdefault(path.rpartition("/")[0] or "/", []).append(path)
+                children.setdefault(below.rpartition("/")[0] or "/", []).append(below)
         for paths in children.values():
             paths.sort(reverse=order == _Order("path", ascending=False))
             if order.key == "count":
-                paths.sort(key=lambda path: len(groups[path]), reverse=not order.ascending)
+                paths.sort(key=lambda below: len(groups[below]), reverse=not order.ascending)
         return [b"path", top.encode(), *_facet_children(top, groups, children, size, is_top=True)]
 
     return compute
