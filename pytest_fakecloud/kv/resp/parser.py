@@ -64,12 +64,17 @@ class CommandReader:
         self._known = known
         self._longest = longest
         self._most = most
-        self._held = 0
         self._buffer = bytearray()
         self._at = 0
-        self._missing = 0
-        self._length: int | None = None
+        """Position in the buffer of the first byte that has not been parsed."""
         self._words: list[bytes] = []
+        """The words of the current command that have been read."""
+        self._held = 0
+        """Estimated size in bytes of these words."""
+        self._missing = 0
+        """Number of words that the current command still lacks."""
+        self._length: int | None = None
+        """Size in bytes of the next word; None until its header has been read."""
 
     def feed(self, data: bytes) -> None:
         if self._at:
@@ -84,31 +89,26 @@ class CommandReader:
 
     def next(self) -> list[bytes] | None:
         """Return the next command line that is not empty, or None; raise ``ProtocolFault``."""
-        while True:
-            if not self._missing:
-                if self._at >= len(self._buffer):
-                    return None
-                short = self._read_short()
-                if short is not None:
-                    return short
-                if self._buffer[self._at] != ord("*"):
-                    line = self._line("too big inline request")
-                    if line is None:
-                        return None
-                    words = split_words(line)
-                    if words is None:
-                        raise ProtocolFault("unbalanced quotes in request")
-                    if words:
-                        return words
-                    continue
-                if not self._begin():
-                    return None
-                continue
-            if not self._read_words():
-                return None
-            words, self._words = self._words, []
-            self._held = 0
-            return words
+        # Each of these methods returns None if bytes are missing. An empty list is no command: the
+        # words of the command follow, or its line is empty.
+        while self._missing or self._at < len(self._buffer):
+            if self._missing:
+                words = self._read_words()
+            elif (words := self._read_short()) is None:
+                is_inline = self._buffer[self._at] != ord("*")
+                words = self._read_inline() if is_inline else self._read_count()
+            if words is None or words:
+                return words
+        return None
+
+    def _read_inline(self) -> list[bytes] | None:
+        line = self._line("too big inline request")
+        if line is None:
+            return None
+        words = split_words(line)
+        if words is None:
+            raise ProtocolFault("unbalanced quotes in request")
+        return words
 
     def _read_short(self) -> list[bytes] | None:
         """Return the next command if it is complete and has few short words (the usual case)."""
@@ -141,20 +141,19 @@ class CommandReader:
         self._at = end + 1
         return line[:-1] if line.endswith(b"\r") else line
 
-    def _begin(self) -> bool:
+    def _read_count(self) -> list[bytes] | None:
         line = self._line("too big mbulk count string")
         if line is None:
-            return False
+            return None
         count = _number(line[1:])
         if count is None or count > COUNT_LIMIT:
             raise ProtocolFault("invalid multibulk length")
         if count > UNKNOWN_COUNT_LIMIT and not self._known():
             raise ProtocolFault("unauthenticated multibulk length")
         self._missing = max(count, 0)
-        return True
+        return []
 
-    def _read_words(self) -> bool:
-        """Read more words of the current command; return whether the command is complete."""
+    def _read_words(self) -> list[bytes] | None:
         buffer, words = self._buffer, self._words
         longest, most = self._longest(), self._most()
         while self._missing:
@@ -162,11 +161,11 @@ class CommandReader:
             if length is None:
                 length = self._length = self._read_length(longest)
                 if length is None:
-                    return False
+                    return None
             start = self._at
             end = start + length
             if len(buffer) < end + 2:
-                return False
+                return None
             if length <= LINE_LIMIT:
                 words.append(bytes(buffer[start:end]))
             else:
@@ -184,7 +183,9 @@ class CommandReader:
                 raise ProtocolFault("too big request")
             self._length = None
             self._missing -= 1
-        return True
+        self._words = []
+        self._held = 0
+        return words
 
     def _read_length(self, longest: int) -> int | None:
         line = self._line("too big bulk count string")

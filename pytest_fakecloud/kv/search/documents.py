@@ -44,10 +44,12 @@ class Document:
     def __init__(self, key: bytes, fields: dict[str, tuple[Any, ...]]) -> None:
         self.key = key
         self.fields = fields
-        self.size = len(key) + 8 * sum(
-            sum(map(len, values)) if values and values[0].__class__ is tuple else len(values)
+        # `make_document()` leaves out fields without values.
+        items = sum(
+            sum(map(len, values)) if values[0].__class__ is tuple else len(values)
             for values in fields.values()
         )
+        self.size = len(key) + 8 * items
 
 
 def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
@@ -88,11 +90,11 @@ def make_document(definition: Definition, key: bytes, value: Any) -> Document | 
         if definition.kind == "HASH":
             raw = source.get(encoded(spec.path))
             texts = [] if raw is None else [bytes(raw).decode("utf-8", "replace")]
-            found = (_READ[spec.kind](text) for text in texts)
+            converted = (_FROM_STRING[spec.kind](text) for text in texts)
         else:
-            read = _TAKE[spec.kind]
-            found = (read(one) for one in values_at(source, spec.path.split(".")))
-        values = tuple(one for one in found if one is not None)
+            values_found = values_at(source, spec.path.split("."))
+            converted = (_FROM_JSON[spec.kind](value) for value in values_found)
+        values = tuple(value for value in converted if value is not None)
         if values and spec.is_text:
             analyze = definition.analyzer(spec).tokens
             values = tuple(map(analyze, values))
@@ -140,7 +142,7 @@ def _whole(low: int, high: int) -> Callable[[Any], int | None]:
     return take
 
 
-_TAKE: dict[str, Callable[[Any], Any]] = {
+_FROM_JSON: dict[str, Callable[[Any], Any]] = {
     "TEXT": _text,
     "KEYWORD": _text,
     "U64": _whole(0, 2**64 - 1),
@@ -164,10 +166,10 @@ def _read_float(text: str) -> float | None:
     return None if math.isinf(value) else value
 
 
-_READ: dict[str, Callable[[str], Any]] = {
-    **_TAKE,
-    "U64": _read_whole(_TAKE["U64"]),
-    "I64": _read_whole(_TAKE["I64"]),
+_FROM_STRING: dict[str, Callable[[str], Any]] = {
+    **_FROM_JSON,
+    "U64": _read_whole(_FROM_JSON["U64"]),
+    "I64": _read_whole(_FROM_JSON["I64"]),
     "F64": _read_float,
     "BOOL": {"true": True, "false": False}.get,
 }

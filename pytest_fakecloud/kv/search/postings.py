@@ -21,15 +21,17 @@ _DEEPEST = 40
 class Terms:
     """Terms in a prefix tree, sorted in when they are read, and never removed."""
 
-    __slots__ = ("_new", "_root")
+    __slots__ = ("_known", "_new", "_root")
 
     def __init__(self) -> None:
+        self._known: set[str] = set()
         self._root: Node = {}
         self._new: list[str] = []
 
     def add(self, term: str) -> None:
-        """Add a term that is not present yet."""
-        self._new.append(term)
+        if term not in self._known:
+            self._known.add(term)
+            self._new.append(term)
 
     @property
     def root(self) -> Node:
@@ -61,6 +63,7 @@ def _insert(root: Node, term: str) -> None:
             if depth >= _DEEPEST:
                 found.append(term)
                 return
+            # Above the deepest level, a list has one term. Move it down a level.
             other = found[0]
             found = node[character] = {other[depth : depth + 1]: found}
         node = found
@@ -78,32 +81,31 @@ def below(node: Node | list[str]) -> Iterator[str]:
             waiting.extend(node.values())
 
 
-# -- postings --------------------------------------------------------------------------------------
-
-GAP = 1 << 20
-"""Number of positions between two texts in the same field, so that no phrase matches across texts."""
 _FEW = 64
+"""Number of new values from which sorting all values is quicker than inserting each."""
 
 
 class Ordered:
-    """Distinct terms, sorted when they are read. They are never removed, even without documents."""
+    """Distinct values, sorted when they are read. They are never removed, even without documents."""
 
-    __slots__ = ("_new", "_sorted")
+    __slots__ = ("_known", "_new", "_sorted")
 
     def __init__(self) -> None:
+        self._known: set[Any] = set()
         self._sorted: list[Any] = []
         self._new: list[Any] = []
 
-    def add(self, term: Any) -> None:
-        """Add a term that is not present yet."""
-        self._new.append(term)
+    def add(self, value: Any) -> None:
+        if value not in self._known:
+            self._known.add(value)
+            self._new.append(value)
 
     def all(self) -> list[Any]:
-        """Return all terms in order. The list must not be changed."""
+        """Return all values in order. The list must not be changed."""
         if self._new:
             if len(self._new) < _FEW:
-                for term in self._new:
-                    insort(self._sorted, term)
+                for value in self._new:
+                    insort(self._sorted, value)
             else:
                 self._sorted += self._new
                 self._sorted.sort()
@@ -111,10 +113,16 @@ class Ordered:
         return self._sorted
 
 
+# -- postings --------------------------------------------------------------------------------------
+
+GAP = 1 << 20
+"""Number of positions between two texts in the same field, so that no phrase matches across texts."""
+
+
 class TextPostings:
     """The tokens of a TEXT field. ``terms`` maps a token to its positions in each document."""
 
-    __slots__ = ("_seen", "known", "lengths", "terms", "total")
+    __slots__ = ("known", "lengths", "terms", "total")
 
     def __init__(self) -> None:
         self.terms: dict[str, dict[int, list[int]]] = {}
@@ -122,7 +130,6 @@ class TextPostings:
         self.total = 0
         """Total number of tokens in all documents."""
         self.known = Terms()
-        self._seen: set[str] = set()
 
     def add(self, number: int, texts: Iterable[tuple[str | None, ...]]) -> None:
         length = 0
@@ -134,9 +141,7 @@ class TextPostings:
                 places = self.terms.get(token)
                 if places is None:
                     places = self.terms[token] = {}
-                    if token not in self._seen:
-                        self._seen.add(token)
-                        self.known.add(token)
+                    self.known.add(token)
                 if number in places:
                     places[number].append(at)
                 else:
@@ -159,13 +164,12 @@ class TextPostings:
 class ValuePostings:
     """The values of other fields: documents by value, and values in order by document (``of``)."""
 
-    __slots__ = ("_seen", "numbers", "of", "order")
+    __slots__ = ("numbers", "of", "order")
 
     def __init__(self) -> None:
         self.numbers: dict[Any, set[int]] = {}
         self.of: dict[int, tuple[Any, ...]] = {}
         self.order = Ordered()
-        self._seen: set[Any] = set()
 
     def add(self, number: int, values: tuple[Any, ...]) -> None:
         self.of[number] = values
@@ -173,9 +177,7 @@ class ValuePostings:
             found = self.numbers.get(value)
             if found is None:
                 self.numbers[value] = {number}
-                if value not in self._seen:
-                    self._seen.add(value)
-                    self.order.add(value)
+                self.order.add(value)
             else:
                 found.add(number)
 

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypedDict
 
 from ...core.errors import ContractError
 from ...core.field_types import JSON, NUMBER, TEXT, FieldType, OneOf, Shaped
 from ...core.found import Found, expect, found_of
 from ...core.matching import Field, Query
 from ...core.wording import counted, did_you_mean
+from ..engine.keyspace import Keyspace, type_name
 from ..table.syntax import decoded, encoded
 from .documents import make_document
 from .filters import parse_filter
 from .index import Search, SearchIndex, find_index
 from .schema import KEY_TYPES, SearchError
 
-if TYPE_CHECKING:
-    from ..engine.keyspace import Keyspace
-
-T = TypeVar("T")
-Reading = Callable[[], "AbstractContextManager[Keyspace]"]
+Reading = Callable[[], AbstractContextManager[Keyspace]]
 """Returns a context manager for reading the keyspace while no other thread changes it."""
 
 
@@ -35,14 +32,14 @@ class SearchIndexView:
     def __init__(self, reading: Reading, name: str) -> None:
         self._reading = reading
         self.name = name
-        self._look(lambda keyspace, index: None)  # Raise an error if the index does not exist.
+        with self._index():
+            pass  # Raise an error if the index does not exist.
 
     @property
     def schema(self) -> dict[str, list[str]]:
         """The fields of the index with their types and options: ``{"title": ["TEXT", "NOSTEM"]}``."""
-        return self._look(
-            lambda _, index: {each.name: each.words()[1:] for each in index.definition.fields}
-        )
+        with self._index() as (_, index):
+            return {each.name: each.words()[1:] for each in index.definition.fields}
 
     @property
     def documents(self) -> dict[str, dict[str, list[Any]]]:
@@ -51,8 +48,7 @@ class SearchIndexView:
         Example: ``{"p:1": {"title": ["run", "shoe"], "price": [40.0]}}``. A field that could not be
         indexed is omitted. Dates are milliseconds since the epoch.
         """
-
-        def read(keyspace: Keyspace, index: SearchIndex) -> dict[str, dict[str, list[Any]]]:
+        with self._index() as (_, index):
             return {
                 decoded(document.key): {
                     name: _values(values) for name, values in document.fields.items()
@@ -60,12 +56,11 @@ class SearchIndexView:
                 for document in index.documents.values()
             }
 
-        return self._look(read)
-
     @property
     def pending(self) -> list[str]:
         """The keys whose changes are not searchable yet."""
-        return self._look(lambda _, index: [decoded(key) for key in index.waiting])
+        with self._index() as (_, index):
+            return [decoded(key) for key in index.waiting]
 
     def explain(self, key: str, filter: Mapping[str, Any]) -> list[str]:
         """Return the reasons why a filter does not match a key, one line for each clause that
@@ -74,9 +69,12 @@ class SearchIndexView:
         The list is empty if the filter matches. Raises `ContractError` for a filter that the vendor
         would reject.
         """
-        return self._look(lambda keyspace, index: _explained(keyspace, index, key, filter))
+        with self._index() as (keyspace, index):
+            return _explained(keyspace, index, key, filter)
 
-    def _look(self, read: Callable[[Keyspace, SearchIndex], T]) -> T:
+    @contextmanager
+    def _index(self) -> Iterator[tuple[Keyspace, SearchIndex]]:
+        """Context manager that provides the refreshed index, and its keyspace for reading."""
         with self._reading() as keyspace:
             index = find_index(keyspace, self.name)
             if index is None:
@@ -84,7 +82,7 @@ class SearchIndexView:
                 hint = did_you_mean(self.name, [*known]) or "; create it with SEARCH.CREATE"
                 raise ContractError(f"there is no search index {self.name!r}{hint}")
             index.refresh(keyspace, is_read=False)
-            return read(keyspace, index)
+            yield keyspace, index
 
     def __repr__(self) -> str:
         return f"<search index {self.name!r}>"
@@ -123,7 +121,7 @@ def _not_indexed(keyspace: Keyspace, index: SearchIndex, key: bytes) -> str:
     if key in index.waiting:
         return "it is not indexed yet; run SEARCH.WAITINDEXING"
     if make_document(definition, key, value) is None:
-        kind = "string" if isinstance(value, bytes | bytearray) else value.type_name
+        kind = type_name(value)
         if kind == KEY_TYPES[definition.kind]:
             return "its value is not a JSON object"
         return f"it is a {kind}, but the index is on {definition.kind} keys"

@@ -229,10 +229,8 @@ def _terms(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
         return [
             b"buckets",
             [_bucket_reply(_term_head(spec, term), groups[term], subs) for term in shown],
-            b"sumOtherDocCount",
-            sum(len(groups[term]) for term in chosen[size:]),
-            b"docCountErrorUpperBound",
-            0,
+            *(b"sumOtherDocCount", sum(len(groups[term]) for term in chosen[size:])),
+            *(b"docCountErrorUpperBound", 0),
         ]
 
     return compute

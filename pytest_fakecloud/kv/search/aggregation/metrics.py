@@ -13,7 +13,8 @@ from .request import NUMERIC, Arguments, DocumentNumbers, column_of, format_numb
 _ANY = (*NUMERIC, "BOOL", "KEYWORD")
 _PERCENTS = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
 
-_STEPS_A_DOCUMENT, _STEPS_A_PERCENT = 3, 20
+_STEPS_PER_DOCUMENT = 3
+_STEPS_PER_PERCENTILE = 20
 Values = list[Any]
 Metric = Callable[[DocumentNumbers], list[Any]]
 
@@ -29,7 +30,7 @@ def _values(
     absent = () if missing is None else (missing,)
 
     def collect(numbers: DocumentNumbers) -> Values:
-        spend(_STEPS_A_DOCUMENT * (1 + len(numbers)))
+        spend(_STEPS_PER_DOCUMENT * (1 + len(numbers)))
         return [value for at in numbers for value in column.get(at, absent)]
 
     return collect
@@ -64,6 +65,7 @@ def _total(values: Values) -> float:
 
 
 def _extreme(pick: Callable[[Values], Any]) -> Callable[[Values], float | None]:
+    # The sign turns a boolean into an integer.
     return lambda values: +pick(values) if values else None
 
 
@@ -150,7 +152,7 @@ def _percentiles(index: SearchIndex, args: Arguments) -> Metric:
 
     def compute(numbers: DocumentNumbers) -> list[Any]:
         ordered = sorted(collect(numbers))
-        spend(_STEPS_A_PERCENT * len(percents))
+        spend(_STEPS_PER_PERCENTILE * len(percents))
         found = [
             (float(percent), format_number(_percentile(ordered, percent))) for percent in percents
         ]
