@@ -24,7 +24,7 @@ from .schema import FieldSpec
 Matches: TypeAlias = dict[int, float]
 """Maps the numbers of matching documents to their scores."""
 
-_A_CLAUSE, _A_SCORE = 20, 10
+_STEPS_PER_CLAUSE, _STEPS_PER_SCORE = 20, 10
 """Budget steps for evaluating a clause, and for scoring a document by its words."""
 
 
@@ -39,6 +39,7 @@ def _idf(documents: int, having: int) -> float:
 
 
 def _length(code: int) -> int:
+    """Return the length of a text for the byte that Lucene's indexes and Tantivy's store."""
     if code < 24:
         return code
     bits, shift = (code - 24) & 7, (code - 24 >> 3) - 1
@@ -80,6 +81,9 @@ class Clause:
 
 class Everything(Clause):
     """Matches every document, with score 1."""
+
+    def __str__(self) -> str:
+        return "every document"
 
     def find(self, index: SearchIndex) -> Matches:
         spend(len(index.documents))
@@ -127,7 +131,7 @@ class Equal(_Leaf):
 
     def find(self, index: SearchIndex) -> Matches:
         found = index.values(self.spec.name).equal(self.value)
-        spend(_A_CLAUSE + len(found))
+        spend(_STEPS_PER_CLAUSE + len(found))
         return dict.fromkeys(found, _idf(len(index.documents), len(found)))
 
 
@@ -141,7 +145,7 @@ class InRange(_Leaf):
     without_high: bool
 
     def find(self, index: SearchIndex) -> Matches:
-        spend(_A_CLAUSE)
+        spend(_STEPS_PER_CLAUSE)
         between = index.values(self.spec.name).between
         return dict.fromkeys(between(self.low, self.high, self.without_low, self.without_high), 1.0)
 
@@ -174,7 +178,7 @@ class Phrase(_Leaf):
 
     def find(self, index: SearchIndex) -> Matches:
         words = self._words
-        spend(_A_CLAUSE * (1 + len(words)))
+        spend(_STEPS_PER_CLAUSE * (1 + len(words)))
         text = index.text(self.spec.name)
         if not words:
             return {}
@@ -190,7 +194,7 @@ class Phrase(_Leaf):
         average = (text.total / len(index.documents)) if text.total else 1.0
         lengths = text.lengths
         rarest = min(positions, key=len)
-        spend(_A_SCORE * len(rarest))
+        spend(_STEPS_PER_SCORE * len(rarest))
         if len(positions) == 1:
             return {
                 number: _bm25(weight, len(where), lengths[number], average)
@@ -230,7 +234,7 @@ class Phrase(_Leaf):
 
 def _moving_costs(costs: list[tuple[int, int]], targets: list[int]) -> list[tuple[int, int]]:
     """Return the lowest cost of moving a word from a position in ``costs`` to each target."""
-    spend(_A_SCORE * (len(costs) + len(targets)))
+    spend(_STEPS_PER_SCORE * (len(costs) + len(targets)))
     best: dict[int, int] = {}
     for sign in (1, -1):
         cost: int | None = None
@@ -250,7 +254,7 @@ def _moving_costs(costs: list[tuple[int, int]], targets: list[int]) -> list[tupl
 def _merged_positions(text: TextPostings, terms: Iterable[str]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for term in terms:
-        spend(_A_CLAUSE)
+        spend(_STEPS_PER_CLAUSE)
         for number, where in text.terms[term].items():
             spend(len(where))
             found.setdefault(number, []).extend(where)
@@ -323,6 +327,9 @@ class _Wrapper(Clause):
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
         return self.inner.refusals(index, number)
 
+    def __str__(self) -> str:
+        return str(self.inner)
+
 
 @dataclass(frozen=True)
 class Boosted(_Wrapper):
@@ -380,6 +387,9 @@ class AnyOf(Clause):
             said += why
         return said or ["an empty $should matches nothing"]
 
+    def __str__(self) -> str:
+        return f"({' or '.join(map(str, self.clauses))})"
+
 
 @dataclass(frozen=True)
 class AllOf(Clause):
@@ -416,3 +426,8 @@ class AllOf(Clause):
             if not clause.refusals(index, number):
                 said.append(f"$mustNot excludes it: {clause}")
         return said
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.must)) + "".join(
+            f" but not {one}" for one in self.must_not
+        )

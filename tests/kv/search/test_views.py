@@ -67,6 +67,16 @@ class TestTheView:
         assert explain("p:1", {"price": 40, "$mustNot": [{"title": {"$eq": "run"}}]}) == [
             '$mustNot excludes it: title $eq "run"'
         ]
+        both = {"price": 40, "$should": [{"brand": "a"}, {"title": {"$eq": "run", "$boost": 2}}]}
+        both["$mustNot"] = {"brand": "b"}
+        assert explain("p:1", {"price": 40, "$mustNot": [both]}) == [
+            '$mustNot excludes it: price $eq 40 but not brand $eq "b"'
+        ]
+        either = {"$or": [{"brand": "a"}, {"price": 40, "title": "run"}], "$boost": 2}
+        assert explain("p:1", {"price": 40, "$mustNot": [either, {}]}) == [
+            '$mustNot excludes it: (brand $eq "a" or price $eq 40 and title $smart "run")',
+            "$mustNot excludes it: every document",
+        ]
         assert len(explain("p:1", {"$should": [{"brand": "a"}, {"price": 1}]})) == 2
         assert explain("p:1", {"$should": [{"brand": "a"}, {"price": 40}]}) == []
         [why] = explain("p:1", {"title": {"$fuzzy": {"value": "boot", "prefix": True}}})
