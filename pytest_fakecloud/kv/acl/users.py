@@ -24,14 +24,10 @@ if TYPE_CHECKING:
 
 Reason = Literal["command", "key", "channel"]
 _RANKS: dict[Reason, int] = {"command": 1, "key": 2, "channel": 3}
-_CHANNELS = {
-    "PUBLISH": False,
-    "SPUBLISH": False,
-    "SUBSCRIBE": True,
-    "SSUBSCRIBE": True,
-    "PSUBSCRIBE": True,
-}
-"""Commands whose arguments are channels: all arguments (True), or only the first (False)."""
+_TO_A_CHANNEL = frozenset({"PUBLISH", "SPUBLISH"})
+"""Commands whose first argument is a channel."""
+_TO_CHANNELS = frozenset({"SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE"})
+"""Commands whose arguments are channels or patterns."""
 
 
 def password_hash(password: bytes) -> str:
@@ -146,9 +142,8 @@ class Selector:
             for place, reads, writes in keys_of(spec, argv):
                 if not any(each.allows(argv[place], reads, writes) for each in self.keys):
                     return Denial("key", place)
-        if not self.all_channels and spec.name in _CHANNELS:
-            last = len(argv) if _CHANNELS[spec.name] else 2
-            for place in range(1, last):
+        if not self.all_channels and spec.name in _TO_A_CHANNEL | _TO_CHANNELS:
+            for place in range(1, len(argv) if spec.name in _TO_CHANNELS else 2):
                 if not self.allows_channel(argv[place], spec.name == "PSUBSCRIBE"):
                     return Denial("channel", place)
         return None
@@ -217,8 +212,7 @@ class AclUser:
 
     def draft(self) -> AclUser:
         """Return a copy whose rules can be changed. ``adopt()`` applies the changes."""
-        other = AclUser(self.name, self.dialect, self.table)
-        other.adopt(self)
+        other = self.copy()
         other.hashes = list(self.hashes)
         other.selectors = [selector.copy() for selector in self.selectors]
         return other
@@ -274,9 +268,8 @@ class AclUser:
             text = errors.no_permission(spec.full_name, vendor=self.dialect == "vendor")
         else:
             denied = argv[worst.place]
-            text = (
-                errors.NO_KEY_PERMISSION if worst.reason == "key" else errors.NO_CHANNEL_PERMISSION
-            )
+            of_key = worst.reason == "key"
+            text = errors.NO_KEY_PERMISSION if of_key else errors.NO_CHANNEL_PERMISSION
         raise Denied(text, worst.reason, denied)
 
     def reads_all_keys(self, spec: CommandSpec) -> bool:

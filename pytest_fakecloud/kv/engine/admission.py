@@ -52,7 +52,9 @@ class Admission:
             session.last_command = ""
             spec = self._engine.table.lookup.get(argv[0])
             if spec is None or spec.subcommands is not None:
-                spec = self._resolve(session, spec, argv)
+                if spec is not None and session.transport == "rest":
+                    check_family_over_rest(spec)
+                spec = self._engine.table.resolve(argv)
             session.last_command = spec.full_name
             self._check(session, spec, argv, during_script)
             if session.queue is not None and spec.name not in RUN_IN_TRANSACTION:
@@ -72,14 +74,6 @@ class Admission:
                 ) from None
             raise
         return spec
-
-    def _resolve(
-        self, session: Client, family: CommandSpec | None, argv: list[bytes]
-    ) -> CommandSpec:
-        """Return the subcommand of a family; raise ``CommandError`` if either does not exist."""
-        if family is not None and session.transport == "rest":
-            check_family_over_rest(family)
-        return self._engine.table.resolve(argv)
 
     def _check(
         self, session: Client, spec: CommandSpec, argv: list[bytes], during_script: bool

@@ -41,7 +41,10 @@ class Capacity:
             if longest <= self._longest_key:
                 return
         keys = [(at, key) for at, key in spec.key_positions(argv) if key.writes]
-        self._check_names([argv[at] for at, _ in keys])
+        limit = self._limits.max_key_size
+        for at, _ in keys:
+            if limit is not None and len(argv[at]) > limit:
+                raise CommandError(errors.max_key_size(limit, len(argv[at])))
         if self._keys_only or "denyoom" not in spec.flags:
             return
         session.db.purge()
@@ -55,12 +58,6 @@ class Capacity:
         ]
         self._check_records(spec, added, session.db.values)
         self._check_total(added, session.db.values)
-
-    def _check_names(self, names: list[bytes]) -> None:
-        limit = self._limits.max_key_size
-        for name in names:
-            if limit is not None and len(name) > limit:
-                raise CommandError(errors.max_key_size(limit, len(name)))
 
     def _check_records(
         self, spec: CommandSpec, added: list[_Addition], stored: dict[bytes, Any]
@@ -79,6 +76,7 @@ class Capacity:
         limit = self._limits.max_data_size
         if limit is None:
             return
+        # Data that the command replaces counts, too (see the module's docstring).
         total = sum(len(key) + content_size(value) for key, value in stored.items())
         total += sum(len(name) for name in {each.name for each in added} - stored.keys())
         if total + sum(each.size for each in added) > limit:

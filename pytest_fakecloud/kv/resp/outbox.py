@@ -205,8 +205,6 @@ class Pushes:
 
     def take_after_reply(self) -> bytes:
         """Remove and return the messages to send after the reply."""
-        if not self._after_reply:
-            return b""
         data = b"".join(self._after_reply)
         self._after_reply.clear()
         return data
