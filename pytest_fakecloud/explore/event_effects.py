@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ..core.errors import ServiceError, shown
+from ..core.errors import ContractError, ServiceError, shown
 from ..core.wording import counted, listed
 from ..faults.kinds import lost
 from ..http.messages import Answer, Effect, Request, Response, Serve
@@ -35,7 +35,7 @@ _Key: TypeAlias = tuple[Kind, str]
 
 
 def faulted(kind: str, handle: Handle, session: Any, serve: Serve) -> Response:
-    """Return the response to a call that a fault of this kind befalls.
+    """Return the response to a call with a fault of this kind.
 
     ``session`` is the one of a command's connection, or None for an HTTP request. ``serve``
     executes the call.
@@ -63,6 +63,20 @@ def _loading(session: Any) -> Answer:
         session.discard_transaction()
         text = f"EXECABORT Transaction discarded because of: {text}"
     return Answer(f"-{text}\r\n".encode(), 400, (), "application/x-resp")
+
+
+def disturb_group(kind: str, broker: Any, group: str | None) -> str:
+    """Disturb a consumer group; return a description, or an empty string if it was impossible."""
+    if broker.fixture != "broker" or not group or group not in broker.groups():
+        return ""
+    if kind == "rebalance":
+        broker.rebalance(group)
+        return f"{group} rebalances"
+    try:
+        again = broker.redeliver(group)
+    except ContractError:
+        return ""  # There have been no deliveries yet.
+    return f"the last commit of {group} is lost" if again else ""
 
 
 def lost_records(answer: Response) -> str:
@@ -98,10 +112,12 @@ def delivery_words(due: Due, hit: Sequence[Event]) -> str:
             more = int(event.detail) - 1
             words += "; the answer is lost"
             if more:
-                words += f", and {counted(more, 'more attempt')} fail{'s' * (more == 1)}"
+                verb = "fails" if more == 1 else "fail"
+                words += f", and {counted(more, 'more attempt')} {verb}"
         elif event.kind == "unreachable":
             many = int(event.detail)
-            words += ", which is unreachable" + (f" {many} times" if many > 1 else "")
+            times = f" {many} times" if many > 1 else ""
+            words += f", which is unreachable{times}"
     return words
 
 

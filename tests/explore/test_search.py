@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 import types
+from typing import Any, cast
 
 import pytest
 from upstash_redis import Redis
@@ -20,6 +21,7 @@ from pytest_fakecloud.explore.search.drawn import Priorities
 from pytest_fakecloud.explore.search.failures import forget, key_of, saved, shrink
 from pytest_fakecloud.explore.search.tally import Coverage, PriorityRuns
 from pytest_fakecloud.explore.simulation.loops import OwnLoop
+from pytest_fakecloud.explore.simulation.sockets import SocketPatches
 
 from .conftest import failure
 
@@ -126,6 +128,27 @@ def test_answers_arrive_in_the_order_of_their_sockets() -> None:
         for pair in pairs:
             for each in pair:
                 each.close()
+
+
+def test_only_a_read_that_requests_bytes_finds_the_end_of_a_connection() -> None:
+    wire = types.SimpleNamespace(got=0, is_at_end=False)
+    simulation = types.SimpleNamespace(
+        state=types.SimpleNamespace(is_here=lambda: True),
+        sockets=types.SimpleNamespace(reads=lambda *_: True),
+    )
+    wires: Any = types.SimpleNamespace(of=lambda _: wire)
+    near, far = socket.socketpair()
+    with near, far:
+        far.send(b"xyz")
+        far.shutdown(socket.SHUT_WR)
+        with SocketPatches(wires, cast("Any", lambda: simulation)).installed():
+            near.recv_into(bytearray(), flags=socket.MSG_PEEK)
+            near.recv(0)
+            near.recv_into(bytearray(8), 2)
+            near.recv(1)
+            assert (wire.got, wire.is_at_end) == (3, False)
+            near.recv_into(buffer=bytearray(8))
+            assert wire.is_at_end
 
 
 def test_all_interleavings_is_said_only_if_every_search_for_them_ended(

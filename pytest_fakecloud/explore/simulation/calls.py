@@ -14,6 +14,7 @@ from ..event_effects import (
     HOLD_US,
     ROTATED_US,
     command_of,
+    disturb_group,
     faulted,
     lost_records,
     seconds,
@@ -75,28 +76,48 @@ class Calls(Part):
         return self._turns.current or next(waiting, None), False
 
     def at_call(self, handle: Handle, request: Request, serve: Serve) -> Response:
-        """Handle a request at its endpoint and return its outcome."""
+        """Handle a request at its endpoint and return its outcome.
+
+        Runs in the strand's own thread if the request reaches the fake in process, and otherwise in
+        a thread of the fake.
+        """
         if self._record.aside_depth:
             return serve()
         strand, is_own_thread = self._strand_of(request)
         if strand is None and not self._turns.has_ended:
             return serve()
-        me = threading.get_ident()
         try:
             if self._turns.has_ended or strand is None or strand.root.crashed:
                 raise Crash
-            if request.call.route == "database-port" and self._is_silent(handle, request):
+            if _is_silent(handle, request):
                 if self._record.stacks:
                     self._run.quiet.append(request.call)
                 return serve()
-            is_second = not is_own_thread and strand in self._state.serving.values()
-            self._state.serving[me] = strand
+            return self._serve_in_turn(strand, is_own_thread, handle, request, serve)
+        except Crash:
+            if is_own_thread:
+                raise
+            # Another thread runs the code of this strand and ends when the strand gets its next
+            # turn.
+            return Effect("drop")
+
+    def _serve_in_turn(
+        self, strand: Strand, is_own_thread: bool, handle: Handle, request: Request, serve: Serve
+    ) -> Response:
+        """Serve a call between the points before and after it, at which other strands may run."""
+        me, serving = threading.get_ident(), self._state.serving
+        is_second = not is_own_thread and strand in serving.values()
+        serving[me] = strand
+        try:
             if strand.turn.is_granted:
                 strand.turn.is_granted = False
             elif strand.state != "running" or is_second:
                 # Another thread makes this call for a waiting strand, or for one that has another
                 # call in progress, so there is no turn to give.
-                return self._serve_without_turn(strand, handle, request, serve)
+                strand.points += 1
+                if self._record.notes_points and handle.name in self._state.choice.handles:
+                    self._note_call(strand, handle, request, may_wait=False)
+                return self._serve(strand, handle, request, serve)
             else:
                 strand.turn.port = request.client[1] if request.client and not is_own_thread else 0
                 for _ in self._approach(strand, handle, request):
@@ -107,22 +128,8 @@ class Calls(Part):
                 for _ in self._receive(strand):
                     self._waits.take_turn(strand, is_own_thread)
             return response
-        except Crash:
-            if is_own_thread:
-                raise
-            # Another thread runs the code of this strand and ends when the strand gets its next
-            # turn.
-            return Effect("drop")
         finally:
-            self._state.serving.pop(me, None)
-
-    def _serve_without_turn(
-        self, strand: Strand, handle: Handle, request: Request, serve: Serve
-    ) -> Response:
-        strand.points += 1
-        if self._record.notes_points and handle.name in self._state.choice.handles:
-            self._note_call(strand, handle, request, False)
-        return self._serve(strand, handle, request, serve)
+            serving.pop(me, None)
 
     async def leaves(self, handle: Handle) -> None:
         """Let other tasks and strands run before an asynchronous request is sent."""
@@ -156,7 +163,7 @@ class Calls(Part):
         is_point = handle.name in self._state.choice.handles
         may_wait = not self._world.clock.driving
         if is_point and self._record.notes_points:
-            self._note_call(strand, handle, request, may_wait)
+            self._note_call(strand, handle, request, may_wait=may_wait)
         if not may_wait:
             return
         yield from self._pauses(strand)
@@ -198,7 +205,7 @@ class Calls(Part):
         fault = self._apply(events, strand, handle, request) if events else ""
         app: Any = handle._app
         app.recorder.renumber(request.call, now)
-        line = self._tell(strand, request)
+        line = self._add_line(strand, request)
         self._record.touch(touches_of_request(handle, request))
         if self._cut and self._cut.get((root.title, handle.name), 0) > now:
             line.event, line.words = True, f"does not reach {handle.name}"
@@ -211,9 +218,9 @@ class Calls(Part):
             return
         strand, _ = self._strand_of(request)
         if strand is not None and not self._record.aside_depth and not self._turns.has_ended:
-            self._tell(strand, request)
+            self._add_line(strand, request)
 
-    def _tell(self, strand: Strand, request: Request) -> Line:
+    def _add_line(self, strand: Strand, request: Request) -> Line:
         step = len(self._run.steps) - 1
         line = Line(self._world.now_us(), strand.name, call=request.call, step=step)
         if self._record.stacks:
@@ -243,8 +250,8 @@ class Calls(Part):
         port = request.client[1] if request.client else 0
         lines = (
             carried_source.get()
-            or self._connections.source_here()
-            or self._connections.sources.get(port, ())
+            or self._state.sources.here()
+            or self._state.sources.by_port.get(port, ())
         )
         if not lines and strand.host.loop.running is None:
             lines = source_of(sys._current_frames().get(strand.host.thread))
@@ -283,8 +290,9 @@ class Calls(Part):
         self._waits.take_turn(strand, is_own_thread)
 
     def _note_call(
-        self, strand: Strand, handle: Handle, request: Request | None, may_wait: bool
+        self, strand: Strand, handle: Handle, request: Request | None, *, may_wait: bool
     ) -> None:
+        """Record the events that are possible at a call; ``request`` is None before it is sent."""
         choices: list[tuple[Kind, str]] = []
         route = "" if request is None else request.call.route
         if handle.fixture == "broker":
@@ -296,14 +304,6 @@ class Calls(Part):
             choices += [("delay", str(DELAY)), *(("slow", str(span)) for span in SLOW)]
         choices += [("rotate_token", ""), ("partition", str(PARTITION))]
         self._clock.note_moves(strand, choices)
-
-    def _is_silent(self, handle: Any, request: Request) -> bool:
-        """Return whether a command only sets up its connection, or is queued for EXEC."""
-        command = command_of(request)
-        if command.partition(" ")[0] in _PREPARING:
-            return True
-        session = session_of(handle, request)
-        return command != "EXEC" and session is not None and session.queue is not None
 
     def _apply_before(self, strand: Strand, event: Event, handle: Any, request: Request) -> bool:
         """Apply an event that precedes a call; return whether it was possible."""
@@ -324,10 +324,21 @@ class Calls(Part):
             self._cut[strand.root.title, handle.name] = self._world.now_us() + span * 1_000_000
             text = f"is cut off from {handle.name} for {span} s"
         elif event.kind in ("rebalance", "redeliver"):
-            text = _disturb(event.kind, handle, request.params.get("group"))
+            text = disturb_group(event.kind, handle, request.params.get("group"))
         if text:
             self._record.say(strand.name, text, event=True)
         return bool(text)
+
+
+def _is_silent(handle: Handle, request: Request) -> bool:
+    """Return whether a Redis command only sets up its connection, or is queued for EXEC."""
+    if request.call.route != "database-port":
+        return False
+    command = command_of(request)
+    if command.partition(" ")[0] in _PREPARING:
+        return True
+    session = session_of(handle, request)
+    return command != "EXEC" and session is not None and session.queue is not None
 
 
 def _faults_of(route: str) -> tuple[Kind, ...]:
@@ -340,17 +351,3 @@ def _note_consumer(root: Strand, broker: Handle, request: Request) -> None:
         group, instance = request.params.get("group"), request.params.get("instance")
         if group and instance:
             root.work.consumers.add((broker, group, instance))
-
-
-def _disturb(kind: str, broker: Any, group: str | None) -> str:
-    """Disturb a consumer group; return a description, or an empty string if it was impossible."""
-    if broker.fixture != "broker" or not group or group not in broker.groups():
-        return ""
-    if kind == "rebalance":
-        broker.rebalance(group)
-        return f"{group} rebalances"
-    try:
-        again = broker.redeliver(group)
-    except ContractError:
-        return ""  # There have been no deliveries yet.
-    return f"the last commit of {group} is lost" if again else ""

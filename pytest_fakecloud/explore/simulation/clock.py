@@ -87,8 +87,8 @@ class ClockMoves(Part):
         if options:
             self._chosen_moves += 1
             self._record.say("clock", f"moves by {seconds(moment.at_us - now)}", event=True)
-        elif moment.at_us == self._world.deliveries.next_firing_us():
-            self._firings += 1
+        else:
+            self._count_firing(moment.at_us)
         ends = list(self._world.time.ends_until(moment.at_us)) if self._record.records else []
         fired = self._world.time.move_to(moment.at_us)
         if self._record.records:
@@ -119,8 +119,7 @@ class ClockMoves(Part):
         target = self.next_us(forced=True)
         if target is None:
             return False
-        if target == self._world.deliveries.next_firing_us():
-            self._firings += 1
+        self._count_firing(target)
         self._forced_moves += 1
         if self._forced_moves > MOST_STEPS:
             waiting = [s for s in self._state.strands if s.state == "waiting"]
@@ -136,7 +135,7 @@ class ClockMoves(Part):
         """Return the time of the next timer or wake-up, or None.
 
         A forced move skips the ends of TTLs, because no strand waits for them. It does not go beyond
-        the horizon of schedules, which stop firing there.
+        the horizon of schedules: if only a later firing is left, this method ends the schedules.
         """
         now, deliveries = self._world.now_us(), self._world.deliveries
         found = self._wake_ups(now)
@@ -172,6 +171,11 @@ class ClockMoves(Part):
                 found.append(wake_us)
         return found
 
+    def _count_firing(self, at_us: int) -> None:
+        """Count a forced move to the time at which a queue's schedule fires."""
+        if at_us == self._world.deliveries.next_firing_us():
+            self._firings += 1
+
     def _may_fire(self, at_us: int) -> bool:
         """Return whether schedules may still fire although no strand waits. Retries do not count,
         because messages that are never handled would let schedules fire for hours.
@@ -185,14 +189,12 @@ class ClockMoves(Part):
         """Pause a strand for an event of the schedule; return False if its patience does not allow
         that.
         """
-        if self._world.clock.driving:
-            return False
-        until_us = self._pause_end_us(event)
+        until_us = None if self._world.clock.driving else self._pause_end_us(event)
         if until_us is None:
             return False
-        now = self._world.now_us()
+        now, stops_all = self._world.now_us(), event.kind != "delay"
         span_us = until_us - now
-        held = [strand] if event.kind == "delay" else [strand, *self._idle_strands(strand, now)]
+        held = [strand, *self._idle_strands(strand, now)] if stops_all else [strand]
         started = [each for each in held if each is strand or each.state != "new"]
         if not all(self.may_pause(each, span_us) for each in started):
             return False
@@ -200,17 +202,14 @@ class ClockMoves(Part):
             each.held_until_us = until_us
         for each in started:
             each.paused_us += span_us
-        if event.kind != "delay":
+        words = f"pauses for {seconds(span_us)} before its call"
+        if stops_all:
             self.held_us = until_us
             strand.yields_to_others = True
+            due_us = self._world.deliveries.next_us()
+            if len(held) > 1 or (due_us is not None and due_us < until_us):
+                words += ", and the others wait"
         self._state.park(strand, "switch")
-        due_us = self._world.deliveries.next_us()
-        others_wait = len(held) > 1 or (
-            event.kind != "delay" and due_us is not None and due_us < until_us
-        )
-        words = f"pauses for {seconds(span_us)} before its call"
-        if others_wait:
-            words += ", and the others wait"
         self._record.say(strand.name, words, event=True)
         return True
 

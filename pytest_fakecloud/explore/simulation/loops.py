@@ -227,4 +227,4 @@ class EventLoops(Part):
         creator = self._state.here()
         if is_inner and creator is not None and creator.role == "task":
             self._state.tasks[task] = creator
-        self._connections.note_task(task)
+        self._state.sources.note_task(task)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from ...core.errors import ContractError
@@ -16,12 +16,16 @@ from .state import Part, RunState, StepPromises
 from .strands import Place, Strand, pause
 from .stuck import describe_places, describe_stuck, is_in_application
 
+_CHECK = 0.001
+"""Wall-clock seconds between two checks of whether a strand can run."""
 _GRACE = 500
-"""Wall-clock milliseconds before a waiting strand counts as stuck."""
+"""Number of checks before a waiting strand counts as stuck."""
 _PATIENCE = 1_500
-"""Wall-clock milliseconds to wait for a blocked strand when no other strand can run."""
+"""Number of checks while a blocked strand may go on, when no other strand can run."""
 _LATEST_STEPS = 1_000
 """Number of steps by which the strand is found that does not end."""
+_DEFAULT_ORDER = ("parked", "waiting", "thread", "client")
+"""The order of strands that can run, by ``_group_of()``; deliveries and workers follow."""
 _NOT_CONTROLLED = (
     "not all interleavings: the code waited for a lock that explore() does not control"
 )
@@ -72,11 +76,7 @@ class Scheduler(Part):
                 chosen = self._start(self._decide(options))
                 if chosen is not None:
                     return chosen
-            elif any(s.is_stepped_over for s in self._state.strands):
-                if not self._wait_for_stepped_over() and not self._clock.pass_time():
-                    self._report_stuck([s for s in self._state.strands if s.is_stepped_over])
-                    return None
-            elif not self._clock.pass_time() and self._has_ended():
+            elif not self._wait():
                 return None
 
     def _endless(self) -> str:
@@ -99,54 +99,30 @@ class Scheduler(Part):
         return strand.state in ("parked", "waiting")
 
     def _options(self) -> list[Option]:
-        """Return the strands that can run now; the first is the default."""
+        """Return what can run now; the first is the default. Restart a worker if nothing can run."""
         now = self._world.now_us()
-        parked: list[Strand] = []
-        last: list[Strand] = []
-        awake: list[Strand] = []
-        threads: list[Strand] = []
-        clients: list[Strand] = []
-        workers: list[Strand] = []
+        options = self._runnable(now)
+        if not options and (again := self._restarts.again(now)) is not None:
+            options.append(again)
+        return options
+
+    def _runnable(self, now: int) -> list[Option]:
+        """Return the strands and deliveries that can run, in the default order."""
+        groups: defaultdict[str, list[Strand]] = defaultdict(list)
         for strand in self._state.strands:
-            state = strand.state
-            if strand.held_until_us > now or strand.is_stepped_over:
-                continue
-            if strand.role == "task" and not (strand.host.loop.is_idle or strand.turn.is_inline):
-                continue
-            if state == "parked":
-                (last if strand.yields_to_others else parked).append(strand)
-            elif state == "waiting":
-                waiting = strand.waiting
-                if waiting.wake_us is not None and waiting.wake_us <= now:
-                    (last if strand.yields_to_others else awake).append(strand)
-                elif waiting.ready is not None and waiting.ready():
-                    awake.append(strand)
-            elif state == "new":
-                if (strand.waiting.wake_us or 0) > now:
-                    continue
-                if strand.role == "thread":
-                    threads.append(strand)
-                else:
-                    (workers if strand.role == "worker" else clients).append(strand)
-        if len(parked) > 1:
-            parked.sort(key=lambda s: (-s.host.parked_at, s.parked_at))
-        if len(awake) > 1:
-            awake.sort(key=_wake_time)
-        options: list[Option] = [*parked, *awake, *threads, *clients]
+            if _can_run(strand, now):
+                groups[_group_of(strand)].append(strand)
+        groups["parked"].sort(key=lambda s: (-s.host.parked_at, s.parked_at))
+        groups["waiting"].sort(key=_wake_time)
+        options: list[Option] = [one for group in _DEFAULT_ORDER for one in groups[group]]
         if self._clock.held_us <= now:
             options += self._world.deliveries.due(now)
+        workers, last = groups["worker"], groups["last"]
         if workers and (options or last or self._restarts.may_begin(now)):
             # A paused worker lets other workers start before it continues.
-            after = [strand for strand in last if strand.root.role == "worker"]
-            options += [strand for strand in last if strand not in after]
-            options += [*workers, *after]
-        else:
-            options += last
-        if not options:
-            again = self._restarts.again(now)
-            if again is not None:
-                options.append(again)
-        return options
+            paused = [strand for strand in last if strand.root.role == "worker"]
+            last = [*(strand for strand in last if strand not in paused), *workers, *paused]
+        return options + last
 
     def _decide(self, options: list[Option]) -> Option:
         default = options[0]
@@ -195,8 +171,8 @@ class Scheduler(Part):
         }[event.kind]
         chosen = next((s for s in self._state.strands if s.name == event.detail), None)
         is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
-        what = "receives its answer" if is_late else "runs"
-        self._record.say(event.detail, f"{what} {when.format(other)}", event=True)
+        words = "receives its answer" if is_late else "runs"
+        self._record.say(event.detail, f"{words} {when.format(other)}", event=True)
 
     def _begin_step(self, option: Option, options: Sequence[str]) -> None:
         place, point = _place_of(option)
@@ -236,17 +212,26 @@ class Scheduler(Part):
 
     def _start(self, option: Option) -> Strand | None:
         if isinstance(option, Moment):
-            self._clock.move(option, self._options())
+            self._clock.move(option, self._runnable(self._world.now_us()))
             return None
         if isinstance(option, Due):
             return self._deliveries.begin(option)
         option.yields_to_others = False
         return option
 
+    def _wait(self) -> bool:
+        """Wait or move the clock until something may run; return False at the end of the run."""
+        if not any(s.is_stepped_over for s in self._state.strands):
+            return self._clock.pass_time() or not self._has_ended()
+        if self._wait_for_stepped_over() or self._clock.pass_time():
+            return True
+        self._report_stuck([s for s in self._state.strands if s.is_stepped_over])
+        return False
+
     def _wait_for_stepped_over(self) -> bool:
         """Wait, in wall-clock time, until another strand can run; return False if none can."""
         for _ in range(_PATIENCE):
-            pause(0.001)
+            pause(_CHECK)
             if self._turns.has_ended:
                 return False
             if not any(s.is_stepped_over for s in self._state.strands) or self._options():
@@ -269,7 +254,7 @@ class Scheduler(Part):
             for _ in range(_GRACE):
                 # Wait briefly, because a thread that is not explored may still release a waiting
                 # strand.
-                pause(0.001)
+                pause(_CHECK)
                 if self._turns.has_ended or self._options():
                     return False
             self._report_stuck(busy)
@@ -298,6 +283,27 @@ class Scheduler(Part):
                     return chosen
             if not self._clock.pass_time():
                 return None
+
+
+def _can_run(strand: Strand, now: int) -> bool:
+    if strand.held_until_us > now or strand.is_stepped_over:
+        return False
+    if strand.role == "task" and not (strand.host.loop.is_idle or strand.turn.is_inline):
+        return False
+    state, waiting = strand.state, strand.waiting
+    if state == "new":
+        return (waiting.wake_us or 0) <= now
+    if state == "waiting":
+        is_due = waiting.wake_us is not None and waiting.wake_us <= now
+        return is_due or (waiting.ready is not None and waiting.ready())
+    return state == "parked"
+
+
+def _group_of(strand: Strand) -> str:
+    """Return ``last``, the state of a strand that has begun, or the role of a new strand."""
+    if strand.state == "new":
+        return strand.role
+    return "last" if strand.yields_to_others else strand.state
 
 
 def _place_of(option: Option) -> tuple[Place, int]:

@@ -26,8 +26,11 @@ _SIZES: dict[str, Callable[..., int]] = {
     "sendmsg": lambda *_: 0,
 }
 """The number of bytes that each method sends at most, by its arguments."""
-_FLAGS_AT = {"recv": 1, "recv_into": 2}
-"""The position of the flags among the arguments of each method that reads."""
+_REQUESTS: dict[str, Callable[..., tuple[int, int]]] = {
+    "recv": lambda size, flags=0: (size, flags),
+    "recv_into": lambda buffer, nbytes=0, flags=0: (nbytes or memoryview(buffer).nbytes, flags),
+}
+"""The requested number of bytes and the flags of each method that reads, by its arguments."""
 
 
 class SocketHooks(Part):
@@ -43,7 +46,7 @@ class SocketHooks(Part):
         ``is_blocking`` tells whether the code will block its thread until the answer arrives.
         """
         connections = self._connections
-        connections.note_source(port)
+        self._state.sources.note(port)
         strand = self._state.here()
         if strand is None:
             return
@@ -65,7 +68,7 @@ class SocketHooks(Part):
         """Called before a thread that is not explored sends, such as the loop of an ASGI application."""
         if self._record.stacks:
             with contextlib.suppress(OSError, IndexError):
-                self._connections.note_source(sock.getsockname()[1])
+                self._state.sources.note(sock.getsockname()[1])
 
     def reads(self, wire: Wire, timeout: float | None) -> bool:
         """Wait until a fake has sent something; return False when the timeout expires."""
@@ -132,7 +135,7 @@ class SocketPatches:
         for name in _SIZES:
             if hasattr(socket.socket, name):
                 replacements[name] = self._sending(name, getattr(socket.socket, name))
-        for name in _FLAGS_AT:
+        for name in _REQUESTS:
             replacements[name] = self._reading(name, getattr(socket.socket, name))
         own = vars(socket.socket)
         before = {name: own[name] for name in replacements if name in own}
@@ -196,7 +199,7 @@ class SocketPatches:
         return send
 
     def _reading(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        flags_at, wires = _FLAGS_AT[name], self._wires
+        request, wires = _REQUESTS[name], self._wires
 
         def read(sock: socket.socket, *args: Any, **options: Any) -> Any:
             simulation = self._simulation()
@@ -217,10 +220,10 @@ class SocketPatches:
                 wire.is_at_end = True
                 raise
             size = found if isinstance(found, int) else len(found)
-            flags = args[flags_at] if len(args) > flags_at else options.get("flags", 0)
+            requested, flags = request(*args, **options)
             if not flags & socket.MSG_PEEK:
                 wire.got += size
-            wire.is_at_end = wire.is_at_end or (not size and bool(args and args[0] != 0))
+            wire.is_at_end = wire.is_at_end or (not size and requested > 0)
             return found
 
         return read

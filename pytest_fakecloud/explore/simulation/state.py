@@ -13,6 +13,7 @@ from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
 from ..history import History
 from ..run import Choice, Line, Point, Program, Run, Strategy
 from ..schedule import SWITCHES, Event, Kind, Schedule
+from .frames import Sources
 from .strands import Crash, Place, Strand
 from .turns import Threads, Turns
 from .wires import Connections
@@ -103,9 +104,8 @@ class RunState:
         self.choice = choice
         self.record = record
         self.turns = Turns(threads, self.live)
-        self.connections = Connections(
-            world.wires, lambda: self.turns.has_ended, stacks=record.stacks
-        )
+        self.connections = Connections(world.wires, lambda: self.turns.has_ended)
+        self.sources = Sources(stacks=record.stacks)
         self.strands: list[Strand] = []
         self.tasks: weakref.WeakKeyDictionary[Any, Strand] = weakref.WeakKeyDictionary()
         self.serving: dict[int, Strand] = {}

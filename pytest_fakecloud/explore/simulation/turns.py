@@ -30,8 +30,8 @@ class Turns:
     A thread passes the turn on in three steps: the scheduler chooses the next strand, ``current``
     is set to that strand, and the gate of that strand's thread is released. The thread then waits
     at its own gate. A strand that was stepped over while it was blocked can come back at any time:
-    ``_lock`` protects ``current`` and ``_switching``, by which it decides whether another thread
-    passes the turn on.
+    ``_lock`` protects changes of ``current`` and ``_switching``, by which it decides whether another
+    thread passes the turn on.
     """
 
     _scheduler: Scheduler
@@ -99,12 +99,8 @@ class Turns:
                 self.current = strand
                 return
         self.progress += 1
-        if chosen is None:
-            self._wake(
-                self._choose()
-            )  # The strand has gone on, and waits for its turn or has ended.
-        else:
-            self._wake(chosen)
+        # Without a choice, the strand has gone on, and waits for its turn or has ended.
+        self._wake(self._choose() if chosen is None else chosen)
 
     def here(self) -> Strand | None:
         """Return the strand of the current thread, or None if the thread is not explored."""
@@ -133,7 +129,6 @@ class Turns:
         if self.has_ended:
             raise Crash
         strand.resume()
-        self.current = strand
 
     def idle(self, host: Strand, waiting: Waiting) -> None:
         """Let the next strand run, which may be a task of this strand's idle event loop."""
@@ -194,7 +189,6 @@ class Turns:
     def _wake(self, chosen: Strand | None) -> None:
         if chosen is None or self.has_ended:
             return
-        self.current = chosen
         if self._begins(chosen):
             here = self.here()
             with contextlib.nullcontext() if here is None else here.waits_for_real():
@@ -217,27 +211,31 @@ class Turns:
         return True
 
     def run_strands(self, strand: Strand, rest: Callable[[], None]) -> None:
-        """Run a strand in this thread, and then the strands that begin after it."""
-        resting = False
+        """Run a strand in this thread, and then the strands that begin after it.
+
+        Calls ``rest()``, which makes this thread available again, before another thread is woken.
+        """
+        chosen = None
         try:
-            while True:
-                self._perform(strand)
-                if self.has_ended or (strand.is_stepped_over and self._is_next_chosen(strand)):
-                    return
-                chosen = self._choose()
-                if chosen is None:
-                    return
-                if not self._begins(chosen):
-                    break
-                self._thread_is_done()
-                strand = chosen
-            resting = True
-            rest()
+            try:
+                chosen = self._run_successively(strand)
+            finally:
+                rest()
             self._wake(chosen)
         finally:
-            if not resting:
-                rest()
             self._thread_is_done()
+
+    def _run_successively(self, strand: Strand) -> Strand | None:
+        """Run strands until the next one has a thread of its own; return that one, or None."""
+        while True:
+            self._perform(strand)
+            if self.has_ended or (strand.is_stepped_over and self._is_next_chosen(strand)):
+                return None
+            chosen = self._choose()
+            if chosen is None or not self._begins(chosen):
+                return chosen
+            self._thread_is_done()
+            strand = chosen
 
     def _thread_is_done(self) -> None:
         with self._lock:
@@ -249,7 +247,6 @@ class Turns:
     def _perform(self, strand: Strand) -> None:
         strand.thread = threading.get_ident()
         self.by_thread[strand.thread] = strand
-        self.current = strand
         try:
             self._context.copy().run(self._run_code, strand)
         finally:
@@ -328,10 +325,12 @@ class Threads:
     def start(self, turns: Turns, strand: Strand) -> None:
         """Run a strand in an idle thread, or in a new one."""
         with self._lock:
-            thread = self._idle.pop() if self._idle else None
-        if thread is None:
-            thread = _PoolThread(self._rest)
-            self._all.append(thread)
+            if self._idle:
+                thread = self._idle.pop()
+            else:
+                thread = _PoolThread(self._rest)
+                self._all.append(thread)
+        if thread.ident is None:
             _real_start(thread)
         thread.next = turns, strand
         thread.gate.release()

@@ -60,16 +60,20 @@ class Waits(Part):
     def wait(
         self, signal: Signal, poll: Callable[[], object], until_us: int
     ) -> tuple[bool, object]:
-        """Wait until ``poll()`` returns something other than None, as a blocking call does."""
+        """Wait until ``poll()`` returns something other than None, as a blocking call does.
+
+        Returns whether this thread serves a strand, so that the wait was controlled, and the result.
+        """
         strand = self._state.serving.get(threading.get_ident())
         if strand is None or self._world.clock.driving:
             return False, None
-        found: list[object] = []
+        result: object = None
 
         def ready() -> bool:
-            if not found and (got := poll()) is not None:
-                found.append(got)
-            return bool(found) or signal.closed
+            nonlocal result
+            if result is None:  # A poll that succeeds takes its result, so it must not be repeated.
+                result = poll()
+            return result is not None or signal.closed
 
         if not ready() and self._world.now_us() < until_us:
             is_own_thread = self._state.here() is strand
@@ -79,7 +83,7 @@ class Waits(Part):
                 if is_own_thread:
                     raise
             ready()
-        return True, found[0] if found else None
+        return True, result
 
     def pass_time(self, seconds: float) -> bool:
         """Let fake time pass in an event loop that is not explored."""
@@ -90,29 +94,36 @@ class Waits(Part):
         return True
 
     def take_turn(self, strand: Strand, is_own_thread: bool) -> None:
-        if strand.role == "task" and not is_own_thread and not strand.turn.is_blocking:
-            # The event loop of a task chooses the next strand when it is idle.
-            self._world.wires.progresses()
-            self._state.check_alive(strand)
-            while not strand.gate.acquire(LOOK) and strand.state != "ended":
-                pass
-            if strand.state == "ended":
-                raise Crash
-            self._state.check_alive(strand)
-            strand.state = "running"
-            return
-        if strand.role != "task" and self._is_alone(strand):
+        """Let other strands run; return at the next turn of a strand that is parked or waits.
+
+        Called by the strand's own thread, or by the thread of a fake that handles its call.
+        """
+        is_task = strand.role == "task"
+        if is_task and not is_own_thread and not strand.turn.is_blocking:
+            self._await_loop(strand)
+        elif not is_task and self._is_alone(strand):
             strand.state, strand.yields_to_others = "running", False
             self._turns.progress += 1
             self._promises.check()
-            self._state.check_alive(strand)
-            return
-        strand.turn.is_inline = strand.role == "task"
-        try:
-            self._turns.yield_turn(strand)
-        finally:
-            strand.turn.is_inline = False
+        else:
+            strand.turn.is_inline = is_task
+            try:
+                self._turns.yield_turn(strand)
+            finally:
+                strand.turn.is_inline = False
         self._state.check_alive(strand)
+
+    def _await_loop(self, strand: Strand) -> None:
+        """Wait for the turn of a task, whose event loop chooses the next strand when it is idle."""
+        self._world.wires.progresses()
+        self._state.check_alive(strand)
+        has_turn = False
+        while not has_turn and strand.state != "ended":
+            has_turn = strand.gate.acquire(LOOK)
+        self._state.check_alive(strand)
+        if strand.state == "ended":
+            raise Crash
+        strand.state = "running"
 
     def _is_alone(self, strand: Strand) -> bool:
         """Return whether no other strand could run, so that this strand can keep its turn."""
@@ -128,6 +139,7 @@ class Waits(Part):
         return all(one is strand or one.state == "ended" for one in self._state.strands)
 
     async def take_turn_async(self, strand: Strand) -> None:
+        """Like ``take_turn()``, for a task whose event loop must not be blocked."""
         loop = strand.host.loop.running
         assert loop is not None
         strand.turn.future = loop.create_future()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import select
 import socket
-import sys
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.timeparse import monotonic
-from .frames import Source, source_of
 from .strands import Gate, Strand
+
+if TYPE_CHECKING:
+    from ...http.connection import Connection
+    from ...http.mount import Mount
 
 PATIENCE = 10.0
 """Wall-clock seconds to wait for a fake, which normally needs less than a millisecond."""
@@ -31,7 +32,7 @@ class Wire:
     the fake has sent. The counts show whether an answer is on its way, however slow the machine is.
     """
 
-    def __init__(self, sock: socket.socket, port: int, mount: Any) -> None:
+    def __init__(self, sock: socket.socket, port: int, mount: Mount) -> None:
         self._sock = weakref.ref(sock)
         self.port = port
         self.mount = mount
@@ -39,11 +40,11 @@ class Wire:
         self.is_at_end = False
         self.is_answering = False
         """Whether the fake is sending an answer that may not fit into the socket's buffers."""
-        self._connection: Any = None
+        self._connection: Connection | None = None
         connection = self.connection()
         self._received_before = 0 if connection is None else connection.received
 
-    def connection(self) -> Any:
+    def connection(self) -> Connection | None:
         """Return the fake's end of the connection, or None if the fake has not accepted it yet."""
         if self._connection is None:
             for each in list(self.mount._live):
@@ -82,7 +83,7 @@ class Wire:
             return False
         if self.fileno() < 0:
             return True
-        return connection.handled - self._received_before < self.sent or bool(connection.inside)
+        return connection.inside or connection.handled - self._received_before < self.sent
 
     def is_served(self) -> bool:
         return self.connection() in self.mount._live
@@ -90,14 +91,13 @@ class Wire:
     def has_unsent(self) -> bool:
         """Return whether the fake still has messages to send."""
         connection = self.connection()
-        if connection is None or connection.ended or connection.unsent is None:
-            return False
-        return bool(connection.unsent())
+        unsent = None if connection is None or connection.ended else connection.unsent
+        return unsent is not None and unsent()
 
     def is_inside(self) -> bool:
         """Return whether the fake is executing commands of this connection."""
         connection = self.connection()
-        return connection is not None and bool(connection.inside)
+        return connection is not None and connection.inside
 
     def has_unread(self) -> bool:
         """Return whether the fake has sent bytes that the client can still read."""
@@ -215,18 +215,15 @@ class Wires:
 
 
 class Connections:
-    """The connections of one run, by local port, with the strand and the source lines that use each.
+    """The connections of one run. ``owners`` contains the strand that uses each, by local port.
 
     All waits are in wall-clock time, and end when ``is_over()`` returns True.
     """
 
-    def __init__(self, wires: Wires, is_over: Callable[[], bool], *, stacks: bool) -> None:
+    def __init__(self, wires: Wires, is_over: Callable[[], bool]) -> None:
         self._wires = wires
         self._is_over = is_over
-        self._stacks = stacks
         self.owners: dict[int, Strand] = {}
-        self.sources: dict[int, Source] = {}
-        self._task_sources: weakref.WeakKeyDictionary[Any, Source] = weakref.WeakKeyDictionary()
 
     def of_host(self, host: Strand) -> list[Wire]:
         """Return the connections of a strand with a thread, and of the tasks in that thread."""
@@ -284,25 +281,3 @@ class Connections:
         for wire in self.of_host(host):
             if wire.has_news():
                 wire.is_readable()
-
-    def note_source(self, port: int) -> None:
-        """Note the lines that are about to send."""
-        if not self._stacks:
-            return
-        source = self.source_here()
-        # A loop can send the end of a request outside of a task.
-        if source or asyncio._get_running_loop() is None or asyncio.current_task() is not None:
-            self.sources[port] = source
-
-    def note_task(self, task: asyncio.Task[Any]) -> None:
-        """Note the lines that create a task."""
-        if self._stacks:
-            self._task_sources[task] = self.source_here()
-
-    def source_here(self) -> Source:
-        """Return the application's lines that lead here, or that created the current task."""
-        source = source_of(sys._getframe())
-        if not source and asyncio._get_running_loop() is not None:
-            task = asyncio.current_task()
-            source = () if task is None else self._task_sources.get(task, ())
-        return source
