@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .run import Line, Run
 
 _Key: TypeAlias = tuple[str, int, str]
+"""A strand, the number of one of its calls, and the text of that call."""
 _MOST_CONFLICTS = 8
 """Maximum number of conflicts that are examined, with up to two runs each."""
 _DELAYS = SWITCHES | PAUSES | {"slow"}
@@ -67,26 +68,29 @@ def find_cause(
 
 
 def _decides(conflict: Conflict, run: Run, play: Callable[[Schedule], Run]) -> bool:
-    """Return whether the order of the calls decides: whether the promise holds if the strand of the
-    decisive call stops just before it, or if it runs before the call that it came after.
+    """Return whether the order of the calls decides: whether the promise holds if the decisive call
+    is executed after the later call, or before the earlier one.
     """
-    order = _switch(conflict.after, conflict.decisive, run)
-    stop = _switch(conflict.decisive, conflict.after, run)
-    if order is None or stop is None:
+    decisive_second = _switch(conflict.after, conflict.decisive, run)
+    decisive_last = _switch(conflict.decisive, conflict.after, run)
+    if decisive_second is None or decisive_last is None:
         return False
     events = run.fired
     if not all(event.kind in SWITCHES for event in events):
-        # The schedule also lets time pass, which may be what broke the promise.
-        events = [order]
+        # The schedule also lets time pass. If the order alone does not break the promise, accept
+        # only a lost update, which is wrong however much time has passed.
+        events = [decisive_second]
         if play(Schedule(events)).broken is None:
-            return _overwrites(conflict, run)
-    if _holds(play(Schedule([*events, stop])), stop):
+            return _is_lost_update(conflict, run)
+    if _holds(play(Schedule([*events, decisive_last])), decisive_last):
         return True
-    sooner = _switch(conflict.before, conflict.decisive, run) if conflict.before else None
-    return sooner is not None and _holds(play(Schedule([sooner])), sooner)
+    if conflict.before is None:
+        return False
+    decisive_first = _switch(conflict.before, conflict.decisive, run)
+    return decisive_first is not None and _holds(play(Schedule([decisive_first])), decisive_first)
 
 
-def _overwrites(conflict: Conflict, run: Run) -> bool:
+def _is_lost_update(conflict: Conflict, run: Run) -> bool:
     """Return whether a strand read data, another strand wrote it, and the first strand then wrote
     it, too.
     """
@@ -103,13 +107,11 @@ def _holds(run: Run, event: Event) -> bool:
 
 
 def _switch(line: Line, first: Line, run: Run) -> Event | None:
-    """Return the event that lets the strand of one call run before another call."""
+    """Return the event that lets the strand of the call ``first`` run before the call ``line``."""
     step = run.steps[line.step]
-    return (
-        Event(line.process, step.point, "switch", first.process)
-        if step.strand == line.process
-        else None
-    )
+    if step.strand != line.process:
+        return None
+    return Event(line.process, step.point, "switch", first.process)
 
 
 def _conflicts(run: Run, undisturbed: Run) -> Iterator[Conflict]:
@@ -222,20 +224,20 @@ class _Orders:
             for key in keys:
                 # Several deliveries that make the same call are indistinguishable.
                 self._positions[key] = None if key in self._positions else at
-        self._places: dict[int, tuple[int, int]] = {}
+        self._places: dict[Line, tuple[int, int]] = {}
         latest: dict[str, int] = {}
         for line, keys in _keyed(run):
             positions = (self._positions.get(key) for key in keys)
             position = next((position for position in positions if position is not None), None)
             if position is not None:
                 latest[line.process] = position
-                self._places[id(line)] = position, 0
+                self._places[line] = position, 0
             elif line.process in latest:
-                self._places[id(line)] = latest[line.process], 1
+                self._places[line] = latest[line.process], 1
 
     def is_reversed(self, early: Line, late: Line) -> bool:
         """Return whether the undisturbed run made two calls in the other order."""
-        first, second = self._places.get(id(early)), self._places.get(id(late))
+        first, second = self._places.get(early), self._places.get(late)
         return first is not None and second is not None and first > second
 
 
@@ -287,7 +289,7 @@ def _event_text(line: Line, run: Run) -> str:
 
 def _nearest_call(line: Line, run: Run, *, is_next: bool) -> Line | None:
     """Return the next call of an event's strand, or the call before the event."""
-    at = next(at for at, other in enumerate(run.lines) if other is line)
+    at = run.lines.index(line)
     near = run.lines[at + 1 :] if is_next else run.lines[:at][::-1]
     return next((one for one in near if one.process == line.process and one.call is not None), None)
 

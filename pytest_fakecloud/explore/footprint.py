@@ -74,30 +74,41 @@ class Footprint:
 
 # -- the key-value server --------------------------------------------------------------------------
 
-_CHANNEL_COMMANDS = frozenset(
-    ("PUBLISH", "SPUBLISH", "SUBSCRIBE", "UNSUBSCRIBE", "PSUBSCRIBE", "PUNSUBSCRIBE")
-) | {"SSUBSCRIBE", "SUNSUBSCRIBE"}
-_SCRIPTS = frozenset(("EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO"))
+_PUBLISHES = ("PUBLISH", "SPUBLISH")
+_PATTERNS = ("PSUBSCRIBE", "PUNSUBSCRIBE")
+_SUBSCRIBES = ("SUBSCRIBE", "UNSUBSCRIBE", "SSUBSCRIBE", "SUNSUBSCRIBE")
+_CHANNELS = frozenset((*_PUBLISHES, *_PATTERNS, *_SUBSCRIBES))
+_SCRIPTS = ("EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO")
 _CONNECTION = ("PING", "ECHO", "TIME", "QUIT", "SELECT", "AUTH", "HELLO", "RESET", "CLIENT")
-_FRAME = ("MULTI", "EXEC", "DISCARD", "UNWATCH", "COMMAND", "LOLWUT", "WAIT")
-_ALONE = frozenset((*_CONNECTION, *_FRAME, "READONLY", "READWRITE", *_SCRIPTS))
-"""Commands that affect only their connection, and script commands: scripts are recorded by the
-commands they run.
+_TRANSACTION = ("MULTI", "EXEC", "DISCARD", "UNWATCH")
+_OTHERS = ("COMMAND", "LOLWUT", "WAIT", "READONLY", "READWRITE")
+_ALONE = frozenset((*_CONNECTION, *_TRANSACTION, *_OTHERS, *_SCRIPTS))
+"""Commands that access no data themselves: those of a transaction or a script are recorded when they
+run.
 """
-
-
 _TTLS = ("EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "TTL", "PTTL", "SETEX", "PSETEX", "GETEX")
-_FIELD_TTLS = tuple(f"H{name}" for name in (*_TTLS[:6], "GETEX", "SETEX"))
+_FIELD_TTLS = (
+    "HEXPIRE",
+    "HPEXPIRE",
+    "HEXPIREAT",
+    "HPEXPIREAT",
+    "HTTL",
+    "HPTTL",
+    "HSETEX",
+    "HGETEX",
+)
 _STREAMS = ("XADD", "XCLAIM", "XAUTOCLAIM", "XPENDING", "XREADGROUP", "XINFO", "XGROUP")
 _SERVER = ("TIME", "LASTSAVE", "RESTORE", "OBJECT", "DEBUG", "INFO", "CLIENT", "SLOWLOG", "LATENCY")
 _TIMED = frozenset((*_TTLS, *_FIELD_TTLS, *_STREAMS, *_SERVER))
-"""Commands whose effect or answer depends on the time at which they run."""
+"""Commands, apart from blocking ones, whose effect or answer depends on the time."""
 _TIMED_OPTIONS = frozenset((b"EX", b"PX", b"EXAT", b"PXAT", b"BLOCK"))
+_NOT_BLOCKING = frozenset(("BITCOUNT", "BITOP", "BITPOS"))
+"""Commands that begin with B like the blocking ones, but do not depend on the time."""
 
 
 def _reads_clock(name: str, argv: list[bytes]) -> bool:
     """Return whether a command's effect or answer depends on the time at which it runs."""
-    if name in _TIMED or (name.startswith("B") and name not in ("BITCOUNT", "BITOP", "BITPOS")):
+    if name in _TIMED or (name.startswith("B") and name not in _NOT_BLOCKING):
         return True
     return len(argv) > 3 and any(word.upper() in _TIMED_OPTIONS for word in argv[3:])
 
@@ -112,18 +123,18 @@ def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) ->
     database = session.db.index
     if _reads_clock(name, argv):
         yield READS_CLOCK
-    if spec.name == "EXEC" or name in ("EVAL", "EVALSHA", "FCALL"):
+    if spec.name == "EXEC":
         for _, key, _ in session.watched:
             yield touch_of_key(fake, database, key, False)
-        return
-    if name in _CHANNEL_COMMANDS:
-        last = 2 if "PUBLISH" in name else len(argv)
-        for channel in argv[1:last]:
-            pattern = ALL if name.startswith("P") and name != "PUBLISH" else _text(channel)
-            yield Touch(fake, "channel", pattern, True)
-        return
-    if name in _ALONE:
-        return
+    if name in _CHANNELS:
+        for channel in argv[1:2] if name in _PUBLISHES else argv[1:]:
+            yield Touch(fake, "channel", ALL if name in _PATTERNS else _text(channel), True)
+    elif name not in _ALONE:
+        yield from _touches_of_data(fake, session, spec, argv)
+
+
+def _touches_of_data(fake: str, session: Any, spec: Any, argv: list[bytes]) -> Iterable[Touch]:
+    name, database = spec.name.partition(" ")[0], session.db.index
     touches = list(_touches_of_keys(fake, database, spec, argv))
     if touches or (spec.keys and not spec.write):
         yield from touches

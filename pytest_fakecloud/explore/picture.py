@@ -105,14 +105,14 @@ class _Story:
             if line.call is None
         ]
         page_rows.sort(key=lambda row: row["began"])
-        return {
-            **data,
-            "rows": page_rows,
-            **{
-                part: [{**one, "rows": [*map(self.numbers.of, one["rows"])]} for one in data[part]]
-                for part in ("findings", "unfinished", "problems")
-            },
-        }
+        page = {**data, "rows": page_rows}
+        for part in ("findings", "unfinished", "problems"):
+            page[part] = [self._renumbered(one) for one in data[part]]
+        return page
+
+    def _renumbered(self, item: dict[str, Any]) -> dict[str, Any]:
+        """Return a finding or problem that refers to rows by the page's numbers."""
+        return {**item, "rows": [self.numbers.of(number) for number in item["rows"]]}
 
     def _row(self, row: dict[str, Any], line: Line | None) -> dict[str, Any]:
         numbers = {name: self.numbers.of(row[name]) for name in _NUMBERS}
@@ -151,6 +151,7 @@ class _Story:
         cause = run.cause
         number = self._number_of(_decisive_line(run, cause))
         for row in page["rows"]:
+            # Rows refer to findings by index, and each finding moves one position down.
             row["findings"] = [index + 1 for index in row["findings"]]
             if row["number"] == number:
                 row["findings"].insert(0, 0)

@@ -65,7 +65,7 @@ class Point:
         return [Event(self.process, self.number, kind, detail) for kind, detail in self.choices]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Line:
     """One line of the story: a call, or a description of an event.
 

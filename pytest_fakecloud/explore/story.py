@@ -178,26 +178,23 @@ def _goes_on(last: Line, line: Line) -> bool:
     return last.call is None or not (line.event or last.event)
 
 
-def _shown(entry: Sequence[Line], decisive: Container[int], run: Run) -> set[int]:
-    """Return the ``id()`` of each call that is shown of an entry.
+def _shown(entry: Sequence[Line], decisive: Container[Line], run: Run) -> set[Line]:
+    """Return the calls that are shown of an entry.
 
     These are all decisive calls, the last write from each line of the application, and others if
     there is space: first the first call from a line that has no other, then writes.
     """
     calls = [line for line in entry if line.call is not None]
-    shown = {id(line) for line in calls if line.event or id(line) in decisive}
-    shown.update({_place(line): id(line) for line in calls if _writes(line, run)}.values())
-    times = Counter(_place(line) for line in calls if id(line) in shown)
-    others: list[tuple[int, bool, int]] = []
+    last_writes = {_place(line): line for line in calls if _writes(line, run)}
+    shown = {line for line in calls if line.event or line in decisive} | {*last_writes.values()}
+    times = Counter(map(_place, shown))
+    ranks: dict[Line, tuple[int, bool]] = {}
     for line in calls:
-        if id(line) not in shown:
-            others.append((times[_place(line)], not _writes(line, run), id(line)))
+        if line not in shown:
+            ranks[line] = times[_place(line)], not _writes(line, run)
             times[_place(line)] += 1
-    others.sort(key=lambda other: other[:2])
-    shown |= {number for _, _, number in others[: max(0, _SHOWN - len(shown))]}
-    if len(calls) - len(shown) <= _NOT_WORTH_HIDING:
-        return {id(line) for line in calls}
-    return shown
+    shown.update(sorted(ranks, key=ranks.__getitem__)[: max(0, _SHOWN - len(shown))])
+    return set(calls) if len(calls) - len(shown) <= _NOT_WORTH_HIDING else shown
 
 
 def _place(line: Line) -> tuple[str, str, str]:
@@ -210,8 +207,8 @@ def _writes(line: Line, run: Run) -> bool:
     return any(touch.writes for touch in _data_of(line, run))
 
 
-def _decisive_calls(run: Run) -> set[int]:
-    """Return the ``id()`` of each line with a call that may have broken the promise.
+def _decisive_calls(run: Run) -> set[Line]:
+    """Return the calls that may have broken the promise.
 
     These are the calls that were rejected, that conflict with a call of another strand, that come
     just before or after an event of their strand, or that read vectors whose changes an event keeps
@@ -220,12 +217,13 @@ def _decisive_calls(run: Run) -> set[int]:
     broken = next((at for at, line in enumerate(run.lines) if line.breaks), len(run.lines))
     lines = run.lines[:broken]
     calls = [line for line in lines if line.call is not None]
-    found = {id(line) for line in calls[-1:]}
-    found |= {id(line) for line in calls if _is_rejected(line)}
-    found |= {id(line) for line in _conflicting(calls, run)}
-    found |= {id(line) for line in _beside_events(lines)}
-    found |= {id(line) for line in _pending_reads(lines, run)}
-    return found
+    return {
+        *calls[-1:],
+        *filter(_is_rejected, calls),
+        *_conflicting(calls, run),
+        *_beside_events(lines),
+        *_pending_reads(lines, run),
+    }
 
 
 def _is_rejected(line: Line) -> bool:
@@ -242,6 +240,7 @@ def _data_of(line: Line, run: Run) -> list[Touch]:
 
 def _conflicting(calls: Sequence[Line], run: Run) -> Iterator[Line]:
     """Yield the calls that conflict with a call of another strand."""
+    # The strands that access each thing of a fake, or anything of a kind, and whether they write.
     accesses: defaultdict[tuple[str, str, str], set[tuple[str, bool]]] = defaultdict(set)
     everything: defaultdict[tuple[str, str], set[tuple[str, bool]]] = defaultdict(set)
     touched: list[tuple[Line, str, list[Touch]]] = []
@@ -297,10 +296,10 @@ def _pending_reads(lines: Sequence[Line], run: Run) -> Iterator[Line]:
                 yield line
 
 
-def _entry_text(entry: Sequence[Line], scene: Scene, shown: Container[int]) -> str:
+def _entry_text(entry: Sequence[Line], scene: Scene, shown: Container[Line]) -> str:
     words: list[str] = []
     for is_hidden, lines in itertools.groupby(
-        entry, lambda line: line.call is not None and id(line) not in shown
+        entry, lambda line: line.call is not None and line not in shown
     ):
         if is_hidden:
             words.append(counted(len(list(lines)), "more call"))
