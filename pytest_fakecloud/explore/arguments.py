@@ -37,9 +37,7 @@ _replay: ContextVar[_Replay | None] = ContextVar("replay", default=None)
 
 
 def programs_of(run: Runs, workers: Runs) -> list[Program]:
-    """Return the clients and workers, each with a name of its own; raise ``ContractError`` if there
-    are none.
-    """
+    """Return clients and workers with distinct names; raise ``ContractError`` for none."""
     programs = [*_programs("run", run, is_worker=False), *_programs("workers", workers, True)]
     if not programs:
         raise ContractError("run= is empty, and so is workers=: pass the code to explore")

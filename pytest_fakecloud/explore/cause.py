@@ -28,9 +28,7 @@ _OF_A_FAKE = frozenset({"rebalance", "redeliver", "rotate_token", "hold_pending"
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call of a run: the position of its line, the line, and the data of the fakes that it
-    accesses.
-    """
+    """A call of a run: the position of its line, the line, and the fakes' data it accesses."""
 
     at: int
     line: Line
@@ -91,9 +89,7 @@ def _decides(conflict: Conflict, run: Run, play: Callable[[Schedule], Run]) -> b
 
 
 def _is_lost_update(conflict: Conflict, run: Run) -> bool:
-    """Return whether a strand read data, another strand wrote it, and the first strand then wrote
-    it, too.
-    """
+    """Return whether another strand wrote data between a strand's read and write of it."""
     if conflict.before is None:
         return False
     data = conflict.touch
@@ -197,9 +193,7 @@ def _conflicts_before(
 
 
 def _conflicts_of_deliveries(calls: Sequence[_Call], orders: _Orders) -> Iterator[Conflict]:
-    """Yield the conflicts between two deliveries that the schedule put in another order, the last
-    first.
-    """
+    """Yield the conflicts between deliveries whose order the schedule changed, the last first."""
     delivered = [call for call in calls if _is_delivery(call.line)]
     for index in range(len(delivered) - 1, 0, -1):
         late = delivered[index]

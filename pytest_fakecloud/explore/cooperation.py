@@ -184,9 +184,7 @@ def _signal_patches(world: World) -> Iterator[_Patch]:
 
 
 def _seeded_urandom(world: World) -> Callable[[int], bytes]:
-    """Return a function whose bytes are the same in every run, as are then the names that
-    ``uuid4()`` makes.
-    """
+    """Return a function whose bytes, and so those of ``uuid4()``, are the same in every run."""
     real_urandom = os.urandom
 
     def urandom(size: int, /) -> bytes:

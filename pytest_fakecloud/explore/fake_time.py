@@ -1,6 +1,4 @@
-"""Fake time of explored code: the cloud's clock, and the sleeps and clocks of Python, which follow
-it.
-"""
+"""Fake time of explored code: the cloud's clock, which Python's sleeps and clocks follow."""
 
 from __future__ import annotations
 

@@ -83,9 +83,7 @@ _CONNECTION = ("PING", "ECHO", "TIME", "QUIT", "SELECT", "AUTH", "HELLO", "RESET
 _TRANSACTION = ("MULTI", "EXEC", "DISCARD", "UNWATCH")
 _OTHERS = ("COMMAND", "LOLWUT", "WAIT", "READONLY", "READWRITE")
 _ALONE = frozenset((*_CONNECTION, *_TRANSACTION, *_OTHERS, *_SCRIPTS))
-"""Commands that access no data themselves: those of a transaction or a script are recorded when they
-run.
-"""
+"""Commands that access no data themselves; commands in scripts are recorded when they run."""
 _TTLS = ("EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "TTL", "PTTL", "SETEX", "PSETEX", "GETEX")
 _FIELD_TTLS = (
     "HEXPIRE",
@@ -176,9 +174,7 @@ _BROKER: Mapping[str, tuple[tuple[str, str, bool], ...]] = {
     "consumers": (("group", ALL, False),),
     "delete-consumer": (("group", "group", True),),
 }
-"""The accesses of each route: the kind, the parameter that contains the name, and whether they
-write.
-"""
+"""The accesses of each route: the kind, the parameter with the name, and whether they write."""
 _WHOLE_INDEX = ("info", "list-namespaces", "rename-namespace", "reset")
 """Routes that can affect all namespaces."""
 _VECTOR_READS = ("query", "fetch", "range", "random", "info", "list", "resumable")

@@ -33,9 +33,7 @@ _DEPTH = 3
 
 
 class _SharedLock:
-    """A lock that lets other strands run while a strand waits for it. Other threads use the wrapped
-    lock.
-    """
+    """A lock that lets other strands run during a wait. Other threads use the wrapped lock."""
 
     def __init__(self, world: World, name: str, real: Any = None) -> None:
         self._world = world

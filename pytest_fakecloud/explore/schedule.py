@@ -47,19 +47,13 @@ DELAYS = frozenset({"delay", "slow"})
 DELAY = 30
 """Length in seconds of the ``delay`` events that the search tries."""
 SLOW = (4, 30)
-"""Lengths in seconds of the ``slow`` events that the search tries: below and above usual client
-timeouts.
-"""
+"""Lengths in seconds of the ``slow`` events to try: below and above usual client timeouts."""
 PARTITION = 60
 """Length in seconds of the ``partition`` events that the search tries."""
 TICKS = {"1ms": 1_000, "1s": 1_000_000, "9999ms": 9_999_000, "59999ms": 59_999_000}
-"""Durations in microseconds of the ``tick`` events that the search tries, keyed by the event's
-detail.
-"""
+"""Durations in microseconds of the ``tick`` events to try, keyed by the event's detail."""
 WINDOWS = frozenset({"9999ms", "59999ms"})
-"""Details of ``tick`` events that end just within a window of ten seconds or a minute that the code
-computes.
-"""
+"""Details of ``tick`` events that end just within a window of ten seconds or a minute."""
 EDGE = "edge"
 """The detail of a ``nearly`` event that ends just before the next whole second."""
 JUMPS = 3

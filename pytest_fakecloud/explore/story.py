@@ -115,9 +115,7 @@ def _is_look(entry: Sequence[Line], run: Run) -> bool:
 def _without_repeats(
     entries: Sequence[list[Line]], run: Run
 ) -> tuple[list[list[Line]], dict[str, int]]:
-    """Leave out several restarts with the same calls as the worker's previous start, and count
-    them.
-    """
+    """Leave out and count several restarts with the same calls as the worker's previous start."""
     by_start: dict[str, list[Line]] = {}
     for entry in entries:
         by_start.setdefault(_start_of(entry[0]), []).extend(entry)

@@ -200,9 +200,7 @@ def _reverse(
 
 
 class OrderSearches:
-    """Creates the searches through interleavings, and notes in the tally whether they are
-    exhaustive.
-    """
+    """Creates the searches through interleavings; the tally states whether they are exhaustive."""
 
     def __init__(self, player: Player, undisturbed: Run) -> None:
         self._player = player

@@ -154,9 +154,7 @@ def _mutated(schedule: Schedule, pool: Sequence[Event], chance: random.Random) -
 
 
 def _call_pairs(run: Run) -> set[object]:
-    """Return each pair of consecutive calls with their outcomes; a new pair means that a run
-    reached a new state.
-    """
+    """Return each pair of consecutive calls with their outcomes; a new pair shows a new state."""
     calls = [
         (line.process, line.call.route, line.call.status, line.words)
         for line in run.lines

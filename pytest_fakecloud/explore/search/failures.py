@@ -129,9 +129,7 @@ def smallest(player: Player, run: Run, undisturbed: Run) -> Run:
 
 
 def _single_switches(run: Run, undisturbed: Run) -> Iterator[Schedule]:
-    """Yield the schedules with one of the switches that the undisturbed run offers to the strands of
-    a run's events.
-    """
+    """Yield schedules with one switch of the undisturbed run, at strands of the run's events."""
     strands = {event.process for event in run.fired} | {event.detail for event in run.fired}
     for point in undisturbed.points:
         for event in point.events():

@@ -60,9 +60,7 @@ class Calls(Part):
         self._served = 0
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
-        """Return the strand that makes a call, and whether the strand's own thread handles the
-        call.
-        """
+        """Return the strand that makes a call, and whether its own thread handles the call."""
         strand = self._state.here()
         if strand is not None:
             return strand, True
@@ -179,9 +177,7 @@ class Calls(Part):
                 yield
 
     def _receive(self, strand: Strand) -> _TurnsToYield:
-        """Process the point before the code receives an answer; yield wherever the strand must give
-        up its turn.
-        """
+        """Process the point before the code receives an answer; yield like ``_approach()``."""
         if self._world.clock.driving or strand.state == "ended":
             return
         for event in self._state.schedule.at(strand.name, strand.points):

@@ -99,9 +99,7 @@ class ClockMoves(Part):
                 self._run.steps[index].footprint.is_everything = True
 
     def foresee(self) -> None:
-        """Record the clock moves that were due only after the end of the run, because they may come
-        earlier in a later run.
-        """
+        """Record clock moves that were due after the end: a later run may make them earlier."""
         world, now = self._world, self._world.now_us()
         if self._chosen_moves >= MOST_MOVES:
             return
@@ -186,9 +184,7 @@ class ClockMoves(Part):
         return at_us <= self._run.start_us + horizon_us
 
     def pause(self, strand: Strand, event: Event) -> bool:
-        """Pause a strand for an event of the schedule; return False if its patience does not allow
-        that.
-        """
+        """Pause a strand for an event of the schedule; return False if patience forbids that."""
         until_us = None if self._world.clock.driving else self._pause_end_us(event)
         if until_us is None:
             return False
@@ -214,9 +210,7 @@ class ClockMoves(Part):
         return True
 
     def slow_down(self, strand: Strand, event: Event) -> bool:
-        """Delay an answer for an event of the schedule; return False if the strand's patience does
-        not allow that.
-        """
+        """Delay an answer for an event of the schedule; return False if patience forbids that."""
         span_us = int(event.detail or DELAY) * 1_000_000
         if not self.may_pause(strand, span_us):
             return False
@@ -275,9 +269,7 @@ class ClockMoves(Part):
         return strand.paused_us + span_us <= self._state.choice.patience_us
 
     def note_moves(self, strand: Strand, choices: Sequence[tuple[Kind, str]]) -> None:
-        """Record the events that are possible at a strand's point: the given ones and moves of the
-        clock.
-        """
+        """Record the events that are possible at a point: the given ones and moves of the clock."""
         world = self._world
         moves: list[tuple[Kind, str]] = []
         if not world.clock.driving:
@@ -293,7 +285,5 @@ class ClockMoves(Part):
 
 
 def _edge(now_us: int) -> int:
-    """Return the start of the next second; the event ``nearly`` moves the clock to a millisecond
-    before it.
-    """
+    """Return the start of the next second; the event ``nearly`` ends a millisecond before it."""
     return (now_us // 1_000_000 + 1) * 1_000_000

@@ -106,9 +106,7 @@ class OwnLoop(asyncio.SelectorEventLoop):
 
 
 def _is_inner(coroutine: Any) -> bool:
-    """Return whether a task belongs to an await of its creator: a library's task, or one of
-    ``wait_for``.
-    """
+    """Return whether its creator awaits a task: a library's own task, or that of ``wait_for``."""
     code = getattr(coroutine, "cr_code", None)
     if code is None:
         return True

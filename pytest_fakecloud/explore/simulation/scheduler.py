@@ -58,9 +58,7 @@ class Scheduler(Part):
         self._times: frozenset[int] = frozenset()
 
     def choose(self) -> Strand | None:
-        """Return the strand to run next, or None at the end of the run; move the clock if no strand
-        can run.
-        """
+        """Return the next strand, or None at the end of the run; move the clock if none can run."""
         self._promises.check()
         if len(self._run.steps) > MOST_STEPS:
             raise ContractError(self._endless())

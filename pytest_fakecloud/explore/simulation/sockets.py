@@ -100,9 +100,7 @@ class SocketHooks(Part):
         return True
 
     def _wait_for_strands(self, wire: Wire, strand: Strand, timeout: float | None) -> bool:
-        """Let other strands run until a fake has sent something; return False when the timeout
-        expires.
-        """
+        """Let other strands run until a fake has sent something; return False after the timeout."""
 
         def has_arrived() -> bool:
             self._world.wires.settle()

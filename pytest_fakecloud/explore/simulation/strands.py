@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 State = Literal["new", "running", "parked", "waiting", "ended"]
 Place = Literal["switch", "late", "wake"]
-"""The point at which a strand gave up its turn: before a call, before its answer, or before it
-wakes up.
-"""
+"""Where a strand gave up its turn: before a call, before its answer, or before it wakes up."""
 
 
 class Gate:
@@ -39,9 +37,7 @@ class Gate:
             self._lock.release()
 
     def acquire(self, timeout: float = -1) -> bool:
-        """Wait for ``release()``; return False if it is not called within ``timeout`` wall-clock
-        seconds.
-        """
+        """Wait for ``release()``; return False after ``timeout`` wall-clock seconds."""
         return self._lock.acquire(True, timeout)
 
 
@@ -50,9 +46,7 @@ def pause(seconds: float) -> None:
 
 
 class Crash(BaseException):
-    """Raised in a strand to end it as if its machine had lost power; ``except Exception`` does not
-    catch it.
-    """
+    """Raised in a strand to end it like a power cut; ``except Exception`` does not catch it."""
 
 
 Why = Literal["", "sleep", "lock", "join", "answer", "wait", "loop", "blocked"]

@@ -55,9 +55,7 @@ class Turns:
         """Whether the next strand is being chosen."""
 
     def run(self, scheduler: Scheduler, lifecycle: Lifecycle) -> None:
-        """Run all strands to their end. Raises errors of ``explore()`` itself, but not errors of
-        the code.
-        """
+        """Run all strands to their end. Raises errors of ``explore()``, but not of the code."""
         self._scheduler, self._lifecycle = scheduler, lifecycle
         self._context = contextvars.copy_context()
         self._wake(self._choose())

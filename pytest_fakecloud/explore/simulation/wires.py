@@ -259,9 +259,7 @@ class Connections:
         self._wires.wait_while(is_handling)
 
     def await_handling(self, host: Strand) -> None:
-        """Wait until the fakes have handled all requests of a thread, except those that wait for
-        the turn of their strand.
-        """
+        """Wait until the fakes have handled a thread's requests, if their strands have the turn."""
         wires = self.of_host(host)
 
         def is_handling(wire: Wire) -> bool:
