@@ -124,8 +124,9 @@ def _summary(tally: Tally) -> str:
         return f"{which} (exhaustive) in {tally.seconds:.1f} s"
     parts = []
     if tally.orders > 1:
-        of = "all " if tally.has_all_orders and not tally.unfinished_order_searches else ""
-        parts.append(f"{of}{interleavings}{' (exhaustive)' if tally.is_exhaustive else ''}")
+        has_all = tally.has_all_orders and not tally.unfinished_order_searches
+        text = f"all {interleavings}" if has_all else interleavings
+        parts.append(f"{text} (exhaustive)" if tally.is_exhaustive else text)
     if tally.all_singles:
         parts.append(_of(tally.singles, tally.all_singles, "of one event"))
     if tally.pairs:

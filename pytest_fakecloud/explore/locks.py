@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from .run import Program
+    from .simulation.strands import Strand
     from .world import World
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
@@ -116,23 +117,22 @@ def lock_patches(world: World) -> list[tuple[object, str, object]]:
     """Return replacements, as owner, name and value, with which explored code creates shared locks."""
     real_rlock, real_queue, real_monotonic = threading.RLock, queue.SimpleQueue, time.monotonic
 
-    def lock() -> Any:
-        strand = world.cooperating()
-        if strand is None or _is_of_a_fake(sys._getframe(1)):
-            return _allocate()
+    def in_strands(real: Callable[[], Any], made: Callable[[Strand], Any]) -> Callable[[], Any]:
+        def create() -> Any:
+            strand = world.cooperating()
+            return real() if strand is None or _is_of_a_fake(sys._getframe(1)) else made(strand)
+
+        return create
+
+    def shared_lock(strand: Strand) -> _SharedLock:
         # Choose a name that is the same in every run, because footprints of runs are compared.
         strand.locks_created += 1
         return _SharedLock(world, f"{strand.name}#{strand.locks_created}")
 
-    def rlock() -> Any:
-        if world.cooperating() is None or _is_of_a_fake(sys._getframe(1)):
-            return real_rlock()
-        return threading._PyRLock()  # type: ignore[attr-defined]
-
-    def simple_queue() -> Any:
-        if world.cooperating() is None or _is_of_a_fake(sys._getframe(1)):
-            return real_queue()
-        return queue._PySimpleQueue()  # type: ignore[attr-defined]
+    # The versions of ``threading`` and ``queue`` in Python create the locks that are replaced here.
+    lock = in_strands(_allocate, shared_lock)
+    rlock = in_strands(real_rlock, lambda _: threading._PyRLock())  # type: ignore[attr-defined]
+    simple_queue = in_strands(real_queue, lambda _: queue._PySimpleQueue())  # type: ignore[attr-defined]
 
     def monotonic() -> float:
         """Return the time with which ``threading`` and ``queue`` measure their time-outs."""

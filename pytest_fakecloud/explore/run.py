@@ -41,8 +41,8 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The limits of a search: the fakes whose calls can have events, the kinds of events, patience
-    and horizon.
+    """The options of a search: the fakes whose calls can have events, the kinds of events, patience
+    and horizon, the promises to check after every step, and whether one reads the history.
     """
 
     handles: frozenset[str]
@@ -159,7 +159,10 @@ class Run:
     strands: set[str] = field(default_factory=set)
     """Names of the strands that have begun."""
     is_stuck: bool = False
+    """Whether a strand waited forever."""
     overlaps: bool = False
+    """Whether another strand made a call while the event of the schedule delayed a strand."""
     has_timers: bool = False
+    """Whether the clock could have moved while a strand could run."""
     is_cut: bool = False
     """Whether the limit of clock moves kept an order from being tried."""

@@ -171,8 +171,7 @@ def _goes_on(last: Line, line: Line) -> bool:
     """Return whether a line belongs to the same entry as the previous line."""
     if last.at_us != line.at_us:
         return False
-    # An event is in the same entry as the call that follows; a call with a fault is in an entry of
-    # its own.
+    # An event shares the entry of the call after it; a call with a fault has its own entry.
     return last.call is None or not (line.event or last.event)
 
 

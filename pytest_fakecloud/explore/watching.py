@@ -33,14 +33,12 @@ def watch(world: World, handle: Handle, exits: contextlib.ExitStack) -> None:
     """Connect a fake to the simulations of a world until the stack is closed."""
     app: Any = handle._app
     swap(exits, app, "faults", _ExploredFaults(world, handle, app.faults))
-    vars(app)["authenticate"] = _authenticated(world, handle, app.authenticate)
-    exits.callback(vars(app).pop, "authenticate", None)
+    swap(exits, app, "authenticate", _authenticated(world, handle, app.authenticate))
     if hasattr(app, "interruptions"):
         swap(exits, app, "interruptions", _ExploredInterruptions(world, app.interruptions))
     engine: Any = handle._engine
     if handle.fixture == "kv_server" and hasattr(engine, "run"):
-        vars(engine)["run"] = _recorded(world, handle.name, engine.run)
-        exits.callback(vars(engine).pop, "run", None)
+        swap(exits, engine, "run", _recorded(world, handle.name, engine.run))
     if hasattr(engine, "delivery_hooks"):
         swap(exits, engine, "delivery_hooks", _ExploredDeliveries(world, engine.delivery_hooks))
     shortcut = Shortcut(handle._mount, lingers=True, around=partial(_around, world, handle))
@@ -52,8 +50,12 @@ def watch(world: World, handle: Handle, exits: contextlib.ExitStack) -> None:
 
 
 def swap(exits: contextlib.ExitStack, owner: object, name: str, value: object) -> None:
-    """Set an attribute until the stack is closed."""
-    exits.callback(setattr, owner, name, getattr(owner, name))
+    """Set an attribute of an object, class or module until the stack is closed."""
+    before = getattr(owner, name)
+    if callable(before) and name not in vars(owner):
+        exits.callback(delattr, owner, name)  # The owner inherits the method again.
+    else:
+        exits.callback(setattr, owner, name, before)
     setattr(owner, name, value)
 
 
@@ -148,8 +150,7 @@ async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:
         answer = exchange()
         await simulation.calls.arrives(handle)
         return answer
-    # Several strands share this event loop, so run the request in a thread: it would block the
-    # loop.
+    # Several strands share this event loop, which the request would block: use a thread.
     carried_source.set(source_of(sys._getframe()))
     try:
         loop = asyncio.get_running_loop()

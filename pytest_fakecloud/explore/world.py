@@ -80,6 +80,7 @@ class World:
     def __enter__(self) -> World:
         with contextlib.ExitStack() as exits:
             self._stop_time(exits)
+            self._steer_process(exits)
             self._start_us = self.clock.now_us()
             for handle in self._handles:
                 watch(self, handle, exits)
@@ -118,15 +119,17 @@ class World:
                     return found
             return real_wait(signal, poll, deadline_us)
 
-        vars(clock)["wait"] = wait
-        exits.callback(vars(clock).pop, "wait", None)
+        swap(exits, clock, "wait", wait)
         if ran:
             exits.callback(clock.resume)
+
+    def _steer_process(self, exits: contextlib.ExitStack) -> None:
+        """Make the process's time follow the clock, if that is possible and wanted."""
         wanted = self._process_time
         if wanted is None:
             wanted = importlib.util.find_spec("time_machine") is not None
-        if wanted and not clock.anchored:
-            steering = ProcessTime(clock)
+        if wanted and not self.clock.anchored:
+            steering = ProcessTime(self.clock)
             steering.start()
             steering.wall.on_read = self.note_clock_read
             self._wall = steering.wall
@@ -164,8 +167,7 @@ class World:
             self.clock.rewind(to_datetime(self._start_us), "frozen")
         self.cloud.restore(self._baseline)
         self.cloud.reseed(self.cloud.seed)
-        # Restore the state of ``random``: clients use it to choose how long they wait before they
-        # retry.
+        # Clients use ``random`` to choose how long they wait before they retry.
         random.setstate(self._random)
         if self._wall is not None:
             self._wall.forget_reads()

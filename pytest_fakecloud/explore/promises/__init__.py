@@ -1,6 +1,4 @@
-"""The conditions that ``explore()`` checks, such as linearizability, effects that happen once, and
-invariants.
-"""
+"""The conditions that ``explore()`` checks, such as linearizability and invariants."""
 
 from __future__ import annotations
 

@@ -85,8 +85,7 @@ class Interleavings:
         if at < len(self._frames):
             frame = self._frames[at]
             if frame.options != tuple(options) or frame.step != len(run.steps):
-                # The same steps led to another state, so the code depends on something outside the
-                # fakes.
+                # The same steps led to another state, so the code depends on more than the fakes.
                 self.is_exact = False
                 del self._frames[at:]
                 return options[0]

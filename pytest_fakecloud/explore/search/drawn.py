@@ -32,9 +32,7 @@ _MUTATED = 0.5
 
 
 class Priorities:
-    """A strategy that runs the strand with the highest priority, and lowers priorities at randomly
-    chosen decisions.
-    """
+    """Runs the strand with the highest priority, and lowers priorities at random decisions."""
 
     records = False
     moves_time = False
@@ -42,14 +40,14 @@ class Priorities:
     def __init__(self, chance: random.Random, depth: int, decisions: int, *, late: bool) -> None:
         self.places = decided_places(late=late)
         self.depth = depth
-        self.range = max(1, decisions)
+        self.most_decisions = max(1, decisions)
         """The number of decisions among which the changes of priority are drawn."""
         self.strands = 0
         """The number of strands that ran, so far."""
         self.decisions = 0
         """The number of decisions so far."""
         self._chance = chance
-        changed = chance.sample(range(self.range), min(depth - 1, self.range))
+        changed = chance.sample(range(self.most_decisions), min(depth - 1, self.most_decisions))
         self._changes = {decision: priority for priority, decision in enumerate(changed)}
         self._priorities: dict[str, float] = {}
 
@@ -82,7 +80,7 @@ class RandomRuns:
         self._reached: set[object] = set()
 
     def runs(self) -> Iterator[Run]:
-        """Run schedules until nearly all that are possible have been tried."""
+        """Run schedules of all sources in turn, until one source has tried nearly all of its own."""
         if not self._events:
             return
         switches = {event.kind for event in self._events} & SWITCHES
@@ -108,7 +106,9 @@ class RandomRuns:
             is_odd = bool(number % 2)
             late = "late" in kinds and is_odd
             has_event = bool(others) and (tally.is_exhaustive or not is_odd)
-            strategy = Priorities(self._chance, depth, tally.priority_runs.range, late=late)
+            strategy = Priorities(
+                self._chance, depth, tally.priority_runs.most_decisions, late=late
+            )
             schedule = Schedule(self._chance.sample(others, 1) if has_event else ())
             tally.drawn += 1
             run = self._player.play(schedule, strategy=strategy)
@@ -144,7 +144,7 @@ class RandomRuns:
 
 
 def _mutated(schedule: Schedule, pool: Sequence[Event], chance: random.Random) -> Schedule:
-    """Return a schedule with one event added, removed or replaced."""
+    """Return a schedule with one event added or replaced; a full one may remain the same."""
     events = list(schedule)
     if events and chance.random() < 0.5:
         events.pop(chance.randrange(len(events)))

@@ -165,7 +165,7 @@ def delayed_again(run: Run) -> list[Schedule]:
         return []
     after = run.points[_begin(run) + 1 :]
     others = [point for point in after if point.process != event.process]
-    events = [each for point in others for each in point.events() if run.overlaps]
+    events = [each for point in others for each in point.events()] if run.overlaps else []
     if event.kind == "slow":
         own = [point for point in after if point.process == event.process]
         events += [each for point in own[:_NEXT] for each in point.events() if each.kind == "delay"]

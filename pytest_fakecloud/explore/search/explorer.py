@@ -83,7 +83,7 @@ class Explorer:
 
     def _search(self) -> Run | None:
         choices = sum(len(step.options) > 1 for step in self._undisturbed.steps)
-        self._tally.priority_runs.range = choices
+        self._tally.priority_runs.most_decisions = choices
         orders = self._orders.of_calls()
         for search in orders[1:]:
             search.used = _HEAD_START
@@ -99,7 +99,8 @@ class Explorer:
         ]
         first = Search(self._run_singles(singles.first), _FIRST_SINGLES * len(others))
         first.used = first.weight * _HEAD_START
-        run = self._first_phase(first, others)
+        budget = self._budget.part(self._tally.tried, _FOR_FIRST_SINGLES)
+        run = self._take_turns([first, *others], budget, until=first)
         if run is not None:
             return run
         remaining = itertools.chain(first.runs, self._run_singles(singles.others))
@@ -142,10 +143,6 @@ class Explorer:
             return Singles(self._undisturbed, self._chance)
         return singles
 
-    def _first_phase(self, singles: Search, others: Sequence[Search]) -> Run | None:
-        budget = self._budget.part(self._tally.tried, _FOR_FIRST_SINGLES)
-        return self._take_turns([singles, *others], budget, until=singles)
-
     def _second_phase(self, singles: Iterator[Run | None], others: list[Search]) -> Run | None:
         tally = self._tally
         left = max(1.0, self._budget.expected(tally.tried))
@@ -153,7 +150,8 @@ class Explorer:
         known = [self._undisturbed, *self._runs_of_singles]
         drawn = RandomRuns(self._player, known, self._chance).runs()
         # Random schedules come last if the budget is enough for all schedules with two events.
-        if tally.all_singles**2 / 2 < left:
+        estimated_pairs = tally.all_singles**2 / 2
+        if estimated_pairs < left:
             systematic = itertools.chain(systematic, drawn)
         else:
             others.append(Search(drawn))
@@ -161,7 +159,7 @@ class Explorer:
         share = min(_MOST_SHARE, max(_LEAST_SHARE, wanted))
         for search in others:
             search.used = 0
-        weight = share / (1 - share) * len(others)
+        weight = share / (1 - share) * len(others)  # The others have a weight of 1 each.
         return self._take_turns([Search(systematic, weight), *others], self._budget)
 
     def _run_singles(self, schedules: Iterable[Schedule]) -> Iterator[Run]:

@@ -52,18 +52,18 @@ class Coverage:
 class PriorityRuns:
     """The runs with random priorities, and the probability that they have found a bug."""
 
-    range: int = 1
+    most_decisions: int = 1
     """The number of decisions among which the next run draws its changes of priority."""
     _runs: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """Numbers of the counted runs, by bug depth and range."""
+    """Numbers of the counted runs, by bug depth and maximum number of decisions."""
     _strands: int = 1
     _decisions: int = 1
 
     def add(self, strategy: Priorities, *, is_counted: bool) -> None:
         """Add a run, which counts for the probability if it chose at all places and had no events."""
-        self.range = max(self.range, strategy.decisions)
+        self.most_decisions = max(self.most_decisions, strategy.decisions)
         if is_counted:
-            self._runs[strategy.depth, strategy.range] += 1
+            self._runs[strategy.depth, strategy.most_decisions] += 1
             self._strands = max(self._strands, strategy.strands)
             self._decisions = max(self._decisions, strategy.decisions)
 
@@ -88,6 +88,7 @@ class Tally:
     orders: int = 0
     """Distinct interleavings without other events."""
     unfinished_order_searches: int = 0
+    """Number of searches for interleavings that have not ended."""
     has_all_orders: bool = False
     """Whether the last finished search for interleavings ran all that could differ."""
     is_exhaustive: bool = False

@@ -68,8 +68,7 @@ class Calls(Part):
             owner = self._connections.owners.get(request.client[1])
             if owner is not None and owner.state != "ended":
                 return owner, False
-        # A thread that is not explored works for the running strand, or for a strand that waits for
-        # it.
+        # A thread that is not explored works for the running strand, or for one that waits.
         waiting = (s for s in self._state.strands if s.is_waiting_for("lock", "join"))
         return self._turns.current or next(waiting, None), False
 
@@ -95,8 +94,7 @@ class Calls(Part):
         except Crash:
             if is_own_thread:
                 raise
-            # Another thread runs the code of this strand and ends when the strand gets its next
-            # turn.
+            # Another thread runs this strand's code, and ends at the strand's next turn.
             return Effect("drop")
 
     def _serve_in_turn(

@@ -91,8 +91,7 @@ class Deliveries:
 
     def due(self, now_us: int) -> list[Due]:
         """Return the deliveries that can begin at a given time, in the order of their due times."""
-        # Number messages in order of creation, so that names do not depend on the order of
-        # delivery.
+        # Number messages by creation, so that names do not depend on the order of delivery.
         for message in self._messages():
             self._ordinals.setdefault(message.id, len(self._ordinals) + 1)
         found = [

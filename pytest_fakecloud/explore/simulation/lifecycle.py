@@ -125,19 +125,22 @@ class WorkerRestarts(Part):
         """
         if not self.may_begin(now):
             return None
-        latest = {_program(s): s for s in self._state.strands if s.role == "worker"}
-        for strand in [s for s in self._state.strands if s in latest.values()]:
+        latest: dict[str, Strand] = {}
+        for strand in reversed(self._state.strands):
+            if strand.role == "worker":
+                latest.setdefault(_program(strand), strand)
+        for strand in reversed(latest.values()):  # the worker that started first comes first
             if strand.state != "ended" or strand.work.starts >= MOST_STARTS:
                 continue
-            has_backlog = self._may_try_backlog(strand)
+            has_backlog = self._note_backlog(strand)
             if has_backlog:
                 self.leave_groups(strand)
             if has_backlog or self._may_have_missed_work(strand):
                 return self.start_again(strand)
         return None
 
-    def _may_try_backlog(self, strand: Strand) -> bool:
-        """Return whether records are left, and the last restarts have changed something."""
+    def _note_backlog(self, strand: Strand) -> bool:
+        """Note a start that left records; return whether another restart may change that."""
         backlog = self._backlog(strand)
         if not backlog:
             return False

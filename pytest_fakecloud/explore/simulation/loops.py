@@ -65,8 +65,7 @@ class OwnLoop(asyncio.SelectorEventLoop):
     def __init__(self, world: World) -> None:
         self.world = world
         self.strand: Strand | None = None
-        # Measure times from the start, because a float of the full time could not distinguish
-        # microseconds.
+        # Measure times from the start: a float of the full time cannot tell microseconds apart.
         self._began_us = world.now_us()
         self.selector = _Selector()
         self.selector.loop = self

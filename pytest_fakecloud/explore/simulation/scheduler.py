@@ -250,8 +250,7 @@ class Scheduler(Part):
         busy = [s for s in waiting if s.role != "thread" or is_in_application(s)]
         if busy:
             for _ in range(_GRACE):
-                # Wait briefly, because a thread that is not explored may still release a waiting
-                # strand.
+                # A thread that is not explored may still release a waiting strand.
                 pause(_CHECK)
                 if self._turns.has_ended or self._options():
                     return False

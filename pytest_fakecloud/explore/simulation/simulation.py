@@ -69,7 +69,7 @@ class Simulation:
         )
 
     def play(self) -> Run:
-        """Run all strands to their end. Does not check the promise."""
+        """Run all strands to their end. Of the promises, check only those of every step."""
         token = simulation.set(self)
         self._world.simulation = self
         try:
@@ -83,6 +83,10 @@ class Simulation:
             )
         self._world.disturbances.end()
         self._world.deliveries.resume_schedules()
+        return self._finished_run()
+
+    def _finished_run(self) -> Run:
+        """Complete the record of a run that has ended, and return it."""
         run = self.run
         if self.record.records and run.broken is None:
             self._scheduler.note_disabled((CLOCK,))
@@ -100,6 +104,7 @@ class Simulation:
         return run
 
     def began(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation:
+        """Record the start of a call of an observed function."""
         strand = self.state.here() or self.turns.current
         client = strand.root.title if strand is not None else ""
         self.record.touch_history(False)

@@ -91,8 +91,7 @@ class SocketHooks(Part):
         """
         while not wire.is_readable(0):
             self._state.check_alive(strand)
-            # Another strand may share this connection, and its call cannot proceed while this
-            # strand has the turn.
+            # A strand that shares this connection cannot proceed without the turn.
             owner = self._connections.owners.get(wire.port, strand)
             if (owner is not strand and owner.state == "parked") or wire.is_quiet():
                 return wire.is_readable(0)  # The answer may have arrived after the first check.

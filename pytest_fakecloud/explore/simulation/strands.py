@@ -154,6 +154,7 @@ class Strand:
     """Number of times that strands had parked when this strand parked."""
     is_stepped_over: bool = False
     """Whether other strands run although this strand is blocked in its turn."""
+    _before: tuple[State, Waiting] = "running", _NOT_WAITING
     real_waits: int = 0
     """Number of waits for threads of the fakes or other processes that are in progress."""
 
@@ -200,14 +201,13 @@ class Strand:
         """Make the strand run, because its wait has ended."""
         self.state, self.waiting = "running", _NOT_WAITING
 
-    def begin_step_over(self) -> tuple[State, Waiting]:
-        """Make the strand count as waiting; return the state to which it may return."""
-        before = self.state, self.waiting
+    def begin_step_over(self) -> None:
+        """Make the strand count as waiting."""
+        self._before = self.state, self.waiting
         self.is_stepped_over = True
         self.state, self.waiting = "waiting", Waiting("blocked")
-        return before
 
-    def end_step_over(self, before: tuple[State, Waiting]) -> None:
+    def end_step_over(self) -> None:
         """Return to the state before ``begin_step_over()``."""
         self.is_stepped_over = False
-        self.state, self.waiting = before
+        self.state, self.waiting = self._before

@@ -71,8 +71,8 @@ class Watchdog:
 
 
 def _wakings(thread: int, frame: FrameType | None) -> int | None:
-    """Return how many times a sleeping thread has woken up; None for a thread that waits for no
-    lock.
+    """Return how many times a thread that waits for a lock has woken up (0 if that is unknown);
+    None for any other thread.
 
     A thread that sleeps in a line of the application, or in a lock of the standard library, waits
     for a lock as long as this number does not change. A thread that waits for the interpreter's own

@@ -87,13 +87,13 @@ class Turns:
         with self._lock:
             if self.current is not strand or self.has_ended:
                 return
-            waiting = strand.begin_step_over()
+            strand.begin_step_over()
             self.current, self._switching = None, True
         chosen = self._scheduler.choose_meanwhile()
         with self._lock:
             self.current, self._switching = chosen, False
             if chosen is None and strand.is_stepped_over:
-                strand.end_step_over(waiting)
+                strand.end_step_over()
                 self.current = strand
                 return
         self.progress += 1
