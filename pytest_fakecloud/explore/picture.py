@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .exploration import BrokenSchedule
     from .run import Line, Run
 
-
 _NUMBERS = ("number", "began", "ended", "cause")
 """Fields of a row that contain numbers of the journal."""
 

@@ -138,9 +138,7 @@ class Run:
     quiet: list[Call] = field(default_factory=list)
     """Calls at which no event is tried, such as the commands that a transaction queues."""
     fired: list[Event] = field(default_factory=list)
-    """The events that were applied and the decisions of a strategy: ``Schedule(fired)`` repeats the
-    run without the strategy.
-    """
+    """The applied events and decisions of a strategy; ``Schedule(fired)`` alone repeats the run."""
     lines: list[Line] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     start_us: int = 0

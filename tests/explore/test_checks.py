@@ -89,6 +89,33 @@ def test_histories_that_no_order_explains(operations: list[Any]) -> None:
         linearizable(Register)(history(*operations))
 
 
+@pytest.mark.parametrize("last", [1, 2])
+@pytest.mark.parametrize("unpicklable", [0, iter(lambda: 0, 1)], ids=["local class", "iterator"])
+def test_states_that_look_alike_are_not_the_same(last: int, unpicklable: object) -> None:
+    class Box:
+        def __init__(self, value: int) -> None:
+            self.value, self.other = value, unpicklable
+
+        def __deepcopy__(self, memo: object) -> Box:
+            return Box(self.value)
+
+        def __repr__(self) -> str:
+            return "a box"
+
+    class Boxed:
+        def __init__(self) -> None:
+            self.box = Box(0)
+
+        def write(self, value: int) -> None:
+            self.box = Box(value)
+
+        def read(self) -> int:
+            return self.box.value
+
+    writes = [("a", "write", (1,), None, 0, 3), ("b", "write", (2,), None, 1, 2)]
+    linearizable(Boxed)(history(*writes, ("c", "read", (), last, 4, 5)))
+
+
 def test_the_end_of_the_order_is_compared_with_the_fakes() -> None:
     operations = [("a", "add", (1,), 1, 0, 1), ("b", "add", (2,), 3, 2, None)]
     for end in (1, 3):

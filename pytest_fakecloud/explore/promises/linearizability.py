@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError, shown
@@ -98,7 +100,7 @@ def _explained(
 ) -> bool:
     """Return whether some order explains the results of the operations (Wing and Gong 1993)."""
     must = frozenset(i for i, each in enumerate(operations) if each.ended is not None)
-    seen: set[tuple[frozenset[int], bytes]] = set()
+    seen: set[tuple[frozenset[int], object]] = set()
     todo: list[tuple[frozenset[int], Any]] = [(frozenset(), model())]
     while todo:
         done, state = todo.pop()
@@ -123,8 +125,18 @@ def _explained(
     return False
 
 
-def _frozen(state: object) -> bytes:
+class _Pickler(pickle.Pickler):
+    """Pickles classes and functions by identity, because ``deepcopy()`` does not copy them."""
+
+    def persistent_id(self, value: object) -> int | None:
+        return id(value) if isinstance(value, type | FunctionType) else None
+
+
+def _frozen(state: object) -> object:
+    """Return a value that only copies of an equal state share, or an object that none share."""
+    stream = io.BytesIO()
     try:
-        return pickle.dumps(getattr(state, "__dict__", state))
+        _Pickler(stream).dump(getattr(state, "__dict__", state))
     except Exception:
-        return repr(getattr(state, "__dict__", state)).encode()
+        return object()
+    return stream.getvalue()

@@ -95,15 +95,14 @@ class Interleavings:
         sleep: dict[str, Footprint] = {}
         if at:
             before = self._frames[at - 1]
-            present = {**before.sleep, **before.done}
-            present.pop(before.chosen, None)
+            sleep = {**before.sleep, **before.done}
+            sleep.pop(before.chosen, None)
             for step in run.steps[before.step :]:
-                present = {
+                sleep = {
                     name: touched
-                    for name, touched in present.items()
+                    for name, touched in sleep.items()
                     if name != step.strand and not touched.depends_on(step.footprint)
                 }
-            sleep = present
         awake = [name for name in options if name not in sleep]
         if not awake:
             self.redundant += 1

@@ -44,8 +44,7 @@ class Singles:
             whole.is_everything = whole.is_everything or step.footprint.is_everything
         self._reads_clock = any(READS_CLOCK in step.footprint.touches for step in run.steps)
         """Whether the code, or a call that it makes, reads the time."""
-        events = [event for point in run.points for event in point.events()]
-        events = list(dict.fromkeys(events))
+        events = list(dict.fromkeys(event for point in run.points for event in point.events()))
         if chance is not None:
             chance.shuffle(events)
         visits = _visits(run)

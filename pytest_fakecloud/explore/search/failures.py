@@ -149,19 +149,17 @@ def shrink(
     held. Shrinking stops when ``may_go_on`` returns False. ``kinds`` are the kinds of events that
     may replace others.
     """
-    smallest = schedule
-    found = True
-    while found:
-        found = False
-        for smaller in _smaller(smallest, kinds):
+    best = schedule
+    while True:
+        for smaller in _smaller(best, kinds):
             if not may_go_on():
-                return smallest
+                return best
             applied = breaks(smaller)
             if applied is not None:
-                smallest = applied if len(applied) <= len(smaller) else smaller
-                found = True
+                best = applied if len(applied) <= len(smaller) else smaller
                 break
-    return smallest
+        else:
+            return best
 
 
 def _smaller(schedule: Schedule, kinds: Collection[Kind]) -> Iterator[Schedule]:
@@ -222,9 +220,7 @@ def replay(player: Player, run: Run) -> Replays:
 
 
 def run_undisturbed(player: Player, run: Run) -> Run | None:
-    """Run without events, for comparison with a failing run. Return None if the failing run is
-    stuck, or has no events itself.
-    """
+    """Run without events, for comparison. Return None if the failing run is stuck or has none."""
     if run.is_stuck or not run.fired:
         return None
     return player.play(Schedule(), stacks=True)

@@ -20,7 +20,6 @@ _LIBRARIES = tuple(
     if (found := sysconfig.get_paths().get(name))
 )
 
-
 _DEPTH = 4
 """Maximum number of lines to keep of a stack."""
 Source: TypeAlias = tuple[str, ...]

@@ -87,7 +87,7 @@ class OwnLoop(asyncio.SelectorEventLoop):
     def create_task(self, coro: Any, **options: Any) -> Any:
         task = super().create_task(coro, **options)
         if self.world.simulation is not None:
-            self.world.simulation.loops.on_task(task, _is_inner(coro))
+            self.world.simulation.loops.on_task(task, _is_inner(coro, sys._getframe(1)))
         return task
 
     def has_sockets(self, known: Collection[int]) -> bool:
@@ -104,12 +104,11 @@ class OwnLoop(asyncio.SelectorEventLoop):
             self.default_exception_handler(context)
 
 
-def _is_inner(coroutine: Any) -> bool:
-    """Return whether its creator awaits a task: a library's own task, or that of ``wait_for``."""
+def _is_inner(coroutine: Any, frame: FrameType | None) -> bool:
+    """Return whether the creator, in ``frame``, awaits a task: a library's, or ``wait_for``'s."""
     code = getattr(coroutine, "cr_code", None)
     if code is None:
         return True
-    frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__", "").startswith("asyncio."):
         if frame.f_code is asyncio.wait_for.__code__:
             return True
@@ -120,9 +119,7 @@ def _is_inner(coroutine: Any) -> bool:
 
 
 def explored_loops(world: World) -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return a replacement for ``new_event_loop()``, with which ``asyncio.run()`` makes loops that
-    run on fake time in explored code.
-    """
+    """Return a replacement for ``new_event_loop()`` that makes loops on fake time in strands."""
     real = events.new_event_loop
     return lambda: OwnLoop(world) if world.is_here() else real()
 
