@@ -186,7 +186,8 @@ def _exit_code_of(command: list[str], environment: Mapping[str, str]) -> int:
         code = process.wait()
     finally:
         for each, handler in before.items():
-            signal.signal(each, handler)
+            if handler is not None:  # None is a handler that was not installed from Python.
+                signal.signal(each, handler)
     return code if code >= 0 else 128 - code
 
 

@@ -62,5 +62,5 @@ def ended_by_signals(
         for number, handler in before.items():
             # After a first signal, the default action stays, so that a second signal ends the
             # process immediately.
-            if signal.getsignal(number) is first:
+            if signal.getsignal(number) is first and handler is not None:
                 signal.signal(number, handler)
