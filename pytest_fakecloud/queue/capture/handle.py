@@ -64,13 +64,9 @@ class ScopedFaults:
         return rule_of(fault).route in (None, self._route)
 
     @property
-    def _active(self) -> tuple[Fault, ...]:
-        return tuple(fault for fault in self._capture.faults if self._applies(fault))
-
-    @property
     def is_down(self) -> bool:
         """Whether a ``down()`` fault makes this URL unreachable."""
-        return any(fault.kind == "down" for fault in self._active)
+        return any(fault.kind == "down" for fault in self)
 
     def unused(self) -> list[Fault]:
         """Return the faults that have not been applied to any request."""
@@ -78,28 +74,28 @@ class ScopedFaults:
 
     def up(self) -> None:
         """End every ``down()`` fault that applies to this URL."""
-        for fault in self._active:
+        for fault in self:
             if fault.kind == "down":
                 fault.remove()
 
     def clear(self) -> None:
         """Remove the faults and forget which of them were not used."""
-        for fault in {*self._active, *self.unused()}:
+        for fault in {*self, *self.unused()}:
             # A strict test does not fail for a removed fault that never fired.
             rule_of(fault).must_fire = False
             fault.remove()
 
     def __iter__(self) -> Iterator[Fault]:
-        return iter(self._active)
+        return iter([fault for fault in self._capture.faults if self._applies(fault)])
 
     def __len__(self) -> int:
-        return len(self._active)
+        return sum(1 for _ in self)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *fault_words(type(self._capture.faults))})
 
     def __repr__(self) -> str:
-        shown = ", ".join(map(repr, self._active)) or "none"
+        shown = ", ".join(map(repr, self)) or "none"
         return f"<faults of /{self._route}: {shown}>"
 
 

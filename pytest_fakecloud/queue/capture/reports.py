@@ -31,11 +31,9 @@ def undelivered_lines(capture: CallbackCapture) -> list[str]:
 
 
 def wait_report(captured: Captured, asked: Query, *, missing: bool) -> list[str]:
-    """Return lines about callbacks that arrived at either URL, and about the state of the
-    messages.
+    """Return lines about the callbacks at both URLs and the messages of the queues.
 
-    ``missing`` is True if too few callbacks arrived. The lines then also list messages and
-    schedules that may still produce callbacks.
+    If too few callbacks are there (``missing``), also list what may still produce callbacks.
     """
     capture = captured._capture
     lines: list[str] = []

@@ -119,11 +119,9 @@ class CallbackWaiter:
             self.arrival.sleep(seen, min(patience, _NAP) if background else patience)
 
     def _move_clock_to(self, due_us: int, patience: float) -> bool:
-        """Move the clock to the time of the next background delivery; return False while it is
-        busy.
+        """Move the clock to the next background delivery; return False while the clock is busy.
 
-        Raises ``ContractError`` if the clock cannot be moved and real time will not reach that time
-        soon enough.
+        Raises ``ContractError`` if only real time moves the clock, and not soon enough.
         """
         try:
             # Fire internal timers only, because deliveries are made by their own threads.

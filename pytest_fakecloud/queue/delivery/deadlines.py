@@ -88,11 +88,7 @@ class Deadlines:
         return limit if 0 < limit < self.cap and self._time_passes() else None
 
     def timeout_text(self, why: str = "") -> str:
-        """Return the error at the cap.
-
-        ``why`` is the reason why the delivery blocked this thread. If the thread runs an event
-        loop, the error then contains advice.
-        """
+        """Return the error at the cap, with advice if what ``why`` says blocked an event loop."""
         text = f"no answer within {self.cap:g} s of real time"
         if why and loop_is_running():
             text += (

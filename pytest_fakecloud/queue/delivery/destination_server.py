@@ -158,11 +158,7 @@ class Destination(Handle, HTTPServer):
         self.oneshot_handlers = _Oneshots()
 
     def _unmet(self) -> list[str]:
-        """Return the reasons why the expectations are not met.
-
-        Reasons are unexpected requests, exceptions in handlers, and one-shot or ordered requests
-        that were not received.
-        """
+        """Return the reasons why the expectations are not met."""
         reasons = [str(text) for text in self.assertions if not isinstance(text, AssertionError)]
         reasons += [
             f"a handler raised {type(error).__name__}: {error}" for error in self.handler_errors

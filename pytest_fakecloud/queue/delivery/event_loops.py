@@ -109,8 +109,7 @@ class AsyncioHost:
             return False
 
     def coroutines(self) -> Iterator[object]:
-        for task in asyncio.all_tasks(self._loop):
-            yield task.get_coro()
+        return (task.get_coro() for task in asyncio.all_tasks(self._loop))
 
 
 class TrioHost:
@@ -167,12 +166,8 @@ class TrioHost:
         for _ in range(_MAX_TRIES):
             # Try again if the set changes, because another thread owns the tasks.
             with contextlib.suppress(RuntimeError):
-                tasks = list(self._runner.tasks)
-                break
-        else:
-            return
-        for task in tasks:
-            yield task.coro
+                return iter([task.coro for task in self._runner.tasks])
+        return iter(())
 
 
 Host: TypeAlias = AsyncioHost | TrioHost

@@ -212,10 +212,7 @@ def _header_pairs(headers: object, body: object) -> HeaderList:
 
 
 def as_reply(value: object) -> Reply:
-    """Convert the result of a handler or an argument of ``answers()`` to a ``Reply``.
-
-    Raises ``ContractError`` with the accepted forms.
-    """
+    """Convert a handler's result or an answer to a ``Reply``; raise ``ContractError`` if invalid."""
     if isinstance(value, Reply):
         return value
     if value is None:

@@ -94,10 +94,7 @@ class Sender:
         return self._report_if_raised_by_test(delivery, outcome)
 
     def _destination(self, delivery: Delivery) -> DestinationRoute | Outcome | None:
-        """Return the route that handles a delivery, or None if a server on a loopback address does.
-
-        If neither does, the outcome is known now and is returned.
-        """
+        """Return a route, None for a server on a loopback address, or the outcome if it has neither."""
         if self._closed:
             text = f"{as_text(delivery.url)}: the queue is closed, and nothing was sent"
             return Outcome(exception=ConnectionAbortedError(text), refused=True, where="closed")
@@ -115,11 +112,9 @@ class Sender:
         return None if is_loopback(delivery.url) else self._no_handler(delivery, reasons)
 
     def _report_if_raised_by_test(self, delivery: Delivery, outcome: Outcome) -> Outcome:
-        """Return the outcome, after reporting an exception raised by the test's code unless the call
-        that delivers will raise it.
+        """Report an exception that the test's code raised and no call will raise; return the outcome.
 
-        The report must come first, because a test that waits for the outcome may end as soon as it
-        is returned.
+        A test that waits for the outcome may end as soon as it is returned, so report first.
         """
         is_raised = outcome.raises and not self._side_by_side
         if outcome.exception is not None and self._report_raised is not None and not is_raised:

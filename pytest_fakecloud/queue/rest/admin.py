@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import TypeVar
-
 from ...http.messages import Answer, Request
 from ...http.routing import Route
 from ..engine.flow import FlowKey
@@ -17,7 +13,6 @@ from ..wire.text import as_wire, json_headers
 from ..wire.values import check_name, read_flag, read_integer
 from .payloads import Endpoints, empty, endpoints_of, json_object, query_of, segment
 
-T = TypeVar("T")
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
 """The vendor's documentation spells this path in both ways."""
 
@@ -219,16 +214,19 @@ class FlowRoutes(Endpoints):
         return empty()
 
     def pin_flow(self, request: Request) -> Answer:
-        read_number = partial(read_integer, least=1)
-        numbers = _flow_settings(request, ("parallelism", "rate", "period"), read_number)
-        period = numbers.get("period")
+        numbers: dict[str, int | None] = {"parallelism": None, "rate": None, "period": None}
+        for name, value in query_of(request):
+            if name not in numbers:
+                raise bad_request(f"unknown setting {name!r}, expected {', '.join(numbers)}")
+            numbers[name] = read_integer(value, name, least=1)
+        period = numbers["period"]
         if period is not None and period > 7 * 86_400:
             raise bad_request("invalid period: it must be from 1 to 604800 seconds")
         key = self.engine.flow.pin(
             segment(request, "key"),
             self.engine.clock.now_us(),
-            parallelism=numbers.get("parallelism"),
-            rate=numbers.get("rate"),
+            parallelism=numbers["parallelism"],
+            rate=numbers["rate"],
             period_us=None if period is None else period * SECOND,
         )
         self._begin_period(key)
@@ -240,9 +238,12 @@ class FlowRoutes(Endpoints):
         self.engine.admission.start_waiting_for_flow(key)
 
     def unpin_flow(self, request: Request) -> Answer:
-        flags = _flow_settings(request, ("parallelism", "rate"), read_flag)
-        parallelism, rate = flags.get("parallelism", False), flags.get("rate", False)
-        self.engine.flow.unpin(segment(request, "key"), parallelism=parallelism, rate=rate)
+        flags = {"parallelism": False, "rate": False}
+        for name, value in query_of(request):
+            if name not in flags:
+                raise bad_request(f"unknown setting {name!r}, expected {', '.join(flags)}")
+            flags[name] = read_flag(value, name)
+        self.engine.flow.unpin(segment(request, "key"), **flags)
         return empty()
 
     def reset_rate(self, request: Request) -> Answer:
@@ -257,17 +258,6 @@ class FlowRoutes(Endpoints):
             "parallelismMax": self.engine.limits.parallelism or 0,
             "parallelismCount": len(self.engine.active),
         }
-
-
-def _flow_settings(
-    request: Request, known: tuple[str, ...], read: Callable[[str, str], T]
-) -> dict[str, T]:
-    found = {}
-    for name, value in query_of(request):
-        if name not in known:
-            raise bad_request(f"unknown setting {name!r}, expected {', '.join(known)}")
-        found[name] = read(value, name)
-    return found
 
 
 def _queue_name(request: Request) -> str:

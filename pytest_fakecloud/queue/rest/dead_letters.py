@@ -98,8 +98,7 @@ class HistoryRoutes(Endpoints):
     def _chosen_letters(
         self, request: Request, *, known: bool = False
     ) -> tuple[list[DeadLetter], str | None]:
-        """Return the page of dead letters that a bulk request selects, and the cursor of the next
-        page.
+        """Return a page of the dead letters that a bulk request selects, and the next cursor.
 
         With ``known``, raise a 404 error if ids are given and none of them exists.
         """

@@ -66,19 +66,18 @@ def destination_of(request: Request) -> tuple[str, list[tuple[str, str]]]:
     The query belongs to the destination, except for ``qstash_token`` and ``upstash-*`` keys.
     """
     tail = request.params["destination"]
-    mark, query = ("?", request.query_string) if "?" in request.target else ("", "")
+    if "?" not in request.target:
+        return tail, []
     kept: list[str] = []
     settings: list[tuple[str, str]] = []
-    for part in query.split("&"):
+    for part in request.query_string.split("&"):
         key, _, value = part.partition("=")
         lower = unquote(key).lower()
         if lower.startswith("upstash-"):
             settings.append((lower, as_wire(unquote(value.replace("+", " ")))))
         elif lower != "qstash_token":
             kept.append(part)
-    if settings or len(kept) != len(query.split("&")):
-        mark = "?" if kept else ""
-    return tail + mark + "&".join(kept), settings
+    return tail + ("?" + "&".join(kept) if kept else ""), settings
 
 
 def caller_of(request: Request) -> str:

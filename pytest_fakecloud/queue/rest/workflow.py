@@ -136,8 +136,7 @@ class WorkflowRoutes(Endpoints):
     ) -> tuple[list[WorkflowRun], str | None]:
         """Return a page of the runs that match the filters, and the cursor of the next page.
 
-        With ``url_prefix``, a ``workflowUrl`` also matches the URLs that begin with it. ``default``
-        is the page size without a ``count``.
+        ``default`` is its size without a ``count``. ``url_prefix``: match ``workflowUrl`` as prefix.
         """
         chosen = filters.read_filters(pairs, _FILTERS, states=_read_states)
 

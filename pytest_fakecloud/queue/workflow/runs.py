@@ -182,10 +182,7 @@ class WorkflowRuns:
             self._finish_run(run, "RUN_FAILED", at_us, answer)
 
     def companions(self, message: Message) -> Iterable[Message]:
-        """Return the messages that must be kept as long as this one.
-
-        They are all messages of its run, which can be read and restarted only as a whole.
-        """
+        """Return all messages of a message's run, because they are only forgotten together."""
         run = self._find_run_of(message)
         messages = self.engine.messages
         return [] if run is None else [messages[one] for one in run.message_ids if one in messages]
@@ -226,13 +223,9 @@ class WorkflowRuns:
         return run
 
     def complete(self, run_id: str, response: bytes) -> None:
-        """Finish a run successfully, at its client's request; raise a 404 error if it does not
-        exist.
-
-        Finishing a finished run has no effect, since clients send this request in each of their
-        deliveries.
-        """
+        """Finish a run successfully; raise a 404 error if it does not exist."""
         run = self.get(run_id)
+        # Clients send this request in each of their deliveries, also after the end of the run.
         if run.live:
             self._finish_run(run, "RUN_SUCCESS", self.engine.clock.now_us(), response)
 
@@ -245,11 +238,7 @@ class WorkflowRuns:
         self._finish_run(run, "RUN_CANCELED", now, b"")
 
     def resume(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
-        """Start a run with the steps before a failed one, and publish the failed message again.
-
-        ``given`` are settings that replace those of the old run. Raises a 404 error if the run is
-        unknown.
-        """
+        """Start a run that continues at a failed message. ``given`` replaces the run's settings."""
         old = self.require_run_of(message)
         # The position is None, and all steps are kept, if the failed message is not in the list.
         steps = old.steps[: old.position(message.id)]
@@ -313,14 +302,9 @@ class WorkflowRuns:
 
     def _start(self, part: WorkflowPart, message: Message, at_us: int) -> None:
         run = WorkflowRun(
-            part.run_id,
-            part.url,
-            at_us,
-            message.id,
-            message.settings,
-            message.caller_ip,
-            number=self.engine.next_sequence(),
+            part.run_id, part.url, at_us, message.id, message.settings, message.caller_ip
         )
+        run.number = self.engine.next_sequence()
         message.workflow = part._replace(created_ms=run.created_ms)
         run.message_ids.append(message.id)
         if _is_true(message, "Upstash-Workflow-Invoke"):

@@ -60,10 +60,7 @@ class RunEvents:
         return [waiter for waiter in self.waiters if waiter.event_id == event_id]
 
     def wait(self, event_id: str, request: dict[str, Any], headers: HeaderList) -> Waiter:
-        """Make a run wait for an event.
-
-        Raises a 400 error for a malformed request and a 404 error for an unknown run.
-        """
+        """Make a run wait for an event; raise a 404 error for an unknown run."""
         run_id = first_setting(headers, "workflow-runid") or ""
         self._runs.get_live(run_id)
         step = request.get("step")
