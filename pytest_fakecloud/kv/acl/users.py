@@ -247,11 +247,10 @@ class AclUser:
         self.hashes = [password_hash(password)] if password else []
 
     def accepts(self, password: bytes) -> bool:
-        return self.on and (self.passwordless or password_hash(password) in self.hashes)
+        return self.accepts_hash(password_hash(password))
 
-    def accepts_token(self, token: RestToken) -> bool:
-        """Return whether a REST token of this user is still valid."""
-        return self.on and (self.passwordless or token.hash in self.hashes)
+    def accepts_hash(self, hash: str) -> bool:
+        return self.on and (self.passwordless or hash in self.hashes)
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``Denied`` if no selector allows the whole command line."""

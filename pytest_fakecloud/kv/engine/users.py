@@ -183,7 +183,7 @@ class Users:
         """Return the user of a REST token, or None if the token is not valid."""
         held = self._tokens.get(token)
         user = self._users.get(held.user) if held is not None else None
-        if held is None or user is None or not user.accepts_token(held):
+        if held is None or user is None or not user.accepts_hash(held.hash):
             return None
         return user
 

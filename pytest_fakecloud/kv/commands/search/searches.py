@@ -65,7 +65,7 @@ def search_aggregate(session: Session, args: Args) -> Reply:
         numbers = sorted(clause.find(found))
         reply = Map()
         for each in wanted:
-            reply += [each.name, Map(each.compute(numbers))]
+            reply += [each.alias.encode(), Map(each.compute(numbers))]
         _remember(session, "aggregate", args, found, [], len(numbers))
         return reply
 

@@ -80,7 +80,7 @@ def _bucket_reply(
 
 def _sub_replies(numbers: DocumentNumbers, subs: Sequence[Aggregation]) -> list[Any]:
     spend(_STEPS_PER_BUCKET * (1 + len(subs)))
-    return [part for sub in subs for part in (sub.name, sub.compute(numbers))]
+    return [part for sub in subs for part in (sub.alias.encode(), sub.compute(numbers))]
 
 
 def _rfc3339(ms: float) -> bytes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..index import SearchIndex
 from ..schema import FieldSpec, SearchError
@@ -96,17 +95,11 @@ def is_number(value: Any) -> bool:
     return value.__class__ in (int, float)
 
 
-@dataclass
-class Aggregation:
+class Aggregation(NamedTuple):
     """A named aggregation. ``compute`` returns its part of the reply for document numbers."""
 
     alias: str
     compute: Callable[[DocumentNumbers], list[Any]]
-
-    @property
-    def name(self) -> bytes:
-        """The alias as bytes, for replies."""
-        return self.alias.encode()
 
 
 def column_of(
