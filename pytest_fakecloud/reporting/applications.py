@@ -202,7 +202,7 @@ class Listener:
         request = getattr(response, "wsgi_request", getattr(response, "asgi_request", None))
         self._end(_environ_of(request), response)
 
-    # -- both ------------------------------------------------------------------------------------
+    # -- all frameworks --------------------------------------------------------------------------
 
     def _begin(self, framework: str, environ: Any, thread: int | None = None) -> None:
         cloud = self.cloud
@@ -227,7 +227,10 @@ class Listener:
             self.served.append(one)
 
     def _of(self, environ: object) -> Served | None:
-        """Return the unfinished request with this WSGI environment or ASGI scope."""
+        """Return the request with this WSGI environment or ASGI scope.
+
+        A request that ended with a response is not returned, because it has no environment.
+        """
         if environ is None:
             return None
         with self._lock:
@@ -243,6 +246,7 @@ class Listener:
         with self._lock:
             self._under_way = [other for other in self._under_way if other is not one]
         if exception is not None:
+            # Keep the environment: a response to the exception may follow, and is the real end.
             one.raised = _in_words(exception)
         else:
             one.status, one.environ = getattr(response, "status_code", None), None

@@ -227,13 +227,9 @@ class _Deliveries:
         begun.attempt.faults = attempt.faults
         self.time.recorded = deque([ended])
         outcome = Outcome(
-            attempt.status,
-            list(attempt.headers.pairs),
-            attempt.body,
-            attempt.exception,
-            virtual_us=ended - attempt.at_us,
-            where=attempt.where,
-        )
+            attempt.status, list(attempt.headers.pairs), attempt.body, attempt.exception,
+            virtual_us=ended - attempt.at_us, where=attempt.where,
+        )  # fmt: skip
         self.fresh[event.handle]._engine.runner.finish(begun, outcome)
 
 
@@ -262,12 +258,8 @@ class _Replay:
         self.fresh: dict[str, Handle] = {}
         self.connections = _Connections(self.fresh, self.time, self.times)
         self.deliveries = _Deliveries(self.fresh, self.real, self.time)
-        self.moments = {
-            row.number: fault.moment
-            for row in report.rows
-            for fault in row.faults
-            if fault.function
-        }
+        self.moments = {row.number: fault.moment for row in report.rows for fault in row.faults
+                        if fault.function}  # fmt: skip
         # If a delivery is sent to a fake of this cloud, one row shows the delivery and the received
         # call; it has the number of the call.
         self.numbers = {

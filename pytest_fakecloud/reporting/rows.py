@@ -198,32 +198,19 @@ def _call_row(call: Call, mask: Mask, attempt: Event | None, where: Place | None
     # test.
     note = "" if call.problem == "bug" else masked.note
     row = replace(
-        _row_for(call),
-        entry=masked,
-        kind="call",
-        actor=CLIENT,
-        operation=_operation(masked),
-        subjects=tuple(_subjects(masked)),
-        status=call.status,
-        outcome=call.outcome,
-        ok=_succeeded(call),
-        faults=faults,
+        _row_for(call), entry=masked, kind="call", actor=CLIENT, operation=_operation(masked),
+        subjects=tuple(_subjects(masked)), status=call.status, outcome=call.outcome,
+        ok=_succeeded(call), faults=faults, where=where,
         ended=faults_ended(call) if any(one.kind == "call" for one in faults) else 0,
-        where=where,
         same=(masked.method, masked.target, masked.body, masked.answer, call.outcome, note),
-    )
+    )  # fmt: skip
     if attempt is None:
         return row
     return replace(
-        row,
-        kind="attempt",
-        actor=attempt.handle,
-        faults=faults or _faults_of_attempt(attempt),
-        began=min(call.number, began(attempt)),
-        ended=row.ended or _ended(attempt),
-        attempt=_count_of(attempt),
-        delivery=mask.event(attempt),
-    )
+        row, kind="attempt", actor=attempt.handle, faults=faults or _faults_of_attempt(attempt),
+        began=min(call.number, began(attempt)), ended=row.ended or _ended(attempt),
+        attempt=_count_of(attempt), delivery=mask.event(attempt),
+    )  # fmt: skip
 
 
 def _succeeded(call: Call) -> bool:
@@ -235,15 +222,10 @@ def _event_row(event: Event, mask: Mask, addresses: Mapping[str, str]) -> Row:
     masked = mask.event(event)
     details = {name: value for name, value in masked.data.items() if name not in _VOLATILE}
     row = replace(
-        _row_for(event),
-        entry=masked,
-        operation=event.kind,
-        subjects=tuple(_subjects_of_event(masked)),
-        faults=_faults_of_attempt(event),
-        began=began(event),
-        ended=_ended(event),
-        same=(masked.text, repr(details)),
-    )
+        _row_for(event), entry=masked, operation=event.kind,
+        subjects=tuple(_subjects_of_event(masked)), faults=_faults_of_attempt(event),
+        began=began(event), ended=_ended(event), same=(masked.text, repr(details)),
+    )  # fmt: skip
     if event.kind != "attempt":
         return row
     row = replace(
@@ -260,15 +242,10 @@ def _event_row(event: Event, mask: Mask, addresses: Mapping[str, str]) -> Row:
 def _action_row(action: Action, cloud: AnyCloud, mask: Mask) -> Row:
     masked = mask.event(action)
     return replace(
-        _row_for(action),
-        entry=masked,
-        kind="action",
-        actor=TEST,
-        operation=action.kind,
+        _row_for(action), entry=masked, kind="action", actor=TEST, operation=action.kind,
         subjects=tuple(dict.fromkeys(_subjects_of_action(action, cloud, mask))),
-        where=Place(**masked.data["where"]),
-        same=(action.kind, repr(masked.data)),
-    )
+        where=Place(**masked.data["where"]), same=(action.kind, repr(masked.data)),
+    )  # fmt: skip
 
 
 def _served_rows(
@@ -292,23 +269,13 @@ def _served_rows(
             one.began < start < one.ended for start in in_background
         )
         masked = mask.served(one)
-        made.append(
-            Row(
-                number=one.began,
-                at_us=one.at_us,
-                kind="request",
-                actor=CLIENT,
-                peer=APPLICATION,
-                operation=masked.target,
-                status=one.status,
-                outcome="answered" if one.status is not None else "",
-                ok=ok,
-                began=one.began,
-                ended=one.ended if is_alone else 0,
-                same=(masked.target, masked.body, one.status, masked.raised),
-                entry=masked,
-            )
-        )
+        made.append(Row(
+            one.began, one.at_us, kind="request", actor=CLIENT, peer=APPLICATION,
+            operation=masked.target, status=one.status, ok=ok, entry=masked,
+            outcome="answered" if one.status is not None else "",
+            began=one.began, ended=one.ended if is_alone else 0,
+            same=(masked.target, masked.body, one.status, masked.raised),
+        ))  # fmt: skip
     return made
 
 

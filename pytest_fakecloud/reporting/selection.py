@@ -153,15 +153,12 @@ def _shown(every: Sequence[Row], marked: Collection[int]) -> set[int]:
         last[kind] = row.number
     ends = {*first.values(), *last.values()}
     newest = every[-NEWEST:]
-    by_weight = sorted(
-        every[:-NEWEST],
-        key=lambda row: (
-            row.number in marked,
-            not row.ok and not row.faults,
-            bool(row.faults) or not row.ok,
-            row.number in ends,
-            row.began,
-        ),
-        reverse=True,
-    )
+
+    def weight(row: Row) -> tuple[bool | int, ...]:
+        # A fault explains the error of its row, so an error without a fault weighs more.
+        is_unexplained = not row.ok and not row.faults
+        is_notable = not row.ok or bool(row.faults)
+        return row.number in marked, is_unexplained, is_notable, row.number in ends, row.began
+
+    by_weight = sorted(every[:-NEWEST], key=weight, reverse=True)
     return {row.number for row in (*newest, *by_weight[: KEPT - NEWEST])}

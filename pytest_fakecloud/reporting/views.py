@@ -76,12 +76,9 @@ def _broker(handle: Any) -> State:
         for at in known:
             start, end = ends.get(at, (0, 0))
             items[f"{at[0]}-{at[1]}"] = {
-                "owner": owners.get(at),
-                "committed": group.committed.get(at),
-                "position": group.position.get(at),
-                "start": start,
-                "end": end,
-            }
+                "owner": owners.get(at), "committed": group.committed.get(at),
+                "position": group.position.get(at), "start": start, "end": end,
+            }  # fmt: skip
     return found
 
 
@@ -89,15 +86,13 @@ def _queue(handle: Any) -> State:
     engine = handle._engine
     with engine.lock:
         messages = {
-            message.id: {
-                "url": str(message.url),
-                "kind": message.kind,
-                "state": message.state,
-                "attempts": [attempt.status for attempt in message.attempts],
-                "next attempt": None if message.due_us is None else _time(message.due_us),
+            one.id: {
+                "url": str(one.url), "kind": one.kind, "state": one.state,
+                "attempts": [attempt.status for attempt in one.attempts],
+                "next attempt": None if one.due_us is None else _time(one.due_us),
             }
-            for message in engine.messages.values()
-        }
+            for one in engine.messages.values()
+        }  # fmt: skip
     letters = {
         letter.id: {"url": str(letter.url), "status": letter.status, "message": letter.message.id}
         for letter in handle.dead_letters()

@@ -76,14 +76,13 @@ def _committed_places(call: Call) -> list[_Place]:
 
 def _groups_without_commits(handle: Any) -> set[str]:
     """Return the groups that disabled automatic commits and have committed nothing."""
-    views = {name: handle.group(name) for name in handle.groups()}
-    return {
-        name
-        for name, view in views.items()
-        if view.members
-        and not view.committed
-        and not any(member.config.auto_commit for member in view.members)
-    }
+    found = set()
+    for name in handle.groups():
+        view = handle.group(name)
+        commits = view.committed or any(member.config.auto_commit for member in view.members)
+        if view.members and not commits:
+            found.add(name)
+    return found
 
 
 # -- commits ---------------------------------------------------------------------------------------
