@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,8 @@ from .values.json import JsonValue, write_json
 if TYPE_CHECKING:
     from .model import AnyEngine
 
+_OTHER_DATABASES = "of databases that this server does not have"
+
 
 def load_from_file(
     engine: AnyEngine, path: str | PathLike[str], execute: Callable[[list[bytes]], object]
@@ -36,32 +38,18 @@ def load_from_file(
     """
     file = Path(path)
     contents = _read(file)
-    skipped = Counter({f"of {kind}": len(keys) for kind, keys in contents.foreign.items()})
-    databases = len(engine.databases) if isinstance(engine, Engine) else 1
-    now_ms = engine.clock.now_us() // 1000
-    records = []
-    for record in contents.records:
-        if record.database >= databases:
-            skipped["of databases that this server does not have"] += 1
-            continue
-        if isinstance(engine, Engine):
-            if not engine.can_hold(record.value):
-                skipped[f"of module type {JsonValue.type_name}"] += 1
-                continue
-            # An expired key removes an existing key of the same name.
-            if record.expires_ms is not None and record.expires_ms <= now_ms:
-                skipped["that have expired by the clock of the fake"] += 1
-        records.append(record)
-    rejected = "the server rejected a key or a function library"
+    foreign = Counter({f"of {kind}": len(keys) for kind, keys in contents.foreign.items()})
     try:
         if isinstance(engine, Engine):
-            rejected = "its function libraries cannot be loaded"
-            _adopt(engine, records, contents.libraries)
+            problem = "its function libraries cannot be loaded"
+            loaded = _adopt(engine, contents)
         else:
-            _send(records, contents.libraries, execute)
+            problem = "the server rejected a key or a function library"
+            loaded = _send(contents, execute)
     except CommandError as error:
-        raise ContractError(f"{file.name}: {rejected}: {error}") from None
-    words = ", ".join(f"{count} {kind}" for kind, count in skipped.items() if count)
+        raise ContractError(f"{file.name}: {problem}: {error}") from None
+    skipped = foreign + loaded
+    words = ", ".join(f"{count} {kind}" for kind, count in skipped.items())
     if words:
         # Attribute the warning to the caller of load(), above the two functions that record the call.
         warnings.warn(f"{file.name}: skipped keys: {words}", stacklevel=5)
@@ -81,20 +69,23 @@ def _read(file: Path) -> Contents:
         raise ContractError(f"{file.name} cannot be loaded as an .rdb file: {error}") from None
 
 
-def _send(
-    records: list[Record], libraries: list[bytes], execute: Callable[[list[bytes]], object]
-) -> None:
+def _send(contents: Contents, execute: Callable[[list[bytes]], object]) -> Counter[str]:
+    """Send libraries and keys as commands; return the numbers of skipped keys by the reason."""
     config = Config("redis")
-    for library in libraries:
+    for library in contents.libraries:
         execute([b"FUNCTION", b"LOAD", b"REPLACE", library])
-    for key, value, expires_ms in (record[1:4] for record in records):
-        if isinstance(value, JsonValue):
+    skipped = Counter[str]()
+    for database, key, value, expires_ms in (record[:4] for record in contents.records):
+        if database > 0:
+            skipped[_OTHER_DATABASES] += 1
+        elif isinstance(value, JsonValue):
             execute([b"JSON.SET", key, b"$", write_json(value.root)])
             if expires_ms is not None:
                 execute([b"PEXPIREAT", key, b"%d" % expires_ms])
-            continue
-        data = dump(value, config, OLDEST)
-        execute([b"RESTORE", key, b"%d" % (expires_ms or 0), data, b"REPLACE", b"ABSTTL"])
+        else:
+            data = dump(value, config, OLDEST)
+            execute([b"RESTORE", key, b"%d" % (expires_ms or 0), data, b"REPLACE", b"ABSTTL"])
+    return skipped
 
 
 def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
@@ -137,16 +128,26 @@ def records_of(engine: Engine) -> Iterator[Record]:
             yield Record(keyspace.index, key, value, keyspace.expires.get(key))
 
 
-def _adopt(engine: Engine, found: Iterable[Record], libraries: list[bytes]) -> None:
+def _adopt(engine: Engine, contents: Contents) -> Counter[str]:
     """Add keys and function libraries, replacing those with the same names.
 
-    An expired key is not added, but removes an existing key of the same name. Raises
-    ``CommandError``, before anything is added, for a library that cannot be loaded.
+    An expired key is not added, but removes an existing key of the same name. Returns the numbers
+    of skipped keys by the reason. Raises ``CommandError``, before anything is added, for a library
+    that cannot be loaded.
     """
+    skipped = Counter[str]()
     with engine.lock:
         engine.update_time()
-        engine.scripting.libraries.add_all(libraries, b"REPLACE")
-        for index, key, value, expires_ms, idle_s, frequency in found:
+        engine.scripting.libraries.add_all(contents.libraries, b"REPLACE")
+        for index, key, value, expires_ms, idle_s, frequency in contents.records:
+            if index >= len(engine.databases):
+                skipped[_OTHER_DATABASES] += 1
+                continue
+            if not engine.can_hold(value):
+                skipped[f"of module type {JsonValue.type_name}"] += 1
+                continue
+            if expires_ms is not None and expires_ms <= engine.now_ms:
+                skipped["that have expired by the clock of the fake"] += 1
             keyspace = engine.databases[index]
             keyspace.put_back(key, value, expires_ms)
             if key in keyspace.values:
@@ -156,3 +157,4 @@ def _adopt(engine: Engine, found: Iterable[Record], libraries: list[bytes]) -> N
                     keyspace.frequencies.put(key, frequency, engine.now_ms)
         if engine.changes.followed:
             engine.changes.hand_on(None, engine.now_ms)
+    return skipped
