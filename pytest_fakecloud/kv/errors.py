@@ -47,16 +47,13 @@ class Template:
     """
 
     def __init__(self, text: str, *, c_strings: bool = False, longest: int | None = None) -> None:
-        self._text = text
+        self._first, *self._parts = map(str.encode, re.split(r"<\w+>", text))
         self._c_strings = c_strings
         self._longest = longest
 
     def __call__(self, *values: object) -> bytes:
-        first, *parts = re.split(r"<\w+>", self._text)
-        filled = zip(map(self._shown, values), parts, strict=True)
-        return one_line(
-            first.encode() + b"".join([shown + part.encode() for shown, part in filled])
-        )
+        filled = zip(map(self._shown, values), self._parts, strict=True)
+        return one_line(self._first + b"".join([shown + part for shown, part in filled]))
 
     def _shown(self, value: object) -> bytes:
         if not isinstance(value, bytes):

@@ -73,6 +73,7 @@ class KVServer(KVContents, Handle):
 
     @cached_property
     def _password(self) -> str:
+        # As in Credentials.read_only, two threads that create it get the same password.
         made: str = vars(self).setdefault("_password", new_token(32))
         return made
 
@@ -306,6 +307,7 @@ class KVServer(KVContents, Handle):
             )
         for word in run:
             encode(word)
+        # Record the caller's line now: a pipeline runs the command in another thread.
         place = place_of(sys._getframe(1))
         execute = partial(perform, self, KVServer.execute, place, tuple(run), {})
         return Between(self._app.interruptions, commands, execute)

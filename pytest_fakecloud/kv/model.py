@@ -14,22 +14,21 @@ if TYPE_CHECKING:
 
 Transport = Literal["local", "rest", "port"]
 """The origin of a command: the test, the REST interface, or the database port."""
+TURN_SECONDS = 0.05
+"""Wall-clock seconds that a pipeline may run before other clients get a turn (decided here)."""
 
 
 class AnySession(Protocol):
     """The part of a session that the REST interface uses; the sessions of all engines have it."""
 
     user: Any
+    """An ``AclUser``, or another object with ``unrestricted``."""
     deliver: Callable[[list[Any]], None] | None
     wake: Callable[[], None] | None
 
     @property
     def queue(self) -> list[Any] | None:
         """Commands queued in the open transaction; None if no transaction is open."""
-
-
-TURN_SECONDS = 0.05
-"""Wall-clock seconds that a pipeline may run before other clients get a turn (decided here)."""
 
 
 class AnyEngine(Protocol):

@@ -60,8 +60,11 @@ class Between:
         self._commands = commands
         self._run = run
         self._turn = 0
+        """The number of pipelines so far or, if iterated, of turns of the loop."""
         self._passed = 0
+        """The number of positions that earlier pipelines of this turn of the loop had."""
         self._iterated = False
+        """Whether the turns of a loop, not the pipelines, determine the position."""
         self.hits = 0
         self.place = 0
         plan.append(self)

@@ -13,23 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from .errors import CommandError
+from .errors import CommandError, one_line
 from .table.syntax import format_double
 
 
+@dataclass(repr=False, unsafe_hash=True, slots=True)
 class _Text:
     """A string with its own type in the protocol."""
 
-    __slots__ = ("text",)
-
-    def __init__(self, text: bytes) -> None:
-        self.text = text
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.text == self.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
+    text: bytes
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.text!r})"
@@ -59,19 +51,11 @@ class Push(list[Any]):
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True)
 class Bool:
     """A boolean in RESP3, 1 or 0 in RESP2 and JSON."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: bool) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Bool) and other.value == self.value
-
-    def __hash__(self) -> int:
-        return hash(self.value)
+    value: bool
 
 
 class Verbatim(_Text):
@@ -280,7 +264,7 @@ def _write_one(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
     elif isinstance(reply, Status):
         put(b"+%b\r\n" % reply.text)
     elif isinstance(reply, CommandError):
-        put(b"-%b\r\n" % reply.text.replace(b"\r", b" ").replace(b"\n", b" "))
+        put(b"-%b\r\n" % one_line(reply.text))
     elif isinstance(reply, float):
         text = double_text(reply)
         put(b",%b\r\n" % text if resp3 else b"$%d\r\n%b\r\n" % (len(text), text))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..table.config import Config
 from .crc64 import crc64
-from .reader import VALKEY_9, ForeignType, module_name, read_value, skip_module_items
+from .reader import VALKEY_9, ForeignType, module_items, module_name, read_value
 from .source import RdbError, Source
 from .writer import OLDEST, Writer
 
@@ -184,7 +184,7 @@ def _between_keys(source: Source, code: int, found: Contents) -> None:
         name = module_name(source.length())
         source.length()
         source.length()
-        skip_module_items(source)
+        module_items(source)
         found.foreign.setdefault(f"module type {name}", [])
     elif code == _FUNCTION:
         found.libraries.append(source.string())

@@ -5,8 +5,11 @@ from __future__ import annotations
 MOST_GROWTH = 88
 """Maximum number of output bytes per compressed byte: 3 bytes encode a run of up to 264."""
 _FARTHEST = 8192
+"""Maximum distance in bytes between a match and its source."""
 _LONGEST = 264
+"""Maximum length of a match in bytes."""
 _LITERALS = 32
+"""Maximum number of bytes that follow one control byte without compression."""
 
 
 def decompress(data: bytes, size: int) -> bytes:
@@ -17,7 +20,6 @@ def decompress(data: bytes, size: int) -> bytes:
     """
     out = bytearray()
     at, end = 0, len(data)
-    done = 0
     try:
         while at < end:
             control = data[at]
@@ -25,28 +27,26 @@ def decompress(data: bytes, size: int) -> bytes:
             if control < _LITERALS:
                 stop = at + control + 1
                 out += data[at:stop]
-                done += control + 1
                 at = stop
                 continue
             length = (control >> 5) + 2
             if length == 9:
                 length += data[at]
                 at += 1
-            start = done - ((control & 31) << 8 | data[at]) - 1
+            start = len(out) - ((control & 31) << 8 | data[at]) - 1
             at += 1
             if start < 0:
                 raise ValueError("LZF data refers to bytes before its start")
-            if start + length <= done:
+            if start + length <= len(out):
                 out += out[start : start + length]
             else:
                 # The source and the target overlap, so the copied bytes repeat.
                 piece = out[start:]
                 out += (piece * (length // len(piece) + 1))[:length]
-            done += length
-            if done > size:
+            if len(out) > size:
                 break
     except IndexError:
-        at = -1
+        at = -1  # The data end within a match.
     if at != end or len(out) != size:
         raise ValueError(f"LZF data does not decompress to the declared {size} bytes")
     return bytes(out)
@@ -56,7 +56,7 @@ def compress(data: bytes, most: int) -> bytes | None:
     """Compress ``data`` to at most ``most`` bytes; return None if the result would be larger.
 
     Matches are the same as in Redis: they never refer to the first byte, the last two bytes are
-    literals, and a result only a few bytes shorter than ``most`` is discarded.
+    literals unless a match ends there, and a result only a few bytes shorter than ``most`` is discarded.
     """
     out = bytearray()
     seen: dict[bytes, int] = {}
@@ -98,7 +98,10 @@ def _size_of_literals(count: int) -> int:
 
 
 def _common(data: bytes, start: int, at: int, longest: int) -> int:
-    """Return how many bytes are equal from two positions on: at least 3, at most ``longest``."""
+    """Return how many bytes are equal from two positions on, at most ``longest``.
+
+    The first three bytes are known to be equal, and count even if ``longest`` is lower.
+    """
     length = 3
     while length + 8 <= longest and (
         data[start + length : start + length + 8] == data[at + length : at + length + 8]

@@ -250,7 +250,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 def _module(source: Source) -> JsonValue:
     """Read a RedisJSON value. Its first item is the JSON document as a string."""
     name = module_name(source.length())
-    items = skip_module_items(source)
+    items = module_items(source)
     if name != JsonValue.type_name:
         raise ForeignType(f"module type {name}")
     if not items or not isinstance(items[0], bytes):
@@ -274,7 +274,7 @@ def module_id(name: str, version: int) -> int:
     return number << 10 | version
 
 
-def skip_module_items(source: Source) -> list[bytes | int]:
+def module_items(source: Source) -> list[bytes | int]:
     """Skip the items of a module's value. Return the strings and integers among them."""
     items: list[bytes | int] = []
     while True:

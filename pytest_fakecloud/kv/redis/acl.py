@@ -109,7 +109,7 @@ def prepare_acl(
 
 def _setuser(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
     _refuse_default_user(argv[2])
-    rules = [rule for text in argv[3:] for rule in _rules(prefixes, text)]
+    rules = (_with_prefixes(prefixes, rule) for rule in argv[3:])
     return Prepared([*argv[:2], prefixes.users + argv[2], *rules])
 
 
@@ -140,11 +140,11 @@ def _refuse_default_user(name: bytes) -> None:
         raise CommandError(b"ERR The '" + name + b"' user cannot be changed")
 
 
-def _rules(prefixes: Prefixes, rule: bytes) -> list[bytes]:
-    """Return a rule, or the rules in parentheses, with the fake's prefixes in its patterns."""
+def _with_prefixes(prefixes: Prefixes, rule: bytes) -> bytes:
+    """Return a rule, or rules in parentheses, with the fake's prefixes in the patterns."""
     if rule.startswith(b"(") and rule.endswith(b")"):
-        inner = [part for word in rule[1:-1].split() for part in _rules(prefixes, word)]
-        return [b"(" + b" ".join(inner) + b")"]
+        inner = (_with_prefixes(prefixes, word) for word in rule[1:-1].split())
+        return b"(" + b" ".join(inner) + b")"
     lower = rule.lower()
     if lower == b"allkeys":
         rule = b"~*"
@@ -152,10 +152,10 @@ def _rules(prefixes: Prefixes, rule: bytes) -> list[bytes]:
         rule = b"&*"
     sign, tilde, pattern = rule.partition(b"~")
     if tilde and (not sign or sign.startswith(b"%")):
-        return [sign + b"~" + escaped(prefixes.keys) + pattern]
+        return sign + b"~" + escaped(prefixes.keys) + pattern
     if rule.startswith(b"&"):
-        return [b"&" + escaped(prefixes.channels) + rule[1:]]
-    return [rule]
+        return b"&" + escaped(prefixes.channels) + rule[1:]
+    return rule
 
 
 def _without_prefixes(prefixes: Prefixes, reply: Reply) -> Reply:

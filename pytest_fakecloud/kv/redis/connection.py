@@ -29,8 +29,9 @@ from ..reply import NIL_ARRAY, OK, Reply, Status
 from ..scripting.runs import LEVELS
 
 CONNECT_TIMEOUT = 2.0
+"""Seconds after which connecting fails, unless the URL sets another limit."""
 REPLY_TIMEOUT = 10.0
-"""Time limits in seconds for connecting and for a reply. The URL can set other limits."""
+"""Seconds after which waiting for a reply fails, unless the URL sets another limit."""
 _command_name = signature(ConnectionPool.get_connection).parameters.get("command_name")
 _GET_CONNECTION_ARGUMENTS = (
     ("_",) if _command_name is not None and _command_name.default is Parameter.empty else ()
@@ -268,8 +269,10 @@ class _StatusLine(bytes):
 
 
 class RawParser(_RESP2Parser):
-    """A parser for RESP2 that keeps the text of errors and the types of strings, unlike its base
-    class.
+    """A parser for RESP2 that keeps the text of errors and the types of strings.
+
+    redis-py has no public parser that does so. This class relies on the private ``_buffer``,
+    ``_read_response()`` and ``parse_error()`` of its base class.
 
     If a reply is nested more than ``LEVELS`` deep, the parser returns the error that the in-memory
     engine would return.

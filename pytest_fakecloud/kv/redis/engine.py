@@ -125,7 +125,11 @@ class RedisEngine:
         address: str = "",
         at_us: int | None = None,
     ) -> RedisSession:
-        """Open a session for a user, by default ``default``."""
+        """Open a session for a user, by default ``default``.
+
+        ``resp`` and ``at_us`` have no effect: replies have the types of RESP2, and the server
+        determines the time.
+        """
         return RedisSession(user or self.users["default"], transport, address)
 
     def _check_offered(

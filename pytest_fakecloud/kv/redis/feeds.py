@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 RECONNECT = 0.2
 """Seconds between attempts to reconnect."""
+_MONITOR_PATIENCE = 2.0
+"""Maximum number of seconds to wait for the server's confirmation of MONITOR."""
 
 
 class Feed:
@@ -40,6 +42,7 @@ class Feed:
         login: Login | None,
         opening: list[bytes],
         take: Callable[[Any], None],
+        *,
         name: str,
         rejected: Callable[[], None] | None = None,
     ) -> None:
@@ -142,8 +145,8 @@ class Subscriptions:
             session.login,
             [word, sent],
             take,
-            f"subscription to {name!r}",
-            session.wake if session.login is not None else None,
+            name=f"subscription to {name!r}",
+            rejected=session.wake if session.login is not None else None,
         )
 
     def drop(self, session: Any) -> None:
@@ -205,10 +208,10 @@ class MonitorFeed:
                 return
             self._watchers = (*self._watchers, watcher)
             if self._feed is None:
-                self._feed = Feed(self._link, None, [b"MONITOR"], self._pass_on, "monitor")
+                self._feed = Feed(self._link, None, [b"MONITOR"], self._pass_on, name="monitor")
                 self._feed.start()
             feed = self._feed
-        feed.opened.wait(2.0)
+        feed.opened.wait(_MONITOR_PATIENCE)
 
     def remove(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
         with self._lock:

@@ -47,7 +47,7 @@ class CommandLimits:
         )
 
     def check(self, line: list[bytes]) -> None:
-        """Count a command; raise ``CommandError`` if it exceeds a limit."""
+        """Count a command, even if it is too large; raise ``CommandError`` if it exceeds a limit."""
         self.count()
         self.check_size(line)
 
@@ -82,11 +82,13 @@ class _Window:
     width_us: int
     limit: int
     error: bytes
-    number: int = 0
+    index: int = 0
+    """The number of whole periods since the Unix epoch."""
     used: int = 0
 
     def has_room(self, commands: int, now_us: int) -> bool:
-        number = now_us // self.width_us
-        if number != self.number:
-            self.number, self.used = number, 0
+        index = now_us // self.width_us
+        if index != self.index:
+            self.index = index
+            self.used = 0
         return self.used + commands <= self.limit

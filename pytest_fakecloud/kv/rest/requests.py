@@ -133,7 +133,7 @@ def _argument(item: Any, at: int, what: str) -> bytes:
         return b"true"
     if item is False:
         return b"false"
-    shown = "null" if item is None else "an array" if isinstance(item, list) else "an object"
+    shown = {type(None): "null", list: "an array", dict: "an object"}[type(item)]
     place = f"argument {at}" if at else "the name"
     raise RestError(
         400, f"{errors.BAD_ARGUMENTS}: {place} of {what} is {shown}, expected a string or a number"

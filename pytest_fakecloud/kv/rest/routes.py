@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import orjson
 
@@ -128,7 +128,7 @@ class KVApp(App):
     def render_error(self, error: ServiceError) -> Answer:
         return Answer({"error": error.message}, error.status, error.headers)
 
-    def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
+    def wrong_method(self, request: Request, allowed: frozenset[str]) -> NoReturn:
         """Raise a 405 error for methods other than HEAD, GET, POST and PUT (specification)."""
         headers = [("Allow", ", ".join(METHODS.split()))]
         raise RestError(405, errors.METHOD_NOT_ALLOWED, headers=headers)
@@ -169,7 +169,7 @@ class KVApp(App):
         wanted = format_of(request)
         return self._single(request, command_of_body(request.body), wanted)
 
-    def no_command(self, request: Request) -> Answer:
+    def no_command(self, request: Request) -> NoReturn:
         raise RestError(400, errors.EMPTY_COMMAND)
 
     def path_command(self, request: Request) -> Answer | Stream:

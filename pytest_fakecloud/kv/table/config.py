@@ -30,7 +30,7 @@ I32_MIN, I32_MAX = -(2**31), 2**31 - 1
 U64_MAX = 2**64 - 1
 
 
-def text(value: str, before: str) -> str:
+def any_text(value: str, before: str) -> str:
     return value
 
 
@@ -274,14 +274,14 @@ _UNSORTED = {
     hll-sparse-max-bytes=3000 stream-node-max-bytes=4096 zset-max-listpack-value=64
     zset-max-ziplist-value=64
     """),
-    **_group(text, """
+    **_group(any_text, """
     bind-source-addr= cluster-announce-hostname= cluster-announce-ip= ignore-warnings=
     masterauth= masteruser= replica-announce-ip= requirepass= slave-announce-ip=
     tls-ca-cert-dir= tls-ca-cert-file= tls-cert-file= tls-ciphers= tls-ciphersuites=
     tls-client-cert-file= tls-client-key-file= tls-client-key-file-pass= tls-dh-params-file=
     tls-key-file= tls-key-file-pass= tls-protocols=
     """),
-    **_group(text, """
+    **_group(any_text, """
     aclfile= always-show-logo=no aof_rewrite_cpulist= appenddirname=appendonlydir
     appendfilename=appendonly.aof bgsave_cpulist= bio_cpulist= cluster-config-file=nodes.conf
     cluster-enabled=no cluster-port=0 daemonize=no databases=16 disable-thp=yes
@@ -299,15 +299,15 @@ _UNSORTED = {
     "active-defrag-threshold-upper": Parameter("100", integer(0, 1000)),
     "active-expire-effort": Parameter("1", integer(1, 10)),
     "appendfsync": Parameter("everysec", choice("everysec", "always", "no")),
-    "bind": Parameter("* -::*", text),
+    "bind": Parameter("* -::*", any_text),
     "client-output-buffer-limit": Parameter(
         "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", output_buffer_limits
     ),
     "client-query-buffer-limit": Parameter("1073741824", memory(1_048_576, I64_MAX)),
     "cluster-link-sendbuf-limit": Parameter("0", memory(0, U64_MAX)),
     "cluster-preferred-endpoint-type": Parameter("ip", choice("ip", "hostname", "unknown-endpoint")),
-    "dbfilename": Parameter("dump.rdb", text, errors.CONFIG_PROTECTED),
-    "dir": Parameter("/data", text, errors.CONFIG_PROTECTED),
+    "dbfilename": Parameter("dump.rdb", any_text, errors.CONFIG_PROTECTED),
+    "dir": Parameter("/data", any_text, errors.CONFIG_PROTECTED),
     "hz": Parameter("10", frequency),
     "key-load-delay": Parameter("0", integer(I32_MIN, I32_MAX)),
     "latency-tracking-info-percentiles": Parameter("50 99 99.9", percentiles),
@@ -326,7 +326,7 @@ _UNSORTED = {
     "notify-keyspace-events": Parameter("", event_classes),
     "oom-score-adj": Parameter("no", choice("no", "yes", "relative", "absolute")),
     "oom-score-adj-values": Parameter("0 200 800", oom_scores),
-    "proc-title-template": Parameter("{title} {listen-addr} {server-mode}", text),
+    "proc-title-template": Parameter("{title} {listen-addr} {server-mode}", any_text),
     "propagation-error-behavior": Parameter("ignore", choice("ignore", "panic", "panic-on-replicas")),
     "proto-max-bulk-len": Parameter("536870912", memory(1_048_576, I64_MAX)),
     "rdb-key-save-delay": Parameter("0", integer(I32_MIN, I32_MAX)),

@@ -11,7 +11,7 @@ from ..errors import NOT_FLOAT, CommandError
 from .syntax import DECIMAL, HEXADECIMAL, INFINITY, hexadecimal_value, is_nonzero, parse_exponent
 
 LongDouble: TypeAlias = "fractions.Fraction | float"
-"""An 80-bit float: an exact fraction with 64 significant bits, or an infinity."""
+"""An 80-bit float: an exact fraction with 64 significant bits, or a float that is infinite."""
 
 _UNDERFLOW_FACTOR = 2**16446
 """The reciprocal of half the smallest 80-bit float."""

@@ -169,9 +169,9 @@ class Table:
         rows = ROWS if version is None else self._rows_of(version, modules)
         for row in rows:
             spec = CommandSpec(*row)
-            self.commands[row[0]] = spec
-            if " " not in row[0]:
-                self.lookup[row[0].encode()] = self.lookup[row[0].lower().encode()] = spec
+            self.commands[row.name] = spec
+            if " " not in row.name:
+                self.lookup[row.name.encode()] = self.lookup[row.name.lower().encode()] = spec
         for name, spec in self.commands.items():
             parent, _, child = name.partition(" ")
             if child:
@@ -186,17 +186,19 @@ class Table:
 
     def _rows_of(self, version: str, modules: tuple[str, ...]) -> Iterator[Row]:
         loaded = {MODULES[module] for module in modules}
-        for name, arity, group, since, flags, keys, options in ROWS:
-            if group in MODULES.values():
-                if group not in loaded:
+        for row in ROWS:
+            if row.group in MODULES.values():
+                if row.group not in loaded:
                     continue
-            elif name.startswith(OWN) or is_later(since, version):
+            elif row.name.startswith(OWN) or is_later(row.since, version):
                 continue
-            words = options.split()
-            known = [word for word in words if self.knows.get(f"{name} {word}", True)]
+            words = row.options.split()
+            known = [word for word in words if self.knows.get(f"{row.name} {word}", True)]
             if len(known) < len(words):
-                arity = ARITIES.get(name, arity)
-            yield name, arity, group, since, flags, keys, " ".join(known)
+                arity = ARITIES.get(row.name, row.arity)
+                yield row._replace(arity=arity, options=" ".join(known))
+            else:
+                yield row
 
     def find_family(self, argv: list[bytes]) -> CommandSpec | None:
         """Return the command or container command that the first word of ``argv`` names."""

@@ -8,19 +8,30 @@ in the syntax of ``keys.KeySpec``. *options* are the literal option words. Sourc
 of ``COMMAND`` in Redis 7.0 and Valkey 9.1, and the vendor's documentation for its additional
 commands.
 
-``*`` marks the names of commands that the vendor documents. The specification names whole groups of
-commands, so by default a server runs every command that Redis has in these groups. The vendor's
-documentation lists commands individually and omits some of them. The documented commands include
-those that both official clients send. They include neither commands that no page mentions and only
-one client has a method for (SUBSTR), nor commands about a server's process, logs or memory.
+``*`` marks the commands that count as documented by the vendor: those on a page of its
+documentation, and those that both official clients send. A command that no page mentions and that
+only one client has a method for (SUBSTR) does not count, and neither do commands about a server's
+process, logs or memory. By default a server runs all commands, because the specification names
+whole groups of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-Row = tuple[str, int, str, str, str, str, str]
-"""Name, arity, group, version, flags, keys and options of a command."""
+
+class Row(NamedTuple):
+    """A row of the table. ``flags``, ``keys`` and ``options`` are unparsed."""
+
+    name: str
+    arity: int
+    group: str
+    since: str
+    flags: str
+    keys: str
+    options: str
+
 
 _TABLE = """
 [string]
@@ -487,12 +498,13 @@ def _rows(table: str) -> Iterator[tuple[Row, bool]]:
         flags, keys, options = ("" if part == "-" else part for part in [*rest, "", "", ""][:3])
         for marked in names:
             name = marked.removeprefix("*").replace("|", " ")
-            yield (name, int(arity), group, since, flags, keys, options), marked[0] == "*"
+            row = Row(name, int(arity), group, since, flags, keys, options)
+            yield row, marked.startswith("*")
 
 
 _MARKED = tuple(_rows(_TABLE))
 ROWS = tuple(row for row, _ in _MARKED)
-DOCUMENTED = frozenset(row[0] for row, is_documented in _MARKED if is_documented)
+DOCUMENTED = frozenset(row.name for row, is_documented in _MARKED if is_documented)
 """Names of documented commands, container commands and subcommands (``"XGROUP CREATE"``)."""
 
 # Commands that block, or that act on a connection, which REST requests do not have.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+# The tips, a colon, and the commands that have them.
 _TIPS = """
 nondeterministic_output: CLIENT|INFO CLIENT|LIST CLUSTER|BUMPEPOCH CLUSTER|COUNT-FAILURE-REPORTS
   CLUSTER|GETKEYSINSLOT CLUSTER|INFO CLUSTER|LINKS CLUSTER|NODES CLUSTER|REPLICAS CLUSTER|SHARDS
@@ -39,6 +40,7 @@ request_policy:multi_shard response_policy:agg_min: MSETNX
 request_policy:multi_shard response_policy:agg_sum: DEL EXISTS TOUCH UNLINK
 request_policy:multi_shard response_policy:all_succeeded: MSET
 """
+# The commands, the index of the key spec, and the note on it.
 _NOTES = """
 BITFIELD 0 This command allows both access and modification of the key
 EVAL FCALL 0 We cannot tell how the keys will be used so we assume the worst, RW and UPDATE
@@ -52,6 +54,7 @@ SORT 2 For the optional STORE keyword. It is marked 'unknown' because the keywor
   anywhere in the argument array
 XADD 0 UPDATE instead of INSERT because of the optional trimming feature
 """
+# The command, the version that deprecated it, and the replacement.
 _DEPRECATED = """
 BRPOPLPUSH 6.2.0 `BLMOVE` with the `RIGHT` and `LEFT` arguments
 CLUSTER|SLAVES 5.0.0 `CLUSTER REPLICAS`

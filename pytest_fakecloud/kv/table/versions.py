@@ -34,9 +34,9 @@ LATER: dict[str, str] = {
     "XADD ACKED": "8.2.0",
     "XADD DELREF": "8.2.0",
     "XADD KEEPREF": "8.2.0",
+    "XREAD +": "7.4.0",
     "XTRIM ACKED": "8.2.0",
     "XTRIM DELREF": "8.2.0",
-    "XREAD +": "7.4.0",
     "XTRIM KEEPREF": "8.2.0",
     "ZRANK WITHSCORE": "7.2.0",
     "ZREVRANK WITHSCORE": "7.2.0",
@@ -81,5 +81,8 @@ def rdb_version(version: str) -> int:
 
 
 def is_later(since: str, version: str) -> bool:
-    """Return whether a stock server of ``version`` lacks a feature of version ``since``."""
+    """Return whether a stock server of ``version`` lacks a feature of version ``since``.
+
+    Both versions have three parts.
+    """
     return since == VENDOR or as_numbers(since) > as_numbers(version)

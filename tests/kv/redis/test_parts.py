@@ -133,7 +133,7 @@ def test_only_errors_of_the_connection_are_retried(monkeypatch: pytest.MonkeyPat
         def dedicated(self, login: object) -> None:
             raise failures.pop(0)
 
-    feed = feeds.Feed(Link(), None, [b"MONITOR"], lambda line: None, "feed")  # type: ignore[arg-type]
+    feed = feeds.Feed(Link(), None, [b"MONITOR"], lambda line: None, name="feed")  # type: ignore[arg-type]
     feed.start()
     assert str(raised.get(timeout=30)) == "a bug"
     assert len(failures) == 1
