@@ -227,8 +227,6 @@ class KVContents:
             )
         dump_to_file(self._engine, path)
 
-    # -- searches --------------------------------------------------------------------------------
-
     def search_index(self, name: str) -> SearchIndexView:
         """Return a view of a search index: its schema, documents and pending changes.
 

@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 from urllib.parse import quote
 
@@ -55,7 +54,7 @@ class KVServer(KVContents, Handle):
         self._creation_lock = threading.Lock()
         real = None if config.engine is None else _real_engine(context, config.engine, config)
         self._created_engine: AnyEngine | None = real
-        self._credentials = _credentials_for(config)
+        self._credentials = Credentials(config.token)
         self._port: DatabasePort | None = None
         app = KVApp(
             self._get_or_create_engine, context.clock, self._credentials, config, config.int_text
@@ -284,8 +283,6 @@ class KVServer(KVContents, Handle):
         self._app.interruptions.clear()
         self._app.command_limits.reset()
 
-    # -- races -----------------------------------------------------------------------------------
-
     def between(
         self, commands: Place = None, *, run: Callable[[], object] | Sequence[Scalar]
     ) -> Between:
@@ -311,16 +308,6 @@ class KVServer(KVContents, Handle):
         place = place_of(sys._getframe(1))
         execute = partial(perform, self, KVServer.execute, place, tuple(run), {})
         return Between(self._app.interruptions, commands, execute)
-
-
-def _credentials_for(config: KVConfig) -> Credentials:
-    credentials = Credentials()
-    if config.token is not None:
-        # Derive the read-only token from the token, so that it stays the same after a restart and a
-        # .env file stays valid.
-        derived = sha256(f"read-only {config.token}".encode()).hexdigest()
-        credentials.read_only = derived
-    return credentials
 
 
 def _memory_engine(context: Context, config: KVConfig, started_us: int) -> Engine:

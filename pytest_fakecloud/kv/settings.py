@@ -38,7 +38,6 @@ MAX_KEY_SIZE: dict[Dialect, int | None] = {"vendor": 32 * 1024, "redis": None}
 VERSION: dict[Dialect, str] = {"vendor": "8.2.0", "redis": "7.0.15"}
 """Default version that a server reports, by dialect; the vendor's is from its documentation."""
 
-
 _LIMIT = optional(whole(0))
 
 

@@ -72,8 +72,6 @@ def load_libraries(payload: bytes) -> list[bytes]:
     return found
 
 
-# -- files -----------------------------------------------------------------------------------------
-
 MAGIC = (b"REDIS", b"VALKEY")
 """The magic bytes at the start of a file by Redis or Valkey."""
 _NEWEST = 12

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 MOST_GROWTH = 88
 """Maximum number of output bytes per compressed byte: 3 bytes encode a run of up to 264."""
+# Maximum numbers of bytes: between a match and its source, in a match, and in a row of literals.
 _FARTHEST = 8192
-"""Maximum distance in bytes between a match and its source."""
 _LONGEST = 264
-"""Maximum length of a match in bytes."""
 _LITERALS = 32
-"""Maximum number of bytes that follow one control byte without compression."""
 
 
 def decompress(data: bytes, size: int) -> bytes:

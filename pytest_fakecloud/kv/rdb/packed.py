@@ -14,8 +14,6 @@ Entry = bytes | int
 """An element of a listpack or ziplist."""
 
 
-# -- listpacks -------------------------------------------------------------------------------------
-
 _LISTPACK_WIDTHS = {0xF1: 2, 0xF2: 3, 0xF3: 4, 0xF4: 8}
 _BY_WIDTH = tuple(
     (-(1 << 8 * width - 1), 1 << 8 * width - 1, width, bytes([first]))
@@ -134,8 +132,6 @@ def _back_length(size: int) -> bytes:
     groups = [size >> 7 * (width - 1 - place) & 127 for place in range(width)]
     return bytes([groups[0], *(group | 128 for group in groups[1:])])
 
-
-# -- ziplists, zipmaps and intsets -----------------------------------------------------------------
 
 _ZIPLIST_WIDTHS = {0xC0: 2, 0xD0: 4, 0xE0: 8, 0xF0: 3, 0xFE: 1}
 _CODES = {2: "h", 4: "i", 8: "q"}

@@ -167,8 +167,6 @@ class Writer:
             self.string(field)
             self.string(text)
 
-    # -- streams -------------------------------------------------------------------------------------
-
     def _stream(self, key: bytes | None, value: Stream) -> None:
         with_activity = self.version >= _VERSION_OF_STREAM_ACTIVITY
         self._begin(
@@ -210,8 +208,6 @@ class Writer:
             if with_times:
                 self._parts.append(one.delivered_ms.to_bytes(8, "little", signed=True))
                 self.length(one.deliveries)
-
-    # -- modules -------------------------------------------------------------------------------------
 
     def _json(self, key: bytes | None, value: JsonValue) -> None:
         self._begin(RdbType.MODULE_2, key)

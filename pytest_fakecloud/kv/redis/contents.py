@@ -63,9 +63,6 @@ _READERS: dict[str, tuple[list[bytes], Callable[[Any], Any]]] = {
 """For each type, the command that reads a whole value, and the function that converts its reply."""
 
 
-# -- copies ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class RedisCopy:
     """A copy of a fake's data: its keys, the rules of its users, and function libraries.

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from ...core.ids import Ids
@@ -40,18 +41,19 @@ from .scripts import RedisScripts
 from .share import Share
 
 
+@dataclass(eq=False)
 class RedisSession:
     """A client's session: its user and its open transaction."""
 
-    def __init__(self, user: Any, transport: str, address: str) -> None:
-        self.user = user
-        self.transport = transport
-        self.address = address
-        self.queue: list[Prepared] | None = None
-        """The commands of the open transaction, which EXEC sends together; None without one."""
-        self.aborted = False
-        self.deliver: Callable[[list[Any]], None] | None = None
-        self.wake: Callable[[], None] | None = None
+    user: Any
+    transport: str
+    address: str
+    queue: list[Prepared] | None = None
+    """The commands of the open transaction, which EXEC sends together; None without one."""
+    aborted: bool = False
+    """Whether EXEC will fail, because a command of the open transaction was rejected."""
+    deliver: Callable[[list[Any]], None] | None = None
+    wake: Callable[[], None] | None = None
 
     @property
     def login(self) -> Any:
@@ -114,8 +116,6 @@ class RedisEngine:
             "the in-memory engine (leave out engine=)"
         )
         self.closed = False
-
-    # -- running commands ------------------------------------------------------------------------
 
     def session(
         self,
@@ -258,8 +258,6 @@ class RedisEngine:
         session.queue = None
         self.pubsub.drop(session)
 
-    # -- data --------------------------------------------------------------------------------------
-
     @contextmanager
     def reading(self) -> Iterator[RedisContents]:
         """Provide the fake's keys within a ``with`` block. Each access reads from the server."""
@@ -282,10 +280,7 @@ class RedisEngine:
         return copy_of(self.share)
 
     def restore(self, saved: RedisCopy) -> None:
-        """Restore keys, users and functions, except keys that have expired since the copy.
-
-        Raises ``ContractError`` for a copy without keys, and for a copy of the in-memory engine.
-        """
+        """Restore a copy, as ``contents.restore_copy()`` does."""
         restore_copy(self.share, saved)
 
     def close(self) -> None:

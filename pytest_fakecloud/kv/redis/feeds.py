@@ -95,9 +95,6 @@ class Feed:
             self._connection.disconnect()
 
 
-# -- subscriptions ---------------------------------------------------------------------------------
-
-
 class Subscriptions:
     """The subscriptions of all sessions, each on its own connection to the real server."""
 
@@ -172,8 +169,6 @@ class Subscriptions:
         for feed in feeds:
             feed.stop()
 
-
-# -- MONITOR ---------------------------------------------------------------------------------------
 
 _LINE = re.compile(rb"(\d+)\.(\d{6}) \[(\d+) (.*?)\] (.*)", re.DOTALL)
 _WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)

@@ -93,8 +93,6 @@ class Share:
         if self._claim is not None:
             self._claim.check()
 
-    # -- keys and users ----------------------------------------------------------------------------
-
     def full_names(self) -> list[bytes]:
         """Return the sorted names of the fake's keys on the server, with their prefix."""
         found: set[bytes] = set()
@@ -130,8 +128,6 @@ class Share:
         if self.prefixes.shared:
             return user.startswith(self.prefixes.users)
         return user not in (b"default", self.link.user) and not user.startswith(_MARK)
-
-    # -- closing ---------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Remove the fake's data from the server, and close all connections."""
@@ -179,8 +175,6 @@ def _split_prefix(url: str) -> tuple[str, str | None]:
     prefix = query.pop("prefix", None)
     return (f"{base}?{urlencode(query)}" if query else base), prefix
 
-
-# -- claims on databases ---------------------------------------------------------------------------
 
 _CLAIM_MS = 600_000
 """Milliseconds after which a claim ends unless it is extended."""
@@ -252,16 +246,15 @@ def claim_database(link: Link, url: str) -> Claim:
         numbers = [wanted] if wanted else range(1, _databases(registry))
         for number in numbers:
             claim = Claim(registry, number)
-            if not claim.take():
-                continue
-            try:
-                link.select(number)
-                link.call([b"FLUSHDB"])
-            except BaseException:
-                with suppress(Exception):
-                    claim.release()
-                raise
-            return claim
+            if claim.take():
+                try:
+                    link.select(number)
+                    link.call([b"FLUSHDB"])
+                except BaseException:
+                    with suppress(Exception):
+                        claim.release()
+                    raise
+                return claim
         taken = f"database {wanted}" if wanted else f"every database but 0 (of {len(numbers) + 1})"
         raise ContractError(
             f"{taken} of {link.where} is in use by another process: pass isolation='prefix', or the "

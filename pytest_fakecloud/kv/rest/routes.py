@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
+from hashlib import sha256
 from typing import Any, ClassVar, NoReturn
 
 import orjson
@@ -39,9 +40,14 @@ _STREAMS = ("subscribe", "psubscribe", "monitor")
 
 
 class Credentials:
-    """The default tokens of a database: standard and read-only."""
+    """The default tokens of a database. ``token`` is the standard token of the settings, if any."""
 
-    standard = ""
+    def __init__(self, token: str | None = None) -> None:
+        self.standard = ""
+        if token is not None:
+            # Derive the read-only token from the token, so that it stays the same after a restart
+            # and a .env file stays valid.
+            self.read_only = sha256(f"read-only {token}".encode()).hexdigest()
 
     @cached_property
     def read_only(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -34,9 +35,8 @@ class EventStream:
         self._session = session
         self._clock = engine.clock
         self._events: deque[bytes] = deque()
-        # Two counters, so that each has a single writer: `_bytes_put` increases under the engine's
-        # lock, `_bytes_taken` in the thread that reads.
-        self._bytes_put = self._bytes_taken = 0
+        self._lock = threading.Lock()  # With a real server, each subscription has a thread.
+        self._unread_bytes = 0
         self._signal = self._clock.signal()
         self._opened = opened
         self._closed = closed
@@ -47,8 +47,9 @@ class EventStream:
         if self._signal.closed:
             return
         event = _event(text)
-        self._bytes_put += len(event) + _PER_EVENT
-        if self._bytes_put - self._bytes_taken > EVENTS_LIMIT:
+        with self._lock:
+            self._unread_bytes += len(event) + _PER_EVENT
+        if self._unread_bytes > EVENTS_LIMIT:
             self.close()
             self._events.clear()
             return
@@ -78,7 +79,8 @@ class EventStream:
             event = self._events.popleft()
         except IndexError:
             return None
-        self._bytes_taken += len(event) + _PER_EVENT
+        with self._lock:
+            self._unread_bytes -= len(event) + _PER_EVENT
         return event
 
     def close(self) -> None:
@@ -118,8 +120,8 @@ def subscription_stream(
 def monitor_stream(engine: AnyEngine, session: AnySession) -> EventStream:
     """Return a stream of every command that the server runs. The first event is ``"OK"``."""
 
-    def see(at_us: int, session: Client, argv: list[bytes]) -> None:
-        outbox.put(monitor_line(at_us, session, argv))
+    def see(at_us: int, client: Client, argv: list[bytes]) -> None:
+        outbox.put(monitor_line(at_us, client, argv))
 
     def opened() -> None:
         engine.monitors.append(see)

@@ -56,12 +56,22 @@ def choice(*words: str) -> Parser:
 
 def integer(low: int, high: int) -> Parser:
     """Return a parser of integers in a range."""
+    return _ranged(lambda value: try_int(encoded(value)), errors.CONFIG_NOT_INTEGER, low, high)
 
+
+def memory(low: int, high: int) -> Parser:
+    """Return a parser of amounts of memory in a range of bytes."""
+    return _ranged(_memory_bytes, errors.CONFIG_NOT_MEMORY, low, high)
+
+
+def _ranged(read: Callable[[str], int | None], reason: str, low: int, high: int) -> Parser:
     def parse(value: str, before: str) -> str:
-        number = try_int(encoded(value))
+        number = read(value)
         if number is None:
-            raise ValueError(errors.CONFIG_NOT_INTEGER)
-        return str(_within(number, low, high))
+            raise ValueError(reason)
+        if not low <= number <= high:
+            raise ValueError(f"argument must be between {low} and {high} inclusive")
+        return str(number)
 
     return parse
 
@@ -72,18 +82,6 @@ _any_frequency = integer(0, I32_MAX)
 def frequency(value: str, before: str) -> str:
     """Parse ``hz``, which Redis changes to the nearest number from 1 to 500."""
     return str(min(max(int(_any_frequency(value, before)), 1), 500))
-
-
-def memory(low: int, high: int) -> Parser:
-    """Return a parser of amounts of memory in a range of bytes."""
-
-    def parse(value: str, before: str) -> str:
-        number = _memory_bytes(value)
-        if number is None:
-            raise ValueError(errors.CONFIG_NOT_MEMORY)
-        return str(_within(number, low, high))
-
-    return parse
 
 
 def memory_share(value: str, before: str) -> str:
@@ -109,12 +107,6 @@ def _memory_bytes(word: str) -> int | None:
     if found is None or found[2] not in _UNITS:
         return None
     return min(int(found[1] or "0"), U64_MAX) * _UNITS[found[2]] & U64_MAX
-
-
-def _within(number: int, low: int, high: int) -> int:
-    if not low <= number <= high:
-        raise ValueError(f"argument must be between {low} and {high} inclusive")
-    return number
 
 
 # -- lists of words ------------------------------------------------------------------------------

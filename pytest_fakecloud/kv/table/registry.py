@@ -244,8 +244,6 @@ def table_of(dialect: str, version: str, modules: tuple[str, ...] = ()) -> Table
     return EVERYTHING if dialect == "vendor" else Table(version, modules)
 
 
-# -- functions -----------------------------------------------------------------------------------
-
 _functions: dict[str, Function] = {}
 _importers: list[Callable[[CommandSpec], None]] = []
 

@@ -81,8 +81,5 @@ def rdb_version(version: str) -> int:
 
 
 def is_later(since: str, version: str) -> bool:
-    """Return whether a stock server of ``version`` lacks a feature of version ``since``.
-
-    Both versions have three parts.
-    """
+    """Return whether a server lacks what version ``since`` added; both versions have three parts."""
     return since == VENDOR or as_numbers(since) > as_numbers(version)
