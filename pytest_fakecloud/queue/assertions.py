@@ -19,7 +19,7 @@ from .views import (
     DEAD_LETTERS,
     MESSAGES,
     SCHEDULES,
-    WORDS,
+    STATE_NAMES,
     DeadLetterView,
     PublishedMessage,
     ScheduleView,
@@ -51,7 +51,7 @@ class QueueAssertions:
         """
         __tracebackhide__ = True
         self._note_inspection()
-        if isinstance(state, str) and state.upper() in WORDS:
+        if isinstance(state, str) and state.upper() in STATE_NAMES:
             given = _given(where, service_state=state)
         else:
             given = _given(where, state=state)

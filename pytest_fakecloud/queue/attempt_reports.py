@@ -289,10 +289,12 @@ class AttemptReports(AttemptHooks):
 
     def before_outcome(self, delivery: Delivery, outcome: Outcome) -> None:
         """Report an exception of a background delivery, which no call of the test can raise."""
-        error, engine = outcome.exception, self._engine
-        if engine.lane == "driven" or not _must_report(error, driving=engine.clock.driving):
+        error = outcome.exception
+        driving = self._engine.clock.driving
+        if self._engine.lane == "driven" or not _must_report(error, driving=driving):
             return
-        url, of_test = as_text(delivery.url), raised_by_test(error)
+        url = as_text(delivery.url)
+        of_test = raised_by_test(error)
         if of_test is not None:
             self._problems.report_raised(of_test, url)
         else:

@@ -89,9 +89,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self._details.recorder = self._recorder
         self._engine.attempt_hooks = AttemptReports(self._engine, self._details, problems)
         # The engine enforces the plan's limits. Reject only bodies that are far too large here.
-        self._mount.body_limit = 2 * max(
-            self._engine.limits.message_size, self._engine.limits.batch_size
-        )
+        limits = self._engine.limits
+        self._mount.body_limit = 2 * max(limits.message_size, limits.batch_size)
         if config.dev_credentials and config.token is None:
             self.token = DEV_TOKEN
 
@@ -116,9 +115,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
             context.ids.stream(name, "token ids"),
             header=f"{config.header_prefix}-Signature",
         )
-        self._details = AttemptDetails(
-            signer.keys, signer.now, one_at_a_time=self.delivery == "driven"
-        )
+        driven = self.delivery == "driven"
+        self._details = AttemptDetails(signer.keys, signer.now, one_at_a_time=driven)
         return Engine(
             context.clock,
             context.ids,

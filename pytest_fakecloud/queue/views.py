@@ -22,7 +22,7 @@ from .timeline import timeline
 from .wire.delivery import source_headers
 from .wire.text import as_text, canonical
 
-WORDS = {
+STATE_NAMES = {
     "CREATED": "pending",
     "RETRY": "pending",
     "ACTIVE": "in_flight",
@@ -34,7 +34,7 @@ WORDS = {
 """This package's name for each state of the service."""
 _MOST_RUNS = 10_000
 """Maximum number of future runs to compute, because each takes time. No test needs more."""
-STATES = tuple(dict.fromkeys(WORDS.values()))
+STATES = tuple(dict.fromkeys(STATE_NAMES.values()))
 _GONE_SCHEDULE = "gone: deleted, or the queue was reset or restored"
 
 
@@ -106,7 +106,7 @@ class PublishedMessage:
     @property
     def state(self) -> str:
         """The state, by this package's name."""
-        return WORDS[self._record.state]
+        return STATE_NAMES[self._record.state]
 
     @property
     def service_state(self) -> str:
@@ -333,7 +333,7 @@ MESSAGES: Mapping[str, Field] = {
     "method": always(METHOD),
     "kind": always(OneOf("kind", KINDS)),
     "state": always(OneOf("state", STATES)),
-    "service_state": always(OneOf("state of the service", WORDS, fold=True)),
+    "service_state": always(OneOf("state of the service", STATE_NAMES, fold=True)),
     "label": always(LABEL, read=lambda one: one.labels, several=True),
     "labels": always(LABEL, several=True),
     "json": Field(JSON, json_of(PublishedMessage.json, lambda one: one.body)),

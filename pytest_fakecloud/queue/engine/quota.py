@@ -14,7 +14,7 @@ from ..wire.headers import read_settings
 from ..wire.retry import RetryDelay
 from .state import State
 
-_MAX_CALLBACK_NESTING = 5
+_MAX_NESTING = 5
 """Maximum depth of callbacks of callbacks, which are nested in the headers of a message."""
 
 
@@ -108,10 +108,8 @@ class Quota:
     def _check_nested(self, nested: HeaderList, source_retries: int, depth: int, now: int) -> None:
         if not nested:
             return
-        if depth > _MAX_CALLBACK_NESTING:
-            raise bad_request(
-                f"invalid callback headers: nested deeper than {_MAX_CALLBACK_NESTING} levels"
-            )
+        if depth > _MAX_NESTING:
+            raise bad_request(f"invalid callback headers: nested deeper than {_MAX_NESTING} levels")
         settings = read_settings(nested)
         retries = self.callback_retries(settings, source_retries)
         self._check_settings(settings, retries, now)

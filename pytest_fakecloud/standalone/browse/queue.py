@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from ...core.errors import ContractError
 from ...core.timeparse import to_datetime
 from ...queue.model import Message
-from ...queue.views import WORDS, PublishedMessage
+from ...queue.views import STATE_NAMES, PublishedMessage
 from ...queue.wire.text import as_text, header_map
 from ...queue.workflow.log import run_record
 from ..control.shapes import Attempt, DeadLetter
@@ -66,7 +66,7 @@ def _message_row(one: Message) -> View:
     return {
         "id": one.id,
         "public_id": one.public_id,
-        "state": WORDS[one.state],
+        "state": STATE_NAMES[one.state],
         "kind": one.kind,
         "method": one.settings.method,
         "url": as_text(one.url),
@@ -117,7 +117,7 @@ def _messages(handle: Queue, wanted: Wanted, kinds: Iterable[str]) -> View:
         place=lambda one: (-one.number,),
         show=_message_row,
         text=_text_of,
-        facet=("state", lambda one: WORDS[one.state]),
+        facet=("state", lambda one: STATE_NAMES[one.state]),
     )
     return page | {"total": len(every)}
 
@@ -190,7 +190,7 @@ def deliver_now(handle: Queue, id: str) -> View:
     if record is None:
         raise NotFound(f"there is no message {name!r:.200}")
     if record.state not in ("CREATED", "RETRY"):
-        state = WORDS[record.state].replace("_", " ")
+        state = STATE_NAMES[record.state].replace("_", " ")
         raise ContractError(f"the message is {state}; only a pending message can be delivered now")
     if record.due_us is None:
         raise ContractError(
