@@ -48,7 +48,7 @@ def run_record(engine: Engine, run: WorkflowRun) -> Record:
     if run.invoker is not None:
         record["invoker"] = {
             "workflowRunId": run.invoker.run_id,
-            "workflowUrl": run.invoker.url,
+            "workflowUrl": as_text(run.invoker.url),
             "workflowRunCreatedAt": run.invoker.created_ms,
         }
     failure = engine.messages.get(run.failure_message_id or "")
@@ -74,7 +74,7 @@ def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
         else:
             groups.append({"type": "parallel" if parallel else "sequential", "steps": [record]})
     following = [
-        _next(engine.messages[one])
+        _pending_step(engine.messages[one])
         for one in run.message_ids
         if one in engine.messages and _unfinished(engine.messages[one], run, shown)
     ]
@@ -133,7 +133,7 @@ def _call(out: str) -> Record:
     }
 
 
-def _next(message: Message) -> Record:
+def _pending_step(message: Message) -> Record:
     record: Record = {
         "messageId": message.id,
         "state": _NEXT_STATES.get(message.state, "STEP_PROGRESS"),

@@ -609,11 +609,14 @@ def test_a_run_ends_even_where_its_invoker_cannot_be_told() -> None:
     wire.close()
 
 
-def test_an_invocation_with_half_a_character(wire: Wire) -> None:
+def test_an_invocation_with_half_a_character_and_a_utf8_url(wire: Wire) -> None:
     wire.start("parent")
-    body = {"workflowRunId": "parent", "workflowUrl": APP, "step": step(1), "body": "\ud83d"}
+    url = f"{APP}/ä"
+    body = {"workflowRunId": "parent", "workflowUrl": url, "step": step(1), "body": "\ud83d"}
     wire.start_and_deliver("child", json.dumps(body).encode(), Upstash_Workflow_Invoke="true")
     assert bodies(wire.delivered[-1]) == ["\ud83d".encode("utf-8", "surrogatepass")]
+    child = wire.ask("GET", "/v2/workflows/events?workflowRunId=child")["runs"][0]
+    assert child["invoker"]["workflowUrl"] == url
 
 
 @pytest.mark.parametrize("depth", [400, 600, 940, 960, 970, 979, 985, 990, 995])
