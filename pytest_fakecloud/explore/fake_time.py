@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST_TIMERS = 1_000
 """Maximum number of timers, or of pending stream entries of one group, that are inspected."""
 _CLAIMS = frozenset((b"XAUTOCLAIM", b"XCLAIM", b"XPENDING"))
-"""Commands that take the minimum idle time of pending stream entries."""
+"""Commands whose fourth argument is a minimum idle time; for XPENDING, only after ``IDLE``."""
 _PER_SECOND = {
     "monotonic": 1, "perf_counter": 1, "monotonic_ns": 10**9, "perf_counter_ns": 10**9,
 }  # fmt: skip

@@ -169,11 +169,11 @@ def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
         clock = history.cloud.clock
         end = clock.now_us() + span
         while not condition.value(history):
-            due = clock._timers.next_due_us()
-            now = clock.now_us()
+            due, now = clock._timers.next_due_us(), clock.now_us()
             if now >= end:
                 raise AssertionError(f"eventually: {condition.name} did not hold within {within}")
-            clock.move_to(to_datetime(min(end, max(due if due is not None else end, now + 1))))
+            target = end if due is None else min(end, max(due, now + 1))
+            clock.move_to(to_datetime(target))
 
     return check
 

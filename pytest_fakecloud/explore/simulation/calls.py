@@ -320,7 +320,7 @@ class Calls(Part):
         elif event.kind in ("rebalance", "redeliver"):
             text = disturb_group(event.kind, handle, request.params.get("group"))
         if text:
-            self._record.say(strand.name, text, event=True)
+            self._record.add_line(strand.name, text, event=True)
         return bool(text)
 
 

@@ -86,7 +86,7 @@ class ClockMoves(Part):
                 option.paused_us += moment.at_us - now
         if options:
             self._chosen_moves += 1
-            self._record.say("clock", f"moves by {seconds(moment.at_us - now)}", event=True)
+            self._record.add_line("clock", f"moves by {seconds(moment.at_us - now)}", event=True)
         else:
             self._count_firing(moment.at_us)
         ends = list(self._world.time.ends_until(moment.at_us)) if self._record.records else []
@@ -206,7 +206,7 @@ class ClockMoves(Part):
             if len(held) > 1 or (due_us is not None and due_us < until_us):
                 words += ", and the others wait"
         self._state.park(strand, "switch")
-        self._record.say(strand.name, words, event=True)
+        self._record.add_line(strand.name, words, event=True)
         return True
 
     def slow_down(self, strand: Strand, event: Event) -> bool:
@@ -218,7 +218,7 @@ class ClockMoves(Part):
         strand.held_until_us = self._world.now_us() + span_us
         self._state.park(strand, "late")
         words = f"receives its answer {seconds(span_us)} later"
-        self._record.say(strand.name, words, event=True)
+        self._record.add_line(strand.name, words, event=True)
         return True
 
     def _idle_strands(self, strand: Strand, now: int) -> list[Strand]:
@@ -254,13 +254,13 @@ class ClockMoves(Part):
             return
         for strand in clients:
             if self._record.notes_points:
-                self._record.note(strand.name, 0, list(_LATE_STARTS))
+                self._record.add_point(strand.name, 0, list(_LATE_STARTS))
             for event in self._state.schedule.at(strand.name, 0):
                 if event.kind in PAUSES and (end_us := self._pause_end_us(event)) is not None:
                     strand.waiting = Waiting(wake_us=end_us)
                     self._run.fired.append(event)
                     span = seconds(end_us - self._world.now_us())
-                    self._record.say(strand.name, f"starts {span} later", event=True)
+                    self._record.add_line(strand.name, f"starts {span} later", event=True)
 
     def may_pause(self, strand: Strand, span_us: int) -> bool:
         deadline_us = strand.root.deadline_us
@@ -281,7 +281,7 @@ class ClockMoves(Part):
             moves += [("tick", span) for span in TICKS]
             if self.may_pause(strand, _edge(now) - now):
                 moves.append(("nearly", EDGE))
-        self._record.note(strand.name, strand.points, [*choices, *moves])
+        self._record.add_point(strand.name, strand.points, [*choices, *moves])
 
 
 def _edge(now_us: int) -> int:

@@ -127,7 +127,7 @@ class DeliveryStrands(Part):
 
     def begin(self, due: Due) -> Strand | None:
         """Begin a delivery; return its strand, or None if the delivery must wait."""
-        self._record.note(due.name, 0, _possible_events(due))
+        self._record.add_point(due.name, 0, _possible_events(due))
         events = [e for e in self._state.schedule.at(due.name, 0) if e.kind in _KINDS]
         self._plan(due, events)
         self._record.touch_message(due)
@@ -138,7 +138,7 @@ class DeliveryStrands(Part):
         strand = self._state.add(Strand(due.name, "delivery", body, due))
         strand.deadline_us = self._world.now_us() + max(0, due.message.timeout_us - 1000)
         self._state.created_by[due.name] = len(self._run.steps) - 1
-        self._record.say(due.name, delivery_words(due, events), event=bool(events))
+        self._record.add_line(due.name, delivery_words(due, events), event=bool(events))
         return strand
 
     def _plan(self, due: Due, events: Sequence[Event]) -> None:

@@ -90,7 +90,7 @@ class Lifecycle(Part):
         if attempt.state != "delivered":
             said = attempt.status if attempt.status is not None else "nothing"
             again = ", so it is retried" if due.message.state == "RETRY" else ""
-            self._record.say(name, f"answered {said}{again}")
+            self._record.add_line(name, f"answered {said}{again}")
 
     def unhandled(self, error: BaseException) -> None:
         """Called with an exception of a task that no code awaited."""
@@ -187,7 +187,7 @@ class WorkerRestarts(Part):
                 broker.expire(group, instance)
             except ContractError:
                 continue  # the consumer has already left
-            self._record.say(strand.name, f"the session of {instance} in {group} ended")
+            self._record.add_line(strand.name, f"the session of {instance} in {group} ended")
 
 
 def _program(worker: Strand) -> str:

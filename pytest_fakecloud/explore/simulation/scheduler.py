@@ -170,7 +170,7 @@ class Scheduler(Part):
         chosen = next((s for s in self._state.strands if s.name == event.detail), None)
         is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
         words = "receives its answer" if is_late else "runs"
-        self._record.say(event.detail, f"{words} {when.format(other)}", event=True)
+        self._record.add_line(event.detail, f"{words} {when.format(other)}", event=True)
 
     def _begin_step(self, option: Option, options: Sequence[str]) -> None:
         place, point = _place_of(option)

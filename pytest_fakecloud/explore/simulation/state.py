@@ -66,12 +66,12 @@ class Record:
     def touch_lock(self, name: str) -> None:
         self.touch([Touch("", "lock", name, True)])
 
-    def note(self, process: str, number: int, choices: list[tuple[Kind, str]]) -> None:
+    def add_point(self, process: str, number: int, choices: list[tuple[Kind, str]]) -> None:
         kinds = self._choice.kinds
         allowed = [choice for choice in choices if choice[0] in kinds]
         self.run.points.append(Point(process, number, allowed))
 
-    def say(self, process: str, words: str, *, event: bool = False) -> None:
+    def add_line(self, process: str, words: str, *, event: bool = False) -> None:
         line = Line(self._world.now_us(), process, words, event=event, step=len(self.run.steps) - 1)
         self.run.lines.append(line)
 
@@ -208,7 +208,7 @@ class StepPromises(Part):
                     promise(self._record.history)
                 except AssertionError as error:
                     self._run.broken = error
-                    self._record.say("the promise", "breaks here")
+                    self._record.add_line("the promise", "breaks here")
                     self._run.lines[-1].breaks = True
                     return
                 except Exception as error:
