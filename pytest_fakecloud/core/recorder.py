@@ -318,8 +318,8 @@ class Recorder:
     # -- forgetting ------------------------------------------------------------------------------
 
     def _forget_oldest(self) -> Iterable[Call]:
-        """Drop the oldest entries. The cloud's recorder also drops them from the fakes' journals, and
-        returns the large calls among them, so that they are cut wherever they are still held.
+        """Drop the oldest entries. The cloud's recorder also drops them from the fakes' journals,
+        because the limit applies to all fakes together, and returns the large calls among them.
         """
         # Drop entries in batches, so that a full journal is as fast as an empty one. Create a new
         # list, because another thread may be reading the old one.
@@ -336,8 +336,6 @@ class Recorder:
         large.remove(gone)
         self.shared.forget_sites(lambda number: number <= last)
         for child in self._open_children():
-            # Drop them from the fakes' journals too, because the limit applies to all fakes
-            # together.
             kept = child.entries
             child.entries = kept[bisect_right(kept, last, key=_number_of) :]
         return gone

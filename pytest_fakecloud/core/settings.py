@@ -237,6 +237,9 @@ class HandleSettings(TypedDict, total=False):
 
 
 _NON_EMPTY = optional(text("a non-empty string", bool))
+_PRINTABLE = text(
+    "a non-empty string of printable characters", lambda value: value.isprintable() and value
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,13 +252,5 @@ class HandleConfig:
     """The address to listen on; loopback by default."""
     port: int | None = setting(None, optional(whole(0, MOST_PORT)))
     """The port to listen on; 0 or None: any free port."""
-    token: str | None = setting(
-        None,
-        optional(
-            text(
-                "a non-empty string of printable characters",
-                lambda value: value.isprintable() and value,
-            )
-        ),
-    )
+    token: str | None = setting(None, optional(_PRINTABLE))
     """The token that clients authenticate with; a random one by default."""

@@ -14,6 +14,7 @@ from typing import Any, Literal, Unpack
 from ..core.conditions import checked_count, is_lazy_function
 from ..core.errors import ContractError, shown
 from ..core.recorder import is_own
+from ..core.settings import SWITCH
 from ..core.timeparse import Duration, duration_us
 from ..http.messages import Answer, Effect, HeaderPairs, Response, Serve
 from .answers import Step
@@ -51,12 +52,12 @@ class FaultPlan:
 
     def drop(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
         """Close the connection before the engine is reached; with ``reset=True``, by a TCP reset."""
-        effect = Effect("drop", reset=_switch("reset", reset))
+        effect = Effect("drop", reset=SWITCH.read("reset", reset))
         return self._inject("drop", "drop", matchers, lambda serve: effect, CUT)
 
     def lose_answer(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
         """Let the engine process the request, then close the connection without a response."""
-        _switch("reset", reset)
+        SWITCH.read("reset", reset)
 
         def respond(serve: Serve) -> Response:
             return lost(serve(), reset)
@@ -249,9 +250,3 @@ def fault_words(kind: type[FaultPlan]) -> list[str]:
         for name, method in inspect.getmembers(kind, inspect.isfunction)
         if method.__annotations__.get("return") == "Fault" and not name.startswith("_")
     )
-
-
-def _switch(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ContractError(f"{name}={shown(value)} must be True or False")
-    return value

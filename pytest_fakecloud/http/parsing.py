@@ -35,6 +35,7 @@ _LONGEST_HEAD = 2048
 _FRAMING = frozenset({"expect", "transfer-encoding", "content-length"})
 _HEAD = "request line and headers"
 _TAIL = "trailers and chunk extensions"
+_TWO_HOSTS = "more than one Host header"
 
 
 class Refusal(Exception):
@@ -261,7 +262,7 @@ class RequestReader:
             return header
         if lower == "host":
             if self._host in self._headers:
-                raise _two_hosts()
+                raise Refusal(400, _TWO_HOSTS)
             # Keep only one Host header in the cache, so that a second one in a request always
             # arrives here.
             self._known = {raw: known for raw, known in self._known.items() if known != self._host}
@@ -295,7 +296,7 @@ class RequestReader:
         hosts = self._headers.count(self._host)
         if hosts != 1:
             if hosts:
-                raise _two_hosts()
+                raise Refusal(400, _TWO_HOSTS)
             if version == "1.1":
                 raise Refusal(400, "an HTTP/1.1 request needs a Host header")
         if self._framing:
@@ -352,14 +353,13 @@ class RequestReader:
             return
         if len(self._heads) >= _REMEMBERED_HEADS:
             self._heads.clear()
-        length = len(message.body)
         self._heads[head] = _Head(
             message.method,
             message.target,
             message.headers,
             message.fields,
             message.version,
-            length,
+            len(message.body),
             message.head_bytes,
         )
 
@@ -375,10 +375,6 @@ def _no_method(data: bytes) -> Refusal | None:
             400, "received TLS, but this server uses plain HTTP: use http:// (or tls=True)"
         )
     return None
-
-
-def _two_hosts() -> Refusal:
-    return Refusal(400, "more than one Host header")
 
 
 def _escape(data: bytes) -> bytes | None:

@@ -46,7 +46,6 @@ class HTTPHandler:
 
     def __init__(self, connection: Connection) -> None:
         self.sock = connection.sock
-        self.client_address = connection.address
         self.connection = connection
         self.mount = connection.mount
         self.app = connection.mount.app
@@ -170,7 +169,7 @@ class HTTPHandler:
     def _refuse(self, refusal: Refusal) -> None:
         """Send the reason for closing the connection, and let the client read it."""
         status = refusal.status
-        message = Message(refusal.method or "GET", refusal.target, client=self.client_address)
+        message = Message(refusal.method or "GET", refusal.target, client=self.connection.address)
         message.version, message.keep_alive = "1.1", False
         if self.native and refusal.method:
             answer = self.app.foreign(message)

@@ -53,9 +53,7 @@ class Origins(Hooks):
         self.detours: dict[Origin, Detour] = {}
 
     def add(self, origin: Origin, shortcut: Shortcut) -> Callable[[], None]:
-        """Use a shortcut for an origin; return a function that removes it. The newest of those
-        that remain is used then.
-        """
+        """Use a shortcut for an origin until the returned function is called."""
         with self._lock:
             self._added.setdefault(origin, []).append(shortcut)
             self.shortcuts[origin] = shortcut

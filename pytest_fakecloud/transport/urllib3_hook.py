@@ -219,10 +219,8 @@ def wrap_send(origins: Origins, original: Function, active: Callable[[], bool]) 
             status, out, payload = shortcut.send(request.method, *simple)
         except NoAnswer as error:
             raise _connection_error(error, request) from error
-        target = simple[0]
-        return adapter.build_response(
-            request, _response(request.method, target, status, out, payload)
-        )
+        answer = _response(request.method, simple[0], status, out, payload)
+        return adapter.build_response(request, answer)
 
     return send
 
@@ -230,9 +228,7 @@ def wrap_send(origins: Origins, original: Function, active: Callable[[], bool]) 
 def _simple_request(
     shortcut: Shortcut, request: Any, parts: SplitResult
 ) -> tuple[str, list[tuple[str, str]], bytes] | None:
-    """Return the target, headers and body of a request that may skip the socket; None if it may
-    not.
-    """
+    """Return the target, headers and body if a request may skip the socket; otherwise None."""
     body = request.body or b""
     if isinstance(body, str):
         body = body.encode("utf-8")

@@ -118,11 +118,8 @@ class Twin:
             # copy() and pickle look up special methods before ``_names`` is set.
             raise AttributeError(name)
         if name not in self._names:
-            raise AttributeError(
-                unknown_name(
-                    f"method of {type(self._target).__name__}.aio", name, sorted(self._names)
-                )
-            )
+            noun = f"method of {type(self._target).__name__}.aio"
+            raise AttributeError(unknown_name(noun, name, sorted(self._names)))
         method = getattr(self._target, name)
 
         @functools.wraps(method)

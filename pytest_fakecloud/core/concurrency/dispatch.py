@@ -45,10 +45,8 @@ class Dispatcher:
         self._at_once = at_once
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._under_way = 0
-        """The number of deliveries in progress."""
-        self._busy: set[int] = set()
-        """The IDs of the threads that make them."""
+        self._under_way = 0  # number of deliveries in progress
+        self._busy: set[int] = set()  # IDs of the threads that make them
         self._stopped = False
         self._unlisten = clock.on_move(self._start_if_needed)
 

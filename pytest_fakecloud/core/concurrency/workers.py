@@ -49,9 +49,7 @@ class WorkerPool:
         return not any(one.is_alive() for one in threads - {threading.current_thread()})
 
     def submit(self, job: Callable[[], None], abandon: Callable[[], None]) -> None:
-        """Run the job, which must not raise, in an idle or a new thread; call ``abandon()`` if no
-        thread can be started.
-        """
+        """Run a job, which must not raise, in a thread; call ``abandon()`` if none can be started."""
         with self._lock:
             if self.idle:
                 # Take the thread that was busy last, so that surplus threads stay idle long enough
