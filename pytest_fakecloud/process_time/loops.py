@@ -100,7 +100,10 @@ class AsyncioLoop:
         task.add_done_callback(self._tasks.discard)
 
     def _awaits_others(self) -> bool:
-        """Return whether a response may arrive through a socket or from a worker thread."""
+        """Return whether a response may arrive through a socket or from a worker thread.
+
+        asyncio has no public names for these, so read private ones of Python 3.11 to 3.14.
+        """
         executor = getattr(self._loop, "_default_executor", None)
         threads = getattr(executor, "_threads", ())
         idle = getattr(getattr(executor, "_idle_semaphore", None), "_value", 0)
@@ -200,8 +203,8 @@ class TrioRun:
     def _awaits_others(self) -> bool:
         io = self._trio.lowlevel.current_statistics().io_statistics
         waiting = getattr(io, "tasks_waiting_read", 1) + getattr(io, "tasks_waiting_write", 1)
-        # Do not count trio's internal task, which waits for wake-ups from other threads.
         limiter = self._trio.to_thread.current_default_thread_limiter()
+        # Do not count trio's internal task, which waits for wake-ups from other threads.
         return waiting > 1 or limiter.borrowed_tokens > 0
 
     def has_timeouts(self) -> bool:

@@ -152,12 +152,12 @@ async def _move_clock_on_turn(
     if target_us > now_us:
         await _move_clock(sleepers, sleeper, target_us)
     else:
-        # A timeout has expired, so let its task run.
+        # Let the task of the expired timeout run; a timeout below a microsecond needs real time.
         await loop.sleep_really(0 if timeout is not None and timeout <= 0 else 1e-6)
 
 
 async def _wait_for_turn(loop: Loop, sleepers: Sleepers, sleeper: Sleeper, now_us: int) -> bool:
-    """Return whether a sleeper may move the clock, which has not moved while it waited."""
+    """Wait until a sleeper may move the clock; return False if another sleeper has moved it."""
     give_up = monotonic() + GRACE
     while not sleepers.is_turn(sleeper) and monotonic() < give_up:
         await loop.sleep_really(SHORT_SLEEP)
