@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .. import errors
-from ..errors import bad_request, quota
+from ..errors import bad_request, quota, too_large
 from ..model import DAY, SECOND, HeaderList, PublishSettings
 from ..wire.headers import read_settings
 from ..wire.retry import RetryDelay
@@ -82,7 +82,7 @@ class Quota:
         """
         limits = self._state.limits
         if len(body) > limits.message_size:
-            raise quota("maxMessageSize", limits.message_size, status=413)
+            raise too_large(limits.message_size)
         retries = self.retries(settings)
         self._check_settings(settings, retries, now)
         self._check_nested(settings.callback_headers, retries, 1, now)
