@@ -334,10 +334,7 @@ def compared(most: int | None = None, tools: Sequence[str] = tuple(TOOLS)) -> st
     A correction is searched only by the tools that found its bug: ``most`` bugs, or all.
     """
     tools = [tool for tool in tools if tool != "frontrun" or importlib.util.find_spec("frontrun")]
-    lines = [
-        f"| Bug | {' | '.join(tools)} |",
-        f"|---|{'---|' * len(tools)}",
-    ]
+    lines = [f"| Bug | {' | '.join(tools)} |", f"|---|{'---|' * len(tools)}"]
     print("\n" + "\n".join(lines), flush=True)
     found = dict.fromkeys(tools, 0)
     accused = dict.fromkeys(tools, 0)

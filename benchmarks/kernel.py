@@ -174,15 +174,8 @@ def mounting() -> list[bool]:
     slow = compare({"mount + close": mount, "pytest-httpserver": httpserver}, rounds=1, calls=3)
     hub.stop()
     return [
-        line(
-            "mount + close / raw listener",
-            table.ratio("mount + close", "raw listener"),
-            3,
-        ),
-        line(
-            "a whole handle / raw listener",
-            table.ratio("a whole handle", "raw listener"),
-        ),
+        line("mount + close / raw listener", table.ratio("mount + close", "raw listener"), 3),
+        line("a whole handle / raw listener", table.ratio("a whole handle", "raw listener")),
         line(
             "a fresh pytest-httpserver / mount + close",
             slow.ratio("pytest-httpserver", "mount + close"),
@@ -217,9 +210,7 @@ def requesting() -> list[bool]:
         bare.journal.clear()
     return [
         line(
-            "request by httpx / raw server, p50",
-            by_httpx.typical_ratio("fake", "raw server"),
-            1.15,
+            "request by httpx / raw server, p50", by_httpx.typical_ratio("fake", "raw server"), 1.15
         ),
         line(
             "request by requests / raw server, p50",

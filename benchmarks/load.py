@@ -212,8 +212,7 @@ def start(servers: list[Server], count: int, seconds: float, processes: int = 2)
     share = -(-count // processes)
     started = [
         context.Process(
-            target=clients,
-            args=(addresses, range(at, min(at + share, count)), seconds, results),
+            target=clients, args=(addresses, range(at, min(at + share, count)), seconds, results)
         )
         for at in range(0, count, share)
     ]

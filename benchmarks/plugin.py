@@ -350,13 +350,7 @@ def suites(folder: Path) -> list[bool]:
 def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        holds = [
-            *fixtures(folder),
-            *whole_tests(),
-            *transports(),
-            *ladder(),
-            *suites(folder),
-        ]
+        holds = [*fixtures(folder), *whole_tests(), *transports(), *ladder(), *suites(folder)]
     return 0 if all(holds) else 1
 
 

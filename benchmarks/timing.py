@@ -190,11 +190,7 @@ def compare(
 
 
 def line(
-    label: str,
-    ratio: float,
-    limit: float | None = None,
-    *,
-    at_least: float | None = None,
+    label: str, ratio: float, limit: float | None = None, *, at_least: float | None = None
 ) -> bool:
     """Print one ratio with its limit, and return whether it holds.
 
@@ -234,10 +230,7 @@ def _told(figure: Figure) -> bool:
 
 
 def _count(
-    name: str,
-    call: Callable[[], object],
-    calls: int | Mapping[str, int] | None,
-    slice_ms: float,
+    name: str, call: Callable[[], object], calls: int | Mapping[str, int] | None, slice_ms: float
 ) -> int:
     call()
     if isinstance(calls, int):

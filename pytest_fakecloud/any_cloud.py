@@ -249,10 +249,7 @@ class AnyCloud(CloudPromises, ABC):
         return every_failure(self._require_local("every_failure"), run, **options)
 
     def explore(
-        self,
-        run: Runs,
-        check: Checks = None,
-        **options: Unpack[ExploreOptions],
+        self, run: Runs, check: Checks = None, **options: Unpack[ExploreOptions]
     ) -> Exploration:
         """Run code under many schedules of faults, orders, time and deliveries, and check a
         promise.
@@ -316,10 +313,7 @@ class AioCloud:
         )
 
     async def explore(
-        self,
-        run: Runs,
-        check: Checks = None,
-        **options: Unpack[ExploreOptions],
+        self, run: Runs, check: Checks = None, **options: Unpack[ExploreOptions]
     ) -> Exploration:
         """Run ``Cloud.explore()`` in a running event loop; ``run`` and ``check`` may be
         asynchronous.

@@ -237,11 +237,7 @@ def _state(file: Path) -> dict[str, Any]:
 
 
 def _prepare(
-    cloud: Cloud,
-    app: ControlApp,
-    states: Sequence[State],
-    forwards: Mapping[str, str],
-    log: Log,
+    cloud: Cloud, app: ControlApp, states: Sequence[State], forwards: Mapping[str, str], log: Log
 ) -> None:
     """Load the state files and set up the forwards; the result is the baseline that ``reset``
     returns to.

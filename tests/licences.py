@@ -28,7 +28,7 @@ ALLOWED = re.compile(
 """SPDX identifiers of the families MIT, BSD, Apache, PSF, ISC and MPL."""
 BESIDES = {
     # Code copied into numpy; both licences require nothing of its users.
-    "numpy": {"Zlib", "CC0-1.0"},
+    "numpy": {"Zlib", "CC0-1.0"}
 }
 """Additional terms of single distributions, each with its reason."""
 SAME = {

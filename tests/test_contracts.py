@@ -101,10 +101,7 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
     "Clock.wait_cap": (lambda cloud, v: setattr(cloud.clock, "wait_cap", v), SECONDS),
     "Clock.advance": (lambda cloud, v: cloud.clock.advance(v), "int float"),
     "Clock.move_to": (lambda cloud, v: cloud.clock.move_to(v), ""),
-    "Clock.aio.advance": (
-        lambda cloud, v: asyncio.run(cloud.clock.aio.advance(v)),
-        "int float",
-    ),
+    "Clock.aio.advance": (lambda cloud, v: asyncio.run(cloud.clock.aio.advance(v)), "int float"),
     "Clock.aio.move_to": (lambda cloud, v: asyncio.run(cloud.clock.aio.move_to(v)), ""),
     "Cloud.aio.every_failure": (lambda cloud, v: asyncio.run(cloud.aio.every_failure(v)), ""),
     "Cloud.aio.replay": (lambda cloud, v: asyncio.run(cloud.aio.replay(v)), ""),

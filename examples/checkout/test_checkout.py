@@ -3,14 +3,7 @@ import json
 import pytest
 from checkout import CartExpired, Checkout
 
-from pytest_fakecloud import (
-    Broker,
-    CallbackCapture,
-    Cloud,
-    KVServer,
-    Queue,
-    VectorIndex,
-)
+from pytest_fakecloud import Broker, CallbackCapture, Cloud, KVServer, Queue, VectorIndex
 
 MAILER = "https://mailer.example.com/send"
 

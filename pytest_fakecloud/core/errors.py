@@ -119,12 +119,7 @@ def _outcomes() -> tuple[type[BaseException], ...]:
     pytest = sys.modules.get("pytest")
     if pytest is None:
         return (KeyboardInterrupt,)
-    return (
-        KeyboardInterrupt,
-        pytest.fail.Exception,
-        pytest.skip.Exception,
-        pytest.exit.Exception,
-    )
+    return (KeyboardInterrupt, pytest.fail.Exception, pytest.skip.Exception, pytest.exit.Exception)
 
 
 def broken_promise(error: BaseException | None) -> AssertionError | None:

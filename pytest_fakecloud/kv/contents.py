@@ -170,8 +170,7 @@ class KVContents:
 
     @action
     def load(
-        self,
-        data: Mapping[Any, object] | Iterable[Sequence[Scalar]] | str | os.PathLike[str],
+        self, data: Mapping[Any, object] | Iterable[Sequence[Scalar]] | str | os.PathLike[str]
     ) -> None:
         """Load data: a mapping of keys to plain values, commands to run, or an ``.rdb`` file.
 

@@ -41,11 +41,7 @@ class KVServer(KVContents, Handle):
     _settings = KVConfig
     _app: KVApp
 
-    def __init__(
-        self,
-        context: Context,
-        **settings: Unpack[KVSettings],
-    ) -> None:
+    def __init__(self, context: Context, **settings: Unpack[KVSettings]) -> None:
         config = self._configure(context, KVConfig, settings)
         if config.database_password is not None:
             self._password = config.database_password

@@ -53,11 +53,7 @@ class Api:
     """
 
     def __init__(
-        self,
-        target: Any,
-        groups: Mapping[type, str],
-        used: Used,
-        loop: asyncio.AbstractEventLoop,
+        self, target: Any, groups: Mapping[type, str], used: Used, loop: asyncio.AbstractEventLoop
     ) -> None:
         self._target = target
         self._groups = groups

@@ -24,10 +24,7 @@ from tests.clients.surface import Api, Kept
 upstash_vector = pytest.importorskip("upstash_vector")
 
 from upstash_vector import AsyncIndex, Index, Vector  # noqa: E402
-from upstash_vector.core.index_operations import (  # noqa: E402
-    AsyncResumableQueryHandle,
-    ResumableQueryHandle,
-)
+from upstash_vector.core.index_operations import AsyncResumableQueryHandle, ResumableQueryHandle  # noqa: E402
 from upstash_vector.errors import UpstashError  # noqa: E402
 from upstash_vector.types import (  # noqa: E402
     Data,

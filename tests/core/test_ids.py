@@ -43,8 +43,7 @@ def test_streams_do_not_depend_on_each_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "two"),
-    [(("a", "b"), ("b", "a")), (("ab",), ("a", "b")), (("a",), ("a", ""))],
+    ("one", "two"), [(("a", "b"), ("b", "a")), (("ab",), ("a", "b")), (("a",), ("a", ""))]
 )
 def test_purposes_are_told_apart(one: tuple[str, ...], two: tuple[str, ...]) -> None:
     assert Ids(1).stream(*one).hex(32) != Ids(1).stream(*two).hex(32)

@@ -31,11 +31,7 @@ class Both(Recorder):
 
 
 def came(
-    method: str,
-    target: str,
-    headers: list[tuple[str, str]],
-    body: bytes = b"",
-    head_bytes: int = 0,
+    method: str, target: str, headers: list[tuple[str, str]], body: bytes = b"", head_bytes: int = 0
 ) -> Any:
     return SimpleNamespace(
         method=method, target=target, headers=headers, body=body, client=None, head_bytes=head_bytes

@@ -10,12 +10,7 @@ import pytest
 
 from pytest_fakecloud.core.conditions import checked_count, discard_awaitable
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.wording import (
-    brief,
-    counted,
-    differences,
-    unknown_name,
-)
+from pytest_fakecloud.core.wording import brief, counted, differences, unknown_name
 
 
 def test_long_values_are_cut_and_functions_named() -> None:

@@ -30,10 +30,7 @@ def scans(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
 
 def keys_of_a_script(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
     script = "return redis.call('INCR', redis.call('GET', 'name') or 'n')"
-    return {
-        "a": lambda: (redis.set("name", "m"), redis.get("m")),
-        "b": lambda: redis.eval(script),
-    }
+    return {"a": lambda: (redis.set("name", "m"), redis.get("m")), "b": lambda: redis.eval(script)}
 
 
 def transactions(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:

@@ -43,11 +43,7 @@ def test_transactions_show_their_commands(cloud: Cloud, kv: KVServer) -> None:
 
 
 def test_an_order_that_the_undisturbed_run_has_too_is_no_cause(cloud: Cloud, redis: Redis) -> None:
-    clients = {
-        "ann": lambda: redis.set("a", "1"),
-        "bob": lambda: redis.get("a"),
-        "cat": redis.ping,
-    }
+    clients = {"ann": lambda: redis.set("a", "1"), "bob": lambda: redis.get("a"), "cat": redis.ping}
 
     found = failure(cloud, clients, broken, schedule="ann.1 switch cat")
     assert found.cause == ""

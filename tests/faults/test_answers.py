@@ -107,10 +107,7 @@ def test_bytes_go_as_they_are_text_as_utf_8_and_the_rest_as_json(body: object, s
             lambda: checked_type(b"text/html"),
             "content_type=b'text/html' is not a content type: pass a string such as 'text/html'",
         ),
-        (
-            lambda: maker().encoded(Answer(5)),
-            "the faults of this fake can only send bytes, got 5",
-        ),
+        (lambda: maker().encoded(Answer(5)), "the faults of this fake can only send bytes, got 5"),
     ],
 )
 def test_what_cannot_be_sent(check: Callable[[], object], told: str) -> None:

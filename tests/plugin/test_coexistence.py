@@ -12,9 +12,7 @@ from ..harness import QUIET, Run, apart
 pytestmark = pytest.mark.slow
 
 
-def test_a_session_scope_under_xdist_has_a_cloud_for_each_worker(
-    pytester: pytest.Pytester,
-) -> None:
+def test_a_session_scope_under_xdist_has_a_cloud_for_each_worker(pytester: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     pytester.makeini("[pytest]\nfakecloud_scope = session")
     pytester.makepyfile(

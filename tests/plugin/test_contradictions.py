@@ -77,8 +77,7 @@ def test_a_share_of_nothing(fixture: str) -> None:
     ids=lambda one: next(iter(one)),
 )
 @pytest.mark.parametrize(
-    ("fixture", "engine"),
-    [("kv_server", "redis://127.0.0.1:1"), ("broker", "kafka://127.0.0.1:1")],
+    ("fixture", "engine"), [("kv_server", "redis://127.0.0.1:1"), ("broker", "kafka://127.0.0.1:1")]
 )
 def test_a_real_server_and_a_clock_that_stands(
     settings: dict[str, Any], fixture: str, engine: str

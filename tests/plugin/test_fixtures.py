@@ -487,9 +487,7 @@ def test_pytest_rewrites_no_module_of_ours(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.slow
-def test_a_program_may_import_the_package_before_it_runs_pytest(
-    pytester: pytest.Pytester,
-) -> None:
+def test_a_program_may_import_the_package_before_it_runs_pytest(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_kv(kv_server): assert kv_server.url")
     program = (
         "import sys, pytest, pytest_fakecloud; sys.exit(pytest.main(['-Werror', *sys.argv[1:]]))"

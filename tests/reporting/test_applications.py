@@ -436,10 +436,7 @@ FLASK = """
     def test_without_fakes():
         assert not flask.request_started.receivers
 """
-TOLD = [
-    "--> application POST /checkout (Flask) <-- 200",
-    "  --> kv_server INCR orders <-- 1",
-]
+TOLD = ["--> application POST /checkout (Flask) <-- 200", "  --> kv_server INCR orders <-- 1"]
 
 
 @pytest.mark.parametrize("options", [(), ("-ofakecloud_scope=session", "-knot without")])

@@ -26,10 +26,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.session.reports import report_on
 
 PACKAGE = pytest_fakecloud.reporting
-BESIDE = (
-    pytest_fakecloud.queue.attempt_reports,
-    pytest_fakecloud.queue.signature_checks,
-)
+BESIDE = (pytest_fakecloud.queue.attempt_reports, pytest_fakecloud.queue.signature_checks)
 """Modules outside the package that only reports use. They run during a delivery."""
 LEFT_OUT = {"tracebacks", "applications", "replay", "views"}
 """Modules that run before a report is made, and the replay, whose errors become a note on the page."""

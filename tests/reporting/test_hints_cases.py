@@ -18,11 +18,7 @@ from pytest_fakecloud.reporting.hints.missing_requests import (
     old_token_hints,
 )
 
-STAY = [
-    "    [pytest]",
-    "    fakecloud_scope = session",
-    "    fakecloud_early = kv_server queue",
-]
+STAY = ["    [pytest]", "    fakecloud_scope = session", "    fakecloud_early = kv_server queue"]
 AFTER = (
     ", for example an earlier test's. An application that creates its client once needs fakes that "
     "last; in pytest.ini:"

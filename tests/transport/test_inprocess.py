@@ -309,9 +309,7 @@ def test_many_threads_send_at_once(kv: KVServer) -> None:
     assert kv.value("n") == "80"
 
 
-def test_a_urllib3_that_takes_fewer_words_for_an_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_urllib3_that_takes_fewer_words_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     # Like the fork that niquests installs in place of urllib3.
     whole = urllib3.HTTPResponse
 

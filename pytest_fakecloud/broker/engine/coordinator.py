@@ -7,15 +7,7 @@ from typing import Any
 
 from .. import errors
 from ..model import EventKind, consumer_config
-from .members import (
-    ConsumerGroup,
-    GroupCopy,
-    Instance,
-    InstanceState,
-    cancel,
-    copied,
-    names,
-)
+from .members import ConsumerGroup, GroupCopy, Instance, InstanceState, cancel, copied, names
 from .offsets import GroupOffsets
 from .rebalancing import Rebalancer
 from .state import BrokerState

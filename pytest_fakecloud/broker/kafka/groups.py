@@ -45,11 +45,7 @@ class KafkaGroups:
     """
 
     def __init__(
-        self,
-        topics: KafkaTopics,
-        clock: Timekeeper,
-        waits: Waits,
-        fetching: KafkaFetching,
+        self, topics: KafkaTopics, clock: Timekeeper, waits: Waits, fetching: KafkaFetching
     ) -> None:
         self.tell: Callable[..., object] = lambda *event, **details: None
         self._topics = topics

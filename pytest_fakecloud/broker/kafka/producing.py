@@ -31,12 +31,7 @@ _MORE = 5.0
 class KafkaProducing:
     """The producer of a fake and its thread, with the methods of ``MemoryProducing``."""
 
-    def __init__(
-        self,
-        topics: KafkaTopics,
-        clock: Timekeeper,
-        stream: RandomStream,
-    ) -> None:
+    def __init__(self, topics: KafkaTopics, clock: Timekeeper, stream: RandomStream) -> None:
         self.by_tester: set[tuple[str, int, int]] = set()
         """Positions of the records that the test produced."""
         self._topics = topics

@@ -17,11 +17,7 @@ class WorkerPool:
     """
 
     def __init__(
-        self,
-        keep: int = 2,
-        linger: float = 5.0,
-        spare: int = 32,
-        name: str = "fakecloud-worker",
+        self, keep: int = 2, linger: float = 5.0, spare: int = 32, name: str = "fakecloud-worker"
     ) -> None:
         self._name = name
         self.keep = keep
@@ -61,10 +57,7 @@ class WorkerPool:
             self._started += 1
             worker = _Worker(job)
             worker.thread = threading.Thread(
-                target=self._work,
-                args=(worker,),
-                name=f"{self._name}-{self._started}",
-                daemon=True,
+                target=self._work, args=(worker,), name=f"{self._name}-{self._started}", daemon=True
             )
             self.threads.add(worker)
         try:

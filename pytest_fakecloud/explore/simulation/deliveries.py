@@ -153,10 +153,7 @@ class DeliveryStrands(Part):
             self._losses[due.message.public_id] = losses
 
     def perform(
-        self,
-        delivery: Delivery,
-        perform: Callable[..., Outcome],
-        route: DestinationRoute | None,
+        self, delivery: Delivery, perform: Callable[..., Outcome], route: DestinationRoute | None
     ) -> Outcome:
         """Perform a delivery, or lose it if the schedule says so."""
         losses = self._losses.get(delivery.message_id)

@@ -21,15 +21,7 @@ from ...http.server import serve_http
 from .. import errors
 from ..errors import CommandError
 from ..model import TURN_SECONDS
-from ..reply import (
-    LARGEST,
-    NO_REPLY,
-    Blocked,
-    Reply,
-    resp_parts,
-    size_of,
-    to_resp,
-)
+from ..reply import LARGEST, NO_REPLY, Blocked, Reply, resp_parts, size_of, to_resp
 from .outbox import Outbox, Pushes, is_raw_list, written
 from .parser import CommandReader, ProtocolFault, protocol_of
 from .recorded import LARGE, SHOWN_BYTES, RecordedCommands

@@ -388,13 +388,7 @@ class TestWaiting:
     @pytest.mark.parametrize(("line", "fill", "reply"), WAITING)
     @pytest.mark.parametrize("one_leaves", [False, True])
     def test_until_there_is_something(
-        self,
-        server: KVServer,
-        connect: Connect,
-        line: str,
-        fill: str,
-        reply: Any,
-        one_leaves: bool,
+        self, server: KVServer, connect: Connect, line: str, fill: str, reply: Any, one_leaves: bool
     ) -> None:
         server.execute("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
         clients = [connect() for _ in range(1 + one_leaves)]

@@ -9,13 +9,7 @@ from ...engine.engine import Session
 from ...errors import CommandError, invalid_expire
 from ...reply import Reply
 from ...table.registry import Args, command
-from ...table.syntax import (
-    is_met,
-    nearest_second,
-    parse_conditions,
-    parse_int,
-    relative_ms,
-)
+from ...table.syntax import is_met, nearest_second, parse_conditions, parse_int, relative_ms
 from ...values.hashes import HashValue
 from ..string.values import EXPIRY_SIZES, SetOptions, parse_set_options
 
