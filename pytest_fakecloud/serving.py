@@ -52,7 +52,7 @@ class Usage(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """The options of ``serve`` and ``run``. None stands for the default of an option."""
+    """The options of ``serve`` and ``run``. None selects an option's default."""
 
     services: Mapping[str, Mapping[str, Any]]
     """The settings of each service to start, by the service's name on the command line."""

@@ -48,7 +48,7 @@ class LargeCalls:
         return self._pop_over_limit() if self.total > self.limit else []
 
     def remove(self, calls: Iterable[object]) -> None:
-        """Remove those of the given entries that are large calls."""
+        """Remove the large calls among the given entries."""
         for call in calls:
             if isinstance(call, Call):
                 self.total -= self.sizes.pop(call, 0)

@@ -27,7 +27,7 @@ class Timer:
     """A callback that is due at a time of the clock.
 
     ``due_us`` is the time in microseconds, ``label`` the name in reports, ``sequence`` the number
-    of the timer among those of its clock. ``cancel()`` is final and may be called repeatedly.
+    of the timer among the timers of its clock. ``cancel()`` is final and may be called repeatedly.
     """
 
     due_us: int

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ..core.conditions import pieces_matcher
 from ..core.errors import ContractError, shown
 from ..core.found import Found
-from ..core.wording import counted
+from ..core.wording import brief, counted
 from ..handle import Handle
 from ..reporting.masking import HIDDEN
 from .har import Entry, are_strings, read_archive
@@ -216,7 +216,7 @@ class Difference:
     def __str__(self) -> str:
         return (
             f"request {self.number} ({self.request}): {self.where} was "
-            f"{_short(self.recorded)}, is {_short(self.answered)}"
+            f"{brief(self.recorded)}, is {brief(self.answered)}"
         )
 
 
@@ -285,8 +285,3 @@ def _matches_masked(recorded: Any, answered: Any) -> bool:
     if not isinstance(recorded, str) or HIDDEN not in recorded or not isinstance(answered, str):
         return False
     return pieces_matcher(recorded.split(HIDDEN))(answered)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 120 else f"{text[:117]}..."

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any
 
+from ..core.wording import brief
 from .catalogue import Step
 from .exchange import Reply
 
@@ -61,7 +62,7 @@ def _differences(real: Any, fake: Any, step: Step, path: str) -> Iterator[str]:
     elif step.compare == "shape":
         yield from _other_type(real, fake, where)
     elif not _agree(real, fake, step):
-        yield f"{where}: {_short(real)}, the fake {_short(fake)}"
+        yield f"{where}: {brief(real)}, the fake {brief(fake)}"
 
 
 def _agree(real: Any, fake: Any, step: Step) -> bool:
@@ -99,11 +100,6 @@ _KINDS: Mapping[type, str] = {
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 120 else text[:117] + "..."
 
 
 def _without_ids(value: Any) -> Any:

@@ -91,7 +91,6 @@ class MemoryGroups:
         return self._offsets.take(member, now)
 
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
-        """Commit the given offsets or, if there are none, those of the records last delivered."""
         wanted = distinct_positions(offsets)
         with self._state as now:
             self._offsets.commit(group, instance, wanted, now)

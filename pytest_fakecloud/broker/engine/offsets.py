@@ -27,7 +27,7 @@ class GroupOffsets:
     def commit(
         self, group_name: str, name: str, offsets: Sequence[TopicPartitionOffset], now: int
     ) -> None:
-        """Commit the given offsets or, if there are none, those of the records last delivered.
+        """Commit the given offsets. Without any, commit up to the records last delivered.
 
         Raises ``BrokerError`` for an unknown partition, a partition of another instance, an unknown
         instance, and during a rebalance. Nothing is committed then.

@@ -25,7 +25,7 @@ class BrokerState:
     """The topics and groups by name. ``with state as now_us`` locks them; all methods expect this.
 
     When the lock is released, the signals in ``woken`` are notified, and ``listener`` is called with
-    the events that have been told.
+    the events recorded since it was last called.
     """
 
     def __init__(self, settings: BrokerConfig, clock: Timekeeper) -> None:

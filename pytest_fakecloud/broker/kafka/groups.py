@@ -396,8 +396,8 @@ def _group_view(
 ) -> GroupView:
     """Return the state of a group.
 
-    Its state and generation are approximated: the cluster's generation is not known, so the number
-    of revocations in this process stands for it.
+    Its state and generation are approximated: the cluster's generation is not known, so the
+    generation is the number of revocations in this process.
     """
     views = found_members(_member_view(topics, each, members[each]) for each in sorted(members))
     return GroupView(

@@ -361,7 +361,7 @@ class RecordBuffer:
             self._unreadable.update(partitions)
 
     def pop_unreadable(self, partitions: Collection[Partition]) -> set[Partition]:
-        """Return those of the partitions that were unreadable; from now on they are readable."""
+        """Return which of the partitions were unreadable, and mark them as readable."""
         with self._lock:
             found = self._unreadable & set(partitions)
             self._unreadable -= found

@@ -69,7 +69,7 @@ class Simulation:
         )
 
     def play(self) -> Run:
-        """Run all strands to their end. Of the promises, check only those of every step."""
+        """Run all strands to their end, and check the promises that apply to every step."""
         token = simulation.set(self)
         self._world.simulation = self
         try:

@@ -1,4 +1,4 @@
-"""EVAL and FCALL with related commands, and those of the script cache and of function libraries."""
+"""Commands that run scripts and functions, or manage cached scripts and function libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lua scripts that are sent to a real server: those of the fake, and those of its clients.
+"""Lua scripts of the fake and of its clients, as they are sent to a real server.
 
 The scripts of the vendor's libraries start with ``#!lua flags=allow-key-locking``. Real servers
 reject the flag, so they receive the scripts without it. Clients keep using the digests of their own

@@ -7,20 +7,20 @@ the last request with another body, and `3x` before a request sends it three tim
 
 A response is the whole JSON, `has <JSON>` for a part of it (of a list of objects, a part of each), or
 `lacks <keys>`. After a status it may also be the text of the error, or `has` and a part of this text.
-A string that ends in `...` stands for its beginning. The first `$name` in a response keeps a value,
-which `$name` is from then on. `NOW+1000` is a time in
-Unix milliseconds, counted from the start.
+A string that ends in `...` matches by its beginning. The first `$name` in a response keeps a value,
+which `$name` is from then on. `NOW+1000` is a time in Unix milliseconds, counted from the start.
 
 `@ 5s` advances the clock, `@ due` delivers what is due, `@ idle` delivers everything. Indented lines
 below it are all deliveries since the last such line, `<seconds> <METHOD> <URL> | X-A: 1 < body`, of
-which a header without a value is absent, and a body may be `has <JSON>` or `lacks <keys>`; `none`
-stands for no deliveries. The body of a delivery to a workflow is the list of its steps, `steps first,
-second`. `! DEST 500 after 10 | X-A: 1 < body` makes a destination answer with a status, after ten
-seconds; `*` are all destinations, and `500 200` answers with each status in turn. `states $m =>
-CREATED ACTIVE` are the states in the log of a message, `ids /v2/dlq => $a $b` the ids of the messages
-in a listing, `runs <query> => s r` those of workflow runs. `save` and `restore` make and restore a
-snapshot. The headers `start r` and `run r` are those of the first and of a later step of a run at
-`APP`, and `flow rate=1` are those of flow control with the key `k`. `{x*9}` repeats a text.
+which a header without a value is absent, and a body may be `has <JSON>` or `lacks <keys>`; the line
+`none` means that nothing was delivered. The body of a delivery to a workflow is the list of its
+steps, `steps first, second`. `! DEST 500 after 10 | X-A: 1 < body` makes a destination answer with a
+status, after ten seconds; `*` are all destinations, and `500 200` answers with each status in turn.
+`states $m => CREATED ACTIVE` are the states in the log of a message, `ids /v2/dlq => $a $b` the ids
+of the messages in a listing, and `runs <query> => s r` the ids of workflow runs. `save` and `restore`
+make and restore a snapshot. `start r` and `run r` send the headers of the first and of a later step
+of a run at `APP`, and `flow rate=1` the headers of flow control with the key `k`. `{x*9}` repeats a
+text.
 
 Each scenario (`== <name> <settings>`) has a queue of its own, with settings as JSON. The lines before
 the first scenario are played before each of them.
