@@ -296,9 +296,12 @@ def _duration(seconds: float) -> str:
 def _check_then_set(values: Values, scene: Scene) -> str:
     read, write, item = (values[name] for name in ("read", "write", "item"))
     instead = "HSETNX" if write == "HSET" else f"{write} with NX"
+    count, over = "two", "the second over the first"
+    if values["clients"] > 2:
+        count, over = str(values["clients"]), "each over the one before"
     return (
-        f"two {read} commands found that {item} did not exist, then two {write} commands wrote it, the "
-        f"second over the first: the check and the write are separate; use {instead} or a script"
+        f"{count} {read} commands found that {item} did not exist, then {count} {write} commands wrote "
+        f"it, {over}: the check and the write are separate; use {instead} or a script"
     )
 
 

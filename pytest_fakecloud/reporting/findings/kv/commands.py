@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....core.calls import Action, Call, Entry, faults_ended
 from ....kv.table.rows import ROWS
@@ -152,35 +152,32 @@ class Command:
         return about_key(kind, self.entry, self.key, evidence, **values)
 
 
-class Expiries:
-    """The time at which each key expires, as far as the commands so far show it."""
+class Expiry(NamedTuple):
+    """The time in microseconds at which a key expires, and the command that set it."""
 
-    def __init__(self) -> None:
-        self._setters: dict[str, tuple[int, Command]] = {}
+    deadline_us: int
+    setter: Command
 
-    def deadline_us(self, key: str) -> int | None:
-        return self._setters[key][0] if key in self._setters else None
 
-    def setter(self, key: str) -> Command:
-        """Return the command that set the TTL of a key; raise ``KeyError`` if none is known."""
-        return self._setters[key][1]
+class Expiries(dict[str, Expiry]):
+    """The expiry of each key, as far as the commands so far show it."""
 
     def expired(self, key: str, at_us: int) -> bool:
         """Return whether a key had a TTL that ended before or at a time."""
-        return key in self._setters and at_us >= self._setters[key][0]
+        return key in self and at_us >= self[key].deadline_us
 
     def follow(self, command: Command) -> None:
         for key in command.arguments if command.changes else ():
             if self.expired(key, command.at_us):
-                del self._setters[key]
+                del self[key]
         deadline = command.deadline_us()
         if deadline is not None and command.succeeded:
-            self._setters[command.key] = deadline, command
+            self[command.key] = Expiry(deadline, command)
         elif command.name in EXPIRY_ONLY:
             if command.result is UNKNOWN or command.succeeded:
-                self._setters.pop(command.key, None)
+                self.pop(command.key, None)
         elif not (command.name == "SET" and command.succeeded and "KEEPTTL" in command.options):
-            command.drop_replaced(self._setters)
+            command.drop_replaced(self)
 
 
 def with_expiries(look: Look, handle: Any) -> Iterator[tuple[Command, Expiries]]:
@@ -222,17 +219,16 @@ def _of_call(look: Look, call: Call) -> Iterator[Command]:
     lines, answers = _replied(look, call) if on_connection(call) else (lines, _answers(call))
     if answers and len(answers) != len(lines):
         lines, answers = [[""]], []
-    refused = call.fault is None and call.status is not None and call.status >= 400
+    rejected = call.fault is None and call.status is not None and call.status >= 400
     for line, answer in itertools.zip_longest(lines, answers):
-        words, result = [line[0].upper(), *line[1:]], UNKNOWN
+        words = [line[0].upper(), *line[1:]]
         known = answer if call.status == 200 and isinstance(answer, dict) else {}
-        if refused or "error" in known:
-            # A script that raises an error may have changed data before.
-            if words[0] not in SCRIPTS:
-                continue
-        elif "result" in known:
-            decodes = call.facts.get("encoding") == "base64"
-            result = as_plain(known["result"]) if decodes else known["result"]
+        # A script that raises an error may have changed data before.
+        if (rejected or "error" in known) and words[0] not in SCRIPTS:
+            continue
+        result = known.get("result", UNKNOWN)
+        if call.facts.get("encoding") == "base64" and result is not UNKNOWN:
+            result = as_plain(result)
         yield Command(call, words, result)
 
 

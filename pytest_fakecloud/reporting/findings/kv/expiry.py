@@ -14,6 +14,7 @@ from .commands import (
     READS,
     SPANS,
     Command,
+    Expiry,
     commands,
     history,
     was_held_up,
@@ -27,32 +28,37 @@ _FAR_US = 24 * 3600 * 1_000_000
 def ttl_removed(look: Look, handle: Any) -> Iterator[Finding]:
     """Find SET commands that removed the TTL of a key that was never given another."""
     for command, expiries in with_expiries(look, handle):
-        until = expiries.deadline_us(command.key)
         plain = command.deadline_us() is None and "KEEPTTL" not in command.options
         if command.name != "SET" or not command.succeeded or not plain:
             continue
-        if until is not None and command.at_us < until and handle.ttl(command.key) == -1:
+        had_ttl = command.key in expiries and not expiries.expired(command.key, command.at_us)
+        if had_ttl and handle.ttl(command.key) == -1:
             yield command.finding("ttl_removed")
 
 
 def ttl_renewed(look: Look, handle: Any) -> Iterator[Finding]:
     """Find counters whose TTL was renewed repeatedly before it expired."""
     counted: set[str] = set()
-    renewals: dict[str, list[tuple[Command, int]]] = {}
+    # The first of a key's commands set its TTL, and the others renewed it.
+    setters: dict[str, list[Command]] = {}
     for command, expiries in with_expiries(look, handle):
+        key = command.key
         if command.name in ("INCR", "INCRBY"):
-            counted.add(command.key)
-        until, deadline = expiries.deadline_us(command.key), command.deadline_us()
-        sets = command.name in SPANS and len(command.words) == 3 and command.succeeded
-        if sets and deadline is not None and command.key in counted:
-            if until is None or command.at_us >= until:
-                renewals[command.key] = []
-            renewals[command.key].append((command, deadline))
-    for several in renewals.values():
-        (first, first_end), (last, _) = several[0], several[-1]
-        if len(several) > 2 and last.at_us >= first_end:
-            span = f"{(first_end - first.at_us) / 1e6:g}"
-            yield last.finding("ttl_renewed", seconds=span, times=len(several) - 1)
+            counted.add(key)
+        renews = command.name in ("EXPIRE", "PEXPIRE") and len(command.words) == 3
+        if not renews or not command.succeeded or key not in counted:
+            continue
+        if key not in expiries or expiries.expired(key, command.at_us):
+            setters[key] = [command]
+            continue
+        current = expiries[key].setter
+        earlier = setters.get(key, [])
+        setters[key] = [*(earlier if current in earlier[-1:] else [current]), command]
+    for first, *renewals in setters.values():
+        end_us = first.deadline_us() or 0
+        if len(renewals) > 1 and renewals[-1].at_us >= end_us:
+            span = f"{(end_us - first.at_us) / 1e6:g}"
+            yield renewals[-1].finding("ttl_renewed", seconds=span, times=len(renewals))
 
 
 def ttl_not_set(look: Look, handle: Any) -> Iterator[Finding]:
@@ -71,24 +77,29 @@ def expires_by_wall_clock(look: Look, handle: Any) -> Iterator[Finding]:
     """Find absolute expiries computed from the wall clock while the fake clock shows another time."""
     real_us = int(time.time() * 1e6)
     for command in commands(look, handle):
-        (option, _), deadline = command.expiry or ("", ""), command.deadline_us()
-        if not option.endswith("AT") or deadline is None:
+        deadline = command.deadline_us()
+        if command.expiry is None or deadline is None:
+            continue
+        option, _ = command.expiry
+        if not option.endswith("AT"):
             continue
         is_real = abs(deadline - real_us) < _FAR_US <= abs(command.at_us - real_us)
         if is_real and abs(deadline - command.at_us) > _FAR_US:
-            at, now = (
-                f"{one:%Y-%m-%d %H:%M:%SZ}" for one in (to_datetime(deadline), command.entry.at)
-            )
+            at, now = map(_shown_time, (deadline, command.at_us))
             yield command.finding("expires_by_wall_clock", command=option, at=at, now=now)
+
+
+def _shown_time(at_us: int) -> str:
+    return f"{to_datetime(at_us):%Y-%m-%d %H:%M:%SZ}"
 
 
 def counter_recreated(look: Look, handle: Any) -> Iterator[Finding]:
     """Find counters that were recreated without a TTL after they had expired."""
     recreated: dict[str, Command] = {}
     for command, expiries in with_expiries(look, handle):
-        until = expiries.deadline_us(command.key)
+        ended = expiries.expired(command.key, command.at_us)
         # If a fault's function ran first, the time of the execution is unknown.
-        ended = until is not None and (command.at_us >= until or was_held_up(command.entry))
+        ended = ended or (command.key in expiries and was_held_up(command.entry))
         if command.deadline_us() is not None and command.succeeded:
             recreated.pop(command.key, None)
         elif ended and command.name in COUNTING and _starts_at_zero(command):
@@ -109,12 +120,11 @@ def _starts_at_zero(command: Command) -> bool:
 
 def read_after_expiry(look: Look, handle: Any) -> Iterator[Finding]:
     """Find keys that were read after they had expired."""
-    late: dict[str, tuple[Command, Command, int]] = {}
+    late: dict[str, tuple[Command, Expiry]] = {}
     for command, expiries in with_expiries(look, handle):
-        key = command.key
         missing = command.name in READS and not command.result
-        if missing and expiries.expired(key, command.at_us):
-            late[key] = command, expiries.setter(key), expiries.deadline_us(key) or 0
-    for command, setter, until in late.values():
-        values = {"seconds": (command.at_us - until) / 1e6, "ttl": " ".join(setter.expiry or ())}
+        if missing and expiries.expired(command.key, command.at_us):
+            late[command.key] = command, expiries[command.key]
+    for command, (until_us, setter) in late.values():
+        values = {"seconds": (command.at_us - until_us) / 1e6, "ttl": " ".join(setter.expiry or ())}
         yield command.finding("read_after_expiry", [setter.entry.number], **values)

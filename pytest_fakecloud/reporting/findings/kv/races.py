@@ -62,50 +62,59 @@ def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
 
 @dataclass(slots=True)
 class _Race:
-    """Two checks that found a key or field missing, and the first write after them."""
+    """Checks that found a key or field missing, and the unconditional writes after them."""
 
     checks: list[Command] = field(default_factory=list)
-    write: Command | None = None
+    writes: list[Command] = field(default_factory=list)
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether all happened within a second, and each write replaced the one before it."""
+        deadlines = [one.deadline_us() for one in self.writes]
+        replaced = all(
+            until is None or later.at_us < until
+            for until, later in zip(deadlines, self.writes[1:], strict=False)
+        )
+        return replaced and self.writes[-1].at_us - self.checks[0].at_us <= _RACE_US
 
 
 def check_then_set(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find clients that both found a value missing, within a second, and then both wrote it.
+    """Find clients that all found a value missing, within a second, and then all wrote it.
 
     Example: client A sends ``GET k``, client B sends ``GET k``, A sends ``SET k 1``, B sends
     ``SET k 2``.
     """
     races: dict[tuple[str, ...], _Race] = {}
     for command in by_execution(look, handle):
-        count = _CHECKS.get(command.name) or _UNCHECKED.get(command.name, 0)
+        count = (_CHECKS | _UNCHECKED).get(command.name, 0)
         item = tuple(command.words[1:count])
-        race = races.setdefault(item, _Race()) if count else _Race()
+        race = races.get(item, _Race())
         is_check = command.name in _CHECKS and len(command.words) == count
-        if is_check and not command.result and len(race.checks) < 2:
+        if is_check and command.result in (None, 0) and not race.writes:
             race.checks.append(command)
-        elif command.name in _UNCHECKED and len(race.checks) == 2 and _overwrites(command):
-            if race.write is None:
-                race.write = command
+            races[item] = race
+        elif command.name in _UNCHECKED and len(race.checks) > 1 and _overwrites(command):
+            race.writes.append(command)
+            # With fewer writes than checks, one client may have made several of the checks.
+            if len(race.writes) < len(race.checks):
                 continue
-            if _is_race(race.checks[0], race.write, command):
-                evidence = [one.entry.number for one in (*race.checks, race.write)]
-                values = {"read": race.checks[1].name, "write": command.name}
-                yield command.finding("check_then_set", evidence, **values, item=" ".join(item))
+            if race.is_certain:
+                evidence = [one.entry.number for one in (*race.checks, *race.writes)]
+                reads = " or ".join(dict.fromkeys(one.name for one in race.checks))
+                yield command.finding(
+                    "check_then_set", evidence, clients=len(race.checks),
+                    read=reads, write=command.name, item=" ".join(item),
+                )  # fmt: skip
             del races[item]
         elif command.changes_any:
             races.clear()
         else:
-            for one in [one for one in races if one and one[0] in command.arguments]:
+            for one in [one for one in races if one[0] in command.arguments]:
                 del races[one]
 
 
 def _overwrites(command: Command) -> bool:
     return command.result is not UNKNOWN and not command.options & {"NX", "XX"}
-
-
-def _is_race(check: Command, first: Command, second: Command) -> bool:
-    until = first.deadline_us()
-    existed = until is None or second.at_us < until
-    return existed and second.at_us - check.at_us <= _RACE_US
 
 
 def lock_without_ttl(look: Look, handle: Any) -> Iterator[Finding]:
@@ -133,7 +142,7 @@ def lock_of_another(look: Look, handle: Any) -> Iterator[Finding]:
     holders: dict[str, list[str]] = {}
     for command, expiries in with_expiries(look, handle):
         key = command.key
-        for known in [one for one in holders if expiries.deadline_us(one) is None]:
+        for known in [one for one in holders if one not in expiries]:
             del holders[known]
         if command.name == "SET" and command.sets_nx and command.succeeded:
             earlier = holders.get(key, []) if expiries.expired(key, command.at_us) else []
