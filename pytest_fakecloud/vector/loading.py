@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from os import PathLike
 from pathlib import Path
@@ -59,9 +59,9 @@ def read_records(
     ``dimension`` is the length of all dense vectors; if it is None, the first one determines it.
     """
     records = []
-    for where, value in _values(source):
+    for where, value in _items(source):
         try:
-            namespace, record = _read(_one(value), reader, embedder, dimension)
+            namespace, record = _read(_record_fields(value), reader, embedder, dimension)
         except ContractError as error:
             raise ContractError(f"{where}: {error}") from None
         except VectorError as error:
@@ -79,12 +79,9 @@ def read_records(
 def _read(
     raw: Raw, reader: FieldReader, embedder: Embedder | None, dimension: int | None
 ) -> tuple[str | None, VectorRecord]:
-    vector = raw.get("vector")
-    floats = None
-    if isinstance(vector, np.ndarray):
-        floats = from_array(vector)
-        raw = {name: value for name, value in raw.items() if name != "vector"}
-    plain = _plain(raw)
+    # An array is converted directly, because JSON would make a list of its numbers.
+    floats = from_array(raw.pop("vector")) if isinstance(raw.get("vector"), np.ndarray) else None
+    plain = _with_json_types(raw)
     record = reader.record(plain)
     if floats is not None:
         record = record._replace(vector=floats)
@@ -99,98 +96,86 @@ def _read(
     return reader.text(plain, "namespace"), record
 
 
-def _plain(raw: Raw) -> Raw:
-    """Return the record with only JSON types: tuples and arrays become lists."""
+def _with_json_types(raw: Raw) -> Raw:
+    """Return the record with only JSON types, and its sparse vector as ``sparseVector``."""
     if "sparse_vector" in raw:
         if "sparseVector" in raw:
             raise ContractError(
                 "a record has both sparseVector and sparse_vector: remove one of them"
             )
-        raw = {**raw, "sparseVector": raw["sparse_vector"]}
-        del raw["sparse_vector"]
+        raw["sparseVector"] = raw.pop("sparse_vector")
     sparse: Any = raw.get("sparseVector")
     if _is_sparse_vector(sparse):
         indices, values = sparse if isinstance(sparse, tuple) else (sparse.indices, sparse.values)
-        raw = {**raw, "sparseVector": {"indices": indices, "values": values}}
+        raw["sparseVector"] = {"indices": indices, "values": values}
     plain: Raw = as_json(raw, f"record {raw.get('id')!r}")
     return plain
 
 
 def as_json(value: object, what: str) -> Any:
     """Return a value with only JSON types; raise ``ContractError`` if it cannot be written as JSON."""
-    converted: dict[int, object] = {}
-
-    def convert(part: object) -> object:
-        converted[id(part)] = _listed(part)
-        return converted[id(part)]
-
     try:
-        text = orjson.dumps(value, convert, orjson.OPT_SERIALIZE_NUMPY)
-    except (TypeError, ValueError) as error:
+        text = orjson.dumps(_listed(value), _array_as_list, orjson.OPT_SERIALIZE_NUMPY)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         reason = error.__cause__ or error
         raise ContractError(f"{what} cannot be written as JSON: {reason}") from None
-    plain = orjson.loads(text)
-    if b"null" in text and (place := _not_finite(value, plain, converted)) is not None:
-        raise ContractError(f"{what} cannot be written as JSON: {place} is not a finite number")
-    return plain
+    return orjson.loads(text)
 
 
-def _listed(value: object) -> object:
-    """Return a JSON form of a value whose type orjson does not support."""
+def _listed(value: Any, place: str = "") -> object:
+    """Return a value with dicts for mappings and dataclasses, and lists for other collections.
+
+    Raises ``ValueError`` for NaN and infinity, which orjson would write as null. ``place`` is the
+    path of the value in the record.
+    """
+    if isinstance(value, float | np.floating) and not math.isfinite(value):
+        raise ValueError(f"{place.lstrip('.') or 'it'} is not a finite number")
+    if is_dataclass(value) and not isinstance(value, type):
+        value = _dataclass_fields(value)
+    if isinstance(value, Mapping):
+        return {name: _listed(item, f"{place}.{name}") for name, item in value.items()}
+    if not is_sequence(value) or isinstance(value, set | frozenset):
+        return value
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind != "O" and (value.dtype.kind != "f" or np.isfinite(value).all()):
+            return value
+        value = value.tolist()
+    items = list(value)
+    # Most lists are vectors, so do not call this function for each of their numbers.
+    if set(map(type, items)) <= {int, float} and all(map(math.isfinite, items)):
+        return items
+    return [_listed(item, f"{place}[{number}]") for number, item in enumerate(items)]
+
+
+def _array_as_list(value: object) -> object:
+    """Return an array as a list; raise ``TypeError`` for other types that orjson cannot write."""
     if isinstance(value, np.ndarray):
         return value.tolist()
-    if isinstance(value, Mapping):
-        return dict(value)
-    if is_sequence(value) and not isinstance(value, set | frozenset):
-        return list(value)  # type: ignore[call-overload]
     raise TypeError(f"{value!r:.80} is a {type(value).__name__}, which JSON cannot represent")
 
 
-def _not_finite(
-    value: Any, plain: Any, converted: Mapping[int, object], place: str = ""
-) -> str | None:
-    """Return the path of a NaN or an infinity in a value, or None. orjson writes both as null.
+def _items(source: Any, name: str = "") -> Iterator[tuple[str, object]]:
+    """Yield each record with its number, or its line or row in the file ``name``, for errors.
 
-    ``converted`` has the JSON forms by ``id()``, because an iterator can be read only once.
+    The records of a mapping are yielded as tuples ``(id, record)``.
     """
-    value = converted.get(id(value), value)
-    if plain is None:
-        number = isinstance(value, float | np.floating) and not math.isfinite(value)
-        return (place.lstrip(".") or "it") if number else None
-    steps: Iterable[tuple[str, Any, Any]] = ()
-    if is_dataclass(value):
-        value = {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, Mapping) and isinstance(plain, dict):
-        steps = ((f".{name}", value.get(name), item) for name, item in plain.items())
-    elif isinstance(value, list | tuple | np.ndarray) and isinstance(plain, list):
-        # Most lists are vectors, so do not call this function for each of their numbers.
-        numbers = [n for n, item in enumerate(plain) if type(item) is not float]
-        steps = ((f"[{number}]", value[number], plain[number]) for number in numbers)
-    found = (_not_finite(part, item, converted, place + step) for step, part, item in steps)
-    return next(filter(None, found), None)
-
-
-def _values(source: object, name: str = "") -> Iterator[tuple[str, object]]:
-    """Yield each record with its number, or its line or row in the file ``name``, for errors."""
     if isinstance(source, str | PathLike):
         yield from _from_file(Path(source))
-    elif isinstance(source, Mapping):
+        return
+    if isinstance(source, Mapping):
         if "id" in source and source.keys() <= _RECORD_NAMES:
             raise ContractError(
                 f"cannot load {name}{source!r:.80}: it is a single record; pass a list of records"
             )
-        for number, item in enumerate(source.items()):
-            yield f"{name}record {number}", item
-    elif is_sequence(source) and not isinstance(source, np.ndarray):
-        items: Iterable[object] = source  # type: ignore[assignment]
-        for number, value in enumerate(items):
-            yield f"{name}record {number}", value
-    else:
+        source = source.items()
+    elif not is_sequence(source) or isinstance(source, np.ndarray):
         raise ContractError(f"cannot load {name.strip() or repr(source)[:80]}: expected {SHAPES}")
+    for number, value in enumerate(source):
+        yield f"{name}record {number}", value
 
 
-def _named(id: object, value: object) -> Raw:
-    if (record := _fields(value)) is not None:
+def _fields_under_id(id: object, value: object) -> Raw:
+    if (record := _given_fields(value)) is not None:
         if record.get("id", id) != id:
             raise ContractError(f"the record under the id {id!r} has the id {record['id']!r:.80}")
         return {**record, "id": id}
@@ -205,12 +190,12 @@ def _named(id: object, value: object) -> Raw:
     )
 
 
-def _one(value: object) -> Raw:
-    if (record := _fields(value)) is not None:
+def _record_fields(value: object) -> Raw:
+    if (record := _given_fields(value)) is not None:
         return record
     if isinstance(value, tuple) and 2 <= len(value) <= 5:
         id, vector, *rest = value
-        raw = _named(id, vector)
+        raw = _fields_under_id(id, vector)
         if rest and _is_sparse_vector(rest[0]):
             raw["sparseVector"] = rest.pop(0)
         if len(rest) <= 2:
@@ -222,13 +207,17 @@ def _one(value: object) -> Raw:
     )
 
 
-def _fields(value: object) -> Raw | None:
+def _given_fields(value: object) -> Raw | None:
     """Return the fields of a record, or None if the value is not a record."""
     if isinstance(value, Mapping):
         return dict(value)
     if is_dataclass(value) and not isinstance(value, type) and not _is_sparse_vector(value):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
+        return _dataclass_fields(value)
     return None
+
+
+def _dataclass_fields(instance: Any) -> Raw:
+    return {field.name: getattr(instance, field.name) for field in fields(instance)}
 
 
 def _is_sparse_vector(value: object) -> bool:
@@ -251,7 +240,7 @@ def _from_file(path: Path) -> Iterator[tuple[str, object]]:
         value = _parse_json(_read_bytes(path), path.name)
         if isinstance(value, str):
             raise ContractError(f"cannot load {path.name}: it contains a string, expected {SHAPES}")
-        yield from _values(value, f"{path.name} ")
+        yield from _items(value, f"{path.name} ")
     else:
         raise ContractError(f"cannot load {str(path)!r:.200}: expected {SHAPES}")
 

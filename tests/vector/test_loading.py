@@ -178,6 +178,8 @@ NOT_LOADED: list[tuple[object, str]] = [
      r"cannot be written as JSON: metadata\.x\[1\] is not a fin"),
     ([("a", [1], {"x": {1, 2}})],
      "cannot be written as JSON: {1, 2} is a set, which JSON cannot represent"),
+    ([("a", [1], {"x": [2**2000]})], "cannot be written as JSON"),
+    ([("a", [1], {"x": Timed})], "cannot be written as JSON"),
     ([("a", [1], {1: 2})], "record 0: record 'a' cannot be written as JSON: Dict key must be str"),
     ({"a": {"id": "b", "vector": [1]}}, "the record under the id 'a' has the id 'b'"),
     ([{"id": "a", "sparseVector": ([1], [1]), "sparse_vector": ([1], [1])}],
