@@ -7,7 +7,7 @@ if they are equal in float32, which is how the index stores them.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 from urllib.parse import unquote
 
@@ -21,57 +21,55 @@ from ..core.journal import Journal
 from ..core.matching import Condition, Field
 from ..core.wording import SHOWN, brief
 from .errors import VectorError
-from .fields import as_floats, from_array
-from .model import Floats, Fusion, QueryMode, Weighting
+from .fields import DEFAULT_TOP_K, as_floats, from_array
+from .model import EVERYTHING, Floats, Fusion, QueryMode, Weighting
 
 UPSERTS = ("upsert", "upsert-data")
 QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
-DEFAULTS = {"topK": 10, "filter": ""}
+DEFAULTS = {"topK": DEFAULT_TOP_K, "filter": EVERYTHING}
 
 Item = dict[str, Any]
 
 
-def upserts(journal: Journal) -> Iterator[Item]:
-    """Yield every record that clients upserted, with its ``namespace`` and its id as a string."""
-    for call in _calls(journal, UPSERTS, reached=True):
+def executed(journal: Journal, routes: Sequence[str]) -> Iterator[Item]:
+    """Yield the records or queries of the calls of these routes that the index executed.
+
+    Each has its ``namespace``. The id of a record is a string, and a query has default values.
+    """
+    for call in _calls(journal, routes, reached=True):
         yield from _items(call)
 
 
-def queries(journal: Journal) -> Iterator[Item]:
-    """Yield every query that the index executed, with its ``namespace`` and default values."""
-    for call in _calls(journal, QUERIES, reached=True):
-        yield from _items(call)
-
-
-def refused(journal: Journal, routes: Iterable[str]) -> Iterator[tuple[Item, str]]:
+def refused(journal: Journal, routes: Sequence[str]) -> Iterator[tuple[Item, str]]:
     """Yield the items that clients sent but the index did not store or execute, with the reason."""
     for call in _calls(journal, routes, reached=False):
         why = f"not carried out: {_why_refused(call)}"
         try:
             items = list(_items(call))
-        except (ValueError, AttributeError):
-            # The body is not JSON or contains no objects, so only the namespace can be described.
-            items = [{"namespace": namespace_of(call)}]
+        except ValueError:  # Without records or queries, only the namespace can be described.
+            items = [{"namespace": _namespace(call)}]
         for item in items:
             yield item, why
 
 
-def _calls(journal: Journal, routes: Iterable[str], *, reached: bool) -> Iterator[Call]:
+def _calls(journal: Journal, routes: Sequence[str], *, reached: bool) -> Iterator[Call]:
     # The HTTP status does not show whether a call was executed: a fault can drop the response of an
     # executed call, or return 200 for a call that was not executed.
-    names = tuple(routes)
-    return (call for call in journal.calls() if call.route in names and call.reached is reached)
+    return (call for call in journal.calls() if call.route in routes and call.reached is reached)
 
 
 def _items(call: Call) -> Iterator[Item]:
+    """Yield the objects in a call's body; raise ``ValueError`` if the body has anything else."""
     body = orjson.loads(whole_body(call))
     for item in body if isinstance(body, list) else [body]:
+        if not isinstance(item, dict):
+            raise ValueError("the body is neither an object nor an array of objects")
         given = {name: value for name, value in item.items() if value is not None}
         if call.route in QUERIES:
             given = {**DEFAULTS, **given}
         else:
             given["id"] = str(item.get("id"))
-        yield {**given, "namespace": namespace_of(call)}
+        yield {**given, "namespace": _namespace(call)}
 
 
 def _why_refused(call: Call) -> str:
@@ -83,7 +81,7 @@ def _why_refused(call: Call) -> str:
         return f"{call.status or call.outcome}"
 
 
-def namespace_of(call: Call) -> str:
+def _namespace(call: Call) -> str:
     return unquote(call.path.removeprefix("/").partition("/")[2])
 
 
@@ -144,7 +142,7 @@ def _is_whole(wanted: object) -> bool:
     return isinstance(wanted, numbers.Integral) and not isinstance(wanted, bool)
 
 
-_NO_VECTOR = (VectorError, ValueError, TypeError, OverflowError)
+_INVALID_VECTOR = (VectorError, ValueError, TypeError, OverflowError)
 """Errors for a value that a client sent and the index rejected."""
 
 
@@ -169,13 +167,13 @@ class _Vector(FieldType):
             if found and np.float32(found[0]) != np.float32(wanted[0]):
                 return False
             return bool(np.array_equal(_floats(found), _floats(wanted)))
-        except _NO_VECTOR:
+        except _INVALID_VECTOR:
             return False
 
     def differs(self, name: str, found: Any, wanted: Any) -> str:
         try:
             given, expected = _floats(found), _floats(wanted)
-        except _NO_VECTOR:
+        except _INVALID_VECTOR:
             return super().differs(name, found, wanted)
         if len(given) != len(expected):
             return f"{name} is {_short(found)}, not {len(expected)} numbers"

@@ -21,10 +21,9 @@ from .assertions import (
     Item,
     QueryFields,
     UpsertFields,
-    queries,
+    executed,
     refused,
     shown,
-    upserts,
 )
 from .embedding import Embedder
 from .engine.engine import VectorEngine
@@ -267,7 +266,7 @@ class VectorIndex(Handle):
         __tracebackhide__ = True
         return expect(
             "an upsert",
-            upserts(self.journal),
+            executed(self.journal, UPSERTS),
             _query({"id": id, **where}, UPSERT_FIELDS, "upsert"),
             times=times,
             show=shown,
@@ -292,7 +291,7 @@ class VectorIndex(Handle):
         __tracebackhide__ = True
         return expect(
             "a query",
-            queries(self.journal),
+            executed(self.journal, QUERIES),
             _query(where, QUERY_FIELDS, "query"),
             times=times,
             show=shown,
