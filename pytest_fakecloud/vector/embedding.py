@@ -1,10 +1,7 @@
-"""Deterministic embedding of text.
+"""Embedding of text, by hashes of its words or by a test's own function or mapping.
 
-The built-in embedder hashes words and their character trigrams into a dense vector, so texts that
-share words or parts of words are close. A sparse vector contains stemmed words with BM25 weights
-(k1 1.2, b 0.75, average length 32, no stop words: the parameters of the vendor's BM25 model). Texts
-with the same meaning but different words are not close; tests that need meaning pass a function or
-a mapping from text to vector.
+The hashes do not know the meaning of words. A test that needs it passes a function or a mapping
+from text to vector.
 """
 
 from __future__ import annotations
@@ -12,8 +9,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
-import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -24,13 +19,9 @@ from ..core.errors import ContractError
 from ..core.wording import did_you_mean, unknown_name
 from .errors import VectorError, invalid_dimension, unprocessable
 from .fields import SPARSE_PARTS, as_floats, as_sparse, from_array
+from .hashing import hash_dense, hash_sparse
 from .model import MOST_DIMENSIONS, Floats, Kind, SparseVector
 
-WORD = re.compile(r"\w+")
-TRIGRAM_WEIGHT = 0.5
-K1 = 1.2
-B = 0.75
-AVERAGE_LENGTH = 32
 DEFAULT_DIMENSION = 384
 MOST_ENTRIES = 1 << 20
 INDEX = re.compile(r"-?\d{1,10}")
@@ -51,77 +42,6 @@ MODELS: Mapping[str, int] = {
 _PUBLISHER = "baai/"
 _REVISION = re.compile(r"-v\d+(-\d+)*$")
 SPARSE_MODELS = frozenset(("bge-m3", "bm25"))
-
-STOP_WORDS = frozenset(
-    WORD.findall(
-        """
-        a about above after again all also am an and any are as at be because been before being
-        below between both but by can did do does doing down during each few for from further had
-        has have having he her here hers him his how i if in into is it its itself just me more
-        most my no nor not now of off on once only or other our ours out over own same she so some
-        such than that the their theirs them then there these they this those through to too under
-        until up very was we were what when where which while who whom why will with you your
-        yours
-        """
-    )
-)
-
-
-def words(text: str) -> list[str]:
-    """Return the lower-cased words of a text, or its punctuation characters if it has no words."""
-    lower = text.lower()
-    return WORD.findall(lower) or lower.split() or [lower]
-
-
-def hash_dense(text: str, dimension: int) -> Floats:
-    """Return a unit vector of signed hashes of words and trigrams."""
-    total = np.zeros(dimension, np.float64)
-    for word, count in Counter(words(text)).items():
-        _add(total, f"w:{word}", count)
-        framed = f"<{word}>"
-        for start in range(len(framed) - 2):
-            _add(total, f"t:{framed[start : start + 3]}", TRIGRAM_WEIGHT * count)
-    if not total.any():  # With few dimensions, the signed hashes can cancel each other out.
-        total[zlib.crc32(text.encode()) % dimension] = 1
-    return (total / np.linalg.norm(total)).astype(np.float32)
-
-
-def _add(total: np.ndarray[Any, np.dtype[np.float64]], token: str, weight: float) -> None:
-    hashed = zlib.crc32(token.encode())
-    total[(hashed >> 1) % len(total)] += weight if hashed & 1 else -weight
-
-
-def stem(word: str) -> str:
-    """Return a word without the most common English endings, so that related forms share a stem."""
-    for ending, replacement in (("ies", "y"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", "")):
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            word = word[: -len(ending)] + replacement
-            break
-    else:
-        if word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3:
-            word = word[:-1]
-    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
-        word = word[:-1]
-    return word[:-1] if len(word) > 3 and word.endswith("e") else word
-
-
-def hash_sparse(text: str, *, query: bool = False) -> SparseVector:
-    """Return hashes of the stemmed words with their BM25 weights, or the weight 1 in a query.
-
-    If a text contains only stop words, they are kept, because a sparse vector cannot be empty.
-    """
-    found = words(text)
-    terms = [stem(word) for word in found if word not in STOP_WORDS] or found
-    length = K1 * (1 - B + B * len(terms) / AVERAGE_LENGTH)
-    weights: dict[int, float] = {}
-    for term, count in Counter(terms).items():
-        dimension = zlib.crc32(term.encode()) >> 1
-        weight = 1.0 if query else count * (K1 + 1) / (count + length)
-        weights[dimension] = weights.get(dimension, 0.0) + weight
-    count = len(weights)
-    return SparseVector(
-        np.fromiter(weights, np.int32, count), np.fromiter(weights.values(), np.float32, count)
-    )
 
 
 def model_of(name: str) -> str:
@@ -154,34 +74,10 @@ class Embedder:
 
     def __init__(self, setting: object, kind: Kind, dimension: int | None) -> None:
         self.kind = kind
-        self._source: Callable[[str], object] | None = None
-        model = "hash"
-        if isinstance(setting, str):
-            model = model_of(setting)
-            if kind is Kind.SPARSE and model not in SPARSE_MODELS:
-                raise ContractError(
-                    f"embedding={setting!r} has no sparse vectors: for a sparse index, pass one of "
-                    f"{', '.join(sorted(SPARSE_MODELS))}, True, a function or a mapping"
-                )
-            if kind.has_dense and not MODELS[model]:
-                raise ContractError(
-                    f"embedding={setting!r} has no dense vectors: pass another model, True, a function "
-                    "or a mapping, or make the index with kind='sparse'"
-                )
-        elif isinstance(setting, Mapping):
-            self._source = _lookup(setting)
-            model = "mapping"
-        elif callable(setting):
-            _check_function(setting)
-            self._source = setting
-            model = str(getattr(setting, "__name__", type(setting).__name__))
-        elif setting is not True:
-            raise ContractError(
-                f"embedding={setting!r} is invalid: pass True, the name of a model, a function "
-                "from text to vector, or a mapping from text to vector"
-            )
-        if dimension is None and self._source is None:
-            dimension = MODELS.get(model) or DEFAULT_DIMENSION
+        model, self._source = _model_and_source(setting)
+        if self._source is None:
+            _check_model(setting, model, kind)
+            dimension = dimension or MODELS.get(model) or DEFAULT_DIMENSION
         self.dimension = dimension
         self.dense_model = model if kind.has_dense else ""
         keeps_name = self._source is not None or model in SPARSE_MODELS
@@ -254,6 +150,39 @@ class Embedder:
         return _dense(value), None
 
 
+def _model_and_source(setting: object) -> tuple[str, Callable[[str], object] | None]:
+    """Return the name of the model, and the test's function, or None for the built-in hashes."""
+    if setting is True:
+        return "hash", None
+    if isinstance(setting, str):
+        return model_of(setting), None
+    if isinstance(setting, Mapping):
+        return "mapping", _lookup(setting)
+    if callable(setting):
+        _check_function(setting)
+        return str(getattr(setting, "__name__", type(setting).__name__)), setting
+    raise ContractError(
+        f"embedding={setting!r} is invalid: pass True, the name of a model, a function "
+        "from text to vector, or a mapping from text to vector"
+    )
+
+
+def _check_model(setting: object, model: str, kind: Kind) -> None:
+    """Raise ``ContractError`` if one of the vendor's models does not suit the kind of the index."""
+    if setting is True:
+        return
+    if kind is Kind.SPARSE and model not in SPARSE_MODELS:
+        raise ContractError(
+            f"embedding={setting!r} has no sparse vectors: for a sparse index, pass one of "
+            f"{', '.join(sorted(SPARSE_MODELS))}, True, a function or a mapping"
+        )
+    if kind.has_dense and not MODELS[model]:
+        raise ContractError(
+            f"embedding={setting!r} has no dense vectors: pass another model, True, a function "
+            "or a mapping, or make the index with kind='sparse'"
+        )
+
+
 def _check_function(function: Callable[..., object]) -> None:
     call = getattr(function, "__call__", None)  # noqa: B004
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
@@ -320,6 +249,7 @@ def _number(value: Any) -> Any:
 
 
 def _sparse(value: Any) -> SparseVector:
+    """Convert any of the forms of a sparse vector that the class ``Embedder`` describes."""
     if isinstance(value, SparseVector):
         return value
     if isinstance(value, Mapping) and "indices" not in value:
