@@ -12,7 +12,6 @@ from ..core.settings import (
     SWITCH,
     HandleConfig,
     HandleSettings,
-    Kind,
     check,
     duration,
     number,
@@ -21,9 +20,9 @@ from ..core.settings import (
     setting,
     whole,
 )
+from ..core.settings import Kind as SettingKind
 from ..core.timeparse import Duration
-from .model import MOST_DIMENSIONS, Similarity
-from .model import Kind as VectorKind
+from .model import MOST_DIMENSIONS, Kind, Similarity
 
 E = TypeVar("E", bound=StrEnum)
 Loadable = Iterable[object] | Mapping[Any, object] | str | PathLike[str]
@@ -90,36 +89,41 @@ def _is_names(value: object) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | bytes)
 
 
-_LIMITS: Kind[VectorLimits] = Kind(
-    Mapping[str, int | None] | VectorLimits | None,
-    "a mapping such as {'top_k': 1000}, a VectorLimits, or None",
-    lambda value: value is None or isinstance(value, Mapping | VectorLimits),
-    lambda value: (
-        value if isinstance(value, VectorLimits) else read(VectorLimits, value or {}, "limits")
-    ),
+def _vector_limits(value: VectorLimits | Mapping[str, int | None] | None) -> VectorLimits:
+    return value if isinstance(value, VectorLimits) else read(VectorLimits, value or {}, "limits")
+
+
+_LIMITS = SettingKind(
+    accepts=Mapping[str, int | None] | VectorLimits | None,
+    expected="a mapping such as {'top_k': 1000}, a VectorLimits, or None",
+    fits=lambda value: value is None or isinstance(value, Mapping | VectorLimits),
+    convert=_vector_limits,
 )
-_EMBEDDING: Kind[Any] = Kind(
-    bool | str | Callable[[str], object] | Mapping[str, object], "", lambda value: True
+# The class Embedder checks the values of this setting.
+_EMBEDDING: SettingKind[Any] = SettingKind(
+    accepts=bool | str | Callable[[str], object] | Mapping[str, object],
+    expected="",
+    fits=lambda value: True,
 )
-_NAMESPACES: Kind[Iterable[str] | Mapping[str, Loadable]] = Kind(
-    Iterable[str] | Mapping[str, Loadable],
-    "a list of names, or a mapping from name to data",
-    _is_names,
+_NAMESPACES: SettingKind[Iterable[str] | Mapping[str, Loadable]] = SettingKind(
+    accepts=Iterable[str] | Mapping[str, Loadable],
+    expected="a list of names, or a mapping from name to data",
+    fits=_is_names,
 )
 
 
-def _word(accepts: Any, words: type[E]) -> Kind[E]:
+def _word(accepts: Any, words: type[E]) -> SettingKind[E]:
     """Return the kind of a setting that accepts the name of an enumeration member, ignoring case."""
 
     def name(value: str) -> str:
         # Accept spaces, because the vendor's documentation writes "Dot Product" for DOT_PRODUCT.
         return value.upper().replace(" ", "_").replace("-", "_")
 
-    return Kind(
+    return SettingKind(
         accepts,
-        " or ".join(repr(str(word)) for word in words),
-        lambda value: isinstance(value, str) and name(value) in words.__members__,
-        lambda value: words[name(value)],
+        expected=" or ".join(repr(str(word)) for word in words),
+        fits=lambda value: isinstance(value, str) and name(value) in words.__members__,
+        convert=lambda value: words[name(value)],
     )
 
 
@@ -148,7 +152,7 @@ class VectorConfig(Approximation, HandleConfig):
     """Length of the dense vectors; None: the first upsert determines it."""
     similarity: Similarity = setting("COSINE", _word(str, Similarity))
     """``"COSINE"``, ``"EUCLIDEAN"`` or ``"DOT_PRODUCT"``."""
-    kind: VectorKind = setting("dense", _word(Literal["dense", "sparse", "hybrid"], VectorKind))
+    kind: Kind = setting("dense", _word(Literal["dense", "sparse", "hybrid"], Kind))
     """The kind of vectors: dense, sparse, or both in each record (hybrid)."""
     embedding: Any = setting(False, _EMBEDDING)
     """The embedding of text: True for the built-in hashing of words, the name of a model, a
