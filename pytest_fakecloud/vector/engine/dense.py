@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,14 +41,26 @@ SMALLEST_TAME_NORM = 1e-15
 LARGEST_TAME_NORM = 1e15
 
 
+class _Columns(NamedTuple):
+    """Arrays with one item for each row of a matrix, of equal capacity.
+
+    ``norms`` are float64. ``inverse_norms`` and ``squares`` (of the norms) are 0 for the zero
+    vector, and for norms that are not tame.
+    """
+
+    values: Floats
+    norms: NDArray[np.float64]
+    inverse_norms: Floats
+    squares: Floats
+
+
 class Matrix:
     """Rows of equal dimension. The capacity doubles when it is full, so appending takes amortised
     constant time.
 
-    ``values`` has shape (count, dimension); ``norms`` (float64), ``inverse_norms`` (0 for the zero
-    vector) and ``squares`` (of the norms) have shape (count,). ``largest_norm`` is at least as
-    large as every norm. ``tame`` is False if float32 products with some row may overflow or be
-    imprecise.
+    ``values`` has shape (count, dimension); ``norms``, ``inverse_norms`` and ``squares`` have shape
+    (count,). ``largest_norm`` is at least as large as every norm. ``tame`` is False if float32
+    products with some row may overflow or be imprecise.
     """
 
     def __init__(self, dimension: int) -> None:
@@ -56,81 +68,83 @@ class Matrix:
         self.count = 0
         self.largest_norm = 0.0
         self.tame = True
-        self._values: Floats = np.empty((FIRST_CAPACITY, dimension), np.float32)
-        self._norms: NDArray[np.float64] = np.empty(FIRST_CAPACITY)
-        self._inverse_norms: Floats = np.empty(FIRST_CAPACITY, np.float32)
-        self._squares: Floats = np.empty(FIRST_CAPACITY, np.float32)
+        self._columns = _Columns(
+            np.empty((FIRST_CAPACITY, dimension), np.float32),
+            np.empty(FIRST_CAPACITY),
+            np.empty(FIRST_CAPACITY, np.float32),
+            np.empty(FIRST_CAPACITY, np.float32),
+        )
 
     @property
     def values(self) -> Floats:
-        return self._values[: self.count]
+        return self._columns.values[: self.count]
 
     @property
     def norms(self) -> NDArray[np.float64]:
-        return self._norms[: self.count]
+        return self._columns.norms[: self.count]
 
     @property
     def inverse_norms(self) -> Floats:
-        return self._inverse_norms[: self.count]
+        return self._columns.inverse_norms[: self.count]
 
     @property
     def squares(self) -> Floats:
-        return self._squares[: self.count]
+        return self._columns.squares[: self.count]
 
     def append(self, vector: Floats | None) -> None:
         """Add a row; None adds a zero row."""
         row = self.count
-        if row == len(self._values):
+        if row == len(self._columns.values):
             self._grow()
         self.count = row + 1
         self.replace(row, vector)
 
     def replace(self, row: int, vector: Floats | None) -> None:
         """Overwrite a row; None makes it a zero row."""
+        values, norms, inverse_norms, squares = self._columns
         if vector is None:
-            self._values[row] = 0
-            self._norms[row] = self._inverse_norms[row] = self._squares[row] = 0
+            values[row] = 0
+            norms[row] = inverse_norms[row] = squares[row] = 0
             return
-        self._values[row] = vector
+        values[row] = vector
         exact = vector.astype(np.float64)
         square = float(exact @ exact)
         norm = square**0.5
-        self._norms[row] = norm
+        norms[row] = norm
         if norm > self.largest_norm:
             self.largest_norm = norm
-        if SMALLEST_TAME_NORM <= norm <= LARGEST_TAME_NORM:
-            self._inverse_norms[row] = 1 / norm
-            self._squares[row] = square
+        if _is_tame(norm):
+            inverse_norms[row] = 1 / norm
+            squares[row] = square
         else:
-            self._inverse_norms[row] = self._squares[row] = 0
+            inverse_norms[row] = squares[row] = 0
             self.tame = self.tame and norm == 0
 
     def keep(self, rows: Rows) -> None:
         """Keep only the given rows, which must be in ascending order."""
-        self._values = self._values[rows]
-        self._norms = self._norms[rows]
-        self._inverse_norms = self._inverse_norms[rows]
-        self._squares = self._squares[rows]
+        self._columns = _Columns(*(column[rows] for column in self._columns))
         self.count = len(rows)
-        self.largest_norm = float(self._norms.max(initial=0))
-        smallest = float(self._norms.min(initial=1, where=self._norms > 0))
+        self.largest_norm = float(self.norms.max(initial=0))
+        smallest = float(self.norms.min(initial=1, where=self.norms > 0))
         self.tame = self.largest_norm <= LARGEST_TAME_NORM and smallest >= SMALLEST_TAME_NORM
 
     def copy(self) -> Matrix:
         twin = copy(self)
-        twin._values = self.values.copy()
-        twin._norms = self.norms.copy()
-        twin._inverse_norms = self.inverse_norms.copy()
-        twin._squares = self.squares.copy()
+        twin._columns = _Columns(*(column[: self.count].copy() for column in self._columns))
         return twin
 
     def _grow(self) -> None:
-        capacity = max(FIRST_CAPACITY, 2 * len(self._values))
-        for name in ("_values", "_norms", "_inverse_norms", "_squares"):
-            old = getattr(self, name)
-            new = np.empty((capacity, *old.shape[1:]), old.dtype)
-            new[: self.count] = old[: self.count]
-            setattr(self, name, new)
+        capacity = max(FIRST_CAPACITY, 2 * self.count)
+        grown = []
+        for column in self._columns:
+            new = np.empty((capacity, *column.shape[1:]), column.dtype)
+            new[: self.count] = column[: self.count]
+            grown.append(new)
+        self._columns = _Columns(*grown)
+
+
+def _is_tame(norm: float) -> bool:
+    return SMALLEST_TAME_NORM <= norm <= LARGEST_TAME_NORM
 
 
 class Ranking(NamedTuple):
@@ -195,21 +209,83 @@ def _product(values: Floats, vector: Floats) -> Floats:
 def _rank(
     matrix: Matrix, similarity: Similarity, search: Search, dots: Floats, hidden: Rows
 ) -> Ranking:
-    query = search.vector.astype(np.float64)
-    norm = float(query @ query) ** 0.5
-    if matrix.tame and (norm == 0 or SMALLEST_TAME_NORM <= norm <= LARGEST_TAME_NORM):
-        keys, error = _keys(matrix, similarity, dots, norm)
-    else:
-        keys, error = _exact(matrix, similarity, query, norm, np.arange(matrix.count)), 0.0
+    scorer = _Scorer(matrix, similarity, search.vector)
+    keys, error = scorer.keys(dots)
     if len(hidden):
         keys[hidden] = -np.inf
 
     def slack(least: float) -> float:
-        return _slack(similarity, error, norm, least) if error else 0.0
+        return scorer.slack(error, least) if error else 0.0
 
     candidates = _candidates(keys, search, slack)
-    scores = _exact(matrix, similarity, query, norm, candidates)
-    return best_first(candidates, scores, search.depth, search.order)
+    return best_first(candidates, scorer.scores(candidates), search.depth, search.order)
+
+
+class _Scorer:
+    """Computes the scores of the rows of a matrix for one query vector.
+
+    ``keys()`` returns quick keys that increase with the scores, but have rounding errors. A row
+    whose key is below another row's by more than ``slack()`` has a lower score. For example, the
+    five best rows are among the rows whose key is at least the fifth largest key minus its slack.
+    """
+
+    def __init__(self, matrix: Matrix, similarity: Similarity, vector: Floats) -> None:
+        self._matrix = matrix
+        self._similarity = similarity
+        self._query = vector.astype(np.float64)
+        self._norm = float(self._query @ self._query) ** 0.5
+
+    def keys(self, dots: Floats) -> tuple[NDArray[Any], float]:
+        """Return a key for each row, given the float32 products, and the keys' maximum error.
+
+        If the products may be imprecise, the keys are the scores, without an error.
+        """
+        matrix, norm = self._matrix, self._norm
+        if not (matrix.tame and (norm == 0 or _is_tame(norm))):
+            return self.scores(np.arange(matrix.count)), 0.0
+        relative = (matrix.dimension + 8) * UNIT
+        largest = matrix.largest_norm
+        if self._similarity is Similarity.COSINE:
+            return dots * matrix.inverse_norms, relative * norm
+        if self._similarity is Similarity.DOT_PRODUCT:
+            # `dots` may be a row of a batched product; it can be returned as it is, because nothing
+            # else uses it afterwards.
+            return dots, relative * norm * largest
+        return 2 * dots - matrix.squares, relative * (2 * norm * largest + 2 * largest * largest)
+
+    def slack(self, error: float, least: float) -> float:
+        """Return how far a row's key can be below ``least`` while the two scores are equal."""
+        norm = self._norm
+        if self._similarity is Similarity.COSINE:
+            rounding = 8 * UNIT * norm
+        elif self._similarity is Similarity.DOT_PRODUCT:
+            rounding = 8 * UNIT * (1 + abs(least))
+        else:
+            rounding = 8 * UNIT * (1 + abs(norm * norm - least))
+        return 2 * error + rounding
+
+    def scores(self, rows: Rows) -> Floats:
+        """Return the float64 scores of the rows, rounded to float32."""
+        step = max(1, EXACT_CHUNK // self._matrix.dimension)
+        if len(rows) <= step:
+            return self._exact(rows).astype(np.float32)
+        chunks = [self._exact(rows[start : start + step]) for start in range(0, len(rows), step)]
+        return np.concatenate(chunks).astype(np.float32)
+
+    def _exact(self, rows: Rows) -> Doubles:
+        vectors = self._matrix.values[rows].astype(np.float64)
+        if self._similarity is Similarity.EUCLIDEAN:
+            distances = vectors - self._query
+            return np.asarray(1 / (1 + np.einsum("ij,ij->i", distances, distances)))
+        # Not computed as a matrix product, because equal rows must have equal scores wherever they
+        # are in the matrix.
+        dots = np.einsum("ij,j->i", vectors, self._query)
+        if self._similarity is Similarity.DOT_PRODUCT:
+            return np.asarray(np.clip((1 + dots) / 2, -LARGEST, LARGEST))
+        norms = self._matrix.norms[rows] * self._norm
+        if not norms.all():
+            norms[norms == 0] = 1
+        return np.asarray((1 + dots / norms) / 2)
 
 
 def best_first(
@@ -219,32 +295,6 @@ def best_first(
     tiebreak = rows if order is None else order(rows)
     best = np.lexsort((tiebreak, -scores))[:depth]
     return Ranking(rows[best], scores[best])
-
-
-def _keys(
-    matrix: Matrix, similarity: Similarity, dots: Floats, norm: float
-) -> tuple[Floats, float]:
-    """Return a key for each row that increases with its score, and the keys' maximum error."""
-    relative = (matrix.dimension + 8) * UNIT
-    if similarity is Similarity.COSINE:
-        return dots * matrix.inverse_norms, relative * norm
-    if similarity is Similarity.DOT_PRODUCT:
-        # `dots` may be a row of a batched product; it can be returned as it is, because nothing
-        # else uses it afterwards.
-        return dots, relative * norm * matrix.largest_norm
-    largest = matrix.largest_norm
-    return 2 * dots - matrix.squares, relative * (2 * norm * largest + 2 * largest * largest)
-
-
-def _slack(similarity: Similarity, error: float, norm: float, least: float) -> float:
-    """Return how far a row's key can be below ``least`` while the two rounded scores are equal."""
-    if similarity is Similarity.COSINE:
-        rounding = 8 * UNIT * norm
-    elif similarity is Similarity.DOT_PRODUCT:
-        rounding = 8 * UNIT * (1 + abs(least))
-    else:
-        rounding = 8 * UNIT * (1 + abs(norm * norm - least))
-    return 2 * error + rounding
 
 
 def _candidates(
@@ -315,38 +365,6 @@ def _largest(keys: NDArray[np.floating], depth: int) -> float:
     place = len(keys) - depth
     keys.partition(place)
     return float(keys[place])
-
-
-def _exact(
-    matrix: Matrix, similarity: Similarity, query: Doubles, norm: float, rows: Rows
-) -> Floats:
-    """Return the float64 scores of the rows, rounded to float32."""
-    step = max(1, EXACT_CHUNK // matrix.dimension)
-    if len(rows) <= step:
-        return _score(matrix, similarity, query, norm, rows).astype(np.float32)
-    chunks = [
-        _score(matrix, similarity, query, norm, rows[start : start + step])
-        for start in range(0, len(rows), step)
-    ]
-    return np.concatenate(chunks).astype(np.float32)
-
-
-def _score(
-    matrix: Matrix, similarity: Similarity, query: Doubles, norm: float, rows: Rows
-) -> Doubles:
-    vectors = matrix.values[rows].astype(np.float64)
-    if similarity is Similarity.EUCLIDEAN:
-        distances = vectors - query
-        return np.asarray(1 / (1 + np.einsum("ij,ij->i", distances, distances)))
-    # Not computed as a matrix product, because equal rows must have equal scores wherever they are
-    # in the matrix.
-    dots = np.einsum("ij,j->i", vectors, query)
-    if similarity is Similarity.DOT_PRODUCT:
-        return np.asarray(np.clip((1 + dots) / 2, -LARGEST, LARGEST))
-    norms = matrix.norms[rows] * norm
-    if not norms.all():
-        norms[norms == 0] = 1
-    return np.asarray((1 + dots / norms) / 2)
 
 
 def float32_scores(matrix: Matrix, similarity: Similarity, vector: Floats, rows: Rows) -> Floats:
