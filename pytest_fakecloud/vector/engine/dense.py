@@ -122,7 +122,7 @@ class Matrix:
 
     def keep(self, rows: Rows) -> None:
         """Keep only the given rows, which must be in ascending order."""
-        self._columns = _Columns(*(column[rows] for column in self._columns))
+        self._columns = _Columns._make(column[rows] for column in self._columns)
         self.count = len(rows)
         self.largest_norm = float(self.norms.max(initial=0))
         smallest = float(self.norms.min(initial=1, where=self.norms > 0))
@@ -130,7 +130,7 @@ class Matrix:
 
     def copy(self) -> Matrix:
         twin = copy(self)
-        twin._columns = _Columns(*(column[: self.count].copy() for column in self._columns))
+        twin._columns = _Columns._make(column[: self.count].copy() for column in self._columns)
         return twin
 
     def _grow(self) -> None:
@@ -140,7 +140,7 @@ class Matrix:
             new = np.empty((capacity, *column.shape[1:]), column.dtype)
             new[: self.count] = column[: self.count]
             grown.append(new)
-        self._columns = _Columns(*grown)
+        self._columns = _Columns._make(grown)
 
 
 def _is_tame(norm: float) -> bool:
@@ -233,7 +233,7 @@ class _Scorer:
         self._matrix = matrix
         self._similarity = similarity
         self._query = vector.astype(np.float64)
-        self._norm = float(self._query @ self._query) ** 0.5
+        self._norm: float = float(self._query @ self._query) ** 0.5
 
     def keys(self, dots: Floats) -> tuple[NDArray[Any], float]:
         """Return a key for each row, given the float32 products, and the keys' maximum error.

@@ -21,15 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import errors
-from ..model import (
-    DEFAULT_NAMESPACE,
-    Floats,
-    Metadata,
-    NamespaceInfo,
-    Rows,
-    SparseVector,
-    VectorRecord,
-)
+from ..model import DEFAULT_NAMESPACE, Metadata, NamespaceInfo, Rows, VectorRecord
 from .dense import Matrix
 from .sparse import SparseIndex
 
@@ -39,6 +31,7 @@ if TYPE_CHECKING:
 MINIMUM_HOLES = 64
 ROW_BYTES = 16
 ENTRY_BYTES = 8
+_HOLE = VectorRecord("")
 
 
 class Namespace:
@@ -54,9 +47,10 @@ class Namespace:
         self._ids: list[str | None] = []
         self._slots = array("q")
         self._next_slot = 0
-        self._sparse: list[SparseVector | None] = []
-        self._metadata: list[Metadata | None] = []
-        self._data: list[str | None] = []
+        self._stored: list[VectorRecord] = []
+        """The version of each row that queries see, without its dense vector. A new pending record
+        has only its id.
+        """
         self._rows: dict[str, int] = {}
         self._hidden: set[int] = set()
         self._hidden_rows: Rows | None = None
@@ -95,12 +89,10 @@ class Namespace:
 
     def record(self, row: int, *, with_vector: bool = True) -> VectorRecord:
         """Return the version of a row's record that queries see."""
-        vector: Floats | None = None
-        if with_vector and self.matrix is not None:
-            vector = self.matrix.values[row].copy()
-        return VectorRecord(
-            self._ids[row] or "", vector, self._sparse[row], self._metadata[row], self._data[row]
-        )
+        stored = self._stored[row]
+        if not with_vector or self.matrix is None:
+            return stored
+        return VectorRecord(stored.id, self.matrix.values[row].copy(), *stored[2:])
 
     def id(self, row: int) -> str | None:
         """Return the id of a row, or None if the row is a hole."""
@@ -108,7 +100,7 @@ class Namespace:
 
     def metadata(self, row: int) -> Metadata | None:
         """Return the version of a row's metadata that queries see."""
-        return self._metadata[row]
+        return self._stored[row].metadata
 
     def scan(self, slot: int = 0, prefix: str = "") -> Iterator[tuple[int, VectorRecord]]:
         """Yield slot and newest record of the rows from ``slot`` on, if the id has the prefix."""
@@ -162,8 +154,9 @@ class Namespace:
         if row is None:
             return False
         self.staged.pop(row, None)
-        self._clear(row)
+        self._remove_sparse(row)
         self._ids[row] = None
+        self._stored[row] = _HOLE
         self._hide(row)
         holes = len(self._ids) - len(self._rows)
         if holes > max(MINIMUM_HOLES, len(self._rows)):
@@ -175,9 +168,7 @@ class Namespace:
         self._ids.append(id)
         self._slots.append(self._next_slot)
         self._next_slot += 1
-        self._sparse.append(None)
-        self._metadata.append(None)
-        self._data.append(None)
+        self._stored.append(VectorRecord(id))
         self._rows[id] = row
         if self.matrix is not None:
             self.matrix.append(None)
@@ -185,24 +176,20 @@ class Namespace:
         return row
 
     def _write(self, row: int, record: VectorRecord) -> None:
-        self._clear(row)
+        self._remove_sparse(row)
         if self.matrix is not None:
             self.matrix.replace(row, record.vector)
         if record.sparse is not None:
             self.sparse_index.add(row, record.sparse)
-        self._sparse[row] = record.sparse
-        self._metadata[row] = record.metadata
-        self._data[row] = record.data
+        self._stored[row] = VectorRecord(record.id, None, *record[2:])
         if row in self._hidden:
             self._hidden.discard(row)
             self._hidden_rows = None
 
-    def _clear(self, row: int) -> None:
-        old = self._sparse[row]
+    def _remove_sparse(self, row: int) -> None:
+        old = self._stored[row].sparse
         if old is not None:
             self.sparse_index.remove(row, old)
-            self._sparse[row] = None
-        self._metadata[row] = self._data[row] = None
 
     def _hide(self, row: int) -> None:
         self._hidden.add(row)
@@ -215,17 +202,15 @@ class Namespace:
             self.matrix.keep(np.array(keep, np.intp))
         self._ids = [self._ids[row] for row in keep]
         self._slots = array("q", [self._slots[row] for row in keep])
-        self._sparse = [self._sparse[row] for row in keep]
-        self._metadata = [self._metadata[row] for row in keep]
-        self._data = [self._data[row] for row in keep]
+        self._stored = [self._stored[row] for row in keep]
         self._rows = {id: moved[row] for id, row in self._rows.items()}
         self.staged = {moved[row]: record for row, record in self.staged.items()}
         self._hidden = {moved[row] for row in self._hidden if row in moved}
         self._hidden_rows = None
         self.sparse_index = SparseIndex()
-        for row, sparse in enumerate(self._sparse):
-            if sparse is not None:
-                self.sparse_index.add(row, sparse)
+        for row, record in enumerate(self._stored):
+            if record.sparse is not None:
+                self.sparse_index.add(row, record.sparse)
 
     def copy(self) -> Namespace:
         """Return an independent copy. Records are shared, because they are never modified in place."""
@@ -235,9 +220,7 @@ class Namespace:
         twin.staged = dict(self.staged)
         twin._ids = list(self._ids)
         twin._slots = array("q", self._slots)
-        twin._sparse = list(self._sparse)
-        twin._metadata = list(self._metadata)
-        twin._data = list(self._data)
+        twin._stored = list(self._stored)
         twin._rows = dict(self._rows)
         twin._hidden = set(self._hidden)
         return twin
@@ -288,9 +271,7 @@ class Namespaces:
                 new if name == namespace else name: home for name, home in self.homes.items()
             }
             self._engine.resumable.follow(namespace, new)
-            for batch in self._engine.readiness.batches:
-                if batch.namespace == namespace:
-                    batch.namespace = new
+            self._engine.readiness.follow(namespace, new)
             return True
 
     def home(self, namespace: str) -> Namespace:

@@ -87,6 +87,12 @@ class Readiness:
             for batch in list(self.batches):
                 self._finish(batch)
 
+    def follow(self, namespace: str, new: str) -> None:
+        """Move the pending changes of a renamed namespace."""
+        for batch in self.batches:
+            if batch.namespace == namespace:
+                batch.namespace = new
+
     def cancel(self) -> None:
         """Cancel all timers; the batches stay pending."""
         for batch in self.batches:
