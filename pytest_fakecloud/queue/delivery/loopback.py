@@ -1,24 +1,23 @@
-"""HTTP requests to servers on loopback addresses, sent byte for byte and with a real-time limit."""
+"""HTTP requests to servers on loopback addresses, sent byte for byte and with a real-time limit.
+
+HTTP clients normalize targets and add headers, so the requests are written to a socket directly.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import http.client
+import selectors
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, Self, cast
-from urllib.parse import urlsplit
-
-import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import HTTPError, IncompleteRead, NewConnectionError
-from urllib3.exceptions import TimeoutError as SocketTimeout
+from collections.abc import Callable
+from typing import TypeAlias
 
 from ...core.timeparse import monotonic
 from ..model import Delivery, HeaderList, Outcome
 from ..wire.text import HOP_BY_HOP
-from .applications import header_bytes
+from .applications import Address, header_bytes
 from .deadlines import Deadlines
 from .replies import timed_out
 
@@ -26,6 +25,8 @@ LARGEST_ANSWER = 100 * 1024 * 1024
 """Maximum size of a response in bytes."""
 IDLE_SECONDS = 0.05
 """Real seconds after which an idle connection is closed."""
+_Server: TypeAlias = tuple[str, str, int]
+"""The scheme, the host and the port of a server."""
 
 
 def headers_to_send(delivery: Delivery) -> HeaderList:
@@ -45,26 +46,26 @@ class LoopbackSender:
         self._keeps = keeps
         self._lock = threading.Lock()
         self._under_way: set[_Exchange] = set()
-        self._manager: urllib3.PoolManager | None = None
+        self._idle: dict[_Server, list[socket.socket]] = {}
         self._idle_timer = _IdleTimer(deadlines, self.release)
 
     def send(self, delivery: Delivery) -> Outcome:
         limit = self._deadlines.limit(delivery.timeout_us)
-        exchange = _Exchange(headers_to_send(delivery))
+        exchange = _Exchange()
         planned = self._deadlines.start(exchange.time_out, limit)
         with self._lock:
             self._under_way.add(exchange)
         try:
-            outcome = self._send_in_pool(delivery, exchange, limit or self._deadlines.cap)
-        except (HTTPError, OSError, ValueError) as error:
-            outcome = Outcome(exception=_original_error(error), where="loopback")
+            outcome = self._perform(delivery, exchange, limit or self._deadlines.cap)
+        except (http.client.HTTPException, OSError, ValueError) as error:
+            outcome = Outcome(exception=error, where="loopback")
         finally:
             with self._lock:
                 self._under_way.discard(exchange)
             self._deadlines.cancel(planned)
             if self._keeps:
                 self._idle_timer.restart()
-        if exchange.timed_out or _is_timeout(outcome.exception):
+        if exchange.timed_out or isinstance(outcome.exception, TimeoutError):
             return timed_out(delivery, "loopback", self._timeout_text(limit))
         return outcome
 
@@ -73,60 +74,49 @@ class LoopbackSender:
             return f"no answer within {limit:g} s, its timeout"
         return self._deadlines.timeout_text("the connection was made in this thread")
 
-    def _send_in_pool(self, delivery: Delivery, exchange: _Exchange, seconds: float) -> Outcome:
-        parts = urlsplit(delivery.url)
-        exchange.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        host = parts.hostname or ""
-        plain = host.rstrip(".")
-        if plain != host or plain.endswith(".localhost"):
-            # Do not resolve these loopback names: some resolvers do not know them, or reject the
-            # dot at the end of an absolute name.
-            exchange.host_header = parts.netloc.rpartition("@")[2]
-            host = "127.0.0.1" if plain.endswith(".localhost") else plain
-        scheme = parts.scheme.lower()
-        if self._keeps:
-            pool = self._pools().connection_from_host(host, parts.port, scheme)
-            return self._answer(pool, delivery, exchange, seconds)
-        pool = (
-            _HTTPPool(host, parts.port)
-            if scheme == "http"
-            else _HTTPSPool(host, parts.port, ssl_context=_unverified_tls())
-        )
+    def _perform(self, delivery: Delivery, exchange: _Exchange, seconds: float) -> Outcome:
+        address = Address.of(delivery.url)
+        request = _request_bytes(delivery, address)
+        host = address.host.rstrip(".")
+        if host.endswith(".localhost"):
+            # Do not resolve these loopback names, because some resolvers do not know them.
+            host = "127.0.0.1"
+        server = (address.scheme, host, address.port)
+        sock = self._take_idle(server)
+        if sock is None:
+            sock = exchange.connect(server, seconds)
         try:
-            return self._answer(pool, delivery, exchange, seconds)
-        finally:
-            pool.close()
-
-    def _answer(
-        self,
-        pool: urllib3.HTTPConnectionPool,
-        delivery: Delivery,
-        exchange: _Exchange,
-        seconds: float,
-    ) -> Outcome:
-        response = pool.urlopen(
-            delivery.method,
-            exchange.target,
-            body=delivery.body or None,
-            headers=exchange,
-            retries=False,
-            redirect=False,
-            timeout=urllib3.Timeout(connect=seconds, read=seconds),
-            preload_content=False,
-            decode_content=False,
-        )
-        try:
-            body = response.read(LARGEST_ANSWER + 1, decode_content=False)
-            if len(body) > LARGEST_ANSWER:
-                raise ValueError(f"the answer is larger than {LARGEST_ANSWER} bytes")
-            if response.length_remaining:
-                raise IncompleteRead(len(body), response.length_remaining)
+            exchange.use(sock)
+            sock.settimeout(seconds)
+            # A server may respond and close the connection before it has read the whole body.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                sock.sendall(request)
+            outcome, reusable = _read_answer(sock, delivery.method)
         except BaseException:
-            response.close()
+            sock.close()
             raise
-        response.release_conn()
-        headers = [(str(name), str(value)) for name, value in response.headers.items()]
-        return Outcome(response.status, headers, body, where="loopback")
+        exchange.sock = None
+        if self._keeps and reusable:
+            with self._lock:
+                self._idle.setdefault(server, []).append(sock)
+        else:
+            sock.close()
+        return outcome
+
+    def _take_idle(self, server: _Server) -> socket.socket | None:
+        """Return an idle connection that the server has not closed, or None."""
+        while True:
+            with self._lock:
+                idle = self._idle.get(server)
+                if not idle:
+                    return None
+                sock = idle.pop()
+            with selectors.DefaultSelector() as selector:
+                selector.register(sock, selectors.EVENT_READ)
+                # Nothing but the end of the connection can be read between two responses.
+                if not selector.select(0):
+                    return sock
+            sock.close()
 
     def close(self) -> None:
         """Close the idle connections and interrupt the exchanges in progress."""
@@ -139,17 +129,10 @@ class LoopbackSender:
 
     def release(self) -> None:
         with self._lock:
-            manager, self._manager = self._manager, None
-        if manager is not None:
-            manager.clear()
-
-    def _pools(self) -> urllib3.PoolManager:
-        with self._lock:
-            if self._manager is None:
-                manager = urllib3.PoolManager(ssl_context=_unverified_tls(), maxsize=32)
-                manager.pool_classes_by_scheme = {"http": _HTTPPool, "https": _HTTPSPool}
-                self._manager = manager
-            return self._manager
+            idle, self._idle = self._idle, {}
+        for socks in idle.values():
+            for sock in socks:
+                sock.close()
 
 
 class _IdleTimer:
@@ -184,126 +167,65 @@ class _IdleTimer:
             self._close()
 
 
-class _Exchange(urllib3.HTTPHeaderDict):
-    """One request, in the form of its headers.
+class _Exchange:
+    """One request and its response, which another thread may interrupt."""
 
-    Of the arguments of ``urlopen()``, only the headers reach the connection unchanged. They therefore
-    carry the target and the ``Host`` that urllib3 would rewrite, and the connection to interrupt.
-    """
-
-    def __init__(self, headers: HeaderList) -> None:
-        super().__init__()
-        for name, value in headers:
-            self.add(name, value)
-        self.target = "/"
-        self.host_header: str | None = None
-        self.connection: HTTPConnection | None = None
+    def __init__(self) -> None:
+        self.sock: socket.socket | None = None
         self.timed_out = False
-        self.is_interrupted = False
+        self._is_interrupted = False
 
-    __hash__ = object.__hash__
+    def connect(self, server: _Server, seconds: float) -> socket.socket:
+        scheme, host, port = server
+        sock = socket.create_connection((host, port), seconds)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if scheme == "http":
+            return sock
+        self.sock = sock
+        # Do not check the certificate, because a test's own server may have any.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context.wrap_socket(sock, server_hostname=host)
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def copy(self) -> Self:
-        """Return this object itself, because urllib3's copy must have the connection, too."""
-        return self
+    def use(self, sock: socket.socket) -> None:
+        """Let ``interrupt()`` end this connection; raise an error if it was called before."""
+        self.sock = sock
+        if self._is_interrupted:
+            raise ConnectionAbortedError("the delivery was interrupted")
 
     def time_out(self) -> None:
         self.timed_out = True
         self.interrupt()
 
     def interrupt(self) -> None:
-        self.is_interrupted = True
-        connection = self.connection
-        sock = connection.sock if connection is not None else None
+        self._is_interrupted = True
+        sock = self.sock
         if sock is not None:
+            # Do not call the method of a TLS socket, which another thread is using.
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
-    def raise_if_interrupted(self) -> None:
-        """Raise an error if the exchange was interrupted before it had a socket to shut down."""
-        if self.is_interrupted:
-            raise ConnectionAbortedError("the delivery was interrupted")
+
+def _request_bytes(delivery: Delivery, address: Address) -> bytes:
+    """Return the bytes of a request; raise ``ValueError`` if HTTP cannot represent it."""
+    headers = [("Host", address.netloc.rstrip(":")), *headers_to_send(delivery)]
+    if delivery.body or delivery.method in ("POST", "PUT", "PATCH"):
+        headers.append(("Content-Length", str(len(delivery.body))))
+    lines = [f"{delivery.method} {address.target} HTTP/1.1".encode("latin-1", "replace")]
+    lines += [name.encode("latin-1") + b": " + header_bytes(value) for name, value in headers]
+    if lines[0].count(b" ") != 2 or any(b"\r" in line or b"\n" in line for line in lines):
+        raise ValueError("the method, the target or a header contains a space or a line break")
+    return b"\r\n".join([*lines, b"", delivery.body])
 
 
-class _ExactRequest(HTTPConnection):
-    """A connection that sends the target and the headers byte for byte."""
-
-    exchange: _Exchange | None = None
-
-    def request(  # type: ignore[override]
-        self,
-        method: str,
-        url: str,
-        body: Any = None,
-        headers: Mapping[str, str] | None = None,
-        **options: Any,
-    ) -> None:
-        if isinstance(headers, _Exchange) and headers.host_header is not None:
-            headers.add("Host", headers.host_header)
-        self._given = {name.lower() for name in headers or ()}
-        super().request(method, url, body=body, headers=headers, **options)
-
-    def connect(self) -> None:
-        super().connect()
-        if self.exchange is not None:
-            self.exchange.raise_if_interrupted()
-
-    def putrequest(self, method: str, url: str, *args: Any, **kwargs: Any) -> None:
-        kwargs["skip_accept_encoding"] = True
-        super().putrequest(method, url, **kwargs)
-
-    def _encode_request(self, request: str) -> bytes:
-        # Keep the publisher's bytes. http.client would allow only ASCII.
-        return request.encode("latin-1", "replace")
-
-    def putheader(self, header: str | bytes, *values: Any) -> None:
-        if header == "User-Agent" and "user-agent" not in self._given:
-            return
-        encoded: Any = [header_bytes(one) if isinstance(one, str) else one for one in values]
-        super().putheader(cast(str, header), *encoded)
-
-
-class _SecureExactRequest(_ExactRequest, HTTPSConnection):
-    def connect(self) -> None:
-        super().connect()
-        # Do not check or warn, because a test's own server may have any certificate.
-        self.is_verified = True
-
-
-class _ExactPool(urllib3.HTTPConnectionPool):
-    def _make_request(self, conn: Any, method: str, url: str, **options: Any) -> Any:  # type: ignore[override]
-        exchange = options.get("headers")
-        if isinstance(exchange, _Exchange):
-            exchange.connection, conn.exchange = conn, exchange
-            exchange.raise_if_interrupted()
-            # urlopen() normalizes escapes before any connection or transport sees the target.
-            url = exchange.target
-        return super()._make_request(conn, method, url, **options)
-
-
-class _HTTPPool(_ExactPool):
-    ConnectionCls = _ExactRequest
-
-
-class _HTTPSPool(_ExactPool, urllib3.HTTPSConnectionPool):
-    ConnectionCls = _SecureExactRequest
-
-
-def _unverified_tls() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def _original_error(error: Exception) -> Exception:
-    """Return the operating system's error for a failed connection, if there is one."""
-    cause = error.__cause__ or error.__context__
-    return cause if isinstance(error, NewConnectionError) and isinstance(cause, OSError) else error
-
-
-def _is_timeout(error: BaseException | None) -> bool:
-    # urllib3's class for refused connections is a subclass of its timeout.
-    return isinstance(error, SocketTimeout) and not isinstance(error, NewConnectionError)
+def _read_answer(sock: socket.socket, method: str) -> tuple[Outcome, bool]:
+    """Return a server's response, and whether the connection can be used again."""
+    with http.client.HTTPResponse(sock, method=method) as response:
+        response.begin()
+        body = response.read(LARGEST_ANSWER + 1)
+        if len(body) > LARGEST_ANSWER:
+            raise ValueError(f"the answer is larger than {LARGEST_ANSWER} bytes")
+        if response.length:
+            raise http.client.IncompleteRead(body, response.length)
+        outcome = Outcome(response.status, response.getheaders(), body, where="loopback")
+        return outcome, not response.will_close
