@@ -6,9 +6,8 @@ be confused with an error of the service or a bug of the fake.
 
 from __future__ import annotations
 
-import inspect
 import json as jsonlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Required, TypedDict
 
 from ..core.errors import ContractError
@@ -143,40 +142,3 @@ def _pairs(what: str, given: object) -> HeaderList:
     if not isinstance(given, Mapping):
         raise ContractError(f"{what}={given!r} is invalid; pass a dict of strings")
     return [(text(f"{what} name", name), text(f"{what}[{name!r}]", given[name])) for name in given]
-
-
-# -- data to load ----------------------------------------------------------------------------------
-
-
-def section(data: Mapping[str, Any], name: str, kind: type) -> Any:
-    """Return a section of the data to load, which is empty if it is missing."""
-    found = data.get(name, kind())
-    if not isinstance(found, kind):
-        raise ContractError(f"load(): {name} must be a {kind.__name__}, got {found!r}")
-    return found
-
-
-def known_keys(where: str, given: object, known: Iterable[str]) -> dict[str, Any]:
-    """Return a mapping as a dict; raise ``ContractError`` for unknown keys."""
-    if not isinstance(given, Mapping):
-        raise ContractError(f"load(): {where} must be a dict, got {given!r}")
-    names = list(known)
-    unknown = [name for name in given if name not in names]
-    if unknown:
-        raise ContractError(f"load(): {unknown_name(f'key of {where}', unknown[0], names)}")
-    return dict(given)
-
-
-def keywords(where: str, given: object, method: Callable[..., Any]) -> dict[str, Any]:
-    """Return keyword arguments for a method; raise ``ContractError`` if any is unknown or missing."""
-    parameters = dict(inspect.signature(method).parameters)
-    parameters.pop("self", None)
-    found = known_keys(where, given, parameters)
-    missing = [
-        name
-        for name, parameter in parameters.items()
-        if parameter.default is parameter.empty and name not in found
-    ]
-    if missing:
-        raise ContractError(f"load(): {where} needs {', '.join(missing)}, got {given!r}")
-    return found

@@ -18,7 +18,7 @@ from ..core.journal import recorder_of
 from ..core.timeparse import Duration, Instant
 from ..core.wording import counted, listed
 from ..handle import Context, Handle, Snapshot, action
-from .actions import QueueActions, load
+from .actions import QueueActions
 from .arguments import bytes_of, text
 from .assertions import QueueAssertions
 from .attempt_reports import AttemptDetails, AttemptReports, DeliveryProblems
@@ -27,6 +27,7 @@ from .delivery.drivers import Attempts, Driver, QueueAio
 from .delivery.faults import DeliveryFaults, QueueFaults
 from .delivery.sender import Sender
 from .engine.engine import Engine
+from .loading import load
 from .model import DAY, MESSAGE, SigningKeys
 from .rest.routes import QueueApp
 from .settings import QueueConfig, QueueSettings
