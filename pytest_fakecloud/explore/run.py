@@ -11,7 +11,7 @@ from .schedule import CLOCK, Event, Kind, Schedule
 
 if TYPE_CHECKING:
     from ..core.calls import Call
-    from ..queue.delivery.destination_routes import Url
+    from ..queue.delivery.url_scopes import Url
     from .cause import Conflict
     from .simulation.deliveries import Due
     from .simulation.strands import Place, Strand

@@ -10,7 +10,7 @@ from ..run import Run
 from ..schedule import Schedule
 
 if TYPE_CHECKING:
-    from ...queue.delivery.destination_routes import Url
+    from ...queue.delivery.url_scopes import Url
     from .drawn import Priorities
 
 MOST_EVENTS = 6

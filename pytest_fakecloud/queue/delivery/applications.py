@@ -13,11 +13,11 @@ import io
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from ..model import Delivery, HeaderList
+from ..model import Delivery, HeaderList, Outcome
 from .deadlines import asyncio_is_running
 
 WsgiApp: TypeAlias = Callable[..., Iterable[bytes]]
@@ -29,45 +29,37 @@ _caught: ContextVar[list[BaseException] | None] = ContextVar("caught", default=N
 _connected: dict[str, Any] = {}
 
 
-@dataclass
-class AppAnswer:
-    """An application's response, and the exception that it raised or that its framework caught."""
-
-    status: int
-    headers: HeaderList = field(default_factory=list)
-    body: bytes = b""
-    exception: BaseException | None = None
-
-
-def failed(exception: BaseException) -> AppAnswer:
+def failed(exception: BaseException) -> Outcome:
     headers = [("Content-Type", "text/plain; charset=utf-8")]
-    return AppAnswer(500, headers, b"Internal Server Error", exception)
+    return Outcome(500, headers, b"Internal Server Error", exception)
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(NamedTuple):
+    """The parts of a URL that a request contains. ``netloc`` is the host as published."""
+
     scheme: str
     host: str
     port: int
     netloc: str
-    target: str
-    raw_path: str
+    path: str
     query: str
 
     @classmethod
     def of(cls, url: str) -> Address:
         parts = urlsplit(url)
         scheme = parts.scheme.lower()
-        target = parts.path or "/"
         return cls(
-            scheme,
-            parts.hostname or "",
-            parts.port or (443 if scheme == "https" else 80),
-            parts.netloc.rpartition("@")[2],
-            target + (f"?{parts.query}" if parts.query else ""),
-            target,
-            parts.query,
+            scheme=scheme,
+            host=parts.hostname or "",
+            port=parts.port or (443 if scheme == "https" else 80),
+            netloc=parts.netloc.rpartition("@")[2],
+            path=parts.path or "/",
+            query=parts.query,
         )
+
+    @property
+    def target(self) -> str:
+        return f"{self.path}?{self.query}" if self.query else self.path
 
 
 def checked_status(code: int) -> int:
@@ -110,14 +102,14 @@ def _keep_exception(sender: object, **details: Any) -> None:
         seen.append(exception)
 
 
-def with_caught(handled: AppAnswer, seen: list[BaseException]) -> AppAnswer:
+def with_caught(outcome: Outcome, seen: list[BaseException]) -> Outcome:
     """Add the exception that the framework caught to a 5xx response that has no exception."""
-    if handled.exception is None and handled.status >= 500 and seen:
-        handled.exception = seen[-1]
-    return handled
+    if outcome.exception is None and outcome.status_or(0) >= 500 and seen:
+        return replace(outcome, exception=seen[-1])
+    return outcome
 
 
-def call_wsgi(app: WsgiApp, delivery: Delivery) -> AppAnswer:
+def call_wsgi(app: WsgiApp, delivery: Delivery) -> Outcome:
     status_line = ""
     headers: HeaderList = []
     written: list[bytes] = []
@@ -144,10 +136,10 @@ def call_wsgi(app: WsgiApp, delivery: Delivery) -> AppAnswer:
             if not status_line:
                 raise AssertionError("the WSGI application never called start_response()")
             code = checked_status(int(status_line.split(None, 1)[0]))
-            handled = AppAnswer(code, headers, b"".join(written))
+            outcome = Outcome(code, headers, b"".join(written))
         except Exception as error:
             return failed(error)
-    return with_caught(handled, seen)
+    return with_caught(outcome, seen)
 
 
 def _native(headers: Iterable[tuple[str, str]]) -> HeaderList:
@@ -164,9 +156,7 @@ def environ_of(method: str, url: str, headers: HeaderList, body: bytes) -> dict[
     environ: dict[str, Any] = {
         "REQUEST_METHOD": method,
         "SCRIPT_NAME": "",
-        "PATH_INFO": unquote_to_bytes(address.raw_path.encode("latin-1", "replace")).decode(
-            "latin-1"
-        ),
+        "PATH_INFO": unquote_to_bytes(address.path.encode("latin-1", "replace")).decode("latin-1"),
         "QUERY_STRING": address.query,
         "RAW_URI": address.target,
         "REQUEST_URI": address.target,
@@ -196,7 +186,7 @@ def environ_of(method: str, url: str, headers: HeaderList, body: bytes) -> dict[
     return environ
 
 
-async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) -> AppAnswer:
+async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) -> Outcome:
     """Return the response of an ASGI application, called in the running loop (asyncio or trio).
 
     ``state`` is the state of the lifespan. If the application raises after a complete response (in
@@ -209,15 +199,13 @@ async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) 
         except Exception as error:
             if not answer.complete and answer.status < 500:
                 return failed(error)
-            handled = answer.response()
-            handled.exception = error
-            return handled
+            return replace(answer.outcome(), exception=error)
         finally:
             answer.finished.set()
     if not answer.complete:
         what = "completing its response" if answer.status else "a response"
         return failed(AssertionError(f"the ASGI application ended without {what}"))
-    return with_caught(answer.response(), seen)
+    return with_caught(answer.outcome(), seen)
 
 
 class _AsgiAnswer:
@@ -259,8 +247,8 @@ class _AsgiAnswer:
                 self.complete = True
                 self.finished.set()
 
-    def response(self) -> AppAnswer:
-        return AppAnswer(self.status, self.headers, bytes(self.body))
+    def outcome(self) -> Outcome:
+        return Outcome(self.status, self.headers, bytes(self.body))
 
 
 def _scope(delivery: Delivery, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -272,7 +260,7 @@ def _scope(delivery: Delivery, state: Mapping[str, Any]) -> dict[str, Any]:
         if name.lower() not in ("host", "content-length")
     ]
     headers.append((b"content-length", b"%d" % len(delivery.body)))
-    raw_path = address.raw_path.encode("latin-1", "replace")
+    raw_path = address.path.encode("latin-1", "replace")
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},

@@ -8,126 +8,29 @@ that an exception in a handler is a 500, as in any server.
 from __future__ import annotations
 
 import inspect
-import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from ...core.concurrency.aio import in_thread
-from ...core.errors import ContractError, broken_promise, shown
-from ...core.field_types import TEXT
+from ...core.errors import broken_promise
 from ...core.found import Found, found_of
-from ...core.matching import Question
 from ...core.wording import brief
 from ..model import Delivery, Outcome
 from ..wire.targets import named_url
-from ..wire.text import as_text
-from .applications import AppAnswer, AsgiApp, WsgiApp, call_asgi, call_wsgi, failed
+from .applications import AsgiApp, WsgiApp, call_asgi, call_wsgi, failed
 from .deadlines import CapReached, Deadlines
 from .replies import DELIVERIES, DeliveredRequest, Handler, Reply, as_reply, outcome_of, timed_out
+from .url_scopes import Url, split_text, split_wire
 
 if TYPE_CHECKING:
     from .destinations import Destinations
     from .event_loops import AsgiRunner, RunningLifespan
 
 
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 LifespanMode: TypeAlias = Literal["auto"] | bool
-Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]
-"""The URLs of a route: a prefix, a pattern with ``*``, a regular expression or a function."""
-
-
-class Target(NamedTuple):
-    """A URL split for comparison. ``origin`` is empty if the URL is malformed."""
-
-    url: str
-    origin: str
-    rest: str
-
-
-@dataclass(frozen=True)
-class Everything:
-    """Matches every URL that no other route matches."""
-
-    length: int = -1
-
-    def takes(self, target: Target) -> bool:
-        return True
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """Matches URLs by a wildcard, a regular expression or a function."""
-
-    wanted: object
-    asked: Question = field(compare=False)
-    length: int = 0
-
-    def takes(self, target: Target) -> bool:
-        return self.asked.why_not(target.url) is None
-
-
-@dataclass(frozen=True)
-class Prefix:
-    """Matches the URLs of an origin at or below a path. Only whole path segments match."""
-
-    origin: str
-    rest: str
-
-    @property
-    def length(self) -> int:
-        """The rank of the scope among all scopes that match a URL."""
-        return len(self.origin) + len(self.rest)
-
-    def takes(self, target: Target) -> bool:
-        if self.origin != target.origin or not target.rest.startswith(self.rest):
-            return False
-        following = target.rest[len(self.rest) : len(self.rest) + 1]
-        return self.rest[-1:] in ("", "/") or following in ("", "/", "?", "&")
-
-
-UrlScope: TypeAlias = Everything | Pattern | Prefix
-"""The URLs that a route matches. If several scopes match a URL, the longest one wins."""
-
-
-def scope_of(url: object) -> UrlScope:
-    """Return the scope for a URL argument; raise ``ContractError`` if it is not a destination."""
-    __tracebackhide__ = True
-    if url == "*":
-        return Everything()
-    target = split_text(named_url(url) or url) if isinstance(url, str) else None
-    if callable(url) or hasattr(url, "pattern") or (target and target.origin and "*" in target.url):
-        return Pattern(url, Question("url", url, TEXT))
-    if target is None or not target.origin:
-        raise ContractError(
-            f"{shown(url)} is not a destination; pass an absolute URL such as "
-            "'https://app.example.com/hook', one with * for anything, a pattern, a function of the "
-            "URL, or '*' for all other destinations"
-        )
-    return Prefix(target.origin, "" if target.rest == "/" else target.rest)
-
-
-def split_wire(url: str) -> Target:
-    """Split a URL that has one character per byte, as messages store it."""
-    return split_text(url if url.isascii() else as_text(url))
-
-
-@lru_cache(maxsize=1024)  # A test delivers to few URLs, but often.
-def split_text(url: str) -> Target:
-    """Split a URL into a comparable origin, empty if the URL is malformed, and the rest."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return Target(url, "", url)
-    scheme, host = parts.scheme.lower(), (parts.hostname or "").rstrip(".")
-    if scheme not in _DEFAULT_PORTS or not host:
-        return Target(url, "", url)
-    origin = f"{scheme}://{host}:{port or _DEFAULT_PORTS[scheme]}"
-    return Target(url, origin, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
 
 
 class RouteSpec(NamedTuple):
@@ -185,22 +88,21 @@ class DestinationRoute:
         try:
             outcome = self._perform(delivery, deadlines)
         except CapReached as error:
-            return timed_out(delivery, self.where, str(error))
-        return self._mark_raising(outcome)
+            outcome = timed_out(delivery, str(error))
+        return self._completed(outcome)
 
     async def _atake(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         self._record(delivery)
         try:
             outcome = await self._aperform(delivery, deadlines)
         except CapReached as error:
-            return timed_out(delivery, self.where, str(error))
-        return self._mark_raising(outcome)
+            outcome = timed_out(delivery, str(error))
+        return self._completed(outcome)
 
-    def _mark_raising(self, outcome: Outcome) -> Outcome:
+    def _completed(self, outcome: Outcome) -> Outcome:
         # Without a status, the exception is not from the handler, but a timeout, for example.
-        if outcome.exception is None or outcome.status is None or not self.raise_exceptions:
-            return outcome
-        return replace(outcome, raises=True)
+        of_handler = outcome.exception is not None and outcome.status is not None
+        return replace(outcome, where=self.where, raises=of_handler and self.raise_exceptions)
 
     def _record(self, delivery: Delivery) -> None:
         self.deliveries.append(DeliveredRequest(delivery))
@@ -228,7 +130,7 @@ class WsgiRoute(DestinationRoute):
         self._app = app
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        return _outcome(call_wsgi(self._app, delivery), self.where)
+        return call_wsgi(self._app, delivery)
 
 
 class AsgiRoute(DestinationRoute):
@@ -254,14 +156,13 @@ class AsgiRoute(DestinationRoute):
         runner = self._table.loops.runner()
         work = self._start_and_call(runner, running, delivery)
         try:
-            answer = runner.run(work, deadlines, running.host if running else None)
+            return runner.run(work, deadlines, running.host if running else None)
         except LoopEnded as error:
-            answer = failed(error)
-        return _outcome(answer, self.where)
+            return failed(error)
 
     async def _start_and_call(
         self, runner: AsgiRunner, running: RunningLifespan | None, delivery: Delivery
-    ) -> AppAnswer:
+    ) -> Outcome:
         state: Mapping[str, Any] = {}
         try:
             if running is not None:
@@ -278,8 +179,7 @@ class AsgiRoute(DestinationRoute):
             # Call the application in its own loop, to which its resources belong.
             return await in_thread(self._perform_in, running, delivery, deadlines)
         state = running.state if running is not None else {}
-        answer = await deadlines.within_cap(call_asgi(self._app, delivery, state))
-        return _outcome(answer, self.where)
+        return await deadlines.within_cap(call_asgi(self._app, delivery, state))
 
 
 class FunctionRoute(DestinationRoute):
@@ -297,8 +197,8 @@ class FunctionRoute(DestinationRoute):
         except CapReached:
             raise
         except Exception as error:
-            return _outcome(failed(error), self.where)
-        return outcome_of(as_reply(value), delivery, self.where)
+            return failed(error)
+        return outcome_of(as_reply(value), delivery)
 
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         try:
@@ -308,8 +208,8 @@ class FunctionRoute(DestinationRoute):
         except CapReached:
             raise
         except Exception as error:
-            return _outcome(failed(error), self.where)
-        return outcome_of(as_reply(value), delivery, self.where)
+            return failed(error)
+        return outcome_of(as_reply(value), delivery)
 
 
 class ForwardRoute(DestinationRoute):
@@ -320,8 +220,7 @@ class ForwardRoute(DestinationRoute):
         self._target = target.rstrip("/")
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        outcome = self._table._forwarder(deadlines).send(self._forwarded(delivery))
-        return replace(outcome, where=self.where)
+        return self._table._forwarder(deadlines).send(self._forwarded(delivery))
 
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         return await in_thread(self._perform, delivery, deadlines)
@@ -368,11 +267,5 @@ class PreparedRoute(DestinationRoute):
             reply = self._replies[min(self.given, len(self._replies) - 1)]
             self.given += 1
         if isinstance(reply, BaseException):
-            return _outcome(failed(reply), self.where)
-        return outcome_of(reply, delivery, self.where)
-
-
-def _outcome(answer: AppAnswer, where: str) -> Outcome:
-    return Outcome(
-        answer.status, answer.headers, answer.body, exception=answer.exception, where=where
-    )
+            return failed(reply)
+        return outcome_of(reply, delivery)

@@ -26,14 +26,10 @@ from .destination_routes import (
     LifespanMode,
     PreparedRoute,
     RouteSpec,
-    Url,
-    UrlScope,
     WsgiRoute,
-    scope_of,
-    split_text,
-    split_wire,
 )
 from .replies import Answer, Handler, Reply, as_reply
+from .url_scopes import Url, UrlScope, scope_of, split_text, split_wire
 
 if TYPE_CHECKING:
     from ...core.recorder import Recorder
@@ -246,8 +242,8 @@ class Destinations:
 def route_to(table: Destinations, url: str) -> DestinationRoute | None:
     """Return the route that matches a URL, or None."""
     target = split_wire(url if "://" in url else named_url(url) or url)
+    best: tuple[int, DestinationRoute] | None = None
     with table._lock:
-        best: tuple[int, DestinationRoute] | None = None
         for scope, route in table._routes.items():
             if (best is None or scope.length >= best[0]) and scope.takes(target):
                 best = (scope.length, route)

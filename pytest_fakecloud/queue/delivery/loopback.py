@@ -12,6 +12,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 from ...core.timeparse import monotonic
@@ -58,7 +59,7 @@ class LoopbackSender:
         try:
             outcome = self._perform(delivery, exchange, limit or self._deadlines.cap)
         except (http.client.HTTPException, OSError, ValueError) as error:
-            outcome = Outcome(exception=error, where="loopback")
+            outcome = Outcome(exception=error)
         finally:
             with self._lock:
                 self._under_way.discard(exchange)
@@ -66,8 +67,8 @@ class LoopbackSender:
             if self._keeps:
                 self._idle_timer.restart()
         if exchange.timed_out or isinstance(outcome.exception, TimeoutError):
-            return timed_out(delivery, "loopback", self._timeout_text(limit))
-        return outcome
+            outcome = timed_out(delivery, self._timeout_text(limit))
+        return replace(outcome, where="loopback")
 
     def _timeout_text(self, limit: float | None) -> str:
         if limit is not None:
@@ -227,5 +228,5 @@ def _read_answer(sock: socket.socket, method: str) -> tuple[Outcome, bool]:
             raise ValueError(f"the answer is larger than {LARGEST_ANSWER} bytes")
         if response.length:
             raise http.client.IncompleteRead(body, response.length)
-        outcome = Outcome(response.status, response.getheaders(), body, where="loopback")
+        outcome = Outcome(response.status, response.getheaders(), body)
         return outcome, not response.will_close

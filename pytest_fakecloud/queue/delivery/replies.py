@@ -78,16 +78,16 @@ class Reply:
         return "application/json", json_bytes("body", self.body)
 
 
-def outcome_of(reply: Reply, delivery: Delivery, where: str) -> Outcome:
+def outcome_of(reply: Reply, delivery: Delivery) -> Outcome:
     """Return the outcome of a prepared answer, or a timeout if the answer takes too long."""
     if reply.ending == "refuse":
-        error = ConnectionRefusedError(f"{_origin_text(delivery.url)} refuses connections")
-        return Outcome(exception=error, where=where)
+        text = f"{_origin_text(delivery.url)} refuses connections"
+        return Outcome(exception=ConnectionRefusedError(text))
     took = duration_us(reply.after)
     if reply.ending == "hang" or (delivery.timeout_us and took > delivery.timeout_us):
-        return timed_out(delivery, where)
+        return timed_out(delivery)
     headers, body = reply._encoded()
-    return Outcome(reply.status, headers, body, virtual_us=took, where=where)
+    return Outcome(reply.status, headers, body, virtual_us=took)
 
 
 Answer: TypeAlias = (
@@ -98,7 +98,7 @@ Answer: TypeAlias = (
 """
 
 
-def timed_out(delivery: Delivery, where: str, text: str | None = None) -> Outcome:
+def timed_out(delivery: Delivery, text: str | None = None) -> Outcome:
     """Return the outcome for a destination that did not answer.
 
     Without ``text``, the delivery's whole timeout passes on the queue's clock. ``text`` is the
@@ -108,7 +108,7 @@ def timed_out(delivery: Delivery, where: str, text: str | None = None) -> Outcom
     virtual_us = delivery.timeout_us if text is None else 0
     text = text or f"no answer within {delivery.timeout_us / 1e6:g} s on the queue's clock"
     error = DestinationTimeout(f"{_origin_text(delivery.url)}: {text}")
-    return Outcome(exception=error, virtual_us=virtual_us, where=where)
+    return Outcome(exception=error, virtual_us=virtual_us)
 
 
 @dataclass(frozen=True)

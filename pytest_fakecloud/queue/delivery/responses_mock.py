@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -35,16 +36,14 @@ def through_responses(delivery: Delivery) -> Outcome | str:
         return reasons
     try:
         response = send(_ADAPTER, request, timeout=DEFAULT_CAP, stream=True)
-        return Outcome(
-            response.status_code, _raw_headers(response), response.content or b"", where="responses"
-        )
+        outcome = Outcome(response.status_code, _raw_headers(response), response.content or b"")
     except Timeout as error:
-        return Outcome(exception=error, virtual_us=delivery.timeout_us, where="responses")
+        outcome = Outcome(exception=error, virtual_us=delivery.timeout_us)
     except (RequestException, OSError) as error:
-        return Outcome(exception=error, where="responses")
+        outcome = Outcome(exception=error)
     except Exception as error:
-        handled = failed(error)
-        return Outcome(handled.status, handled.headers, handled.body, error, where="responses")
+        outcome = failed(error)
+    return replace(outcome, where="responses")
 
 
 class _NoNetwork(HTTPAdapter):

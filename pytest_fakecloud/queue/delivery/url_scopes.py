@@ -1,0 +1,114 @@
+"""The URLs that a route of the destinations table matches.
+
+A prefix ends at a path segment: ``https://app/hook`` matches ``/hook`` and ``/hook/1``, but not
+``/hooks``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+from urllib.parse import urlsplit
+
+from ...core.errors import ContractError, shown
+from ...core.field_types import TEXT
+from ...core.matching import Question
+from ..wire.targets import named_url
+from ..wire.text import as_text
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]
+"""The URLs of a route: a prefix, a pattern with ``*``, a regular expression or a function."""
+
+
+class Target(NamedTuple):
+    """A URL split for comparison. ``origin`` is empty if the URL is malformed."""
+
+    url: str
+    origin: str
+    rest: str
+
+
+@dataclass(frozen=True)
+class Everything:
+    """Matches every URL that no other route matches."""
+
+    length: int = -1
+
+    def takes(self, target: Target) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Matches URLs by a wildcard, a regular expression or a function."""
+
+    wanted: object
+    asked: Question = field(compare=False)
+    length: int = 0
+
+    def takes(self, target: Target) -> bool:
+        return self.asked.why_not(target.url) is None
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """Matches the URLs of an origin at or below a path. Only whole path segments match."""
+
+    origin: str
+    rest: str
+
+    @property
+    def length(self) -> int:
+        """The rank of the scope among all scopes that match a URL."""
+        return len(self.origin) + len(self.rest)
+
+    def takes(self, target: Target) -> bool:
+        if self.origin != target.origin or not target.rest.startswith(self.rest):
+            return False
+        following = target.rest[len(self.rest) : len(self.rest) + 1]
+        return self.rest[-1:] in ("", "/") or following in ("", "/", "?", "&")
+
+
+UrlScope: TypeAlias = Everything | Pattern | Prefix
+"""The URLs that a route matches. If several scopes match a URL, the longest one wins."""
+
+
+def scope_of(url: object) -> UrlScope:
+    """Return the scope for a URL argument; raise ``ContractError`` if it is not a destination."""
+    __tracebackhide__ = True
+    if url == "*":
+        return Everything()
+    target = split_text(named_url(url) or url) if isinstance(url, str) else None
+    if callable(url) or hasattr(url, "pattern") or (target and target.origin and "*" in target.url):
+        return Pattern(url, Question("url", url, TEXT))
+    if target is None or not target.origin:
+        raise ContractError(
+            f"{shown(url)} is not a destination; pass an absolute URL such as "
+            "'https://app.example.com/hook', one with * for anything, a pattern, a function of the "
+            "URL, or '*' for all other destinations"
+        )
+    return Prefix(target.origin, "" if target.rest == "/" else target.rest)
+
+
+def split_wire(url: str) -> Target:
+    """Split a URL that has one character per byte, as messages store it."""
+    return split_text(url if url.isascii() else as_text(url))
+
+
+@lru_cache(maxsize=1024)  # A test delivers to few URLs, but often.
+def split_text(url: str) -> Target:
+    """Split a URL into a comparable origin, empty if the URL is malformed, and the rest."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return Target(url, "", url)
+    scheme, host = parts.scheme.lower(), (parts.hostname or "").rstrip(".")
+    if scheme not in _DEFAULT_PORTS or not host:
+        return Target(url, "", url)
+    origin = f"{scheme}://{host}:{port or _DEFAULT_PORTS[scheme]}"
+    return Target(url, origin, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
