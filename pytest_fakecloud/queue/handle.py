@@ -273,7 +273,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
     def deliver_due(self) -> Attempts:
         """Deliver the messages that are due now, without moving the clock."""
         __tracebackhide__ = True
-        return self._driver.run(self._driver.deliver_until(self._time.now_us))
+        return self._driver.run([self._time.now_us])
 
     def advance(self, duration: Duration) -> Attempts:
         """Move the clock forward, and deliver each message when it becomes due.
@@ -281,12 +281,12 @@ class Queue(QueueAssertions, QueueActions, Handle):
         Raises ``ContractError`` if the clock is already being advanced, for example in a handler.
         """
         __tracebackhide__ = True
-        return self._driver.run(self._driver.deliver_until(self._time._after(duration)))
+        return self._driver.run([self._time._after(duration)])
 
     def move_to(self, instant: Instant) -> Attempts:
         """Move the clock forward to a given time, and deliver messages as ``advance()`` does."""
         __tracebackhide__ = True
-        return self._driver.run(self._driver.deliver_until(self._time._until(instant)))
+        return self._driver.run([self._time._until(instant)])
 
     def run_until_idle(self, within: Duration = "30d") -> Attempts:
         """Move the clock from one due time to the next until every message is delivered.
@@ -297,7 +297,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         messages publish each other endlessly.
         """
         __tracebackhide__ = True
-        return self._driver.run(self._driver.run_until_idle(within))
+        return self._driver.run(self._driver.until_idle(within))
 
     # -- internals -------------------------------------------------------------------------------
 

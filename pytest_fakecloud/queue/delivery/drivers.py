@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -35,8 +35,6 @@ class NotIdle(AssertionError):
 
 Target = Callable[[], int]
 """Returns the time to move the clock to, in microseconds; called when the clock is about to move."""
-Plan = Generator[Target, list[Fired], Attempts]
-"""A generator that yields functions of times to move the clock to, and receives fired timers."""
 
 
 class Driver:
@@ -54,27 +52,48 @@ class Driver:
         self._check_open = check_open
         self._release = release
 
-    def deliver_until(self, target: Target) -> Plan:
-        """Plan the deliveries until the time that ``target()`` returns."""
+    def run(self, targets: Iterable[Target]) -> Attempts:
+        """Move the clock to each of these times in this thread, and make the attempts due until then."""
         __tracebackhide__ = True
-        fired = yield target
-        return self._report(fired)
+        fired: list[Fired] = []
+        with self._driving():
+            for target in targets:
+                fired += self.clock._fire(target)
+            return self._report(fired)
 
-    def run_until_idle(self, within: Duration) -> Plan:
-        """Plan all deliveries. The plan raises ``NotIdle`` if they take longer than ``within``."""
+    async def run_async(self, targets: Iterable[Target]) -> Attempts:
+        """Like ``run()``, but await the attempts in the running event loop."""
+        __tracebackhide__ = True
+        fired: list[Fired] = []
+        with self._driving():
+            for target in targets:
+                fired += await drive(self.clock, target)
+            return self._report(fired)
+
+    @contextmanager
+    def _driving(self) -> Iterator[None]:
+        __tracebackhide__ = True
+        self._check_open()
+        self._engine.drive += 1
+        try:
+            yield
+        finally:
+            self._release()
+
+    def until_idle(self, within: Duration) -> Iterator[Target]:
+        """Yield the due times of all messages; raise ``NotIdle`` for one later than ``within``."""
         __tracebackhide__ = True
         engine, clock = self._engine, self.clock
-        span = duration_us(within)
-        end = clock.now_us() + span
-        fired = yield clock.now_us
+        # A running clock moves during the deliveries, so the limit counts from the time before them.
+        end = clock.now_us() + duration_us(within)
+        yield clock.now_us
         while engine.pending:
             due = engine.next_due_us()
             if due is None:
                 break
             if due > end:
                 raise NotIdle(self._not_idle(within, end))
-            fired += yield partial(at_least_now, clock, due)
-        return self._report(fired)
+            yield partial(at_least_now, clock, due)
 
     def _report(self, fired: Iterable[Fired]) -> Attempts:
         own = self._engine.messages
@@ -96,46 +115,6 @@ class Driver:
         lines += [timeline(one, self.clock.now_us()) for one in pending[:3]]
         return "\n".join(lines)
 
-    # -- running a plan --------------------------------------------------------------------------
-
-    @contextmanager
-    def _driving(self) -> Iterator[None]:
-        __tracebackhide__ = True
-        self._check_open()
-        self._engine.drive += 1
-        try:
-            yield
-        finally:
-            self._release()
-
-    def run(self, plan: Plan) -> Attempts:
-        """Run a plan in this thread."""
-        __tracebackhide__ = True
-        with self._driving():
-            step = _next_step(plan)
-            while not isinstance(step, Attempts):
-                step = _next_step(plan, self.clock._fire(step))
-            return step
-
-    async def run_async(self, plan: Plan) -> Attempts:
-        """Run a plan in the running event loop, which awaits the attempts."""
-        __tracebackhide__ = True
-        with self._driving():
-            step = _next_step(plan)
-            while not isinstance(step, Attempts):
-                step = _next_step(plan, await drive(self.clock, step))
-            return step
-
-
-def _next_step(plan: Plan, fired: list[Fired] | None = None) -> Target | Attempts:
-    """Return the next target of a plan, or its result after the last target."""
-    __tracebackhide__ = True
-    try:
-        return next(plan) if fired is None else plan.send(fired)
-    except StopIteration as end:
-        result: Attempts = end.value
-        return result
-
 
 def at_least_now(clock: Timekeeper, instant_us: int) -> int:
     # Do not go back: a running clock may already be later than the due time.
@@ -154,20 +133,19 @@ class QueueAio:
     async def deliver_due(self) -> Attempts:
         """Awaitable version of ``Queue.deliver_due``."""
         __tracebackhide__ = True
-        return await self._driver.run_async(self._driver.deliver_until(self._clock.now_us))
+        return await self._driver.run_async([self._clock.now_us])
 
     async def advance(self, duration: Duration) -> Attempts:
         """Awaitable version of ``Queue.advance``."""
         __tracebackhide__ = True
-        target = self._clock._after(duration)
-        return await self._driver.run_async(self._driver.deliver_until(target))
+        return await self._driver.run_async([self._clock._after(duration)])
 
     async def move_to(self, instant: Instant) -> Attempts:
         """Awaitable version of ``Queue.move_to``."""
         __tracebackhide__ = True
-        return await self._driver.run_async(self._driver.deliver_until(self._clock._until(instant)))
+        return await self._driver.run_async([self._clock._until(instant)])
 
     async def run_until_idle(self, within: Duration = "30d") -> Attempts:
         """Awaitable version of ``Queue.run_until_idle``."""
         __tracebackhide__ = True
-        return await self._driver.run_async(self._driver.run_until_idle(within))
+        return await self._driver.run_async(self._driver.until_idle(within))

@@ -5,7 +5,8 @@ Deliveries are performed without holding the lock, because a handler may call th
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -45,7 +46,10 @@ class StartedAttempt(NamedTuple):
 
 
 class AttemptRunner:
-    """Makes the attempts of an engine, in any thread or in the running event loop."""
+    """Makes the attempts of an engine, in any thread or in the running event loop.
+
+    Timers call ``run``, ``run_async`` and ``start`` with their due time, which these do not need.
+    """
 
     def __init__(
         self,
@@ -77,54 +81,18 @@ class AttemptRunner:
 
     def start(self, message_id: str, due_us: int) -> Callable[[], object] | None:
         """Start the due attempt if it may start; return a function that makes it in any thread."""
-        state = self._state
         begun = self._begin_unless_overtaken(message_id)
         if begun is None:
             return None
         try:
-            # Claim faults now, in the order of due times. Attempts may end in any order.
-            self._claim_faults(begun)
+            with self._as_cause(begun):
+                # Claim faults now, in the order of due times. Attempts may end in any order.
+                self._claim_faults(begun)
         except BaseException as error:
-            self.finish(begun, Outcome(exception=error))
-            if state.clock.driving and not isinstance(error, Exception):
+            if self._ends_advance(error):
                 raise
             return None
         return partial(self._perform_begun, begun, claimed=True)
-
-    def _begin_unless_overtaken(self, message_id: str) -> StartedAttempt | None:
-        if self._state.delivery_hooks.active and self._admission.delay_if_overtaken(message_id):
-            return None
-        return self.begin(message_id)
-
-    def _claim_faults(self, begun: StartedAttempt) -> None:
-        delivery_hooks = self._state.delivery_hooks
-        if delivery_hooks.active:
-            begun.attempt.faults = delivery_hooks.before(begun.message, begun.delivery)
-
-    def _signed(self, begun: StartedAttempt, *, claimed: bool = False) -> Delivery:
-        """Return the signed delivery, after claiming its faults unless they have been claimed."""
-        if not claimed:
-            self._claim_faults(begun)
-        return self.signer.signed(begun.delivery, begun.attempt.faults)
-
-    def _perform_begun(self, begun: StartedAttempt, *, claimed: bool = False) -> Attempt:
-        state = self._state
-        token = causing.set(begun.message)
-        try:
-            delivery = self._signed(begun, claimed=claimed)
-            outcome = self.perform(delivery)
-            if "duplicate" in begun.attempt.faults:
-                outcome = self.perform(delivery)
-        except BaseException as error:
-            self.finish(begun, Outcome(exception=error))
-            # Do not raise in the background, where no caller can catch the exception.
-            alone = not state.clock.driving
-            if state.lane == "background" and (alone or isinstance(error, Exception)):
-                return begun.attempt
-            raise
-        finally:
-            causing.reset(token)
-        return self.finish(begun, outcome)
 
     async def run_async(self, message_id: str, due_us: int) -> Attempt | None:
         """Make the due attempt in the running event loop; return None if it may not start now.
@@ -136,18 +104,57 @@ class AttemptRunner:
         begun = self._begin_unless_overtaken(message_id)
         if begun is None:
             return None
-        token = causing.set(begun.message)
-        try:
+        with self._as_cause(begun):
             delivery = self._signed(begun)
             outcome = await self.perform_async(delivery)
             if "duplicate" in begun.attempt.faults:
                 outcome = await self.perform_async(delivery)
+        return self.finish(begun, outcome)
+
+    def _perform_begun(self, begun: StartedAttempt, *, claimed: bool = False) -> Attempt:
+        try:
+            with self._as_cause(begun):
+                delivery = self._signed(begun, claimed=claimed)
+                outcome = self.perform(delivery)
+                if "duplicate" in begun.attempt.faults:
+                    outcome = self.perform(delivery)
+        except BaseException as error:
+            if self._state.lane == "background" and not self._ends_advance(error):
+                return begun.attempt
+            raise
+        return self.finish(begun, outcome)
+
+    @contextmanager
+    def _as_cause(self, begun: StartedAttempt) -> Iterator[None]:
+        """Make an attempt the cause of messages published in the block; finish it on an error."""
+        token = causing.set(begun.message)
+        try:
+            yield
         except BaseException as error:
             self.finish(begun, Outcome(exception=error))
             raise
         finally:
             causing.reset(token)
-        return self.finish(begun, outcome)
+
+    def _ends_advance(self, error: BaseException) -> bool:
+        """Return whether a test that advances the clock must receive a background delivery's error."""
+        return self._state.clock.driving and not isinstance(error, Exception)
+
+    def _signed(self, begun: StartedAttempt, *, claimed: bool = False) -> Delivery:
+        """Return the signed delivery, after claiming its faults unless they have been claimed."""
+        if not claimed:
+            self._claim_faults(begun)
+        return self.signer.signed(begun.delivery, begun.attempt.faults)
+
+    def _claim_faults(self, begun: StartedAttempt) -> None:
+        delivery_hooks = self._state.delivery_hooks
+        if delivery_hooks.active:
+            begun.attempt.faults = delivery_hooks.before(begun.message, begun.delivery)
+
+    def _begin_unless_overtaken(self, message_id: str) -> StartedAttempt | None:
+        if self._state.delivery_hooks.active and self._admission.delay_if_overtaken(message_id):
+            return None
+        return self.begin(message_id)
 
     def begin(self, message_id: str) -> StartedAttempt | None:
         """Start the due attempt; return None if it may not start now.
@@ -351,10 +358,6 @@ class AttemptRunner:
 
 
 def _non_retryable(outcome: Outcome) -> bool:
-    flags = (
-        first(outcome.headers, "Upstash-NonRetryable-Error"),
-        first(outcome.headers, "Service-NonRetryable-Error"),
-    )
-    return outcome.status == NON_RETRYABLE and any(
-        flag is not None and flag.strip().lower() == "true" for flag in flags
-    )
+    names = ("Upstash-NonRetryable-Error", "Service-NonRetryable-Error")
+    flags = [(first(outcome.headers, name) or "").strip().lower() for name in names]
+    return outcome.status == NON_RETRYABLE and "true" in flags
