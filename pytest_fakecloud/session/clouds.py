@@ -50,9 +50,26 @@ def publish_env(cloud: AnyCloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[]
                 seen.add(name)
                 monkeypatch.setenv(name, value)
 
+    if cloud.authority is not None:
+        _replace_default_opener(monkeypatch)
     for handle in cloud.handles:
         publish(handle)
     return cloud._on_start(publish)
+
+
+def _replace_default_opener(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``urlopen()`` read the variables with the certificate authority again.
+
+    Since Python 3.12, its shared opener keeps the TLS context that existed at its first call. An
+    opener that the application has installed stays.
+    """
+    import urllib.request
+
+    opener: Any = getattr(urllib.request, "_opener", None)
+    if opener is not None:
+        default: Any = urllib.request.build_opener()
+        if [*map(type, opener.handlers)] == [*map(type, default.handlers)]:
+            monkeypatch.setattr(urllib.request, "_opener", None)
 
 
 class SessionCloud:

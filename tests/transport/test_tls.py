@@ -16,6 +16,7 @@ import requests
 import urllib3
 
 from pytest_fakecloud import Cloud, ContractError, KVServer
+from pytest_fakecloud.session.clouds import publish_env
 
 
 @pytest.fixture
@@ -36,6 +37,8 @@ def trusted(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cloud.authority is not None
     for name, value in cloud.authority.variables.items():
         monkeypatch.setenv(name, value)
+    # Since Python 3.12, the shared opener keeps the TLS context of earlier requests.
+    monkeypatch.setattr(urllib.request, "_opener", None)
 
 
 def test_every_fake_speaks_https(cloud: Cloud) -> None:
@@ -51,9 +54,30 @@ def test_clients_trust_it_through_their_variables(kv: KVServer) -> None:
     url = f"{kv.url}/get/k"
     assert httpx.get(url, headers=kv.headers).json() == {"result": "v"}
     assert requests.get(url, headers=kv.headers, timeout=20).json() == {"result": "v"}
-    request = urllib.request.Request(url, headers=kv.headers)
+    assert _read(kv) == b'{"result":"v"}'
+
+
+def test_urllib_trusts_it_after_earlier_requests(
+    cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(urllib.request, "_opener", urllib.request.build_opener())
+    end = publish_env(cloud, monkeypatch)
+    assert _read(kv) == b'{"result":"v"}'
+    end()
+
+
+def test_an_installed_opener_stays(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    monkeypatch.setattr(urllib.request, "_opener", opener)
+    publish_env(cloud, monkeypatch)()
+    assert urllib.request._opener is opener  # type: ignore[attr-defined]
+
+
+def _read(kv: KVServer) -> bytes:
+    request = urllib.request.Request(f"{kv.url}/get/k", headers=kv.headers)
     with urllib.request.urlopen(request, timeout=20) as answer:
-        assert answer.read() == b'{"result":"v"}'
+        content: bytes = answer.read()
+        return content
 
 
 def test_clients_trust_it_through_a_context(cloud: Cloud, kv: KVServer) -> None:
