@@ -26,7 +26,7 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud import Transport
-from pytest_fakecloud.transport.patches import changes
+from pytest_fakecloud.transport.patches import Changes
 
 from .timing import compare, limit, line
 
@@ -143,7 +143,7 @@ def whole_tests() -> list[bool]:
 
     def tests(transport: Transport, share: bool) -> Callable[[], None]:
         def run() -> None:
-            kept = changes(shares_tls_context=share, in_process=transport == "inprocess")
+            kept = Changes(shares_tls_context=share, in_process=transport == "inprocess")
             for _ in range(10):
                 with Cloud(1, transport=transport, share_tls_context=share) as cloud:
                     kv = cloud.kv_server()

@@ -26,7 +26,7 @@ from .core.timekeeper import Timekeeper
 from .core.timeparse import Instant
 from .handle import ClosedFakes, Context, Delivery, Handle, Snapshot, found_handles
 from .services import find, handle_class
-from .transport.patches import changes
+from .transport.patches import Changes
 
 if TYPE_CHECKING:
     from .core.concurrency.dispatch import Dispatcher
@@ -117,7 +117,7 @@ class Cloud(AnyCloud):
         self, share_tls_context: bool, tls: bool, process_time: ProcessTimeMode
     ) -> None:
         """Patch clients, create certificates and steer time; ``_exits`` undo what was done so far."""
-        self._changes = changes(shares_tls_context=share_tls_context, in_process=self._in_process)
+        self._changes = Changes(shares_tls_context=share_tls_context, in_process=self._in_process)
         self._exits.append(self._changes.close)
         if tls:
             from .transport.tls import Authority

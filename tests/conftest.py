@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from operator import sub
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -13,7 +14,9 @@ from hypothesis import settings
 
 from pytest_fakecloud.http.hub import Hub
 from pytest_fakecloud.session.run import run_of
-from pytest_fakecloud.transport import patches
+from pytest_fakecloud.transport.hooks import Hooks
+from pytest_fakecloud.transport.inprocess import origins
+from pytest_fakecloud.transport.patches import cheap_clients, no_proxy
 
 from .budget import EXAMPLES
 from .demo import Demo, Raw
@@ -79,12 +82,19 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
+_PARTS = (no_proxy, cheap_clients, origins)
+
+
 def _askers(config: pytest.Config) -> list[int]:
-    """Return the number of clouds that use each kind of change to this process. The plugin keeps
-    one.
-    """
+    """Return the number of clouds that use each change to this process. The plugin keeps one."""
     kept = run_of(config)._process_changes
-    return [changes._users - (changes is kept) for changes in patches._all.values()]
+    kept_parts = kept._parts if kept is not None else []
+    return [_counter(part)._users - (part in kept_parts) for part in _PARTS]
+
+
+def _counter(part: Any) -> Any:
+    """Return the object that counts the users of a change."""
+    return part.hooks[0] if isinstance(part, Hooks) else part
 
 
 @pytest.fixture(autouse=True)
@@ -93,9 +103,9 @@ def _no_cloud_is_left_open(pytestconfig: pytest.Config) -> Iterator[None]:
     before = _askers(pytestconfig)
     yield
     if (after := _askers(pytestconfig)) != before:
-        for changes, more in zip(patches._all.values(), map(sub, after, before), strict=True):
+        for part, more in zip(_PARTS, map(sub, after, before), strict=True):
             for _ in range(more):
-                changes.close()
+                part.leave()
         pytest.fail(f"a cloud was left open: {before} asked for its changes before, {after} after")
 
 

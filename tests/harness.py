@@ -26,7 +26,7 @@ from _pytest.mark import ParameterSet
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import monotonic
-from pytest_fakecloud.transport.patches import changes
+from pytest_fakecloud.transport.patches import Changes
 
 # A run in this process forgets the modules it imported. Import everything it may need once, here,
 # because it is faster and numpy cannot be imported twice.
@@ -283,7 +283,7 @@ def one_tls_context() -> Iterator[None]:
     conftest imports it.
     """
     pytest.importorskip("httpx")
-    shared = changes(shares_tls_context=True, in_process=False)
+    shared = Changes(shares_tls_context=True, in_process=False)
     shared.refresh()
     yield
     shared.close()

@@ -226,9 +226,9 @@ class Run:
         # Keep a cloud's process-wide patches between tests: undoing and reapplying them for each
         # test would be a large part of a fake's cost.
         if self._process_changes is None:
-            from ..transport.patches import changes
+            from ..transport.patches import Changes
 
-            self._process_changes = changes(
+            self._process_changes = Changes(
                 shares_tls_context=settings["share_tls_context"],
                 in_process=settings["transport"] == "inprocess",
             )

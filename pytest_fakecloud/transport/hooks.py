@@ -6,7 +6,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 Function: TypeAlias = Callable[..., Any]
 """A function of a client library, or its replacement."""
@@ -16,15 +16,31 @@ class ShortcutWarning(UserWarning):
     """A warning that a client library has no function of a name that should be replaced."""
 
 
+class _Replacement(NamedTuple):
+    """A replaced function: its library's module, the object and the name that hold it, the original,
+    and the function in its place.
+    """
+
+    module: Any
+    holder: Any
+    name: str
+    original: Function
+    function: Function
+
+    def is_in_place(self) -> bool:
+        return getattr(self.holder, self.name, None) is self.function
+
+
 class Hook:
     """One function of a library, which is replaced while the hook has users.
 
     ``module`` and ``path`` name the function (``"httpx"``, ``"HTTPTransport.handle_request"``);
-    ``wrap`` makes the replacement from the original; ``without`` is the part of the warning that
-    says what follows if the library has no such function. The function is replaced once the library has
-    been imported. Other tools may replace it too, before or afterwards. If another tool's function
-    is in place when the last user leaves, it is not removed; the hook's replacement, which that
-    tool may call, then calls the original.
+    ``wrap`` makes the replacement from the original and a function that returns whether the hook
+    has users; ``without`` is the part of the warning that says what follows if the library has no
+    such function. The function is replaced once the library has been imported. Other tools may
+    replace it too, before or afterwards. If another tool's function is in place when the last user
+    leaves, it is not removed; the hook's replacement, which that tool may call, then calls the
+    original.
     """
 
     def __init__(
@@ -39,14 +55,12 @@ class Hook:
         self.path = path
         self.without = without
         self._wrap = wrap
+        *self._owners, self._name = path.split(".")
         self._users = 0
-        self._ours: Function | None = None
-        self._spare: Function | None = None
-        self._original: Function | None = None
+        self._last: _Replacement | None = None
+        """The latest replacement; it stays here after the last user has left, to be used again."""
         self._warned = False
         self._lock = threading.RLock()
-        self._place: tuple[Any, Any, str] = (None, None, "")
-        """The library's module, and the object and the name where the replacement was put."""
 
     @property
     def active(self) -> bool:
@@ -62,52 +76,52 @@ class Hook:
     def refresh(self) -> None:
         """Replace the function, if the library is imported and the replacement not in place."""
         # Every fake calls this, so check the usual case first.
-        module, holder, name = self._place
-        in_place = holder is not None and vars(holder).get(name) is self._ours
-        if in_place and self._ours is not None and sys.modules.get(self.module) is module:
+        last = self._last
+        module = sys.modules.get(self.module)
+        if last is not None and last.module is module and last.is_in_place():
             return
         with self._lock:
-            holder, name = self._find() if self._users else (None, "")
-            if holder is None or (present := getattr(holder, name)) is self._ours:
+            last = self._last
+            holder = self._find() if self._users else None
+            if holder is None:
                 return
-            if self._spare is not None and self._original is present:
-                # Use the last replacement again, because the original has not changed since.
-                self._ours, self._spare = self._spare, None
+            present = getattr(holder, self._name)
+            if last is not None and present is last.function:
+                return
+            if last is not None and present is last.original:
+                function = last.function
             else:
-                self._original, self._spare = present, None
-                self._ours = self._wrap(present, lambda: self._users > 0)
-            setattr(holder, name, self._ours)
-            self._place = (sys.modules[self.module], holder, name)
+                function = self._wrap(present, lambda: self._users > 0)
+            setattr(holder, self._name, function)
+            module = sys.modules[self.module]
+            self._last = _Replacement(module, holder, self._name, present, function)
 
     def leave(self) -> None:
         """Remove a user. The last restores the original, unless another tool replaced it too."""
         with self._lock:
             self._users = max(0, self._users - 1)
-            if self._users or self._ours is None:
-                return
-            holder, name = self._find()
-            if holder is not None and getattr(holder, name) is self._ours:
-                setattr(holder, name, self._original)
-                self._ours, self._spare = None, self._ours
+            last = self._last
+            if not self._users and last is not None and last.is_in_place():
+                setattr(last.holder, last.name, last.original)
 
-    def _find(self) -> tuple[Any, str]:
+    def _find(self) -> Any:
+        """Return the object that holds the function; None if there is none."""
         module = sys.modules.get(self.module)
         if module is None:
-            return None, ""
+            return None
         holder: Any = module
-        *owners, name = self.path.split(".")
-        for owner in owners:
+        for owner in self._owners:
             holder = getattr(holder, owner, None)
-        if holder is None or not callable(getattr(holder, name, None)):
-            if not self._warned:
-                self._warned = True
-                warnings.warn(
-                    f"{self.module} has no {self.path} in this version, so {self.without}",
-                    ShortcutWarning,
-                    stacklevel=3,
-                )
-            return None, ""
-        return holder, name
+        if callable(getattr(holder, self._name, None)):
+            return holder
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{self.module} has no {self.path} in this version, so {self.without}",
+                ShortcutWarning,
+                stacklevel=3,
+            )
+        return None
 
 
 class Hooks:

@@ -19,7 +19,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Any
 
 from .hooks import Function, Hook, Hooks
@@ -164,55 +163,27 @@ cheap_clients = Hooks(_hooks_of_httpx())
 
 
 class Changes:
-    """The changes for all clouds with the same settings, with a count of the open clouds."""
+    """The changes to the process for one open cloud. Each part counts its users, so the first cloud
+    applies a change and the last one undoes it.
+    """
 
-    def __init__(self, shares_tls_context: bool, in_process: bool) -> None:
-        self._shares_tls_context = shares_tls_context
-        self._in_process = in_process
-        self._users = 0
-
-    @cached_property
-    def _parts(self) -> list[_NoProxy | Hooks]:
-        parts: list[_NoProxy | Hooks] = [no_proxy]
-        if self._shares_tls_context:
-            parts.append(cheap_clients)
-        if self._in_process:
+    def __init__(self, *, shares_tls_context: bool, in_process: bool) -> None:
+        self._parts: list[_NoProxy | Hooks] = [no_proxy]
+        if shares_tls_context:
+            self._parts.append(cheap_clients)
+        if in_process:
             from .inprocess import origins
 
-            parts.append(origins)
-        return parts
+            self._parts.append(origins)
+        for part in self._parts:
+            part.enter()
 
     def refresh(self) -> None:
         """Redo the changes that other code has undone."""
         for part in self._parts:
             part.refresh()
 
-    def enter(self) -> None:
-        """Add a cloud. The first cloud applies the changes."""
-        with _lock:
-            self._users += 1
-            if self._users == 1:
-                for part in self._parts:
-                    part.enter()
-
     def close(self) -> None:
-        """Remove a cloud. The last cloud undoes the changes."""
-        with _lock:
-            self._users -= 1
-            if not self._users:
-                for part in reversed(self._parts):
-                    part.leave()
-
-
-_all = {
-    (shares, in_process): Changes(shares, in_process)
-    for shares in (False, True)
-    for in_process in (False, True)
-}
-
-
-def changes(*, shares_tls_context: bool, in_process: bool) -> Changes:
-    """Apply the changes for a cloud with these settings; call ``close()`` to undo them."""
-    found = _all[shares_tls_context, in_process]
-    found.enter()
-    return found
+        """Undo the changes, unless another open cloud needs them."""
+        for part in reversed(self._parts):
+            part.leave()
