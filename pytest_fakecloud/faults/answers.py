@@ -44,20 +44,17 @@ class AnswerMaker:
     ) -> Callable[[], Answer]:
         """Return a function that makes a response; raise ``ContractError`` for invalid values."""
         checked_status(status)
-        listed: HeaderPairs = ()
-        for name, value in checked_headers(headers):
-            if name.lower() == "content-type":
-                content_type = value
-            else:
-                listed = (*listed, (name, value))
-        kind = checked_type(content_type)
+        named = checked_headers(headers)
+        others = tuple(pair for pair in named if pair[0].lower() != "content-type")
+        types = [value for name, value in named if name.lower() == "content-type"]
+        kind = checked_type(types[-1] if types else content_type)
         if body is not None:
             raw = self.encoded_body(body)
             usual = "text/plain; charset=utf-8" if isinstance(body, bytes | str) else JSON_TYPE
-            return lambda: Answer(raw, status, listed, kind or usual)
+            return lambda: Answer(raw, status, others, kind or usual)
 
         def make() -> Answer:
-            answer = self.render(ServiceError(status, phrase(status), headers=listed))
+            answer = self.render(ServiceError(status, phrase(status), headers=others))
             return answer if kind is None else replace(answer, content_type=kind)
 
         return make

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
@@ -60,6 +60,10 @@ class Matchers(TypedDict, total=False):
     when: Callable[[Any], object] | None
 
 
+_Condition: TypeAlias = tuple[Question, Callable[[Any], object]]
+"""A question, and the function that reads its value from a request."""
+
+
 class Rule:
     """The rule behind a fault, which is applied to requests.
 
@@ -88,8 +92,7 @@ class Rule:
         self.hits = 0
         self.seen = 0
         self.origin = _caller()
-        known = table.fact_fields
-        check_fields(matchers, {*_COMMON, *known}, "fault")
+        check_fields(matchers, {*_COMMON, *table.fact_fields}, "fault")
         self.times = checked_count("times", matchers.get("times"), 1)
         self.skip = checked_count("skip", matchers.get("skip"), 0) or 0
         self.route: str | re.Pattern[str] | None = matchers.get("route")
@@ -103,15 +106,19 @@ class Rule:
             for name, wanted in matchers.items()
             if wanted is not None and name not in _COMMON
         }
-        self._facts = [
-            Question(name, wanted, known[name].type, known[name].several)
-            for name, wanted in self.facts.items()
-        ]
-        self._route: Question | None = None
-        if self.route is not None:
-            self._route = Question("route", self.route, CallNames(table.call_words), several=True)
-        self._when = None if self.when is None else Question("when", self.when)
+        self._conditions = list(self._read_conditions(table))
         self.removed = False
+
+    def _read_conditions(self, table: FaultTable) -> Iterator[_Condition]:
+        """Yield the conditions on a request. The test's function is last, because it is slowest."""
+        if self.route is not None:
+            question = Question("route", self.route, CallNames(table.call_words), several=True)
+            yield question, lambda request: NamesOf(request.call)
+        for name, wanted in self.facts.items():
+            known = table.fact_fields[name]
+            yield Question(name, wanted, known.type, known.several), _reader_of(name)
+        if self.when is not None:
+            yield Question("when", self.when), lambda request: request
 
     @property
     def active(self) -> bool:
@@ -130,8 +137,8 @@ class Rule:
     @property
     def limits(self) -> list[str]:
         """The given matchers, as ``name=value``."""
-        limits = {"times": self.times, "skip": self.skip or None, "route": self.route, **self.facts}
-        given = {**limits, "when": self.when}
+        counts = {"times": self.times, "skip": self.skip or None}
+        given = {**counts, "route": self.route, **self.facts, "when": self.when}
         return [f"{name}={brief(value)}" for name, value in given.items() if value is not None]
 
     def __repr__(self) -> str:
@@ -143,17 +150,9 @@ class Rule:
     def matches(self, request: Any) -> bool:
         """Return whether the fault matches; raise ``ContractError`` if a predicate raises."""
         try:
-            if self._route is not None and not self._route.agrees(NamesOf(request.call)):
-                return False
-            if self._facts:
-                facts = request.call.facts
-                if not all(each.agrees(facts.get(each.name, ABSENT)) for each in self._facts):
-                    return False
-            return self._when is None or self._when.agrees(request)
+            return all(question.agrees(read(request)) for question, read in self._conditions)
         except ContractError as error:
             raise ContractError(f"a predicate of {shown(self)} failed: {error}") from error
-        except Exception as error:
-            raise ContractError(f"a predicate of {shown(self)} failed: {shown(error)}") from error
 
     def decide(self) -> bool:
         """Return whether to fire on a matching request. Subclasses may count requests or draw lots.
@@ -236,3 +235,7 @@ def _caller() -> str:
     while frame is not None and is_own(frame):
         frame = frame.f_back
     return f"at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else ""
+
+
+def _reader_of(fact: str) -> Callable[[Any], object]:
+    return lambda request: request.call.facts.get(fact, ABSENT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -37,7 +38,7 @@ class DownRule(Rule):
     @property
     def whole(self) -> bool:
         """Whether the rule affects every request, so that the server can stop listening."""
-        return self.times is None and not (self.skip or self.route or self.facts or self.when)
+        return not self.limits
 
 
 class SequenceRule(Rule):
@@ -110,15 +111,10 @@ class RateLimitRule(Rule):
         return self._used > self._limit
 
     def apply(self, request: Request, serve: Serve, hit: int) -> Response:
-        left = max(1, -(-(self._end_us - self.table.clock.now_us()) // 1_000_000))
-        return self._answer(
-            [
-                ("Retry-After", str(left)),
-                ("RateLimit-Limit", str(self._limit)),
-                ("RateLimit-Remaining", "0"),
-                ("RateLimit-Reset", str(left)),
-            ]
-        )
+        left_us = self._end_us - self.table.clock.now_us()
+        seconds = str(max(1, math.ceil(left_us / 1_000_000)))
+        limit = ("RateLimit-Limit", str(self._limit)), ("RateLimit-Remaining", "0")
+        return self._answer([("Retry-After", seconds), *limit, ("RateLimit-Reset", seconds)])
 
 
 class CallRule(Rule):

@@ -134,7 +134,7 @@ class FaultPlan:
         per_us = duration_us(per)
         if not per_us:
             raise ContractError(f"per={shown(per)} is not a period: pass a positive duration")
-        self._table.answers.maker(status, body, headers or ())
+        self._table.answers.maker(status, body, headers or ())  # only to check the arguments now
 
         def make(usual: HeaderPairs) -> Answer:
             return self._table.answers.maker(status, body, usual if headers is None else headers)()

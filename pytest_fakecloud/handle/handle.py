@@ -280,20 +280,16 @@ class Handle:
 
     def _left_behind(self) -> list[Problem]:
         """Return the strict-mode violations that are known only at the end of a test."""
-        unused = [
-            Problem(
-                "unused_fault",
-                f"{self.name}: the fault {shown(fault)} never fired; remove it, or allow it with "
-                'fakecloud.allow("unused_fault")',
-                {"handle": self.name},
-            )
+        unused = (
+            f"the fault {shown(fault)} never fired; remove it, or allow it with "
+            'fakecloud.allow("unused_fault")'
             for fault in self.faults.unused()
+        )
+        found = [*(("unused_fault", text) for text in unused)]
+        found += [("unmet", text) for text in self._unmet()]
+        return [
+            Problem(kind, f"{self.name}: {text}", {"handle": self.name}) for kind, text in found
         ]
-        unmet = [
-            Problem("unmet", f"{self.name}: {text}", {"handle": self.name})
-            for text in self._unmet()
-        ]
-        return unused + unmet
 
     def _undelivered(self) -> str | None:
         """Describe messages that were published but never delivered; only for fakes that deliver
