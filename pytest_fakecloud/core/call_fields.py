@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, get_args
 
 from .calls import Call, Outcome, cannot_tell, field_of
-from .conditions import is_text_pattern
 from .errors import ContractError, shown
 from .field_types import (
     ABSENT,
@@ -24,6 +23,7 @@ from .field_types import (
     URL,
     FieldType,
     OneOf,
+    Text,
 )
 from .matching import HEADERS, Field
 from .wording import did_you_mean, unknown_name
@@ -207,16 +207,13 @@ _NAMED_BY = frozenset({"target", "command", "facts"})
 """The fields from which the names of a call are read."""
 
 
-class CallNames(FieldType):
+class CallNames(Text):
     """Matches a call by one string: ``"POST /path"``, a path, or the name of a route or command."""
 
     expected = "'POST /path', '/path', a route or a command, or a pattern"
 
     def __init__(self, words: Callable[[], Iterable[str]]) -> None:
         self._words = words
-
-    def accepts(self, wanted: Any) -> bool:
-        return isinstance(wanted, str) or is_text_pattern(wanted)
 
     def check(self, name: str, wanted: Any) -> None:
         given = shown(wanted) if name == "what" else f"{name}={shown(wanted)}"
@@ -263,22 +260,17 @@ class CallNames(FieldType):
             raise cannot_tell(f"whether {found.call!r} is {wanted!r}")
 
 
-class Listed(FieldType):
+class Listed(Text):
     """A string from a list that the fakes supply when the condition is checked.
 
     ``noun`` says what the strings are names of. ``""`` is also accepted, because it is the value
     of calls that no route handled. While the list is empty, every string is accepted.
     """
 
-    samples: tuple[object, ...] = ("",)
-
     def __init__(self, noun: str, words: Callable[[], Iterable[str]]) -> None:
         self._noun = noun
         self._words = words
         self.expected = f"a {noun} (* matches anything), a pattern"
-
-    def accepts(self, wanted: Any) -> bool:
-        return TEXT.accepts(wanted)
 
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)

@@ -250,35 +250,34 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
     ``read_facts=False`` drops facts that have not been read, without parsing a large body.
     """
     facts = call.facts if read_facts or call._facts is not None else {}
-    cut: dict[str, int] = {}
-    kept = dict(facts)
-    for name, value in facts.items():
-        size = _size_of(value)
-        if size > KEPT_OF_CUT and name not in call.cut:
-            cut[name], kept[name] = size, _beginning(value)
+    cut = {
+        name: size
+        for name, value in facts.items()
+        if name not in call.cut and (size := _size_of(value)) > KEPT_OF_CUT
+    }
+    kept: dict[str, Any] = {
+        "_facts": {name: _beginning(one) if name in cut else one for name, one in facts.items()},
+        "_read_facts": None,
+    }
     if not facts and not read_facts:
         cut["facts"] = len(call.body)
-    headers = call.headers.pairs
-    size = sum(len(name) + len(value) for name, value in headers)
-    if "headers" not in call.cut and (size > LIGHT or len(headers) > _HEADERS_OF_CUT):
+    pairs = call.headers.pairs
+    size = sum(len(name) + len(value) for name, value in pairs)
+    if "headers" not in call.cut and (size > LIGHT or len(pairs) > _HEADERS_OF_CUT):
         cut["headers"] = size
-        call.headers = Headers(
+        kept["headers"] = Headers(
             [
                 (_beginning(name, _HEADER_OF_CUT), _beginning(value, _HEADER_OF_CUT))
-                for name, value in headers[:_HEADERS_OF_CUT]
+                for name, value in pairs[:_HEADERS_OF_CUT]
             ]
         )
-    long = {
-        name: value
-        for name in ("target", "body", "answer")
-        if len(value := getattr(call, name)) > KEPT_OF_CUT and name not in call.cut
-    }
-    cut |= {name: len(value) for name, value in long.items()}
+    for name, begin in (("target", _beginning), ("body", CutBytes.of), ("answer", CutBytes.of)):
+        value = getattr(call, name)
+        if len(value) > KEPT_OF_CUT and name not in call.cut:
+            cut[name], kept[name] = len(value), begin(value)
     # Record the cut first, so that no other thread mistakes a shortened field for the whole.
     record_cut(call, cut)
-    call._facts, call._read_facts = kept, None
-    for name, value in long.items():
-        setattr(call, name, CutBytes.of(value) if name != "target" else _beginning(value))
+    vars(call).update(kept)
 
 
 def record_cut(call: Call, sizes: Mapping[str, int]) -> None:

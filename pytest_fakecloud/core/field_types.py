@@ -96,7 +96,9 @@ class FieldType:
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-class _Text(FieldType):
+class Text(FieldType):
+    """A string, which a string with ``*`` or a pattern may also match."""
+
     expected = "a string (* matches anything), a pattern"
     samples: tuple[object, ...] = ("",)
 
@@ -104,7 +106,7 @@ class _Text(FieldType):
         return isinstance(wanted, str) or is_text_pattern(wanted)
 
 
-class OneOf(_Text):
+class OneOf(Text):
     """A string from a fixed list. ``what`` describes it in errors; ``fold`` ignores case."""
 
     def __init__(self, what: str, words: Iterable[str], *, fold: bool = False) -> None:
@@ -130,7 +132,7 @@ class OneOf(_Text):
         return super().equals(found, wanted)
 
 
-class Shaped(_Text):
+class Shaped(Text):
     """A string of a known form.
 
     ``what`` is its name with an article and ``example`` a valid string, both for error messages.
@@ -182,7 +184,7 @@ class Shaped(_Text):
         return None
 
 
-class _Method(_Text):
+class _Method(Text):
     """An HTTP method. Any token is accepted as a method, but known methods must be in upper case."""
 
     def check(self, name: str, wanted: Any) -> None:
@@ -330,7 +332,7 @@ class _Document(_Json):
         return super().differs(name, parsed, wanted)
 
 
-class _Mapping(FieldType):
+class _Mapping(_Json):
     expected = "a dict of JSON values with string keys"
     samples: tuple[object, ...] = ({},)
 
@@ -340,13 +342,9 @@ class _Mapping(FieldType):
     def equals(self, found: Any, wanted: Any) -> bool:
         return same_json(_as_json(found), _as_json(wanted))
 
-    def differs(self, name: str, found: Any, wanted: Any) -> str:
-        return JSON.differs(name, found, wanted)
-
 
 class _Instant(FieldType):
     expected = "a time (an aware datetime, an ISO string with an offset)"
-
     samples: tuple[object, ...] = (datetime(2000, 1, 1, tzinfo=UTC),)
 
     def check(self, name: str, wanted: Any) -> None:
@@ -375,7 +373,7 @@ class _Anything(FieldType):
 ANYTHING = _Anything()
 ITEM = FieldType()
 """Like ``ANYTHING``, but a list is only compared as a whole, not item by item."""
-TEXT, NUMBER, FLAG, BYTES, JSON = _Text(), _Number(), _Flag(), _Bytes(), _Json()
+TEXT, NUMBER, FLAG, BYTES, JSON = Text(), _Number(), _Flag(), _Bytes(), _Json()
 DOCUMENT, MAPPING, INSTANT = _Document(), _Mapping(), _Instant()
 METHOD = _Method()
 
@@ -383,7 +381,7 @@ METHOD = _Method()
 def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
-        _ = parts.port
+        _ = parts.port  # raises ValueError for an invalid port
     except ValueError:
         return False
     return bool(parts.hostname)

@@ -157,8 +157,8 @@ def expect(
     checked_count("times", times)
     matched, others, undecided = _sorted_by_match(items, query)
     count = len(matched)
-    if undecided and (count <= times if times is not None else not count):
-        # Raise an error if the items that the journal has cut could change the result.
+    could_decide = count <= times if times is not None else not count
+    if undecided and could_decide:  # the items that the journal has cut could change the result
         raise undecided[0]
     if count == times or (times is None and count):
         return found_of(matched, query.fields, query.kind)
@@ -189,7 +189,10 @@ def _sorted_by_match(items: Iterable[T], query: Query) -> tuple[list[T], list[T]
     undecided: list[CannotTell] = []
     for item in items:
         try:
-            (matched if query(item) else others).append(item)
+            if query(item):
+                matched.append(item)
+            else:
+                others.append(item)
         except CannotTell as error:
             undecided.append(error)
     return matched, others, undecided

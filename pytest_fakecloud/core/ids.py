@@ -17,7 +17,6 @@ T = TypeVar("T")
 
 BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_changing_streams = threading.Lock()
 _MOST_BITS = 4096  # of a seed; a longer one cannot be copied by hand to repeat a test
 
 
@@ -99,34 +98,24 @@ class Ids:
     def __init__(self, seed: int | str) -> None:
         check_seed(seed)
         self.seed = seed
-        self._streams: list[weakref.ref[RandomStream]] = []
-        self._enough = 64  # number of streams from which on lost ones are removed
+        self._streams: weakref.WeakSet[RandomStream] = weakref.WeakSet()
+        self._lock = threading.Lock()
 
     def stream(self, *purpose: str) -> RandomStream:
         """Return a new stream for the purpose; the same purpose yields the same values again."""
         stream = RandomStream(partial(self._digest, purpose))
-        with _changing_streams:
-            self._streams.append(weakref.ref(stream))
-            if len(self._streams) > self._enough:
-                self._forget_lost()
+        with self._lock:
+            self._streams.add(stream)
         return stream
-
-    def _forget_lost(self) -> None:
-        # Remove dead references, because some callers create many short-lived streams.
-        self._streams = [reference for reference in self._streams if reference() is not None]
-        self._enough = 2 * len(self._streams) + 64
 
     def reseed(self, seed: int | str) -> None:
         """Restart all streams from another seed; raise ``ContractError`` for an invalid one."""
         check_seed(seed)
-        with _changing_streams:
+        with self._lock:
             self.seed = seed
-            self._forget_lost()
-            streams = self._streams[:]
-        for reference in streams:
-            stream = reference()
-            if stream is not None:
-                stream.restart()
+            streams = list(self._streams)
+        for stream in streams:
+            stream.restart()
 
     def _digest(self, purpose: tuple[str, ...]) -> bytes:
         return hashlib.sha256(

@@ -106,10 +106,6 @@ class Question:
         self.type.check_not_cut(found, self.wanted)
         return False
 
-    def why_not(self, found: Any) -> str | None:
-        """Describe the difference; None for a match. Raises the same errors as ``agrees()``."""
-        return None if self.agrees(found) else self.refusal(found)
-
     def refusal(self, found: Any) -> str:
         """Describe a value that does not match."""
         if isinstance(found, Absent):
@@ -285,34 +281,30 @@ class Query:
         """Return the item's differences; an empty list for a match. Raises ``CannotTell`` if the
         result depends only on fields that the journal has cut.
         """
-        reasons: list[str] = []
-        undecided: CannotTell | None = None
-        for question in self.questions:
-            if question.is_predicate and reasons:
-                break
-            try:
-                why = question.why_not(self._value(item, question.name))
-            except CannotTell as error:
-                undecided = error
-                continue
-            if why is not None:
-                reasons.append(why)
-        if undecided is not None and not reasons:
-            raise undecided
-        return reasons
+        return [question.refusal(value) for question, value in self._mismatches(item)]
 
     def __call__(self, item: Any) -> bool:
         """Return whether the item matches; raises the same errors as ``why_not()``."""
+        return next(self._mismatches(item), None) is None
+
+    def _mismatches(self, item: Any) -> Iterator[tuple[Question, Any]]:
+        """Yield the questions that the item does not match, each with the item's value."""
+        differs = False
         undecided: CannotTell | None = None
         for question in self.questions:
+            if question.is_predicate and differs:
+                break
             try:
-                if not question.agrees(self._value(item, question.name)):
-                    return False
+                value = self._value(item, question.name)
+                if question.agrees(value):
+                    continue
             except CannotTell as error:
                 undecided = error
-        if undecided is not None:
+                continue
+            differs = True
+            yield question, value
+        if undecided is not None and not differs:
             raise undecided
-        return True
 
     def unlikeness(self, item: Any) -> float:
         """Return how different the item's values are from the wanted ones, from 0 to 1."""

@@ -157,13 +157,13 @@ class Recorder:
             )
             for name, known in declared.items()
         }
-        listed = {
-            "route": Listed("name of a route", self.words),
-            "service": Listed("service of a fake here", lambda: self._apps),
-            "handle": Listed("name of a fake here", lambda: self._names),
+        return {
+            **facts,
+            **CALL_FIELDS,
+            "route": Field(Listed("name of a route", self.words)),
+            "service": Field(Listed("service of a fake here", lambda: self._apps)),
+            "handle": Field(Listed("name of a fake here", lambda: self._names)),
         }
-        names = {name: Field(field_type, field_reader(name)) for name, field_type in listed.items()}
-        return {**facts, **CALL_FIELDS, **names}
 
     def event_kinds(self) -> frozenset[str]:
         """Return the kinds of events that the services of this recorder record."""
@@ -250,10 +250,10 @@ class Recorder:
 
         ``where`` is the place of the test's code, ``call`` the arguments of the method ``kind``.
         """
+        at_us, data = self._now_us(), {**data, "where": where}
         self.shared.actions.append(
-            Action(number, self._now_us(), self._service, self._handle, kind, "",
-                   {**data, "where": where}, call)
-        )  # fmt: skip
+            Action(number, at_us, self._service, self._handle, kind, "", data, call)
+        )
 
     def reserve(self) -> int:
         """Reserve the next number for something that begins now but is recorded when it ends."""

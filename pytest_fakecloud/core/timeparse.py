@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 import re
 import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from .errors import ContractError, shown
 
@@ -35,7 +37,7 @@ _UNITS = {
 _UNIT = "|".join(_UNITS)
 _PART = re.compile(rf"(\d+(?:\.\d+)?) *({_UNIT})")
 # Possessive quantifiers prevent backtracking, which would restart at each digit of a long number.
-_PARTS = re.compile(rf"(?:\d++(?:\.\d++)? *+(?:{_UNIT}) *+)++")
+_TEXT = re.compile(rf" *+(-?) *+((?:\d++(?:\.\d++)? *+(?:{_UNIT}) *+)++)")
 # A hundred years is longer than any realistic schedule, and that long from today is a valid
 # datetime.
 _LONGEST_US = 36_525 * 86_400_000_000
@@ -50,22 +52,14 @@ def duration_us(value: Duration) -> int:
     """
     if isinstance(value, timedelta):
         microseconds = value // _MICROSECOND
-    elif isinstance(value, bool):
-        raise _bad_duration(value)
-    elif isinstance(value, int | float):
-        if isinstance(value, float) and not math.isfinite(value):
-            raise _bad_duration(value)
+    elif isinstance(value, str) and (found := _TEXT.fullmatch(value)):
+        spans = (float(count) * _UNITS[unit] for count, unit in _PART.findall(found[2]))
+        microseconds = sum(round(min(span, 1e21)) for span in spans)
+        microseconds = -microseconds if found[1] else microseconds
+    elif _is_number(value) and -math.inf < value < math.inf:
         # Clamp the number before multiplying it by a million, which would turn a large float into
         # infinity.
         microseconds = round(min(max(value, -1e15), 1e15) * 1_000_000)
-    elif isinstance(value, str):
-        text = value.strip(" ")
-        sign = -1 if text[:1] == "-" else 1
-        text = text.removeprefix("-").lstrip(" ")
-        if _PARTS.fullmatch(text) is None:
-            raise _bad_duration(value)
-        spans = (float(count) * _UNITS[unit] for count, unit in _PART.findall(text))
-        microseconds = sign * sum(round(min(span, 1e21)) for span in spans)
     else:
         raise _bad_duration(value)
     if microseconds < 0:
@@ -77,8 +71,7 @@ def duration_us(value: Duration) -> int:
 
 def check_seconds(name: str, value: object) -> None:
     """Raise ``ContractError`` unless the value is a non-negative number of seconds."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not value >= 0:  # type: ignore[operator]
+    if not _is_number(value) or not value >= 0:
         raise ContractError(f"{name}={shown(value)} is not a number of seconds: pass 0 or more")
 
 
@@ -86,15 +79,15 @@ def instant_us(value: Instant) -> int:
     """Return an aware ``datetime`` or an ISO 8601 string with an offset in microseconds since the
     Unix epoch; raise ``ContractError`` for other values.
     """
+    moment: object = value
     if isinstance(value, str):
-        try:
+        with contextlib.suppress(ValueError):
             moment = datetime.fromisoformat(value)
-        except ValueError:
-            raise _bad_instant(value) from None
-    elif isinstance(value, datetime):
-        moment = value
-    else:
-        raise _bad_instant(value)
+    if not isinstance(moment, datetime):
+        raise ContractError(
+            f"{shown(value)} is not a time: pass an aware datetime or an ISO string with an offset, "
+            "such as '2026-01-01T00:00:00Z'"
+        )
     try:
         offset = moment.utcoffset()
     except Exception as error:  # the test's tzinfo can raise any exception
@@ -121,6 +114,10 @@ def to_datetime(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _bad_duration(value: object) -> ContractError:
     return ContractError(
         f"{shown(value)} is not a duration: pass a timedelta, a number of seconds, "
@@ -128,36 +125,17 @@ def _bad_duration(value: object) -> ContractError:
     )
 
 
-def _bad_instant(value: object) -> ContractError:
-    return ContractError(
-        f"{shown(value)} is not a time: pass an aware datetime or an ISO string with an offset, "
-        "such as '2026-01-01T00:00:00Z'"
-    )
-
-
 def _true_monotonic() -> Callable[[], float]:
     # Find a monotonic clock that freezegun does not replace. freezegun replaces attributes that
     # *are* time.monotonic, in this module too, but not Linux's coarse monotonic clock. On other
-    # systems the function is hidden from freezegun's search in a default argument. time-machine
-    # moves only wall clocks.
+    # systems the function is hidden from freezegun's search in a partial object. time-machine moves
+    # only wall clocks.
     if sys.platform.startswith("linux") and hasattr(time, "clock_gettime"):
-        read = time.clock_gettime
         coarse = 6  # CLOCK_MONOTONIC_COARSE: 1-4 ms resolution, enough for timeouts
-        try:
-            read(coarse)
-        except OSError:  # pragma: no cover - a kernel without the coarse clock
-            pass
-        else:
-
-            def coarse_monotonic(read: Callable[[int], float] = read, clock: int = coarse) -> float:
-                return read(clock)
-
-            return coarse_monotonic
-
-    def plain(read: Callable[[], float] = time.monotonic) -> float:  # pragma: no cover - not Linux
-        return read()
-
-    return plain  # pragma: no cover - not Linux
+        with contextlib.suppress(OSError):  # a kernel without the coarse clock
+            time.clock_gettime(coarse)
+            return functools.partial(time.clock_gettime, coarse)
+    return functools.partial(time.monotonic)
 
 
 monotonic = _true_monotonic()

@@ -34,24 +34,21 @@ Test = Callable[[T], bool] | None
 """A function that decides about an item; None accepts every item."""
 
 
-class RecordWhere(TypedDict, total=False):
-    """The fields of a broker's record."""
-
-    topic: object
-    partition: object
-    offset: object
-    timestamp: object
-    key: object
-    value: object
-    headers: object
-
-
 class OffsetWhere(TypedDict, total=False):
     """The fields of a committed offset."""
 
     topic: object
     partition: object
     offset: object
+
+
+class RecordWhere(OffsetWhere, total=False):
+    """The fields of a broker's record."""
+
+    timestamp: object
+    key: object
+    value: object
+    headers: object
 
 
 class MemberWhere(TypedDict, total=False):
@@ -115,47 +112,38 @@ class Items(list[T]):
     def where(
         self: Items[Call], predicate: Test[T] = None, /, **fields: Unpack[CallFields]
     ) -> Found[T]: ...
-
     @overload
     def where(
         self: Items[Event], predicate: Test[T] = None, /, **fields: Unpack[EventFields]
     ) -> Found[T]: ...
-
     @overload
     def where(
         self: Items[Attempt], predicate: Test[T] = None, /, **fields: Unpack[AttemptFields]
     ) -> Found[T]: ...
-
     @overload
     def where(
         self: Items[PublishedMessage], predicate: Test[T] = None, /, **fields: Unpack[MessageWhere]
     ) -> Found[T]: ...
-
     @overload
     def where(
         self: Items[DeadLetterView], predicate: Test[T] = None, /, **fields: Unpack[DeadLetterWhere]
     ) -> Found[T]: ...
-
     @overload
     def where(
         self: Items[ScheduleView], predicate: Test[T] = None, /, **fields: Unpack[ScheduleWhere]
     ) -> Found[T]: ...
-
     @overload
     def where(
         self: Items[DeliveredRequest], predicate: Test[T] = None, /, **fields: Unpack[DeliveryWhere]
     ) -> Found[T]: ...
-
     @overload
     def where(
         self: Items[Callback], predicate: Test[T] = None, /, **fields: Unpack[CallbackFields]
     ) -> Found[T]: ...
-
     @overload
     def where(
         self: Items[Record], predicate: Test[T] = None, /, **fields: Unpack[RecordWhere]
     ) -> Found[T]: ...
-
     @overload
     def where(
         self: Items[TopicPartitionOffset],
@@ -163,38 +151,30 @@ class Items(list[T]):
         /,
         **fields: Unpack[OffsetWhere],
     ) -> Found[T]: ...
-
     @overload
     def where(
         self: Items[MemberView], predicate: Test[T] = None, /, **fields: Unpack[MemberWhere]
     ) -> Found[T]: ...
-
     @overload
     def where(
         self: Items[Search], predicate: Test[T] = None, /, **fields: Unpack[SearchWhere]
     ) -> Found[T]: ...
-
     @overload
     def where(
         self: Items[Handle], predicate: Test[T] = None, /, **fields: Unpack[HandleWhere]
     ) -> Found[T]: ...
-
     @overload
     def where(
         self: Items[Problem], predicate: Test[T] = None, /, **fields: Unpack[ProblemWhere]
     ) -> Found[T]: ...
-
     @overload
     def where(
         self: Items[Failure], predicate: Test[T] = None, /, **fields: Unpack[FailureWhere]
     ) -> Found[T]: ...
-
     @overload
     def where(
         self: Items[dict[str, Any]], predicate: Test[T] = None, /, **fields: object
     ) -> Found[T]: ...
-
     @overload
     def where(self, predicate: Test[T] = None, /) -> Found[T]: ...
-
     def where(self, predicate: Any = None, /, **fields: Any) -> Any: ...

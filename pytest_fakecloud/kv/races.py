@@ -81,7 +81,7 @@ class Between:
         return {
             at
             for at in range(1, len(lines))
-            if first.why_not(names[at - 1]) is None and second.why_not(names[at]) is None
+            if first.agrees(names[at - 1]) and second.agrees(names[at])
         }
 
     def _next_place(self, gaps: int) -> set[int]:

@@ -48,6 +48,12 @@ class Dispatcher:
         self._under_way = 0  # number of deliveries in progress
         self._busy: set[int] = set()  # IDs of the threads that make them
         self._stopped = False
+        self._wake = threading.Event()
+        # Keep no idle threads: each pool serves one dispatcher and ends with it.
+        self._workers = WorkerPool(keep=0, spare=at_once, name="fakecloud-delivery")
+        # Hold only a weak reference to the cloud in the thread and the exit hook, so that an unused
+        # cloud is garbage-collected.
+        self._at_exit = partial(_stop, weakref.ref(self))
         self._unlisten = clock.on_move(self._start_if_needed)
 
     def _start_if_needed(self) -> None:
@@ -61,16 +67,11 @@ class Dispatcher:
             self._wake.set()
 
     def _start(self) -> None:
-        # Create these objects together with the thread, because most clouds deliver nothing.
-        self._wake = threading.Event()
-        # Keep no idle threads: each pool serves one dispatcher and ends with it.
-        self._workers = WorkerPool(keep=0, spare=self._at_once, name="fakecloud-delivery")
-        # Hold only a weak reference to the cloud in the thread and the exit hook, so that an unused
-        # cloud is garbage-collected.
-        me = weakref.ref(self)
-        self._at_exit = partial(_stop, me)
         thread = threading.Thread(
-            target=_run, args=(me, self._wake), name="fakecloud-dispatcher", daemon=True
+            target=_run,
+            args=(weakref.ref(self), self._wake),
+            name="fakecloud-dispatcher",
+            daemon=True,
         )
         thread.start()
         self._thread = thread

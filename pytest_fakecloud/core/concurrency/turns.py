@@ -11,7 +11,7 @@ from ..errors import ContractError
 from ..wording import counted
 
 _PATIENCE = 10.0  # real seconds that an advance and a delivery wait for each other
-_COURTESY = 0.01  # real seconds that a yielding advance waits for a delivery
+_YIELDING_PATIENCE = 0.01  # real seconds that a yielding advance waits for a delivery
 _current_job: ContextVar[object] = ContextVar("current_job", default=None)
 """The handed-over function that this thread or task is running, as an object of ``Turns._jobs``."""
 
@@ -62,7 +62,7 @@ class Turns:
                 try:
                     self._changed.wait_for(
                         lambda: self._is_free() and not self._jobs,
-                        _COURTESY if yielding else _PATIENCE,
+                        _YIELDING_PATIENCE if yielding else _PATIENCE,
                     )
                 finally:
                     self._waiting -= 1

@@ -76,7 +76,7 @@ def _pairwise(
 
 
 def _is_word(found: str, wanted: Any) -> bool:
-    return Question("word", wanted, TEXT).why_not(found) is None
+    return Question("word", wanted, TEXT).agrees(found)
 
 
 COMMAND, LINES = _Command(), _Lines()

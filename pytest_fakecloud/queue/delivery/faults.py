@@ -211,6 +211,6 @@ def _publishing(matchers: Mapping[str, Any]) -> Mapping[str, Any]:
     def when(request: Request) -> bool:
         if request.call.route not in _PUBLISHING:
             return False
-        return asked is None or asked.why_not(request) is None
+        return asked is None or asked.agrees(request)
 
     return {**matchers, "when": when}

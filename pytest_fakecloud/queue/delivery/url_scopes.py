@@ -51,7 +51,7 @@ class Pattern:
     length: int = 0
 
     def takes(self, target: Target) -> bool:
-        return self.asked.why_not(target.url) is None
+        return self.asked.agrees(target.url)
 
 
 @dataclass(frozen=True)
