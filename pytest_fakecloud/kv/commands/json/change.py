@@ -122,6 +122,11 @@ def json_arrinsert(session: Session, args: Args) -> Reply:
     return change_arrays(session, args[0], path, insert, check)
 
 
+def _at_least_first(index: int, length: int) -> int:
+    """Return an index counted from the start; one before the first element means the first."""
+    return max(0, length + index) if index < 0 else index
+
+
 @command("JSON.ARRINDEX")
 def json_arrindex(session: Session, args: Args) -> Reply:
     """Return the first index of a value in each array at a path, or -1 for an array without it."""
@@ -133,8 +138,8 @@ def json_arrindex(session: Session, args: Args) -> Reply:
 
     def index(array: list[Any]) -> int:
         length = len(array)
-        first = max(0, length + start) if start < 0 else min(start, max(length - 1, 0))
-        end = length if stop == 0 else length + stop if stop < 0 else min(stop, length)
+        first = min(_at_least_first(start, length), max(length - 1, 0))
+        end = min(stop, length) if stop > 0 else length + stop
         for at in range(first, end):
             if equal(array[at], wanted):
                 return at
@@ -155,8 +160,7 @@ def json_arrpop(session: Session, args: Args) -> Reply:
         if not array:
             return None
         length = len(array)
-        at = max(0, length + index) if index < 0 else min(index, length - 1)
-        return write_json(array.pop(at))
+        return write_json(array.pop(min(_at_least_first(index, length), length - 1)))
 
     return change_arrays(session, args[0], path, pop)
 
@@ -168,9 +172,8 @@ def json_arrtrim(session: Session, args: Args) -> Reply:
 
     def trim(array: list[Any]) -> int:
         length = len(array)
-        first = max(0, length + start) if start < 0 else start
         last = length + stop if stop < 0 else min(stop, length - 1)
-        array[:] = array[first : last + 1] if first <= last else []
+        array[:] = array[_at_least_first(start, length) : max(last + 1, 0)]
         return len(array)
 
     return change_arrays(session, args[0], path, trim)

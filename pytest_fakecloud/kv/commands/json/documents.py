@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ....core.budget import spend
@@ -186,18 +185,6 @@ def _all_or_first(path: Path, results: list[Any], legacy: bool) -> Any:
     return results[0]
 
 
-def _picked(
-    path: Path, root: Any, legacy: bool, show: Callable[[Any], Any] = lambda value: value
-) -> Any:
-    """Return what ``show`` returns for each match or, if ``legacy``, for the first match."""
-    matches = find(path, root)
-    if not legacy:
-        return [show(match.value) for match in matches]
-    if not matches:
-        raise no_path(path)
-    return show(matches[0].value)
-
-
 @command("JSON.MGET")
 def json_mget(session: Session, args: Args) -> Reply:
     """Return the values at a path in several documents as JSON; nil for each missing document."""
@@ -205,17 +192,14 @@ def json_mget(session: Session, args: Args) -> Reply:
     replies: list[Reply] = []
     for key in args[:-1]:
         document = session.db.lookup(key)
-        if not isinstance(document, JsonValue):
+        values = _values(path, document) if isinstance(document, JsonValue) else None
+        if values is None or (path.legacy and not values):
             replies.append(None)
             continue
-        matches = find(path, document.root)
-        text = None
-        if matches or not path.legacy:
-            found = matches[0].value if path.legacy else [match.value for match in matches]
-            text = write_json(found)
-            # Charge the budget, because one command can request the same large document thousands
-            # of times.
-            spend(len(text) // _BYTES_PER_STEP)
+        text = write_json(_all_or_first(path, values, path.legacy))
+        # Charge the budget, because one command can request the same large document thousands of
+        # times.
+        spend(len(text) // _BYTES_PER_STEP)
         replies.append(text)
     return replies
 
@@ -226,15 +210,12 @@ def _remove(session: Session, key: bytes, document: JsonValue, matches: list[Loc
     if outer and not outer[0].parts:
         session.db.delete(key)
         return 1
+    places = [(parent_of(document, match), match.parts[-1]) for match in outer]
     # Remove the last elements of an array first, so that the other indexes stay valid.
-    indexes = [match for match in outer if isinstance(match.parts[-1], int)]
-    names = [match for match in outer if isinstance(match.parts[-1], str)]
-    holders = [(parent_of(document, match), match.parts[-1]) for match in names]
-    arrays = [(parent_of(document, match), match.parts[-1]) for match in indexes]
-    for parent, name in holders:
-        del parent[name]
-    for parent, index in sorted(arrays, key=lambda pair: -int(pair[1])):
-        del parent[index]
+    for parent, part in sorted(
+        places, key=lambda place: -place[1] if place[1].__class__ is int else 0
+    ):
+        del parent[part]
     if outer:
         session.db.touch(key)
     return len(outer)
@@ -280,8 +261,11 @@ def json_type(session: Session, args: Args) -> Reply:
     document = session.db.get(args[0], JsonValue)
     found: Reply = None
     if document is not None:
-        words = [TYPE_WORDS[match.value.__class__].encode() for match in find(path, document.root)]
-        found = words if not path.legacy else words[0] if words else None
+        words = [TYPE_WORDS[value.__class__].encode() for value in _values(path, document)]
+        if not path.legacy:
+            found = words
+        elif words:
+            found = words[0]
     # In RESP3, RedisJSON wraps the reply in another array.
     return [found] if session.resp > 2 and session.engine.dialect == "redis" else found
 

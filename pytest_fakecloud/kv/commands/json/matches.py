@@ -93,16 +93,20 @@ def _reply(
     A legacy path has a single result: that of the first match or, with ``of_last``, of the last
     match of the type.
     """
-    fitting = [match for match in matches if match.value.__class__ is kind]
+    # Types are compared with `is`, because a boolean is also an instance of `int`.
+    fits = [match.value.__class__ is kind for match in matches]
     if path.legacy:
         if not matches:
             raise no_path(path)
-        if not fitting or (fitting[0] is not matches[0] and not of_last):
+        if not (any(fits) if of_last else fits[0]):
             raise wrong_type(TYPE_WORDS[kind], matches[0].value)
-    results = {match.parts: operation(match.value) for match in fitting}
+    results = [
+        operation(match.value) if fit else None for match, fit in zip(matches, fits, strict=True)
+    ]
     if not path.legacy:
-        return [results.get(match.parts) for match in matches]
-    reply: Reply = list(results.values())[-1 if of_last else 0]
+        return results
+    last_fitting = len(fits) - 1 - fits[::-1].index(True)
+    reply: Reply = results[last_fitting if of_last else 0]
     return reply
 
 
