@@ -10,7 +10,6 @@ import pytest
 
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
-from pytest_fakecloud.kv.commands.server.debugging import value_digest
 from pytest_fakecloud.kv.dump_files import records_of
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.rdb import dumps, lzf, source
@@ -18,6 +17,7 @@ from pytest_fakecloud.kv.rdb.dumps import read_file, write_file
 from pytest_fakecloud.kv.rdb.packed import write_listpack
 from pytest_fakecloud.kv.rdb.reader import module_id
 from pytest_fakecloud.kv.rdb.source import RdbError
+from pytest_fakecloud.kv.values.digest import value_digest
 from tests.budget import cases
 
 from .packing import OTHERS, count, file_of, sealed, text, ziplist

@@ -9,8 +9,7 @@ same data.
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import sha1
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ... import errors
 from ...engine.engine import Session
@@ -32,14 +31,14 @@ from ...reply import (
 from ...table.registry import Args, command
 from ...table.syntax import parse_float
 from ...table.versions import rdb_version
-from ...values.stream import format_id
+from ...values.digest import EMPTY, joined, key_digest, mixed, value_digest
 from ..keys.generic import encoding, reference_count
 
 OPTION = "enable-debug-command"
-WITHOUT_EFFECT = frozenset(
-    {"CHANGE-REPL-ID", "CONFIG-REWRITE-FORCE-ALL", "JMAP", "LOADAOF", "MALLCTL", "MALLCTL-STR"}
-    | {"PAUSE-CRON", "QUICKLIST-PACKED-THRESHOLD", "RELOAD", "REPLYBUFFER", "STRINGMATCH-LEN"}
-)
+WITHOUT_EFFECT = frozenset({
+    "CHANGE-REPL-ID", "CONFIG-REWRITE-FORCE-ALL", "JMAP", "LOADAOF", "MALLCTL", "MALLCTL-STR",
+    "PAUSE-CRON", "QUICKLIST-PACKED-THRESHOLD", "RELOAD", "REPLYBUFFER", "STRINGMATCH-LEN",
+})  # fmt: skip
 """Subcommands that return OK without an effect: a fake has no such files, memory or threads."""
 
 
@@ -63,7 +62,8 @@ def _error(session: Session, args: Args) -> Reply:
 
 def _sleep(session: Session, args: Args) -> Reply:
     """Delay all clients in fake time; in a transaction, the delay starts at its end."""
-    engine, milliseconds = session.engine, max(int(parse_float(args[0]) * 1000), 0)
+    engine = session.engine
+    milliseconds = max(int(parse_float(args[0]) * 1000), 0)
     if not milliseconds:
         return OK
     if session.transport != "port":
@@ -104,58 +104,6 @@ def _object(session: Session, args: Args) -> Reply:
     return Status(description.encode())
 
 
-EMPTY = 0
-"""The digest of no data. Digests are 20-byte big-endian integers."""
-_TYPES = {"list": 1, "set": 2, "zset": 3, "hash": 4, "stream": 6}
-_MODULE = 5
-
-
-def _sum(data: bytes) -> int:
-    return int.from_bytes(sha1(data, usedforsecurity=False).digest())
-
-
-def joined(digest: int, element: int) -> int:
-    """Combine ``digest`` with the digest of an element. The order of elements does not matter."""
-    return digest ^ _sum(element.to_bytes(20))
-
-
-def mixed(digest: int, *pieces: bytes) -> int:
-    """Combine ``digest`` with byte strings. The order of the strings matters."""
-    for piece in pieces:
-        digest = _sum((digest ^ _sum(piece)).to_bytes(20))
-    return digest
-
-
-def key_digest(key: bytes, value: Any, expires: bool) -> int:
-    """Return the digest of a key with its value. It also depends on whether the key expires."""
-    return value_digest(value, expires, mixed(EMPTY, key))
-
-
-def value_digest(value: Any, expires: bool, digest: int = EMPTY) -> int:
-    """Combine ``digest`` with a value and with whether its key expires."""
-    if isinstance(value, bytes | bytearray):
-        digest = mixed(digest, (0).to_bytes(4), bytes(value))
-    else:
-        kind = value.type_name
-        digest = mixed(digest, _TYPES.get(kind, _MODULE).to_bytes(4))
-        match kind:
-            case "list":
-                digest = mixed(digest, *value)
-            case "set":
-                for member in value:
-                    digest ^= _sum(member)
-            case "zset":
-                for score, member in value:
-                    digest = joined(digest, mixed(EMPTY, member, b"%.17g" % score))
-            case "hash":
-                for pair in value.fields.items():
-                    digest = joined(digest, mixed(EMPTY, *pair))
-            case "stream":
-                for entry_id, words in value.range():
-                    digest = mixed(digest, format_id(entry_id).replace(b"-", b"."), *words)
-    return digest ^ _sum(b"!!expire!!") if expires else digest
-
-
 def _digest(session: Session, args: Args) -> Reply:
     """Return a digest of all keys of the server, independent of their order."""
     total = EMPTY
@@ -165,18 +113,18 @@ def _digest(session: Session, args: Args) -> Reply:
         if keys:
             total = mixed(total, number.to_bytes(4))
         for key in keys:
-            each = key_digest(key, keyspace.values[key], key in keyspace.expires)
-            total = joined(total, each)
+            is_expiring = key in keyspace.expires
+            total = joined(total, key_digest(key, keyspace.values[key], is_expiring))
     return Status(b"%040x" % total)
 
 
 def _digest_value(session: Session, args: Args) -> Reply:
     """Return a digest of each key's value in 40 hexadecimal digits; zeros for a missing key."""
-    found = ((session.db.peek(key), key in session.db.expires) for key in args)
-    return [
-        Status(b"%040x" % (EMPTY if value is None else value_digest(value, expires)))
-        for value, expires in found
-    ]
+    digests = []
+    for key in args:
+        value = session.db.peek(key)
+        digests.append(EMPTY if value is None else value_digest(value, key in session.db.expires))
+    return [Status(b"%040x" % digest) for digest in digests]
 
 
 def _protocol(session: Session, args: Args) -> Reply:

@@ -6,7 +6,7 @@ Fields without a meaning for a fake, e.g. about its network, have a fixed value 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...engine.eviction import used_memory
 from .process import MODULE_VERSIONS
@@ -24,22 +24,28 @@ def script_memory(engine: Engine) -> tuple[int, int]:
     )
 
 
-def human(size: int) -> str:
-    """Format a number of bytes as in the human-readable fields of INFO, e.g. ``1.50K``."""
+_UNITS = "BKMGTP"
+
+
+def _readable(size: int) -> str:
+    """Format a number of bytes, e.g. ``1.50K``."""
     number, unit = float(size), 0
-    while number >= 1024 and unit < len(_HUMAN) - 1:
+    while number >= 1024 and unit < len(_UNITS) - 1:
         number, unit = number / 1024, unit + 1
-    return f"{number:.2f}{_HUMAN[unit]}" if unit else f"{size}B"
+    return f"{number:.2f}{_UNITS[unit]}" if unit else f"{size}B"
 
 
-_HUMAN = "BKMGTP"
+def _filled(template: str, **facts: Any) -> Iterator[str]:
+    """Yield the lines of a template, with values from ``facts`` for names without a value.
 
-
-def _filled(template: str, **facts: object) -> Iterator[str]:
-    """Yield the lines of a template, with values from ``facts`` for names without a value."""
+    A name such as ``used_memory_human`` has the value of ``used_memory`` in readable form.
+    """
     for line in template.split():
         name, given, value = line.partition(":")
-        yield f"{name}:{value if given else facts[name]}"
+        if not given:
+            base = name.removesuffix("_human")
+            value = facts[name] if base == name else _readable(facts[base])
+        yield f"{name}:{value}"
 
 
 _SERVER = """
@@ -81,7 +87,7 @@ def _clients(engine: Engine) -> Iterator[str]:
         connected_clients=len(engine.clients.connected),
         maxclients=engine.config.text("maxclients"),
         blocked_clients=len(engine.waiters) + len(engine.pauses.delayed),
-        tracking_clients=sum(s.tracking is not None for s in engine.clients.of_port()),
+        tracking_clients=sum(client.tracking is not None for client in engine.clients.of_port()),
     )
 
 
@@ -100,31 +106,26 @@ mem_replication_backlog:0 mem_total_replication_buffers:0 mem_clients_slaves:0 m
 mem_cluster_links:0 mem_aof_buffer:0 mem_allocator:libc active_defrag_running:0
 lazyfree_pending_objects:0 lazyfreed_objects
 """
-_USED = (
-    "used_memory used_memory_rss used_memory_peak used_memory_dataset allocator_allocated "
-    "allocator_active allocator_resident"
-)
+_ALL_USED = (
+    "used_memory", "used_memory_rss", "used_memory_peak", "used_memory_dataset",
+    "allocator_allocated", "allocator_active", "allocator_resident",
+)  # fmt: skip
+"""Fields with the whole memory in use: a fake has no allocator, and does not record the peak."""
 
 
 def _memory(engine: Engine) -> Iterator[str]:
     used = used_memory(engine.databases)
     scripts, libraries = script_memory(engine)
-    most = engine.config.number("maxmemory")
     return _filled(
         _MEMORY,
-        **dict.fromkeys(_USED.split(), used),
-        used_memory_human=human(used),
-        used_memory_rss_human=human(used),
-        used_memory_peak_human=human(used),
+        **dict.fromkeys(_ALL_USED, used),
         used_memory_scripts_eval=scripts,
         number_of_cached_scripts=len(engine.scripting.scripts),
         number_of_functions=len(engine.scripting.libraries.functions),
         number_of_libraries=len(engine.scripting.libraries),
         used_memory_functions=libraries,
         used_memory_scripts=scripts + libraries,
-        used_memory_scripts_human=human(scripts + libraries),
-        maxmemory=most,
-        maxmemory_human=human(most),
+        maxmemory=engine.config.number("maxmemory"),
         maxmemory_policy=engine.config.text("maxmemory-policy"),
         lazyfreed_objects=engine.statistics.freed_lazily,
     )

@@ -1,10 +1,8 @@
-"""COMMAND, which returns the command table in the formats of Redis, and HELP of all containers."""
+"""COMMAND, which returns the command table in the formats of Redis."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
-from pkgutil import get_data
+from collections.abc import Iterable, Sequence
 
 from ... import errors
 from ...algorithms.glob import matcher
@@ -12,9 +10,10 @@ from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
 from ...table.keys import KeySpec, sort_destination
-from ...table.registry import COMMANDS, Args, CommandSpec, command, function_of
+from ...table.registry import Args, CommandSpec, command
 from ...table.tips import DEPRECATED, INTERNAL, NOTES, TIPS
 from ...table.versions import MODULES
+from .help import summary
 
 
 def _top_level_specs(session: Session) -> list[CommandSpec]:
@@ -26,8 +25,12 @@ def _find_spec(session: Session, name: bytes) -> CommandSpec | None:
     return session.engine.table.commands.get(wanted)
 
 
+def _words_reply(words: Iterable[str]) -> SetReply:
+    return SetReply([Status(word.encode()) for word in words])
+
+
 def _key_spec_reply(spec: KeySpec, note: bytes | None) -> Reply:
-    flags = SetReply([Status(flag.encode()) for flag in spec.flags])
+    flags = _words_reply(spec.flags)
     notes = [] if note is None else [b"notes", note]
     if spec.unknown:
         unknown = Map([b"type", b"unknown", b"spec", Map()])
@@ -47,28 +50,30 @@ def _key_spec_reply(spec: KeySpec, note: bytes | None) -> Reply:
 
 
 def _legacy_range(spec: CommandSpec) -> list[int]:
-    """Return the first key, the last key and the step, for clients that do not read key specs."""
+    """Return the first key, the last key and the step, for clients that do not read key specs.
+
+    A negative last key is counted from the end of the command line, so it is later than any other.
+    """
     plain = [key for key in spec.keys if not key.depends_on_arguments]
     if not plain:
         return [0, 0, 0]
-    first = min(key.first for key in plain)
-    ends = [key.first + key.last if key.last >= 0 else key.last for key in plain]
-    return [first, min(ends) if min(ends) < 0 else max(ends), plain[0].step]
+    lasts = [key.first + key.last if key.last >= 0 else key.last for key in plain]
+    last = min(lasts) if min(lasts) < 0 else max(lasts)
+    return [min(key.first for key in plain), last, plain[0].step]
 
 
 def _info_reply(spec: CommandSpec) -> list[Reply]:
     movable = any(key.depends_on_arguments for key in spec.keys)
     flags = sorted(spec.flags) + (["movablekeys"] if movable else [])
-    children = list((spec.subcommands or {}).values())
     return [
         spec.full_name.encode(),
         spec.arity,
-        SetReply([Status(flag.encode()) for flag in flags]),
+        _words_reply(flags),
         *_legacy_range(spec),
-        SetReply([Status(category.encode()) for category in sorted(spec.categories)]),
+        _words_reply(sorted(spec.categories)),
         list(TIPS.get(spec.name, ())),
         [_key_spec_reply(key, NOTES.get((spec.name, at))) for at, key in enumerate(spec.keys)],
-        [_info_reply(child) for child in children],
+        [_info_reply(child) for child in (spec.subcommands or {}).values()],
     ]
 
 
@@ -94,22 +99,20 @@ def command_info(session: Session, args: Args) -> Reply:
 
 
 def _docs_reply(spec: CommandSpec) -> Map:
-    facts = Map(
-        [
-            *(b"summary", summary(spec).encode()),
-            *(b"since", spec.since.encode()),
-            *(b"group", spec.group.encode()),
-            *(b"complexity", b""),
-            *(b"history", SetReply()),
-        ]
-    )
+    facts = Map([
+        b"summary", summary(spec).encode(),
+        b"since", spec.since.encode(),
+        b"group", spec.group.encode(),
+        b"complexity", b"",
+        b"history", SetReply(),
+    ])  # fmt: skip
     deprecated = DEPRECATED.get(spec.name)
     if deprecated is not None:
         since, replacement = deprecated
-        facts += [b"doc_flags", SetReply([Status(b"deprecated")])]
+        facts += [b"doc_flags", _words_reply(["deprecated"])]
         facts += [b"deprecated_since", since, b"replaced_by", replacement]
     elif spec.name in INTERNAL:
-        facts += [b"doc_flags", SetReply([Status(b"syscmd")])]
+        facts += [b"doc_flags", _words_reply(["syscmd"])]
     if arguments := _argument_replies(spec):
         facts += [b"arguments", arguments]
     children: list[Reply] = []
@@ -149,7 +152,7 @@ def _argument_reply(
     if token:
         facts += [b"token", token.encode()]
     if flags:
-        facts += [b"flags", SetReply([Status(flag.encode()) for flag in flags])]
+        facts += [b"flags", _words_reply(flags)]
     return facts
 
 
@@ -229,7 +232,7 @@ def command_getkeys(session: Session, args: Args) -> Reply:
 def command_getkeysandflags(session: Session, args: Args) -> Reply:
     """Return the keys in a command line with the flags that say how the command accesses each key."""
     return [
-        [key, SetReply([Status(flag.encode()) for flag in _access_flags(args, spec)])]
+        [key, _words_reply(_access_flags(args, spec))]
         for key, spec in _keys_of_line(session, args)
         if key
     ]
@@ -244,58 +247,3 @@ def _access_flags(args: Args, spec: KeySpec) -> list[str]:
     if name == b"BITFIELD" and not words & {b"SET", b"INCRBY"}:
         return ["RO", "access"]
     return [flag for flag in spec.flags if flag != "variable_flags"]
-
-
-# -- help ------------------------------------------------------------------------------------------
-
-
-def summary(spec: CommandSpec) -> str:
-    """Return a command's summary, which is the first line of its function's docstring."""
-    function = function_of(spec)
-    return ((function and function.__doc__) or "").strip().split("\n")[0]
-
-
-@cache
-def _help_texts() -> dict[str, list[str]]:
-    """Return the lines of the help texts of Redis 7.0, keyed by the names of the containers."""
-    # Read the file through the import system, because a test may use a fake file system that does
-    # not contain it.
-    data = get_data(__package__, "help.txt")
-    assert data is not None
-    texts: dict[str, list[str]] = {}
-    for line in data.decode().splitlines():
-        if line.startswith("== "):
-            lines = texts[line.removeprefix("== ")] = []
-        else:
-            lines.append(line)
-    return texts
-
-
-def _help_reply(session: Session, container: str) -> Reply:
-    """Return the lines of HELP as in Redis 7.0, and of the vendor's own subcommands."""
-    text = _help_texts().get(container, [])
-    lines = [f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
-    lines += text
-    listed = {line.split()[0] for line in lines}
-    if session.engine.dialect == "vendor" or not text:
-        for spec in (session.engine.table.commands[container].subcommands or {}).values():
-            word = spec.name.split()[1]
-            if word not in listed and word != "HELP":
-                words = " ".join(f"[{option}]" for option in spec.options)
-                lines += [f"{word} {words}".strip(), f"    {summary(spec)}"]
-    lines += ["HELP", "    Prints this help."]
-    return [Status(line.encode()) for line in lines]
-
-
-def _bind(container: str) -> None:
-    @command(f"{container} HELP")
-    def show_help(session: Session, args: Args) -> Reply:
-        return _help_reply(session, container)
-
-    show_help.__doc__ = f"Return the subcommands of {container}."
-
-
-for _name, _spec in COMMANDS.items():
-    # All commands of the group "cluster" are rejected.
-    if _name.endswith(" HELP") and _spec.group != "cluster":
-        _bind(_name.removesuffix(" HELP"))

@@ -23,10 +23,11 @@ _OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
 @command("SHUTDOWN")
 def shutdown(session: Session, args: Args) -> Reply:
     """Stop the server; always returns an error."""
-    words = {word.upper() for word in args}
-    if words == {b"ABORT"} and len(args) == 1:
+    words = [word.upper() for word in args]
+    if words == [b"ABORT"]:
         raise CommandError(errors.NO_SHUTDOWN)
-    if not words <= {b"SAVE", b"NOSAVE", b"NOW", b"FORCE"} or {b"SAVE", b"NOSAVE"} <= words:
+    is_contradiction = b"SAVE" in words and b"NOSAVE" in words
+    if is_contradiction or not {*words} <= {b"SAVE", b"NOSAVE", b"NOW", b"FORCE"}:
         raise CommandError(errors.SYNTAX)
     raise CommandError(errors.SHUTDOWN_REFUSED)
 

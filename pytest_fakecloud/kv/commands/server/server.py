@@ -12,15 +12,18 @@ from ...errors import CommandError, wrong_arity
 from ...reply import OK, Map, Reply
 from ...table.registry import Args, command
 from ...table.syntax import encoded, parse_int
+from ..arguments import is_first
 
 
 def _flush(session: Session, args: Args, databases: Iterable[Keyspace]) -> Reply:
     """Delete all keys of some databases; INFO counts those deleted with ASYNC as lazy."""
-    if len(args) > 1 or (args and args[0].upper() not in (b"SYNC", b"ASYNC")):
-        raise CommandError(errors.SYNTAX)
     engine = session.engine
-    default = engine.config.text("lazyfree-lazy-user-flush") == "yes"
-    lazily = args[0].upper() == b"ASYNC" if args else default
+    if len(args) > 1:
+        raise CommandError(errors.SYNTAX)
+    if args:
+        lazily = is_first(args[0], b"ASYNC", b"SYNC")
+    else:
+        lazily = engine.config.text("lazyfree-lazy-user-flush") == "yes"
     for database in databases:
         if lazily:
             engine.statistics.freed_lazily += len(database)
@@ -105,6 +108,7 @@ def config_set(session: Session, args: Args) -> Reply:
 def _check_ports(engine: Engine, changes: Mapping[str, str]) -> None:
     if engine.dialect != "redis":
         return
+    # The port "0" means not to listen, which is always possible.
     port = changes.get("port", "0")
     if port not in ("0", engine.config.text("port")) and not engine.can_listen(int(port)):
         raise CommandError(errors.config_failed("port", errors.CANNOT_LISTEN))

@@ -13,7 +13,16 @@ from ...values.sizes import ENTRY, usage
 from ..arguments import options
 from .info import SECTIONS, script_memory
 
-_DEFAULT = [name for name in SECTIONS if name not in ("commandstats", "latencystats")]
+_SEVERAL = {
+    "default": [name for name in SECTIONS if name not in ("commandstats", "latencystats")],
+    "all": [*SECTIONS],
+    "everything": [*SECTIONS],
+}
+"""The sections of INFO that a single word requests."""
+
+
+def _decoded(name: bytes) -> str:
+    return name.decode("utf-8", "replace")
 
 
 @command("INFO")
@@ -21,15 +30,12 @@ def info(session: Session, args: Args) -> Reply:
     """Return information and statistics about the server."""
     wanted: list[str] = []
     for word in args or [b"default"]:
-        name = word.decode("utf-8", "replace").lower()
-        if name in ("default", "all", "everything"):
-            wanted += _DEFAULT if name == "default" else SECTIONS
-        else:
-            wanted.append(name)
+        name = _decoded(word).lower()
+        wanted += _SEVERAL.get(name, [name])
     parts = []
     for name in dict.fromkeys(wanted):
         if name in SECTIONS:
-            heading = f"# {name.capitalize() if name != 'cpu' else 'CPU'}"
+            heading = "# CPU" if name == "cpu" else f"# {name.capitalize()}"
             parts.append("\r\n".join([heading, *SECTIONS[name](session.engine)]) + "\r\n")
         elif session.engine.dialect == "vendor":
             # For an unknown section, the vendor returns only the heading.
@@ -57,38 +63,37 @@ def memory_stats(session: Session, args: Args) -> Reply:
     engine = session.engine
     databases = [engine.database(index) for index in range(len(engine.databases))]
     total = used_memory(engine.databases)
-    overhead, shown = 0, Map()
+    overhead = 0
+    tables = Map()
     for db in databases:
         if db.values:
             main, expires = ENTRY * len(db.values), ENTRY * len(db.expires)
             overhead += main + expires
-            tables = Map([b"overhead.hashtable.main", main, b"overhead.hashtable.expires", expires])
-            tables += [b"overhead.hashtable.slot-to-keys", 0]
-            shown += [b"db.%d" % db.index, tables]
+            tables += [b"db.%d" % db.index, Map([
+                b"overhead.hashtable.main", main, b"overhead.hashtable.expires", expires,
+                b"overhead.hashtable.slot-to-keys", 0,
+            ])]  # fmt: skip
     keys = sum(len(db.values) for db in databases)
     scripts, libraries = script_memory(engine)
     data = total - overhead
     double = engine.print_double or float
-    return Map(
-        [
-            *(b"peak.allocated", total, b"total.allocated", total, b"startup.allocated", 0),
-            *(b"replication.backlog", 0, b"clients.slaves", 0, b"clients.normal", 0),
-            *(b"cluster.links", 0, b"aof.buffer", 0),
-            *(b"lua.caches", scripts, b"functions.caches", libraries),
-            *shown,
-            *(b"overhead.total", overhead),
-            *(b"keys.count", keys, b"keys.bytes-per-key", total // keys if keys else 0),
-            *(b"dataset.bytes", data),
-            *(b"dataset.percentage", double(100.0 * data / total if total else 0.0)),
-            *(b"peak.percentage", 100.0),
-            *(b"allocator.allocated", total, b"allocator.active", total),
-            *(b"allocator.resident", total),
-            *(b"allocator-fragmentation.ratio", 1.0, b"allocator-fragmentation.bytes", 0),
-            *(b"allocator-rss.ratio", 1.0, b"allocator-rss.bytes", 0),
-            *(b"rss-overhead.ratio", 1.0, b"rss-overhead.bytes", 0),
-            *(b"fragmentation", 1.0, b"fragmentation.bytes", 0),
-        ]
-    )
+    return Map([
+        b"peak.allocated", total, b"total.allocated", total, b"startup.allocated", 0,
+        b"replication.backlog", 0, b"clients.slaves", 0, b"clients.normal", 0,
+        b"cluster.links", 0, b"aof.buffer", 0,
+        b"lua.caches", scripts, b"functions.caches", libraries,
+        *tables,
+        b"overhead.total", overhead,
+        b"keys.count", keys, b"keys.bytes-per-key", total // keys if keys else 0,
+        b"dataset.bytes", data,
+        b"dataset.percentage", double(100.0 * data / total if total else 0.0),
+        b"peak.percentage", 100.0,
+        b"allocator.allocated", total, b"allocator.active", total, b"allocator.resident", total,
+        b"allocator-fragmentation.ratio", 1.0, b"allocator-fragmentation.bytes", 0,
+        b"allocator-rss.ratio", 1.0, b"allocator-rss.bytes", 0,
+        b"rss-overhead.ratio", 1.0, b"rss-overhead.bytes", 0,
+        b"fragmentation", 1.0, b"fragmentation.bytes", 0,
+    ])  # fmt: skip
 
 
 _HEALTHY = (
@@ -133,14 +138,14 @@ def latency_latest(session: Session, args: Args) -> Reply:
 @command("LATENCY HISTORY")
 def latency_history(session: Session, args: Args) -> Reply:
     """Return the samples of a latency event."""
-    samples = session.engine.statistics.latency.get(args[0].decode("utf-8", "replace"), [])
+    samples = session.engine.statistics.latency.get(_decoded(args[0]), [])
     return [[at, ms] for at, ms in samples]
 
 
 @command("LATENCY GRAPH")
 def latency_graph(session: Session, args: Args) -> Reply:
     """Return the samples of a latency event as an ASCII graph."""
-    name = args[0].decode("utf-8", "replace")
+    name = _decoded(args[0])
     samples = session.engine.statistics.latency.get(name)
     if not samples:
         raise CommandError(errors.no_samples(args[0]))
@@ -155,7 +160,7 @@ def latency_graph(session: Session, args: Args) -> Reply:
 def latency_reset(session: Session, args: Args) -> Reply:
     """Reset latency events and return the number of events that were reset."""
     latency = session.engine.statistics.latency
-    names = [name.decode("utf-8", "replace") for name in args] or list(latency)
+    names = list(map(_decoded, args)) or list(latency)
     return sum(latency.pop(name, None) is not None for name in names)
 
 
@@ -178,20 +183,19 @@ def latency_doctor(session: Session, args: Args) -> Reply:
 @command("LATENCY HISTOGRAM")
 def latency_histogram(session: Session, args: Args) -> Reply:
     """Return a histogram of call durations in microseconds for each command."""
-    wanted = {name.decode("utf-8", "replace").lower() for name in args}
-    found: list[Reply] = []
+    wanted = {_decoded(name).lower() for name in args}
+    found = Map()
     for spec, count in session.engine.statistics.commands.items():
-        if count.calls and (
-            not wanted or spec.full_name in wanted or spec.full_name.split("|")[0] in wanted
-        ):
-            buckets: list[Reply] = []
-            total = 0
-            for bucket, calls in sorted(count.buckets.items()):
-                total += calls
-                buckets += [bucket, total]
-            figures = Map([b"calls", count.calls, b"histogram_usec", Map(buckets)])
-            found += [spec.full_name.encode(), figures]
-    return Map(found)
+        names = {spec.full_name, spec.full_name.split("|")[0]}
+        if not count.calls or (wanted and not wanted & names):
+            continue
+        buckets, total = Map(), 0
+        for bucket, calls in sorted(count.buckets.items()):
+            total += calls
+            buckets += [bucket, total]
+        figures = Map([b"calls", count.calls, b"histogram_usec", buckets])
+        found += [spec.full_name.encode(), figures]
+    return found
 
 
 @command("SLOWLOG GET")

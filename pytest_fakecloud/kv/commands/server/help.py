@@ -1,0 +1,57 @@
+"""HELP of all container commands, and the summaries of commands."""
+
+from __future__ import annotations
+
+from functools import cache
+from pkgutil import get_data
+
+from ...engine.engine import Session
+from ...reply import Reply, Status
+from ...table.registry import COMMANDS, Args, CommandSpec, command, function_of
+
+
+def summary(spec: CommandSpec) -> str:
+    """Return a command's summary, which is the first line of its function's docstring."""
+    docstring = getattr(function_of(spec), "__doc__", None) or ""
+    return docstring.strip().split("\n")[0]
+
+
+@cache
+def _help_texts() -> dict[str, list[str]]:
+    """Return the lines of the help texts of Redis 7.0, keyed by the names of the containers."""
+    # Read the file through the import system, because a test may use a fake file system that does
+    # not contain it.
+    data = get_data(__package__, "help.txt")
+    assert data is not None
+    sections = (section.splitlines() for section in data.decode().split("== ")[1:])
+    return {container: lines for container, *lines in sections}
+
+
+def _help_reply(session: Session, container: str) -> Reply:
+    """Return the lines of HELP as in Redis 7.0, and of the vendor's own subcommands."""
+    text = _help_texts().get(container, [])
+    lines = [f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
+    lines += text
+    listed = {line.split()[0] for line in lines}
+    if session.engine.dialect == "vendor" or not text:
+        for spec in (session.engine.table.commands[container].subcommands or {}).values():
+            word = spec.name.split()[1]
+            if word not in listed and word != "HELP":
+                words = " ".join(f"[{option}]" for option in spec.options)
+                lines += [f"{word} {words}".strip(), f"    {summary(spec)}"]
+    lines += ["HELP", "    Prints this help."]
+    return [Status(line.encode()) for line in lines]
+
+
+def _bind(container: str) -> None:
+    @command(f"{container} HELP")
+    def show_help(session: Session, args: Args) -> Reply:
+        return _help_reply(session, container)
+
+    show_help.__doc__ = f"Return the subcommands of {container}."
+
+
+for _name, _spec in COMMANDS.items():
+    # All commands of the group "cluster" are rejected.
+    if _name.endswith(" HELP") and _spec.group != "cluster":
+        _bind(_name.removesuffix(" HELP"))
