@@ -5,6 +5,7 @@ from __future__ import annotations
 import fractions
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from .. import errors
@@ -13,7 +14,7 @@ from ..errors import CommandError
 from ..reply import NIL_ARRAY, Blocked, Reply
 from ..table.long_double import parse_long_double
 from ..table.registry import Args
-from ..table.syntax import I64_MAX, I64_MIN, parse_int
+from ..table.syntax import I64_MAX, parse_int
 from .arguments import is_first
 
 T = TypeVar("T")
@@ -22,8 +23,8 @@ T = TypeVar("T")
 def parse_timeout(session: Session, text: bytes) -> int:
     """Parse a blocking command's timeout in seconds; return milliseconds, or 0 for no timeout."""
     seconds = parse_long_double(text, errors.TIMEOUT_NOT_FLOAT)
-    if isinstance(seconds, float):
-        return _waiting_time(session, I64_MIN if seconds < 0 else I64_MAX + 1)
+    if isinstance(seconds, float):  # an infinity
+        return _waiting_time(session, I64_MAX + 1 if seconds > 0 else -1)
     return _waiting_time(session, math.ceil(fractions.Fraction(seconds) * 1000))
 
 
@@ -104,17 +105,16 @@ def pop_several(
 ) -> Reply:
     """Pop elements from the first existing key: LMPOP, ZMPOP or, with ``blocking``, BLMPOP, BZMPOP.
 
-    ``take`` removes elements, given the key, its value, whether to pop from the first of the two
-    ends, and the count. It returns the elements for the reply.
+    ``ends`` are the words for both ends. ``take`` removes elements, given the key, its value,
+    whether to pop from the first end, and the count. It returns the elements for the reply.
     """
     timeout_ms = parse_timeout(session, args[0]) if blocking else 0
     keys, from_first, count = _parse_pop(args, int(blocking), *ends)
 
-    def attempt(keys: list[bytes]) -> Reply:
-        return _pop_first(
-            session, keys, kind, lambda key, value: [take(key, value, from_first, count)]
-        )
+    def take_as_list(key: bytes, value: T) -> list[Any]:
+        return [take(key, value, from_first, count)]
 
+    attempt = partial(_pop_first, session, kind, take_as_list)
     if blocking:
         return try_or_wait(session, keys, timeout_ms, attempt, kind)
     found = attempt(keys)
@@ -126,16 +126,14 @@ def pop_or_wait(
 ) -> Reply:
     """Pop an element from the first existing key, or block: BLPOP, BRPOP, BZPOPMIN and BZPOPMAX."""
     timeout_ms = parse_timeout(session, args[-1])
-
-    def attempt(keys: list[bytes]) -> Reply:
-        return _pop_first(session, keys, kind, take)
-
+    attempt = partial(_pop_first, session, kind, take)
     return try_or_wait(session, args[:-1], timeout_ms, attempt, kind)
 
 
 def _pop_first(
-    session: Session, keys: list[bytes], kind: type[T], take: Callable[[bytes, T], list[Any]]
+    session: Session, kind: type[T], take: Callable[[bytes, T], list[Any]], keys: list[bytes]
 ) -> Reply:
+    """Pop from the first existing key; return the key and what was taken, or None."""
     for key in keys:
         value = session.db.get(key, kind)
         if value is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 from itertools import islice
+from typing import NamedTuple
 
 from .. import errors
 from ..algorithms import geohash
@@ -16,7 +17,7 @@ from ..reply import NIL_ARRAY, PrintedDouble, Reply
 from ..table.registry import Args, command
 from ..table.syntax import parse_float, parse_int
 from ..values.zset import ScoreRange, SortedSet
-from .arguments import options
+from .arguments import leading_words, options
 from .sorted_set.members import add_scores
 
 _SEVENTEEN = Decimal(1).scaleb(-17)
@@ -51,11 +52,7 @@ def _place(session: Session, score: float) -> list[Reply]:
 @command("GEOADD")
 def geoadd(session: Session, args: Args) -> Reply:
     """Add members with their longitude and latitude to a geospatial index."""
-    words: set[bytes] = set()
-    at = 1
-    while at < len(args) and args[at].upper() in (b"NX", b"XX", b"CH"):
-        words.add(args[at].upper())
-        at += 1
+    words, at = leading_words(args, 1, (b"NX", b"XX", b"CH"))
     if (len(args) - at) % 3 or at == len(args) or {b"NX", b"XX"} <= words:
         raise CommandError(errors.SYNTAX)
     pairs = [
@@ -108,20 +105,26 @@ _SEARCH_SIZES = {**_SIZES, b"FROMMEMBER": 1, b"FROMLONLAT": 2, b"BYRADIUS": 2, b
 
 @dataclass(slots=True)
 class _Search:
-    """The arguments of a geospatial search."""
+    """A geospatial search in a sorted set, and the form of its result."""
 
     members: SortedSet | None
+    """The sorted set, or None for a missing key."""
     target: bytes | None = None
-    centre: tuple[float, float] | None = None
+    """The key in which the result is stored."""
+    stores_distance: bool = False
     origin: bytes | None = None
+    """The option that set the centre: FROMMEMBER or FROMLONLAT."""
+    centre: tuple[float, float] = (0.0, 0.0)
+    """The longitude and latitude, which remain unset for a member of a missing key."""
     unit: float = 1.0
+    """The length in metres of the unit of all lengths and of WITHDIST."""
     radius: float | None = None
     box: tuple[float, float] | None = None
-    order: str | None = None
+    order: bytes = b""
     count: int = 0
+    """Maximum number of hits; 0 means no limit."""
     any: bool = False
     with_words: set[bytes] = field(default_factory=set)
-    stores_distance: bool = False
 
     def take_radius(self, radius: bytes, unit: bytes) -> None:
         self.radius = parse_float(radius, errors.GEO_RADIUS)
@@ -150,7 +153,7 @@ class _Search:
             elif word == b"ANY":
                 self.any = True
             elif word in (b"ASC", b"DESC"):
-                self.order = word.decode()
+                self.order = word
             elif word == b"COUNT":
                 self.count = parse_int(values[0])
                 if self.count <= 0:
@@ -172,19 +175,26 @@ class _Search:
             else:
                 raise CommandError(errors.SYNTAX)
 
-    def shape(self) -> Shape:
-        assert self.centre is not None
-        return Shape(*self.centre, self.unit, self.radius, *(self.box or ()))
+    def find(self) -> list[_Hit]:
+        if self.members is None:
+            return []
+        width, height = self.box or (0.0, 0.0)
+        shape = Shape(*self.centre, self.unit, self.radius, width, height)
+        hits = list(islice(_hits(self.members, shape), self.count if self.any else None))
+        # COUNT without ANY returns the closest members, so sort the members by distance.
+        if self.order or (self.count and not self.any):
+            hits.sort(key=lambda hit: hit.metres, reverse=self.order == b"DESC")
+        return hits[: self.count or None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Hit:
+class _Hit(NamedTuple):
     member: bytes
     score: float
     metres: float
+    """The distance from the centre."""
 
 
-def _members_inside(members: SortedSet, shape: Shape) -> Iterator[_Hit]:
+def _hits(members: SortedSet, shape: Shape) -> Iterator[_Hit]:
     for cell in shape.cells():
         low, high = cell.scores()
         start, stop = members.span(ScoreRange(low, high, high_exclusive=True))
@@ -194,20 +204,10 @@ def _members_inside(members: SortedSet, shape: Shape) -> Iterator[_Hit]:
                 yield _Hit(member, score, metres)
 
 
-def _find(members: SortedSet, search: _Search) -> list[_Hit]:
-    limit = search.count if search.any else None
-    hits = list(islice(_members_inside(members, search.shape()), limit))
-    # COUNT without ANY returns the closest members, so sort the members by distance.
-    order = search.order or ("ASC" if search.count and not search.any else None)
-    if order is not None:
-        hits.sort(key=lambda hit: hit.metres, reverse=order == "DESC")
-    return hits[: search.count] if search.count else hits
-
-
 def _answer(session: Session, search: _Search) -> Reply:
     if search.any and not search.count:
         raise CommandError(errors.GEO_ANY)
-    hits = [] if search.members is None else _find(search.members, search)
+    hits = search.find()
     if search.target is not None:
         scores = {
             hit.member: hit.metres / search.unit if search.stores_distance else hit.score

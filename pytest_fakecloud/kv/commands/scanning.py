@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from .. import errors
@@ -42,33 +43,29 @@ class ScanOptions(NamedTuple):
     """The argument of COUNT."""
     matches: Callable[[bytes], bool] | None
     """The test of MATCH, or None."""
-    type: bytes
-    """The argument of TYPE in lower case, or an empty string."""
-    has_flag: bool
+    others: dict[bytes, Args]
+    """The command's own options with their values."""
+
+
+NO_OTHERS: Mapping[bytes, int] = MappingProxyType({})
 
 
 def parse_scan(
-    session: Session, args: Args, *, flag: bytes | None = None, typed: bool = False
+    session: Session, args: Args, others: Mapping[bytes, int] = NO_OTHERS
 ) -> ScanOptions:
-    """Parse ``[MATCH pattern] [COUNT n]`` and, as asked, ``[TYPE type]`` and a flag without value."""
-    count, matches, kind, has_flag = DEFAULT_PAGE[session.engine.dialect], None, b"", False
-    sizes = {b"COUNT": 1, b"MATCH": 1}
-    if typed:
-        sizes[b"TYPE"] = 1
-    if flag is not None:
-        sizes[flag] = 0
-    for word, values in options(args, 0, sizes):
-        if word == flag:
-            has_flag = True
-        elif word == b"COUNT":
+    """Parse ``[MATCH pattern] [COUNT n]`` and other options with as many values as given."""
+    count, matches = DEFAULT_PAGE[session.engine.dialect], None
+    given: dict[bytes, Args] = {}
+    for word, values in options(args, 0, {b"COUNT": 1, b"MATCH": 1, **others}):
+        if word == b"COUNT":
             count = parse_int(values[0])
             if count < 1:
                 raise CommandError(errors.SYNTAX)
         elif word == b"MATCH":
             matches = matcher(values[0])
         else:
-            kind = values[0].lower()
-    return ScanOptions(count, matches, kind, has_flag)
+            given[word] = values
+    return ScanOptions(count, matches, given)
 
 
 class ScanPage(NamedTuple, Generic[C]):
@@ -80,26 +77,29 @@ class ScanPage(NamedTuple, Generic[C]):
     """The items whose names match."""
     collection: C | None
     """The scanned collection, or None if the key is missing."""
-    has_flag: bool
+    others: dict[bytes, Args]
 
 
 def scan_page(
     session: Session,
     args: Args,
     kind: type[C],
-    flag: bytes | None = None,
+    others: Mapping[bytes, int] = NO_OTHERS,
     name: Callable[[Any], bytes] = lambda item: item,
 ) -> ScanPage[C]:
-    """Return a page of the collection at a key. ``name`` returns the name of an item."""
+    """Return a page of the collection at a key. ``name`` returns the name of an item.
+
+    As in Redis, the options are not checked if the key is missing.
+    """
     cursor = parse_cursor(args[1])
     value = session.db.get(args[0], kind)
     if value is None:
-        return ScanPage(b"0", [], None, has_flag=False)
-    given = parse_scan(session, args[2:], flag=flag)
+        return ScanPage(b"0", [], None, {})
+    given = parse_scan(session, args[2:], others)
     if _fits_a_page(session, value, cursor, given.page_size):
         following, items = 0, list(value)
     else:
         following, items = value.scan(cursor, given.page_size)
     if given.matches is not None:
         items = [item for item in items if given.matches(name(item))]
-    return ScanPage(b"%d" % following, items, value, given.has_flag)
+    return ScanPage(b"%d" % following, items, value, given.others)

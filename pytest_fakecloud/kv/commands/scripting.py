@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..algorithms.glob import matches
 from ..engine.engine import Session
-from ..errors import TOO_MANY_KEYS, CommandError, bad_subcommand_arguments
+from ..errors import NOT_INTEGER, TOO_MANY_KEYS, CommandError, bad_subcommand_arguments
 from ..reply import OK, Map, Reply, SetReply, Status
 from ..scripting import errors
 from ..table.registry import Args, command
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ..scripting.libraries import Library
 
 
-def _keys_and_arguments(args: Args, error: bytes | None = None) -> tuple[list[bytes], list[bytes]]:
+def _keys_and_arguments(args: Args, error: bytes = NOT_INTEGER) -> tuple[list[bytes], list[bytes]]:
     """Return the keys, whose number is in ``args[1]``, and the arguments after the keys."""
-    count = parse_int(args[1]) if error is None else parse_int(args[1], error=error)
+    count = parse_int(args[1], error=error)
     if count > len(args) - 2:
         raise CommandError(TOO_MANY_KEYS)
     if count < 0:
@@ -162,35 +162,29 @@ def function_flush(session: Session, args: Args) -> Reply:
 def function_list(session: Session, args: Args) -> Reply:
     """Return the function libraries with their functions, in the order in which they were loaded."""
     pattern, with_code = None, False
-    at = 0
-    while at < len(args):
-        word = args[at].upper()
-        if word == b"WITHCODE" and not with_code:
+    words = iter(args)
+    for word in words:
+        if word.upper() == b"WITHCODE" and not with_code:
             with_code = True
-        elif word == b"LIBRARYNAME" and pattern is None:
-            at += 1
-            if at == len(args):
+        elif word.upper() == b"LIBRARYNAME" and pattern is None:
+            pattern = next(words, None)
+            if pattern is None:
                 raise CommandError(errors.NO_LIBRARY_ARGUMENT)
-            pattern = args[at]
         else:
-            raise CommandError(errors.unknown_list_argument(args[at]))
-        at += 1
-    libraries = session.engine.scripting.libraries
+            raise CommandError(errors.unknown_list_argument(word))
     return [
         _shown(library, with_code)
-        for library in libraries
+        for library in session.engine.scripting.libraries
         if pattern is None or matches(pattern, library.name)
     ]
 
 
 def _shown(library: Library, with_code: bool) -> Map:
     functions = [
-        Map(
-            [
-                b"name", function.name, b"description", function.description,
-                b"flags", SetReply(map(Status, function.flags)),
-            ]
-        )
+        Map([
+            b"name", function.name, b"description", function.description,
+            b"flags", SetReply(map(Status, function.flags)),
+        ])
         for function in library.functions.values()
     ]  # fmt: skip
     shown = Map([b"library_name", library.name, b"engine", b"LUA", b"functions", functions])
@@ -203,16 +197,12 @@ def _shown(library: Library, with_code: bool) -> Map:
 def function_stats(session: Session, args: Args) -> Reply:
     """Return the running function, if any, and the numbers of libraries and functions."""
     scripting = session.engine.scripting
-    run = scripting.running
+    libraries, run = scripting.libraries, scripting.running
     running = None
     if run is not None and run.line is not None:
         running = Map([b"name", run.name, b"command", run.line, b"duration_ms", run.milliseconds])
-    counts = Map(
-        [
-            b"libraries_count", len(scripting.libraries),
-            b"functions_count", len(scripting.libraries.functions),
-        ]
-    )  # fmt: skip
+    functions = len(libraries.functions)
+    counts = Map([b"libraries_count", len(libraries), b"functions_count", functions])
     return Map([b"running_script", running, b"engines", Map([b"LUA", counts])])
 
 

@@ -9,9 +9,17 @@ from ...engine.engine import Session
 from ...errors import CommandError, invalid_expire
 from ...reply import Reply
 from ...table.registry import Args, command
-from ...table.syntax import is_met, nearest_second, parse_conditions, parse_int, relative_ms
+from ...table.syntax import parse_int
 from ...values.hashes import HashValue
-from ..string.values import EXPIRY_SIZES, SetOptions, parse_set_options
+from ..lifetimes import (
+    EXPIRY_SIZES,
+    SetOptions,
+    expiry_ms,
+    is_met,
+    nearest_second,
+    parse_conditions,
+    parse_set_options,
+)
 
 
 def _read_fields(args: Args, at: int, each: int = 1, error: bytes = errors.NUMFIELDS) -> Args:
@@ -22,6 +30,13 @@ def _read_fields(args: Args, at: int, each: int = 1, error: bytes = errors.NUMFI
     if count < 1 or count * each != len(args) - at - 2:
         raise CommandError(error)
     return args[at + 2 :]
+
+
+def _read_fields_first(args: Args) -> Args:
+    """Return the fields of a command without options."""
+    if args[1].upper() != b"FIELDS":
+        raise CommandError(errors.SYNTAX)
+    return _read_fields(args, 1)
 
 
 def _find_fields_word(args: Args, start: int) -> int:
@@ -49,31 +64,32 @@ def _note_change(session: Session, key: bytes, value: HashValue, *events: str) -
     session.db.remove_if_empty(key)
 
 
-def _expire_or_remove(session: Session, value: HashValue, field: bytes, at_ms: int) -> str:
+def _expire_or_remove(session: Session, value: HashValue, field: bytes, at_ms: int) -> bool:
     """Set the expiry of a field, or remove the field if that time is in the past.
 
-    Returns the name of the keyspace event.
+    Returns whether the field remains.
     """
-    if at_ms > session.now_ms:
+    remains = at_ms > session.now_ms
+    if remains:
         value.expire_at(field, at_ms)
-        return "hexpire"
-    value.remove(field)
-    return "hexpired"
+    else:
+        value.remove(field)
+    return remains
 
 
-def _expire(session: Session, args: Args, name: str, *, seconds: bool, since_ms: int = 0) -> Reply:
-    """Set the expiry of fields to a number of seconds or milliseconds after ``since_ms``."""
+def _expire(session: Session, args: Args, word: bytes, name: str) -> Reply:
+    """Set the expiry of fields; ``word`` is the option of SET with the same meaning."""
     fields_at = _find_fields_word(args, 2)
     condition = parse_conditions(args[2:fields_at])
     fields = _read_fields(args, fields_at)
     if parse_int(args[1]) < 0:
         raise CommandError(invalid_expire(name))
-    at_ms = relative_ms(args[1], seconds, since_ms, name)
+    at_ms = expiry_ms(word, args[1], session.now_ms, name, may_be_past=True)
 
     def expire(value: HashValue, field: bytes) -> int:
         if not is_met(condition, value.expiry(field), at_ms):
             return 0
-        return 2 if _expire_or_remove(session, value, field, at_ms) == "hexpired" else 1
+        return 1 if _expire_or_remove(session, value, field, at_ms) else 2
 
     value, results = _result_per_field(session, args[0], fields, expire)
     if value is not None:
@@ -85,33 +101,31 @@ def _expire(session: Session, args: Args, name: str, *, seconds: bool, since_ms:
 @command("HEXPIRE")
 def hexpire(session: Session, args: Args) -> Reply:
     """Set the TTL of hash fields in seconds."""
-    return _expire(session, args, "hexpire", seconds=True, since_ms=session.now_ms)
+    return _expire(session, args, b"EX", "hexpire")
 
 
 @command("HPEXPIRE")
 def hpexpire(session: Session, args: Args) -> Reply:
     """Set the TTL of hash fields in milliseconds."""
-    return _expire(session, args, "hpexpire", seconds=False, since_ms=session.now_ms)
+    return _expire(session, args, b"PX", "hpexpire")
 
 
 @command("HEXPIREAT")
 def hexpireat(session: Session, args: Args) -> Reply:
     """Set the time at which hash fields expire, as a Unix time in seconds."""
-    return _expire(session, args, "hexpireat", seconds=True)
+    return _expire(session, args, b"EXAT", "hexpireat")
 
 
 @command("HPEXPIREAT")
 def hpexpireat(session: Session, args: Args) -> Reply:
     """Set the time at which hash fields expire, as a Unix time in milliseconds."""
-    return _expire(session, args, "hpexpireat", seconds=False)
+    return _expire(session, args, b"PXAT", "hpexpireat")
 
 
 @command("HPERSIST")
 def hpersist(session: Session, args: Args) -> Reply:
     """Remove the TTL of hash fields."""
-    if args[1].upper() != b"FIELDS":
-        raise CommandError(errors.SYNTAX)
-    fields = _read_fields(args, 1)
+    fields = _read_fields_first(args)
     value, results = _result_per_field(
         session, args[0], fields, lambda value, field: 1 if value.persist(field) else -1
     )
@@ -162,9 +176,7 @@ def hpexpiretime(session: Session, args: Args) -> Reply:
 @command("HGETDEL")
 def hgetdel(session: Session, args: Args) -> Reply:
     """Return the values of hash fields and delete the fields."""
-    if args[1].upper() != b"FIELDS":
-        raise CommandError(errors.SYNTAX)
-    fields = _read_fields(args, 1)
+    fields = _read_fields_first(args)
     value = session.db.get(args[0], HashValue)
     if value is None:
         return [None] * len(fields)
@@ -172,7 +184,7 @@ def hgetdel(session: Session, args: Args) -> Reply:
     for field in fields:
         results.append(value.fields.get(field))
         value.remove(field)
-    if results.count(None) < len(results):
+    if any(result is not None for result in results):
         _note_change(session, args[0], value, "hdel")
     return results
 
@@ -205,7 +217,7 @@ def hgetex(session: Session, args: Args) -> Reply:
         if field not in value.fields:
             continue
         if at_ms is not None:
-            event = _expire_or_remove(session, value, field, at_ms)
+            event = "hexpire" if _expire_or_remove(session, value, field, at_ms) else "hexpired"
         elif given.lifetime == b"PERSIST" and value.persist(field):
             event = "hpersist"
     if event:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from ... import errors
 from ...engine.engine import Session
@@ -16,8 +17,11 @@ from ..arguments import parse_random, random_indexes
 from ..scanning import scan_page
 from ..string.numbers import incremented, incremented_float
 
-_EMPTY = HashValue()
-"""The hash to read for a missing key."""
+
+def _fields(session: Session, key: bytes) -> Mapping[bytes, bytes]:
+    """Return the fields of a hash with their values; none for a missing key."""
+    value = session.db.get(key, HashValue)
+    return {} if value is None else value.fields
 
 
 @command("HSET")
@@ -57,54 +61,50 @@ def hsetnx(session: Session, args: Args) -> Reply:
 @command("HGET")
 def hget(session: Session, args: Args) -> Reply:
     """Return the value of a hash field."""
-    value = session.db.get(args[0], HashValue)
-    return None if value is None else value.fields.get(args[1])
+    return _fields(session, args[0]).get(args[1])
 
 
 @command("HMGET")
 def hmget(session: Session, args: Args) -> Reply:
     """Return the values of several hash fields; nil for each field that does not exist."""
-    value = session.db.get(args[0], HashValue) or _EMPTY
-    return [value.fields.get(field) for field in args[1:]]
+    fields = _fields(session, args[0])
+    return [fields.get(field) for field in args[1:]]
 
 
 @command("HGETALL")
 def hgetall(session: Session, args: Args) -> Reply:
     """Return all fields and values of a hash."""
-    value = session.db.get(args[0], HashValue) or _EMPTY
-    return Map([item for pair in value.fields.items() for item in pair])
+    return Map([item for pair in _fields(session, args[0]).items() for item in pair])
 
 
 @command("HKEYS")
 def hkeys(session: Session, args: Args) -> Reply:
     """Return all fields of a hash."""
-    return list(session.db.get(args[0], HashValue) or ())
+    return list(_fields(session, args[0]))
 
 
 @command("HVALS")
 def hvals(session: Session, args: Args) -> Reply:
     """Return all values of a hash."""
-    value = session.db.get(args[0], HashValue) or _EMPTY
-    return list(value.fields.values())
+    return list(_fields(session, args[0]).values())
 
 
 @command("HLEN")
 def hlen(session: Session, args: Args) -> Reply:
     """Return the number of fields in a hash."""
-    return len(session.db.get(args[0], HashValue) or ())
+    return len(_fields(session, args[0]))
 
 
 @command("HEXISTS")
 def hexists(session: Session, args: Args) -> Reply:
     """Return whether a hash field exists."""
-    return int(args[1] in (session.db.get(args[0], HashValue) or ()))
+    return int(args[1] in _fields(session, args[0]))
 
 
 @command("HSTRLEN")
 def hstrlen(session: Session, args: Args) -> Reply:
     """Return the length in bytes of the value of a hash field."""
-    value = session.db.get(args[0], HashValue) or _EMPTY
-    return len(value.fields.get(args[1], b""))
+    return len(_fields(session, args[0]).get(args[1], b""))
 
 
 @command("HDEL")
@@ -119,15 +119,18 @@ def hdel(session: Session, args: Args) -> Reply:
     return removed
 
 
+def _store_number(session: Session, args: Args, number: bytes) -> None:
+    session.db.get_or_create(args[0], HashValue).set(args[1], number, keep_ttl=True)
+    session.db.touch(args[0])
+
+
 @command("HINCRBY")
 def hincrby(session: Session, args: Args) -> Reply:
     """Increment the integer value of a hash field by a number and return the new value."""
     amount = parse_int(args[2])
-    value = session.db.get(args[0], HashValue) or _EMPTY
-    present = value.fields.get(args[1], b"0")
+    present = _fields(session, args[0]).get(args[1], b"0")
     total = incremented(present, amount, errors.HASH_NOT_INTEGER)
-    session.db.get_or_create(args[0], HashValue).set(args[1], b"%d" % total, keep_ttl=True)
-    session.db.touch(args[0])
+    _store_number(session, args, b"%d" % total)
     return total
 
 
@@ -137,11 +140,9 @@ def hincrbyfloat(session: Session, args: Args) -> Reply:
     amount = parse_long_double(args[2])
     if isinstance(amount, float) and not math.isfinite(amount):
         raise CommandError(errors.VALUE_NAN_OR_INFINITY)
-    value = session.db.get(args[0], HashValue) or _EMPTY
-    present = value.fields.get(args[1], b"0")
+    present = _fields(session, args[0]).get(args[1], b"0")
     result = incremented_float(present, amount, errors.HASH_NOT_FLOAT)
-    session.db.get_or_create(args[0], HashValue).set(args[1], result, keep_ttl=True)
-    session.db.touch(args[0])
+    _store_number(session, args, result)
     return result
 
 
@@ -166,9 +167,9 @@ def hrandfield(session: Session, args: Args) -> Reply:
 @command("HSCAN")
 def hscan(session: Session, args: Args) -> Reply:
     """Iterate over the fields and values of a hash."""
-    flag = b"NOVALUES" if session.engine.table.knows["HSCAN NOVALUES"] else None
-    page = scan_page(session, args, HashValue, flag)
-    if page.has_flag or page.collection is None:
+    others = {b"NOVALUES": 0} if session.engine.table.knows["HSCAN NOVALUES"] else {}
+    page = scan_page(session, args, HashValue, others)
+    if b"NOVALUES" in page.others or page.collection is None:
         return [page.cursor, page.items]
     contents = page.collection.fields
     return [page.cursor, [item for field in page.items for item in (field, contents[field])]]

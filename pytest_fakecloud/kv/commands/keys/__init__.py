@@ -1,5 +1,5 @@
 """Generic key commands, which rename, copy, expire, inspect and sort keys."""
 
-from . import generic, sort
+from . import expiry, generic, sort
 
-__all__ = ["generic", "sort"]
+__all__ = ["expiry", "generic", "sort"]

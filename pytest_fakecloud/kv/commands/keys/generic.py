@@ -1,8 +1,7 @@
-"""Commands for keys of any type: names, copies, scans, payloads, TTLs, OBJECT and WAIT."""
+"""Commands for keys of any type: names, copies, scans, payloads, OBJECT and WAIT."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ... import errors
@@ -12,15 +11,7 @@ from ...engine.keyspace import type_name
 from ...errors import CommandError
 from ...reply import OK, Reply, Status
 from ...table.registry import Args, command
-from ...table.syntax import (
-    I64_MAX,
-    is_met,
-    nearest_second,
-    parse_conditions,
-    parse_int,
-    relative_ms,
-    try_int,
-)
+from ...table.syntax import I64_MAX, parse_int, try_int
 from ...table.versions import rdb_version
 from ...values.sizes import UnpackedInteger
 from ..arguments import find_database, options, parse_milliseconds
@@ -76,16 +67,19 @@ def keys(session: Session, args: Args) -> Reply:
 def scan(session: Session, args: Args) -> Reply:
     """Iterate over the keys of the database."""
     cursor = parse_cursor(args[0])
-    flag = b"WITHTYPE" if session.engine.table.knows["SCAN WITHTYPE"] else None
-    given = parse_scan(session, args[1:], flag=flag, typed=True)
+    others = {b"TYPE": 1}
+    if session.engine.table.knows["SCAN WITHTYPE"]:
+        others[b"WITHTYPE"] = 0
+    given = parse_scan(session, args[1:], others)
     following, found = session.db.scan(cursor, given.page_size)
     if given.matches is not None:
         found = [key for key in found if given.matches(key)]
     values = session.db.values
-    if given.type:
-        found = [key for key in found if type_name(values[key]).lower().encode() == given.type]
+    kind = given.others.get(b"TYPE", [b""])[0].lower()
+    if kind:
+        found = [key for key in found if type_name(values[key]).lower().encode() == kind]
     page: list[Reply] = list(found)
-    if given.has_flag:
+    if b"WITHTYPE" in given.others:
         page = [item for key in found for item in (key, type_name(values[key]).encode())]
     return [b"%d" % following, page]
 
@@ -251,83 +245,6 @@ def waitaof(session: Session, args: Args) -> Reply:
     parse_int(args[1], 0, I64_MAX, errors.OUT_OF_RANGE)
     parse_milliseconds(args[2])
     return [0, 0]
-
-
-# -- expiry ----------------------------------------------------------------------------------------
-
-
-def _expire(session: Session, args: Args, name: str, *, seconds: bool, since_ms: int = 0) -> Reply:
-    """Set the expiry of a key to a number of seconds or milliseconds after ``since_ms``."""
-    condition = parse_conditions(args[2:])
-    at_ms = relative_ms(args[1], seconds, since_ms, name)
-    if session.db.lookup(args[0]) is None:
-        return 0
-    if not is_met(condition, session.db.expires.get(args[0]), at_ms):
-        return 0
-    session.db.expire_at(args[0], at_ms)
-    return 1
-
-
-@command("EXPIRE")
-def expire(session: Session, args: Args) -> Reply:
-    """Set the TTL of a key in seconds."""
-    return _expire(session, args, "expire", seconds=True, since_ms=session.now_ms)
-
-
-@command("PEXPIRE")
-def pexpire(session: Session, args: Args) -> Reply:
-    """Set the TTL of a key in milliseconds."""
-    return _expire(session, args, "pexpire", seconds=False, since_ms=session.now_ms)
-
-
-@command("EXPIREAT")
-def expireat(session: Session, args: Args) -> Reply:
-    """Set the time at which a key expires, as a Unix time in seconds."""
-    return _expire(session, args, "expireat", seconds=True)
-
-
-@command("PEXPIREAT")
-def pexpireat(session: Session, args: Args) -> Reply:
-    """Set the time at which a key expires, as a Unix time in milliseconds."""
-    return _expire(session, args, "pexpireat", seconds=False)
-
-
-def _read(session: Session, key: bytes, convert: Callable[[int], int]) -> Reply:
-    """Return the expiry of a key, converted from Unix milliseconds to the form of the reply."""
-    if session.db.peek(key) is None:
-        return -2
-    at_ms = session.db.expires.get(key)
-    return -1 if at_ms is None else convert(at_ms)
-
-
-@command("TTL")
-def ttl(session: Session, args: Args) -> Reply:
-    """Return the TTL of a key in seconds; -1 if it has no TTL, -2 if it does not exist."""
-    return _read(session, args[0], lambda at_ms: nearest_second(at_ms - session.now_ms))
-
-
-@command("PTTL")
-def pttl(session: Session, args: Args) -> Reply:
-    """Return the TTL of a key in milliseconds; -1 if it has no TTL, -2 if it does not exist."""
-    return _read(session, args[0], lambda at_ms: at_ms - session.now_ms)
-
-
-@command("EXPIRETIME")
-def expiretime(session: Session, args: Args) -> Reply:
-    """Return the Unix time in seconds at which a key expires; -1 if never, -2 if it does not exist."""
-    return _read(session, args[0], nearest_second)
-
-
-@command("PEXPIRETIME")
-def pexpiretime(session: Session, args: Args) -> Reply:
-    """Return the Unix time in ms at which a key expires; -1 if never, -2 if it does not exist."""
-    return _read(session, args[0], lambda at_ms: at_ms)
-
-
-@command("PERSIST")
-def persist(session: Session, args: Args) -> Reply:
-    """Remove the TTL of a key and return whether it had one."""
-    return int(session.db.persist(args[0]))
 
 
 # -- OBJECT ----------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ....core.budget import spend
@@ -18,37 +20,43 @@ from ...values.zset import SortedSet
 from ..arguments import options
 
 _STEPS_PER_ELEMENT = 8
-_SIZES = {b"ASC": 0, b"DESC": 0, b"ALPHA": 0, b"LIMIT": 2, b"BY": 1, b"GET": 1}
+_SORT_RO_SIZES = {b"ASC": 0, b"DESC": 0, b"ALPHA": 0, b"LIMIT": 2, b"BY": 1, b"GET": 1}
+_SORT_SIZES = {**_SORT_RO_SIZES, b"STORE": 1}
 
 
+@dataclass(slots=True)
 class _Options:
-    """The options of SORT, or those of SORT_RO unless ``may_store``."""
+    """The options of SORT or SORT_RO. A negative ``count`` means no limit."""
 
-    def __init__(self, args: Args, may_store: bool) -> None:
-        self.by: bytes | None = None
-        self.keeps_order = False
-        self.get: list[bytes] = []
-        self.offset = 0
-        self.count = -1
-        self.descending = False
-        self.alpha = False
-        self.store: bytes | None = None
-        for word, values in options(args, 1, {**_SIZES, b"STORE": 1} if may_store else _SIZES):
-            if word in (b"ASC", b"DESC"):
-                self.descending = word == b"DESC"
-            elif word == b"ALPHA":
-                self.alpha = True
-            elif word == b"LIMIT":
-                self.offset, self.count = map(parse_int, values)
-            elif word == b"STORE":
-                self.store = values[0]
-            elif word == b"BY":
-                self.by = values[0]
-                # A pattern without a star turns sorting off. As in Redis, a later BY option does
-                # not turn sorting on again.
-                self.keeps_order = self.keeps_order or b"*" not in self.by
-            else:
-                self.get += values
+    by: bytes | None = None
+    keeps_order: bool = False
+    get: list[bytes] = field(default_factory=list)
+    offset: int = 0
+    count: int = -1
+    descending: bool = False
+    alpha: bool = False
+    store: bytes | None = None
+
+
+def _parse_options(args: Args, sizes: Mapping[bytes, int]) -> _Options:
+    given = _Options()
+    for word, values in options(args, 1, sizes):
+        if word in (b"ASC", b"DESC"):
+            given.descending = word == b"DESC"
+        elif word == b"ALPHA":
+            given.alpha = True
+        elif word == b"LIMIT":
+            given.offset, given.count = map(parse_int, values)
+        elif word == b"STORE":
+            given.store = values[0]
+        elif word == b"GET":
+            given.get += values
+        else:
+            given.by = values[0]
+            # A pattern without a star turns sorting off. As in Redis, a later BY option does not
+            # turn sorting on again.
+            given.keeps_order = given.keeps_order or b"*" not in given.by
+    return given
 
 
 def _elements(value: Any) -> list[bytes]:
@@ -81,74 +89,70 @@ def _number(text: bytes) -> float:
     return parse_float(text, errors.SORT_SCORES) if text else 0.0
 
 
-def _in_order(session: Session, elements: list[bytes], options: _Options) -> list[bytes]:
+def _in_order(session: Session, elements: list[bytes], given: _Options) -> list[bytes]:
     spend(_STEPS_PER_ELEMENT * len(elements))
     weights: list[bytes | None] = [*elements]
-    if options.by is not None:
-        weights = [_referenced(session, options.by, element) for element in elements]
+    if given.by is not None:
+        weights = [_referenced(session, given.by, element) for element in elements]
     pairs = zip(weights, elements, strict=True)
-    if options.alpha:
+    if given.alpha:
         # A missing weight sorts before any other.
         by_text = sorted(pairs, key=lambda pair: (pair[0] is not None, pair[0]))
         in_order = [element for _, element in by_text]
-        return in_order[::-1] if options.descending else in_order
+        return in_order[::-1] if given.descending else in_order
     numbers = [(0.0 if weight is None else _number(weight), element) for weight, element in pairs]
-    return [element for _, element in sorted(numbers, reverse=options.descending)]
+    return [element for _, element in sorted(numbers, reverse=given.descending)]
 
 
-def _check_permission(session: Session, options: _Options, may_store: bool) -> None:
-    spec = session.engine.table.commands["SORT" if may_store else "SORT_RO"]
+def _check_permission(session: Session, given: _Options, name: str) -> None:
     # It is not known in advance which keys the BY and GET patterns will read, so require access to
     # all keys.
-    if session.user.reads_all_keys(spec):
+    if session.user.reads_all_keys(session.engine.table.commands[name]):
         return
-    if options.by is not None and b"*" in options.by:
+    if given.by is not None and b"*" in given.by:
         raise CommandError(errors.SORT_BY_DENIED)
-    if options.get:
+    if given.get:
         raise CommandError(errors.SORT_GET_DENIED)
 
 
-def _sort(session: Session, args: Args, may_store: bool) -> Reply:
-    options = _Options(args, may_store)
+def _sort(session: Session, args: Args, name: str, sizes: Mapping[bytes, int]) -> Reply:
+    given = _parse_options(args, sizes)
     if not session.user.unrestricted:
-        _check_permission(session, options, may_store)
+        _check_permission(session, given, name)
     value = session.db.lookup(args[0])
     elements = _elements(value)
-    if options.keeps_order:
-        if isinstance(value, SetValue) and (options.store is not None or session.in_script):
-            # A set is unordered. If the elements are stored or returned to a script, sort them,
-            # because the result must be deterministic.
-            elements.sort()
-        elif options.descending and isinstance(value, SortedSet):
-            elements.reverse()
-    else:
-        elements = _in_order(session, elements, options)
-    start = max(options.offset, 0)
-    elements = elements[start : None if options.count < 0 else start + options.count]
+    if not given.keeps_order:
+        elements = _in_order(session, elements, given)
+    elif isinstance(value, SetValue) and (given.store is not None or session.in_script):
+        # A set is unordered. If the elements are stored or returned to a script, sort them, because
+        # the result must be deterministic.
+        elements.sort()
+    elif isinstance(value, SortedSet) and given.descending:
+        elements.reverse()
+    start = max(given.offset, 0)
+    elements = elements[start : None if given.count < 0 else start + given.count]
     result: list[bytes | None] = list(elements)
-    if options.get:
-        spend(_STEPS_PER_ELEMENT * len(elements) * len(options.get))
+    if given.get:
+        spend(_STEPS_PER_ELEMENT * len(elements) * len(given.get))
         result = [
-            _referenced(session, pattern, element)
-            for element in elements
-            for pattern in options.get
+            _referenced(session, pattern, element) for element in elements for pattern in given.get
         ]
-    if options.store is None:
+    if given.store is None:
         return list(result)
     if result:
-        session.db.set(options.store, QuickList([item or b"" for item in result]))
+        session.db.set(given.store, QuickList([item or b"" for item in result]))
     else:
-        session.db.delete(options.store)
+        session.db.delete(given.store)
     return len(result)
 
 
 @command("SORT")
 def sort(session: Session, args: Args) -> Reply:
     """Return or store the sorted elements of a list, set, or sorted set."""
-    return _sort(session, args, may_store=True)
+    return _sort(session, args, "SORT", _SORT_SIZES)
 
 
 @command("SORT_RO")
 def sort_ro(session: Session, args: Args) -> Reply:
     """Return the sorted elements of a list, set, or sorted set."""
-    return _sort(session, args, may_store=False)
+    return _sort(session, args, "SORT_RO", _SORT_RO_SIZES)

@@ -25,9 +25,10 @@ def _sum(left: float, right: float) -> float:
 
 
 _AGGREGATES: dict[bytes, Callable[[float, float], float]] = {b"SUM": _sum, b"MIN": min, b"MAX": max}
-
-
 _COMBINING = (b"WEIGHTS", b"AGGREGATE")
+"""The options of unions and intersections."""
+_LOOKUP_STEPS = 4
+"""Steps of the budget for an element that is looked up in another input or in the result."""
 
 
 @dataclass(slots=True)
@@ -100,7 +101,7 @@ def _union(request: _Request) -> dict[bytes, float]:
     result: dict[bytes, float] = {}
     # Process the smallest input first, as Redis does: the sum of floats depends on the order.
     for source in sorted(request.sources, key=len):
-        spend(4 * len(source))
+        spend(_LOOKUP_STEPS * len(source))
         for member, score in source.items():
             weighted = source.weighted(score)
             if member in result:
@@ -114,7 +115,7 @@ def _intersection(request: _Request) -> dict[bytes, float]:
     first, *others = sorted(request.sources, key=len)
     result: dict[bytes, float] = {}
     for member, score in first.items():
-        spend(2 + 4 * len(others))
+        spend(2 + _LOOKUP_STEPS * len(others))
         combined = first.weighted(score)
         for other in others:
             found = other.score(member)

@@ -14,7 +14,7 @@ from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, format_double, parse_float, parse_int
 from ...values.score_order import Item
 from ...values.zset import SortedSet
-from ..arguments import parse_random, random_indexes
+from ..arguments import leading_words, parse_random, random_indexes
 from ..blocking import pop_or_wait, pop_several
 from ..scanning import scan_page
 
@@ -64,39 +64,24 @@ _ZADD_WORDS = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"})
 @command("ZADD")
 def zadd(session: Session, args: Args) -> Reply:
     """Add members to a sorted set, or update their scores."""
-    words: set[bytes] = set()
-    at = 1
-    while at < len(args):
-        word = args[at].upper()
-        if word not in _ZADD_WORDS:
-            break
-        words.add(word)
-        at += 1
+    words, at = leading_words(args, 1, _ZADD_WORDS)
     if (len(args) - at) % 2 or at == len(args):
         raise CommandError(errors.SYNTAX)
     if words:
-        return _add_with_options(session, args, at, words)
-    # Without options, the usual case, skip the checks of conditions.
-    pairs = [(parse_float(args[i]), args[i + 1]) for i in range(1, len(args), 2)]
-    members = session.db.get_or_create(args[0], SortedSet)
-    before = len(members)
-    changes = [members.set(member, score) for score, member in pairs]
-    if any(changes):
-        session.db.touch(args[0])
-    return len(members) - before
-
-
-def _add_with_options(session: Session, args: Args, at: int, words: set[bytes]) -> Reply:
-    if {b"NX", b"XX"} <= words:
-        raise CommandError(errors.ZADD_XX_AND_NX)
-    if len(words & {b"GT", b"LT", b"NX"}) > 1:
-        raise CommandError(errors.ZADD_GT_LT_NX)
-    if b"INCR" in words and len(args) - at > 2:
-        raise CommandError(errors.ZADD_INCR_PAIRS)
+        _check_words(words, (len(args) - at) // 2)
     pairs = [(parse_float(args[i]), args[i + 1]) for i in range(at, len(args), 2)]
     if b"INCR" in words:
         return _increment_score(session, args[0], *pairs[0], words)
     return add_scores(session, args[0], pairs, words)
+
+
+def _check_words(words: set[bytes], pairs: int) -> None:
+    if {b"NX", b"XX"} <= words:
+        raise CommandError(errors.ZADD_XX_AND_NX)
+    if len(words & {b"GT", b"LT", b"NX"}) > 1:
+        raise CommandError(errors.ZADD_GT_LT_NX)
+    if b"INCR" in words and pairs > 1:
+        raise CommandError(errors.ZADD_INCR_PAIRS)
 
 
 def add_scores(
@@ -111,20 +96,14 @@ def add_scores(
         if b"XX" in words:
             return 0
         members = session.db.get_or_create(key, SortedSet)
-    added = changed = 0
-    for given, member in pairs:
-        old = members.score(member)
-        new = _allowed_score(old, given, words)
-        if new is None or new == old:
-            continue
-        members.set(member, new)
-        if old is None:
-            added += 1
-        else:
-            changed += 1
-    if added or changed:
+    before, changed = len(members), 0
+    for score, member in pairs:
+        # Without options, the usual case, the score always changes.
+        if not words or _allowed_score(members.score(member), score, words) is not None:
+            changed += members.set(member, score)
+    if changed:
         session.db.touch(key, "zadd")
-    return added + changed if b"CH" in words else added
+    return changed if b"CH" in words else len(members) - before
 
 
 def _increment_score(
@@ -234,10 +213,9 @@ def zrem(session: Session, args: Args) -> Reply:
 
 
 def _take(session: Session, key: bytes, members: SortedSet, lowest: bool, count: int) -> list[Item]:
-    size = len(members)
-    count = min(count, size)
-    start = 0 if lowest else size - count
-    taken = members.remove_span(start, start + count)
+    """Remove members from one end; return them in the order of removal."""
+    start = 0 if lowest else max(len(members) - count, 0)
+    taken = members.remove_span(start, min(start + count, len(members)))
     session.db.note_removal(key, "zpopmin" if lowest else "zpopmax")
     return taken if lowest else taken[::-1]
 
@@ -261,6 +239,7 @@ def _take_one(session: Session, key: bytes, members: SortedSet, lowest: bool) ->
 def _take_pairs(
     session: Session, key: bytes, members: SortedSet, lowest: bool, count: int
 ) -> list[list[Reply]]:
+    """Remove members from one end; return each with its score, in both versions of the protocol."""
     taken = _take(session, key, members, lowest, count)
     return [[member, printable_score(session, score)] for score, member in taken]
 

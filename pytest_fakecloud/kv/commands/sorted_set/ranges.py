@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +10,7 @@ from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import Reply
 from ...table.registry import Args, command
-from ...table.syntax import parse_float
+from ...table.syntax import DECIMAL, parse_float
 from ...values.score_order import Item
 from ...values.zset import LexRange, ScoreRange, SortedSet
 from ..arguments import options, parse_bounds, slice_bounds
@@ -37,18 +36,7 @@ def _read_bound(text: bytes) -> float:
     if not text:
         return 0.0
     text = text.lstrip(b" \t\n\v\f\r")
-    try:
-        return parse_float(text, errors.SCORE_RANGE)
-    except CommandError:
-        if b"_" in text or text != text.rstrip():
-            raise
-        try:
-            bound = float(text)
-        except ValueError:
-            bound = math.nan
-        if math.isnan(bound):
-            raise
-        return bound
+    return float(text) if DECIMAL.fullmatch(text) else parse_float(text, errors.SCORE_RANGE)
 
 
 def parse_score_range(low: bytes, high: bytes) -> ScoreRange:
@@ -142,7 +130,7 @@ def _limited(items: list[Item], limit: tuple[int, int]) -> list[Item]:
     offset, count = limit
     if offset < 0:
         return []
-    return items[offset:] if count < 0 else items[offset : offset + count]
+    return items[offset : None if count < 0 else offset + count]
 
 
 def _limited_span(start: int, stop: int, limit: tuple[int, int], reverse: bool) -> tuple[int, int]:
@@ -158,21 +146,16 @@ def _limited_span(start: int, stop: int, limit: tuple[int, int], reverse: bool) 
     return start, start + size
 
 
-_EMPTY = SortedSet()
-
-
 def _members(session: Session, key: bytes) -> SortedSet:
-    """Return the sorted set of a key; for a missing key, an empty one, which must not change."""
-    return session.db.get(key, SortedSet) or _EMPTY
+    """Return the sorted set of a key; for a missing key, an empty one."""
+    return session.db.get(key, SortedSet) or SortedSet()
 
 
 def _range(session: Session, args: Args, kind: RangeKind | None, *, reverse: bool | None) -> Reply:
     """Return a range of members. If ``kind`` or ``reverse`` is None, it depends on the options."""
     wanted = parse_range(session, args, kind, reverse)
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
-        return []
-    return members_reply(session, select(members, wanted), scores=wanted.with_scores)
+    found = select(_members(session, args[0]), wanted)
+    return members_reply(session, found, scores=wanted.with_scores)
 
 
 @command("ZRANGE")

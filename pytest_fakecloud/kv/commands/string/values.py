@@ -1,10 +1,6 @@
-"""String commands that treat values as bytes, with the options of SET, GETEX and MSETEX."""
+"""String commands that treat values as bytes."""
 
 from __future__ import annotations
-
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ....core.budget import spend
 from ... import errors
@@ -13,8 +9,13 @@ from ...engine.keyspace import String
 from ...errors import CommandError, wrong_arity
 from ...reply import OK, Reply
 from ...table.registry import Args, command
-from ...table.syntax import EXPIRY_WORDS, expiry_ms, parse_int
-from ..arguments import clamp_range, options
+from ...table.syntax import parse_int
+from ..arguments import clamp_range
+from ..lifetimes import COMPARISONS, EXPIRY_SIZES, digest, expiry_ms, meets, parse_set_options
+
+_GETEX_SIZES = {**EXPIRY_SIZES, b"PERSIST": 0}
+_MSETEX_SIZES = {**EXPIRY_SIZES, b"NX": 0, b"XX": 0, b"KEEPTTL": 0}
+_SET_SIZES = {**_MSETEX_SIZES, b"GET": 0, **dict.fromkeys(COMPARISONS, 1)}
 
 
 def _check_length(session: Session, size: int) -> None:
@@ -40,100 +41,6 @@ def grow(session: Session, key: bytes, value: String | None, size: int) -> bytea
     buffer[: len(present)] = present
     session.db.set(key, buffer, keep_ttl=True, event="")
     return buffer
-
-
-# -- options -------------------------------------------------------------------------------------
-
-_LIFETIMES = EXPIRY_WORDS | {b"KEEPTTL", b"PERSIST"}
-_COMPARISONS = frozenset({b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"})
-"""Conditions that compare a value, or its digest, with the argument after them."""
-
-EXPIRY_SIZES: Mapping[bytes, int] = dict.fromkeys(EXPIRY_WORDS, 1)
-"""The expiry options with their numbers of values, for ``parse_set_options()``."""
-_GETEX_SIZES = {**EXPIRY_SIZES, b"PERSIST": 0}
-_MSETEX_SIZES = {**EXPIRY_SIZES, b"NX": 0, b"XX": 0, b"KEEPTTL": 0}
-_SET_SIZES = {**_MSETEX_SIZES, b"GET": 0, **dict.fromkeys(_COMPARISONS, 1)}
-
-_DIGEST = re.compile(rb"[0-9a-fA-F]{16}")
-
-
-@dataclass(eq=False, repr=False, slots=True)
-class SetOptions:
-    """The options of SET, GETEX, MSETEX, HGETEX or HSETEX."""
-
-    flags: frozenset[bytes] = frozenset()
-    """Words such as GET, and at most one of NX and XX and one of FNX and FXX."""
-    comparison: tuple[bytes, bytes] | None = None
-    """One of ``_COMPARISONS`` with its operand, instead of NX or XX."""
-    lifetime: bytes = b""
-    """KEEPTTL, PERSIST, or an expiry word such as EX with its ``amount``."""
-    amount: bytes = b""
-
-    @property
-    def keep_ttl(self) -> bool:
-        return self.lifetime == b"KEEPTTL"
-
-    def is_met(self, value: object) -> bool:
-        """Return whether the current value of a key meets the condition, if there is one."""
-        if b"NX" in self.flags:
-            return value is None
-        if b"XX" in self.flags:
-            return value is not None
-        return self.comparison is None or _meets(*self.comparison, value)
-
-    def expires_at(self, session: Session, name: str) -> int | None:
-        """Return the expiry in Unix milliseconds; an error contains the command's name."""
-        if self.lifetime not in EXPIRY_WORDS:
-            return None
-        return expiry_ms(self.lifetime, self.amount, session.now_ms, name)
-
-
-def parse_set_options(
-    session: Session, args: Args, at: int, sizes: Mapping[bytes, int]
-) -> SetOptions:
-    """Parse options from ``at`` on.
-
-    Flags and options about the lifetime may be repeated. The last number of an expiry counts.
-    """
-    given = SetOptions()
-    is_valid = True
-    for word, values in options(args, at, sizes):
-        if word in _LIFETIMES:
-            is_valid &= given.lifetime in (b"", word)
-            given.lifetime, given.amount = word, values[0] if values else b""
-        elif word in _COMPARISONS:
-            is_valid &= given.comparison is None
-            is_valid &= session.engine.table.knows[f"SET {word.decode()}"]
-            given.comparison = (word, values[0])
-        else:
-            given.flags |= {word}
-    if given.flags:
-        conditions = len(given.flags & {b"NX", b"XX"}) + (given.comparison is not None)
-        is_valid &= conditions <= 1 and not {b"FNX", b"FXX"} <= given.flags
-    if not is_valid:
-        raise CommandError(errors.SYNTAX)
-    return given
-
-
-def _meets(comparison: bytes, operand: bytes, value: object) -> bool:
-    """Return whether the current value of a key meets one of ``_COMPARISONS``."""
-    if comparison in (b"IFDEQ", b"IFDNE") and not _DIGEST.fullmatch(operand):
-        raise CommandError(errors.BAD_DIGEST)
-    if value is None:
-        return comparison in (b"IFNE", b"IFDNE")
-    if not isinstance(value, bytes | bytearray):
-        raise CommandError(errors.WRONGTYPE)
-    whole = comparison in (b"IFEQ", b"IFNE")
-    same = value == operand if whole else _digest(value) == operand.lower()
-    return same == (comparison in (b"IFEQ", b"IFDEQ"))
-
-
-def _digest(value: String) -> bytes:
-    """Return the XXH3 digest of a string as 16 hexadecimal digits."""
-    import xxhash  # imported here because it is rarely needed
-
-    digits: str = xxhash.xxh3_64_hexdigest(value)
-    return digits.encode()
 
 
 # -- whole values --------------------------------------------------------------------------------
@@ -308,9 +215,9 @@ def delex(session: Session, args: Args) -> Reply:
     value = session.db.lookup(args[0])
     if len(args) == 3:
         condition = args[1].upper()
-        if condition not in _COMPARISONS:
+        if condition not in COMPARISONS:
             raise CommandError(errors.SYNTAX)
-        if not _meets(condition, args[2], value):
+        if not meets(condition, args[2], value):
             return 0
     return int(session.db.delete(args[0]))
 
@@ -328,7 +235,7 @@ def delifeq(session: Session, args: Args) -> Reply:
 def digest_(session: Session, args: Args) -> Reply:
     """Return the XXH3 digest of a string value as 16 hexadecimal digits."""
     value = session.db.string(args[0])
-    return None if value is None else _digest(value)
+    return None if value is None else digest(value)
 
 
 # -- parts of values -----------------------------------------------------------------------------
