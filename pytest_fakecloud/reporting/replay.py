@@ -11,12 +11,10 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.calls import Action, Call, Entry, Event, faults_ended
+from ..core.calls import Action, Call, Entry, Event
 from ..core.errors import report_failure
 from ..core.ids import Ids
 from ..core.journal import Journal, recorder_of
@@ -26,6 +24,7 @@ from ..core.timeparse import Instant
 from ..handle import Context, Handle
 from ..http.messages import Request
 from .model import Report
+from .scene import executed_at
 from .views import VIEWS, Change, State, changes_of, frames, shortened, state_of
 
 if TYPE_CHECKING:
@@ -96,28 +95,190 @@ def _obstacle(handle: Handle) -> str:
 
 
 class _Time(Timekeeper):
-    """A frozen clock that returns the recorded times of one call, one after the other."""
+    """A frozen clock that returns the recorded times of one entry, one after the other.
 
-    def __init__(self, start: Instant) -> None:
-        self.recorded = deque[int]()
+    ``recorded`` are the times that each call and action of a cloud read, by its journal number.
+    """
+
+    def __init__(self, cloud: AnyCloud, start: Instant) -> None:
+        self._next = deque[int]()
         super().__init__(start, "frozen")
+        self.recorded: dict[int, list[int]] = {}
+        current: dict[int, list[int]] = {}
+        for thread, value in tuple(recorder_of(cloud.journal).shared.reads or ()):
+            if value < 0:  # the negative number of the entry whose readings follow in this thread
+                current[thread] = self.recorded[-value] = []
+            elif thread in current:
+                current[thread].append(value)
+
+    def expect(self, *times: int, number: int = 0) -> None:
+        """Return these times at the next readings, and then those of an entry."""
+        self._next = deque([*times, *self.recorded.get(number, ())])
 
     def now_us(self) -> int:
-        if self.recorded:
-            at_us = self.recorded.popleft()
+        if self._next:
+            at_us = self._next.popleft()
             self._frozen_us = max(self._frozen_us or 0, at_us)
         return super().now_us()
 
 
-def _times(cloud: AnyCloud) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    current: dict[int, list[int]] = {}
-    for thread, value in tuple(recorder_of(cloud.journal).shared.reads or ()):
-        if value < 0:
-            current[thread] = found[-value] = []
-        elif thread in current:
-            current[thread].append(value)
-    return found
+class _Copy:
+    """A new fake with the settings of a real one, on which the entries of the real one are replayed."""
+
+    def __init__(self, real: Handle, context: Context, time: _Time) -> None:
+        settings = {**(real._given_settings or {}), "name": real.name}
+        for name in ("host", "port", "token", "database_port"):
+            settings.pop(name, None)
+        if "delivery" in settings:
+            settings["delivery"] = "driven"
+        self.real, self.time = real, time
+        self.fake: Any = type(real)(context, **settings)
+
+    def restore_baseline(self) -> None:
+        if self.real._baseline is not None:
+            self.fake.restore(self.real._baseline)
+            self.fake._baseline = self.real._baseline
+
+    def replay_call(self, call: Call) -> None:
+        if call.outcome not in ("streamed", "open", "broken off"):
+            self._send(call)
+
+    def _send(self, call: Call) -> None:
+        """Send the request of a call again, and compare its response."""
+        if not call.reached and (call.fault is not None or call.status == 401):
+            return
+        headers = self._headers_of(call)
+        request = Request(call.method, _open_target(call.target), headers, call.body, call.client)
+        # The server reads the clock once before it records the call.
+        self.time.expect(call.at_us, number=call.number)
+        answer = self.fake._app.answer(request)
+        if call.fault is not None:
+            return
+        same = getattr(answer, "status", None) == call.status
+        if same and "answer" not in call.cut:
+            same = getattr(answer, "body", None) == call.answer
+        if not same:
+            raise Inexact(f"call {call.number} received a different answer in the replay")
+
+    def _headers_of(self, call: Call) -> list[tuple[str, str]]:
+        """Return the headers of a call, with the token of this fake in place of the real one's."""
+        own = self.fake.headers
+        read_only = getattr(self.real, "read_only_token", None)
+        if read_only and call.headers.get("Authorization") == f"Bearer {read_only}":
+            own = {"Authorization": f"Bearer {self.fake.read_only_token}"}
+        replaced = {name.lower() for name in own}
+        kept = [(name, value) for name, value in call.headers.pairs if name.lower() not in replaced]
+        return [*kept, *own.items()]
+
+    def replay_action(self, action: Action) -> None:
+        if action.kind not in _WITHOUT_DATA and action.call is not None:
+            given, named = action.call
+            self.time.expect(number=action.number)
+            getattr(self.fake, action.kind)(*given, **named)
+
+    def end_waits(self) -> None:
+        """End the calls that wait for data or a time that has come; only some fakes have any."""
+
+
+class _KVCopy(_Copy):
+    """A replayed key-value server, with its database connections and their blocked commands."""
+
+    def __init__(self, real: Handle, context: Context, time: _Time) -> None:
+        super().__init__(real, context, time)
+        self._sessions: dict[object, Any] = {}
+        self._waiting: list[tuple[Call, Any]] = []
+
+    def _send(self, call: Call) -> None:
+        if call.method == "RESP":
+            self._execute(call)
+        else:
+            super()._send(call)
+
+    def _execute(self, call: Call) -> None:
+        """Execute a command of the database port in its connection's session."""
+        from ..kv.acl.users import tester
+        from ..kv.errors import CommandError
+        from ..kv.reply import Blocked
+
+        if call.fault is not None and not call.reached:
+            return
+        engine = self.fake._engine
+        session = self._sessions.get(call.client)
+        if session is None:
+            # Only sessions of the port may block.
+            session = engine.session(tester(self.fake.dialect), transport="port")
+            self._sessions[call.client] = session
+        words = [word.encode("utf-8", "surrogatepass") for word in json.loads(call.body)]
+        name = words[0].upper()
+        if name == b"HELLO":
+            words = words[:2]
+        self.time.expect(number=call.number)
+        self.time.settle()  # the database port does this between recording and running a command
+        try:
+            reply = engine.execute(session, words)
+        except CommandError as error:
+            reply = error
+        if isinstance(reply, Blocked):
+            self._waiting.append((call, engine.block(session, reply)))
+        elif name not in _ABOUT_CONNECTIONS:
+            self._compare(call, reply, session)
+
+    def end_waits(self) -> None:
+        for call, waiter in list(self._waiting):
+            if waiter.done or waiter.deadline_us <= self.time.now_us():
+                self._waiting.remove((call, waiter))
+                self._compare(call, self.fake._engine.unblock(waiter), waiter.session)
+
+    def _compare(self, call: Call, reply: Any, session: Any) -> None:
+        from ..kv.resp.outbox import written
+
+        if call.fault is not None or "answer" in call.cut:
+            return
+        if written(self.fake._app.with_int_text(reply), session.resp) != call.answer:
+            raise Inexact(f"command {call.number} received a different answer in the replay")
+
+
+class _QueueCopy(_Copy):
+    """A replayed queue, whose delivery attempts end with the outcomes of the real ones."""
+
+    def __init__(self, real: Handle, context: Context, time: _Time) -> None:
+        from ..queue.model import AttemptHooks
+
+        super().__init__(real, context, time)
+        # Use the recorded outcomes of the deliveries, and send no requests.
+        self.fake._engine.attempt_hooks = AttemptHooks()
+        self._begun: dict[int, Any] = {}
+
+    def begin_attempt(self, event: Event) -> None:
+        engine = self.fake._engine
+        self.time.expect(event.at_us)
+        for message in _messages_of(event, engine):
+            found = engine.runner.begin(message.id) if message.id in engine.pending else None
+            if found is not None:
+                self._begun[event.number] = found
+                return
+        raise Inexact(f"attempt {event.number} did not start in the replay")
+
+    def finish_attempt(self, event: Event) -> None:
+        from ..queue.model import Outcome
+
+        begun, number = self._begun.pop(event.number), event.data.get("number")
+        engine: Any = self.real._engine
+        attempts = (one for message in _messages_of(event, engine) for one in message.attempts)
+        attempt = next((one for one in attempts if one.number == number), None)
+        if attempt is None:
+            raise Inexact(f"the queue no longer has the details of attempt {event.number}")
+        ended = attempt.ended_us or attempt.at_us
+        begun.attempt.faults = attempt.faults
+        self.time.expect(ended)
+        outcome = Outcome(
+            attempt.status, list(attempt.headers.pairs), attempt.body, attempt.exception,
+            virtual_us=ended - attempt.at_us, where=attempt.where,
+        )  # fmt: skip
+        self.fake._engine.runner.finish(begun, outcome)
+
+
+_COPIES = {"kv_server": _KVCopy, "queue": _QueueCopy}
 
 
 class _Work(NamedTuple):
@@ -131,170 +292,48 @@ class _Work(NamedTuple):
     at_us: int
     number: int
     name: str
-    perform: Callable[[], object] | None
-
-
-@dataclass(slots=True, eq=False)
-class _Connections:
-    """The connections to the database ports of replayed servers, and their blocked commands."""
-
-    fresh: dict[str, Handle]
-    time: _Time
-    times: dict[int, list[int]]
-    sessions: dict[Any, Any] = field(default_factory=dict, init=False)
-    waiting: list[tuple[Call, Any]] = field(default_factory=list, init=False)
-
-    def execute(self, call: Call) -> None:
-        """Run a command of the database port in its connection's session."""
-        from ..kv.acl.users import tester
-        from ..kv.errors import CommandError
-        from ..kv.reply import Blocked
-
-        fresh: Any = self.fresh[call.handle]
-        if call.fault is not None and not call.reached:
-            return
-        key = call.handle, call.client
-        session = self.sessions.get(key)
-        if session is None:
-            # Only sessions of the port may block.
-            session = fresh._engine.session(tester(fresh.dialect), transport="port")
-            self.sessions[key] = session
-        words = [word.encode("utf-8", "surrogatepass") for word in json.loads(call.body)]
-        name = words[0].upper()
-        if name == b"HELLO":
-            words = words[:2]
-        self.time.recorded = deque(self.times.get(call.number, ()))
-        self.time.settle()  # the database port does this between recording and running a command
-        try:
-            reply = fresh._engine.execute(session, words)
-        except CommandError as error:
-            reply = error
-        if isinstance(reply, Blocked):
-            self.waiting.append((call, fresh._engine.block(session, reply)))
-        elif name not in _ABOUT_CONNECTIONS:
-            self._compare(call, reply, session)
-
-    def end_waits(self, name: str) -> None:
-        """End the waits of a fake's commands that received an element or reached their deadline."""
-        for call, waiter in [one for one in self.waiting if one[0].handle == name]:
-            if waiter.done or waiter.deadline_us <= self.time.now_us():
-                self.waiting.remove((call, waiter))
-                if name in self.fresh:
-                    reply = self.fresh[name]._engine.unblock(waiter)
-                    self._compare(call, reply, waiter.session)
-
-    def _compare(self, call: Call, reply: Any, session: Any) -> None:
-        from ..kv.resp.outbox import written
-
-        if call.fault is not None or "answer" in call.cut:
-            return
-        app: Any = self.fresh[call.handle]._app
-        if written(app.with_int_text(reply), session.resp) != call.answer:
-            raise Inexact(f"command {call.number} received a different answer in the replay")
-
-
-@dataclass(slots=True, eq=False)
-class _Deliveries:
-    """The delivery attempts of replayed queues, which end with the outcomes of the real ones."""
-
-    fresh: dict[str, Handle]
-    real: dict[str, Handle]
-    time: _Time
-    begun: dict[int, Any] = field(default_factory=dict, init=False)
-
-    def begin(self, event: Event) -> None:
-        engine = self.fresh[event.handle]._engine
-        self.time.recorded = deque([event.at_us])
-        for message in list(engine.messages.values()):
-            if _belongs_to(event, message) and message.id in engine.pending:
-                found = engine.runner.begin(message.id)
-                if found is not None:
-                    self.begun[event.number] = found
-                    return
-        raise Inexact(f"attempt {event.number} did not start in the replay")
-
-    def finish(self, event: Event) -> None:
-        from ..queue.model import Outcome
-
-        begun = self.begun.pop(event.number)
-        messages = list(self.real[event.handle]._engine.messages.values())
-        of_event = (message.attempts for message in messages if _belongs_to(event, message))
-        number = event.data.get("number")
-        attempt = next((one for one in chain.from_iterable(of_event) if one.number == number), None)
-        if attempt is None:
-            raise Inexact(f"the queue no longer has the details of attempt {event.number}")
-        ended = attempt.ended_us or attempt.at_us
-        begun.attempt.faults = attempt.faults
-        self.time.recorded = deque([ended])
-        outcome = Outcome(
-            attempt.status, list(attempt.headers.pairs), attempt.body, attempt.exception,
-            virtual_us=ended - attempt.at_us, where=attempt.where,
-        )  # fmt: skip
-        self.fresh[event.handle]._engine.runner.finish(begun, outcome)
+    perform: Callable[[], object] | None = None
 
 
 class _Replay:
-    """Replays a cloud's journal on new fakes with the same settings."""
+    """Replays a cloud's journal on copies of its fakes, and compares their data at each step."""
 
     def __init__(
         self, cloud: AnyCloud, report: Report, followed: Sequence[Handle], reasons: dict[str, str]
     ) -> None:
-        self.cloud = cloud
+        self.cloud, self.reasons = cloud, reasons
         self.real = {handle.name: handle for handle in followed}
-        self.reasons = reasons
-        self.entries = [
-            entry
-            for entry in (*cloud.journal.entries, *recorder_of(cloud.journal).shared.actions)
-            if entry.handle in self.real
-        ]
-        first = min(self.entries, key=lambda entry: entry.number, default=None)
-        start = cloud.clock.now() if first is None else first.at
-        self.time = _Time(start)
-        self.times = _times(cloud)
-        recorder = Recorder(self.time.now_us)
-        self.context = Context(self.time, Ids(cloud.seed), Journal(recorder))
-        # Do not let a replayed call wait: the call that it waited for may come later in the replay.
-        self.context.clock.wait_cap = 0.0
-        self.fresh: dict[str, Handle] = {}
-        self.connections = _Connections(self.fresh, self.time, self.times)
-        self.deliveries = _Deliveries(self.fresh, self.real, self.time)
-        self.moments = {row.number: fault.moment for row in report.rows for fault in row.faults
-                        if fault.function}  # fmt: skip
+        every = (*cloud.journal.entries, *recorder_of(cloud.journal).shared.actions)
+        self.entries = sorted(
+            (one for one in every if one.handle in self.real), key=lambda one: one.number
+        )
+        self.time = _Time(cloud, self.entries[0].at if self.entries else cloud.clock.now())
         # If a delivery is sent to a fake of this cloud, one row shows the delivery and the received
         # call; it has the number of the call.
         self.numbers = {
             row.delivery.number: row.number for row in report.rows if row.delivery is not None
         }
         self.events = _events(self.entries, report)
+        self.copies: dict[str, _Copy] = {}
         self.shown: dict[str, State] = {}
         self.looks = 0
 
     def run(self) -> dict[str, Any]:
+        context = Context(self.time, Ids(self.cloud.seed), Journal(Recorder(self.time.now_us)))
+        # Do not let a replayed call wait: the call that it waited for may come later in the replay.
+        context.clock.wait_cap = 0.0
         with ExitStack() as stack:
             for name, handle in self.real.items():
-                self._try(name, partial(self._open, handle, stack))
-            initial = {name: self._look(name) for name in list(self.fresh)}
+                self._try(name, partial(self._open, handle, context, stack))
+            initial = {name: self._look(name) for name in list(self.copies)}
             self.shown = dict(initial)
-            steps: list[dict[str, Any]] = []
-            for order, at_us, number, name, perform in self._work():
-                steps += self._advance(at_us, order)
-                if name not in self.fresh or perform is None:
-                    continue
-                self._try(name, perform)
-                for fake in {call.handle for call, _ in self.connections.waiting}:
-                    self._try(fake, partial(self.connections.end_waits, fake))
-                for step in self._step(number, [name], self.events.get(number, ())):
-                    if step["number"] == number != order:
-                        step["order"] = order
-                    steps.append(step)
-            last = max((entry.number for entry in self.entries), default=0)
-            steps += self._advance(self.cloud.clock.now_us(), last + 1)
-            for name in list(self.fresh):
+            steps = list(self._steps())
+            for name in list(self.copies):
                 if self._look(name) != state_of(self.real[name]):
                     self._drop(name, "replaying the journal did not reproduce its data")
-            kept = set(self.fresh)
+            kept = set(self.copies)
         for step in steps:
-            step["changes"] = [change for change in step["changes"] if change[0] in kept]
+            step["changes"] = [change for change in step["changes"] if change.fake in kept]
         return {
             "initial": {name: shortened(state) for name, state in initial.items() if name in kept},
             "steps": [step for step in steps if step["changes"]],
@@ -302,41 +341,29 @@ class _Replay:
 
     # -- the fakes -------------------------------------------------------------------------------
 
-    def _open(self, handle: Handle, stack: ExitStack) -> None:
-        settings = {**(handle._given_settings or {}), "name": handle.name}
-        for name in ("host", "port", "token", "database_port"):
-            settings.pop(name, None)
-        if "delivery" in settings:
-            settings["delivery"] = "driven"
-        fresh = type(handle)(self.context, **settings)
-        stack.callback(fresh.close)
-        if handle._baseline is not None:
-            fresh.restore(handle._baseline)
-            fresh._baseline = handle._baseline
-        if fresh.fixture == "queue":
-            from ..queue.model import AttemptHooks
-
-            # Use the recorded outcomes of the deliveries, and send no requests.
-            fresh._engine.attempt_hooks = AttemptHooks()
-        self.fresh[handle.name] = fresh
+    def _open(self, handle: Handle, context: Context, stack: ExitStack) -> None:
+        copy = _COPIES.get(handle.fixture, _Copy)(handle, context, self.time)
+        stack.callback(copy.fake.close)
+        copy.restore_baseline()
+        self.copies[handle.name] = copy
 
     def _drop(self, name: str, reason: str) -> None:
-        self.fresh.pop(name, None)
+        self.copies.pop(name, None)
         self.reasons.setdefault(name, reason)
 
     def _try(self, name: str, work: Callable[[], object]) -> None:
+        """Do some work for a fake, which is left out of the replay if the work fails."""
         try:
-            try:
-                work()
-            finally:
-                self.time.recorded = deque()
+            work()
         except Inexact as error:
             self._drop(name, str(error))
         except Exception as error:
             self._drop(name, f"replaying the journal raised {type(error).__name__}")
+        finally:
+            self.time.expect()
 
     def _look(self, name: str) -> State:
-        state = state_of(self.fresh[name])
+        state = state_of(self.copies[name].fake)
         items = sum(map(len, state.values()))
         self.looks += items
         if items > MOST_ITEMS or self.looks > MOST_LOOKS:
@@ -345,28 +372,40 @@ class _Replay:
 
     # -- the entries -----------------------------------------------------------------------------
 
-    def _work(self) -> list[_Work]:
-        """Return the replay's work in the order in which it reached the engines."""
-        found = [work for entry in self.entries for work in self._work_of(entry)]
-        return sorted(found, key=lambda work: work.order)
+    def _steps(self) -> Iterator[dict[str, Any]]:
+        """Replay the entries in the order in which they reached the engines; yield the changes."""
+        every = (work for entry in self.entries for work in self._work_of(entry))
+        for work in sorted(every, key=lambda one: one.order):
+            yield from self._advance(work.at_us, work.order)
+            if work.name not in self.copies or work.perform is None:
+                continue
+            self._try(work.name, work.perform)
+            for name, copy in list(self.copies.items()):
+                self._try(name, copy.end_waits)
+            for step in self._step(work.number, [work.name], self.events.get(work.number, ())):
+                if step["number"] == work.number != work.order:
+                    step["order"] = work.order
+                yield step
+        last = max((entry.number for entry in self.entries), default=0)
+        yield from self._advance(self.cloud.clock.now_us(), last + 1)
 
     def _work_of(self, entry: Entry) -> Iterator[_Work]:
-        number, at_us = entry.number, entry.at_us
-        if isinstance(entry, Action) and (read := self.times.get(number)):
+        number, at_us, copy = entry.number, entry.at_us, self.copies.get(entry.handle)
+        if isinstance(entry, Action) and (read := self.time.recorded.get(number)):
             # Use the time of the first reading, because an action is recorded when it ends.
             at_us = min(at_us, read[0])
-        work = _Work(number, at_us, self.numbers.get(number, number), entry.handle, None)
+        work = _Work(number, at_us, self.numbers.get(number, number), entry.handle)
+        if copy is None:
+            return
         if isinstance(entry, Call):
-            # The function of a fault made its calls before the engine executed the call with the
-            # fault.
-            after = self.moments.get(number) == "before" and faults_ended(entry)
-            yield work._replace(order=after or number, perform=partial(self._call, entry))
-        elif entry.kind == "attempt":
+            order = executed_at(entry)
+            yield work._replace(order=order, perform=partial(copy.replay_call, entry))
+        elif isinstance(copy, _QueueCopy) and entry.kind == "attempt":
             began = entry.data.get("began") or number
-            yield work._replace(order=began, perform=partial(self.deliveries.begin, entry))
-            yield work._replace(perform=partial(self.deliveries.finish, entry))
+            yield work._replace(order=began, perform=partial(copy.begin_attempt, entry))
+            yield work._replace(perform=partial(copy.finish_attempt, entry))
         elif isinstance(entry, Action) and entry.call is not None:
-            yield work._replace(perform=partial(self._act, entry))
+            yield work._replace(perform=partial(copy.replay_action, entry))
         elif number in self.events:
             yield work
 
@@ -380,13 +419,13 @@ class _Replay:
             if event.number == number:
                 yield from self._step(number, [event.handle], self.events[number])
         # No row has this number, which precedes the row of the next entry.
-        yield from self._step(number - 0.5, list(self.fresh))
+        yield from self._step(number - 0.5, list(self.copies))
 
     def _step(
         self, number: float, names: Sequence[str], events: Sequence[Event] = ()
     ) -> Iterator[dict[str, Any]]:
         """Yield the changes since the previous step; those of an event have the event's number."""
-        now = {name: self._look(name) for name in names if name in self.fresh}
+        now = {name: self._look(name) for name in names if name in self.copies}
         for at, shown in frames(number, self.shown, now, events):
             changes: list[Change] = []
             for name, state in shown.items():
@@ -395,54 +434,16 @@ class _Replay:
             if changes:
                 yield {"number": at, "changes": changes}
 
-    def _call(self, call: Call) -> None:
-        if call.outcome in ("streamed", "open", "broken off"):
-            return
-        if call.method == "RESP":
-            self.connections.execute(call)
-            return
-        if not call.reached and (call.fault is not None or call.status == 401):
-            return
-        fresh, real = self.fresh[call.handle], self.real[call.handle]
-        read_only = getattr(real, "read_only_token", None)
-        given = call.headers.get("Authorization") or ""
-        allowed = (
-            {"Authorization": f"Bearer {getattr(fresh, 'read_only_token', '')}"}
-            if read_only and given == f"Bearer {read_only}"
-            else fresh.headers
-        )
-        own = {name.lower() for name in allowed}
-        headers = [(name, value) for name, value in call.headers.pairs if name.lower() not in own]
-        headers += allowed.items()
-        request = Request(call.method, _open_target(call.target), headers, call.body, call.client)
-        # The server reads the clock once before it records the call.
-        self.time.recorded = deque([call.at_us, *self.times.get(call.number, ())])
-        answer = fresh._app.answer(request)
-        if call.fault is not None:
-            return
-        same = getattr(answer, "status", None) == call.status
-        if same and "answer" not in call.cut:
-            same = getattr(answer, "body", None) == call.answer
-        if not same:
-            raise Inexact(f"call {call.number} received a different answer in the replay")
-
-    def _act(self, action: Action) -> None:
-        if action.kind in _WITHOUT_DATA or action.call is None:
-            return
-        given, named = action.call
-        self.time.recorded = deque(self.times.get(action.number, ()))
-        getattr(self.fresh[action.handle], action.kind)(*given, **named)
-
 
 def _events(entries: Sequence[Entry], report: Report) -> dict[int, list[Event]]:
-    """Return the broker's events by the number of the call that caused them.
+    """Return the broker's events by the number of the call that caused them, from ordered entries.
 
     Events without such a call have the number of the first event at the same time.
     """
     follows = {row.number: row.follows for row in report.rows if row.follows}
     found: dict[int, list[Event]] = {}
     alone: list[Event] = []
-    for one in sorted(entries, key=lambda entry: entry.number):
+    for one in entries:
         if not isinstance(one, Event) or isinstance(one, Action) or one.service != "broker":
             continue
         if one.number in follows:
@@ -454,11 +455,13 @@ def _events(entries: Sequence[Entry], report: Report) -> dict[int, list[Event]]:
     return found
 
 
-def _belongs_to(event: Event, message: Any) -> bool:
+def _messages_of(event: Event, engine: Any) -> list[Any]:
+    """Return the messages of an attempt: several receivers of a message have the same public ID."""
     from ..queue.wire.text import as_text
 
-    same = as_text(message.url) == event.data.get("url")
-    return same and bool(message.public_id == event.data.get("message_id"))
+    url, message_id = event.data.get("url"), event.data.get("message_id")
+    every = list(engine.messages.values())
+    return [one for one in every if one.public_id == message_id and as_text(one.url) == url]
 
 
 def _open_target(target: str) -> str:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..core.calls import Call, Entry, Event
+from ..core.calls import Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
 from ..core.timeparse import instant_us
 from .bodies import items_of
@@ -152,6 +152,15 @@ def hash_of(script: str) -> str:
 def has_full_answer(call: Call) -> bool:
     """Return whether a call received a complete response that is not an error."""
     return call.status is not None and call.status < 400 and call.outcome == "answered"
+
+
+def executed_at(entry: Entry) -> int:
+    """Return the journal number at which a call was executed: after a fault's function if one ran
+    before the call, otherwise its own number.
+    """
+    if isinstance(entry, Call) and any(one.get("moment") == "before" for one in entry.faults):
+        return faults_ended(entry)
+    return entry.number
 
 
 def executed_but_lost(call: Call) -> bool:

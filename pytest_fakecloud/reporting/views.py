@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ..core.calls import Event
 from ..core.timeparse import to_datetime
@@ -12,8 +12,17 @@ from ..core.timeparse import to_datetime
 Item: TypeAlias = dict[str, Any]
 State: TypeAlias = dict[str, dict[str, Item]]
 """Items by section and name, each a mapping of its fields."""
-Change = list[Any]
-"""Fake, section, item, and the item's fields after the change (None if it was removed)."""
+
+
+class Change(NamedTuple):
+    """A changed item of a fake, with its fields after the change; None if it was removed."""
+
+    fake: str
+    section: str
+    item: str
+    fields: Item | None
+
+
 LONGEST = 2_000
 """Maximum number of characters that are kept of a value."""
 
@@ -146,7 +155,7 @@ def changes_of(name: str, before: State, after: State) -> Iterator[Change]:
         for item in {**old, **new}:
             if old.get(item) != new.get(item):
                 fields = new.get(item)
-                yield [name, section, item, None if fields is None else _short(fields)]
+                yield Change(name, section, item, None if fields is None else _short(fields))
 
 
 def shortened(state: State) -> State:
@@ -175,31 +184,38 @@ def frames(
     the rest. If the events do not explain the change, it belongs to the call alone.
     """
     name = events[0].handle if events else ""
-    if name not in now or before[name] == now[name]:
-        yield number, now
-        return
-    state = {section: {item: dict(fields) for item, fields in items.items()}
-             for section, items in now[name].items()}  # fmt: skip
+    if name in now and before[name] != now[name]:
+        state = _undone(events, before[name], now[name])
+        found = [(number, state)]
+        for event in events:
+            state = _applied(event, state)
+            found.append((event.number, state))
+        if state == now[name]:
+            for at, each in found:
+                yield at, {name: each}
+    yield number, now
+
+
+def _undone(events: Sequence[Event], before: State, now: State) -> State:
+    """Return the current data with the earlier values of all fields that the events set."""
+    state = {section: {**items} for section, items in now.items()}
     for event in events:
         section, changed = _set_by(event)
         for item, fields in state.get(section, {}).items():
-            old = before[name].get(section, {}).get(item, {})
-            fields.update({field: old.get(field) for field in changed})
-    found = [(number, state)]
-    for event in events:
-        section, changed = _set_by(event)
-        items = {item: dict(fields) for item, fields in state.get(section, {}).items()}
-        for item, fields in items.items():
-            for field, values in changed.items():
-                # A rebalance sets the owner of each partition, a commit only some offsets.
-                unset = fields[field] if field == "committed" else None
-                fields[field] = values.get(item, unset)
-        state = {**state, section: items}
-        found.append((event.number, state))
-    if state == now[name]:
-        for at, each in found:
-            yield at, {name: each}
-    yield number, now
+            old = before.get(section, {}).get(item, {})
+            state[section][item] = {**fields, **{field: old.get(field) for field in changed}}
+    return state
+
+
+def _applied(event: Event, state: State) -> State:
+    """Return data after an event: a rebalance sets all owners, a commit only some offsets."""
+    section, changed = _set_by(event)
+    items = {item: dict(fields) for item, fields in state.get(section, {}).items()}
+    for item, fields in items.items():
+        for field, values in changed.items():
+            unset = fields[field] if field == "committed" else None
+            fields[field] = values.get(item, unset)
+    return {**state, section: items}
 
 
 def _set_by(event: Event) -> tuple[str, dict[str, dict[str, Any]]]:

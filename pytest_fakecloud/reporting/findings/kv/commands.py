@@ -8,11 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ....core.calls import Action, Call, Entry, faults_ended
+from ....core.calls import Action, Call, Entry
 from ....kv.table.rows import ROWS
 from ...bodies import as_plain, parsed
 from ...connections import is_error, on_connection, reply
 from ...model import Finding
+from ...scene import executed_at
 from ..look import Look, about_key
 
 UNKNOWN: Any = object()
@@ -275,16 +276,4 @@ def _word(value: object) -> str:
 
 def by_execution(look: Look, handle: Any) -> list[Command]:
     """Return the history in order of execution: a fault's function may run before its call."""
-
-    def executed_at(command: Command) -> int:
-        entry = command.entry
-        if isinstance(entry, Call) and was_held_up(entry):
-            return faults_ended(entry)
-        return entry.number
-
-    return sorted(history(look, handle), key=executed_at)
-
-
-def was_held_up(entry: Entry) -> bool:
-    """Return whether a fault's function ran before the call."""
-    return isinstance(entry, Call) and any(one.get("moment") == "before" for one in entry.faults)
+    return sorted(history(look, handle), key=lambda command: executed_at(command.entry))

@@ -8,6 +8,7 @@ from typing import Any
 
 from ....core.timeparse import to_datetime
 from ...model import Finding
+from ...scene import executed_at
 from ..look import Look, about_key
 from .commands import (
     COUNTING,
@@ -17,7 +18,6 @@ from .commands import (
     Expiry,
     commands,
     history,
-    was_held_up,
     with_expiries,
 )  # fmt: skip
 
@@ -99,7 +99,8 @@ def counter_recreated(look: Look, handle: Any) -> Iterator[Finding]:
     for command, expiries in with_expiries(look, handle):
         ended = expiries.expired(command.key, command.at_us)
         # If a fault's function ran first, the time of the execution is unknown.
-        ended = ended or (command.key in expiries and was_held_up(command.entry))
+        was_held_up = executed_at(command.entry) > command.entry.number
+        ended = ended or (command.key in expiries and was_held_up)
         if command.deadline_us() is not None and command.succeeded:
             recreated.pop(command.key, None)
         elif ended and command.name in COUNTING and _starts_at_zero(command):
