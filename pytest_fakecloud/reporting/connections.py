@@ -6,8 +6,8 @@ one row shows all of them. Source of the format of replies: the specifications o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ..core.calls import Call, Entry
@@ -31,6 +31,12 @@ _SCALARS: Mapping[bytes, Callable[[str], Any]] = {
 def on_connection(call: Call) -> bool:
     """Return whether a call is a command on a database connection, not an HTTP request."""
     return call.method == "RESP"
+
+
+def lines_of(call: Call) -> list[list[str]]:
+    """Return the commands of a call to a key-value server, each with its name and arguments."""
+    lines = call.facts.get("words")
+    return lines if isinstance(lines, list) else []
 
 
 def reply(call: Call) -> Any:
@@ -84,79 +90,63 @@ def _read_array(data: bytes, start: int, count: int) -> tuple[list[Any], int]:
     return items, start
 
 
-@dataclass(slots=True)
-class _Connection:
-    """One connection of a client to a fake.
-
-    ``setup`` are the commands that set up the connection so far; None after another command, until
-    the next HELLO. ``steps`` are the commands of the open transaction, of which the first is its
-    MULTI; None outside of transactions.
-    """
-
-    setup: list[Call] | None = field(default_factory=list)
-    steps: list[Call] | None = None
-
-
 def gathered(entries: Iterable[Entry]) -> tuple[dict[int, list[Call]], set[int]]:
     """Group the commands that set up a connection under their first call, and transactions under
     their EXEC or DISCARD.
 
-    Return a mapping from the number of the call that has a row to the other calls in this row, and
-    the numbers of the calls without a row of their own. The setup of a fake's only connection has
-    no row at all if the connection has other commands, because they show that it exists.
+    Return a mapping from the number of the call that has a row to the calls in this row, and the
+    numbers of the calls without a row of their own. The setup of a fake's only connection has no
+    row at all if the connection has other commands, because they show that it exists.
     """
+    connections: dict[tuple[str, object], list[Call]] = {}
+    for call in entries:
+        if isinstance(call, Call) and on_connection(call) and call.client is not None:
+            connections.setdefault((call.handle, call.client), []).append(call)
+    count = Counter(handle for handle, _ in connections)
     groups: dict[int, list[Call]] = {}
     without_row: set[int] = set()
-    connections: dict[str, dict[object, _Connection]] = {}
-    setups: dict[str, set[int]] = {}
-    used: set[str] = set()
-    for call in entries:
-        if not isinstance(call, Call) or not on_connection(call) or call.client is None:
-            continue
-        own = connections.setdefault(call.handle, {})
-        connection = own.setdefault(call.client, _Connection())
-        if _sets_up(call, connection):
-            assert connection.setup is not None
-            connection.setup.append(call)
-            first = connection.setup[0]
-            groups[first.number] = connection.setup
-            setups.setdefault(call.handle, set()).add(first.number)
-            if call is not first:
-                without_row.add(call.number)
-            continue
-        used.add(call.handle)
-        parts = _end_of_transaction(call, connection)
-        if parts is not None:
-            groups[call.number] = parts[1:]
-            without_row.update(part.number for part in parts)
-    for handle in used:
-        if len(connections[handle]) == 1:
-            without_row |= setups.get(handle, set())
+    for (handle, _), calls in connections.items():
+        setups = _setups(calls)
+        in_setups = {call.number for setup in setups for call in setup}
+        others = [call for call in calls if call.number not in in_setups]
+        groups |= {setup[0].number: setup for setup in setups}
+        is_known = bool(others) and count[handle] == 1
+        without_row |= in_setups if is_known else in_setups - groups.keys()
+        for end, steps in _transactions(others):
+            groups[end.number] = steps[1:]
+            without_row.update(step.number for step in steps)
     return groups, without_row
 
 
-def _sets_up(call: Call, connection: _Connection) -> bool:
-    """Return whether a call belongs to the setup of its connection, and note if the setup is over."""
-    name = _name(call)
-    succeeded = call.fault is None and (call.status == 200 or name == _REFUSABLE)
-    if name == "HELLO":
-        connection.setup = []
-    if name not in _GREETINGS or not succeeded:
-        connection.setup = None
-    return connection.setup is not None
+def _setups(calls: Iterable[Call]) -> list[list[Call]]:
+    """Return the commands that set up a connection: its first ones, and those from each HELLO."""
+    setups: list[list[Call]] = [[]]
+    is_open = True  # until another command
+    for call in calls:
+        name = _name(call)
+        succeeded = call.fault is None and (call.status == 200 or name == _REFUSABLE)
+        if name == "HELLO":
+            setups.append([])
+            is_open = True
+        is_open = is_open and name in _GREETINGS and succeeded
+        if is_open:
+            setups[-1].append(call)
+    return list(filter(None, setups))
 
 
-def _end_of_transaction(call: Call, connection: _Connection) -> list[Call] | None:
-    """Return the commands of the transaction that a call ends; None if the call ends none."""
-    name, steps = _name(call), connection.steps
-    if name == "MULTI" and call.status == 200 and call.fault is None:
-        connection.steps = [call]
-    elif name in ("EXEC", "DISCARD"):
-        connection.steps = None
-        return steps
-    elif steps is not None and call.answer == b"+QUEUED\r\n" and call.fault is None:
-        steps += [] if hides_words(call) else [call]
-    return None
+def _transactions(calls: Iterable[Call]) -> Iterator[tuple[Call, list[Call]]]:
+    """Yield the end of each transaction on a connection, and its other commands from its MULTI."""
+    steps: list[Call] | None = None
+    for call in calls:
+        name = _name(call)
+        if name == "MULTI" and call.status == 200 and call.fault is None:
+            steps = [call]
+        elif name in ("EXEC", "DISCARD"):
+            if steps is not None:
+                yield call, steps
+            steps = None
+        elif steps is not None and call.answer == b"+QUEUED\r\n" and call.fault is None:
+            steps += [] if hides_words(call) else [call]
 
 
 def _name(call: Call) -> str:

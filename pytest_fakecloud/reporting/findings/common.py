@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...core.calls import Call, Entry
-from ..connections import error_of, on_connection
+from ..connections import error_of, lines_of, on_connection
 from ..model import Finding
 from ..tracebacks import causes_of
 from .look import Look, about_entry
@@ -80,9 +80,8 @@ def clock_frozen(look: Look) -> Iterator[Finding]:
 
 
 def _blocks(call: Call) -> bool:
-    lines = call.facts.get("words") or ()
     return call.outcome != "answered" or any(
-        line[0].upper() in _BLOCKING or "BLOCK" in map(str.upper, line) for line in lines
+        line[0].upper() in _BLOCKING or "BLOCK" in map(str.upper, line) for line in lines_of(call)
     )
 
 

@@ -65,12 +65,12 @@ def repeated_after_failure(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _differing_locks(before: _Try, during: _Try) -> list[Command]:
-    """Return the locks of two tries if their keys differ only in their endings."""
+    """Return the locks of two tries if their keys differ only in their second halves."""
     if before.lock is None or during.lock is None:
         return []
-    keys = before.lock.key, during.lock.key
-    most = max(map(len, keys)) // 2 + 1
-    is_alike = keys[0] != keys[1] and keys[0][:most] == keys[1][:most]
+    first, second = before.lock.key, during.lock.key
+    half = max(len(first), len(second)) // 2 + 1
+    is_alike = first != second and first[:half] == second[:half]
     return [before.lock, during.lock] if is_alike else []
 
 
@@ -165,21 +165,29 @@ def stopped_writing(look: Look, handle: Any) -> Iterator[Finding]:
     found: list[Finding] = []
     for (number, content), (end, _) in pairwise([*received, (sys.maxsize, {})]):
         during = every[bisect_left(numbers, number) : bisect_left(numbers, end)]
-        for at, command in enumerate(during):
-            if command.name != "HGET" or len(command.words) != 3:
-                continue
-            key, field_name = command.key, command.words[2]
-            new = str(content.get(field_name, ""))
-            if any(
-                one.changes and (one.changes_any or key in one.arguments) for one in during[at:]
-            ):
-                written_before.add(key)
-            elif key in written_before and _less_as_string(new, command.result):
-                values = {"field": field_name, "known": command.result, "new": new}
+        for command, is_written in _hash_reads(during):
+            new = str(content.get(command.words[2], ""))
+            if is_written:
+                written_before.add(command.key)
+            elif command.key in written_before and _less_as_string(new, command.result):
+                values = {"field": command.words[2], "known": command.result, "new": new}
                 evidence = [number] if number in calls else []
                 found.append(command.finding("stopped_writing", evidence, command="HGET", **values))
     if found:
         yield replace(found[0], rows=tuple(number for one in found for number in one.rows))
+
+
+def _hash_reads(during: list[Command]) -> Iterator[tuple[Command, bool]]:
+    """Yield each HGET command, and whether its key may have been changed afterwards."""
+    for at, command in enumerate(during):
+        if command.name == "HGET" and len(command.words) == 3:
+            yield (
+                command,
+                any(
+                    one.changes and (one.changes_any or command.key in one.arguments)
+                    for one in during[at:]
+                ),
+            )
 
 
 def _less_as_string(new: str, known: Any) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ....core.timeparse import to_datetime
+from ...connections import lines_of
 from ...model import Finding
 from ...scene import executed_at
 from ..look import Look, about_key
@@ -66,11 +67,13 @@ def ttl_not_set(look: Look, handle: Any) -> Iterator[Finding]:
     others = {one.key: one.entry.number for one in history(look, handle) if one.deadline_us()}
     for call in look.calls_of(handle):
         rejected = call.status == 400 and call.fault is None
-        for line in (call.facts.get("words") or ()) if rejected or not call.reached else ():
-            name = line[0].upper() if line else ""
-            key = line[1] if name in SPANS and len(line) > 2 else None
-            if key is not None and others.get(key, 0) < call.number and handle.ttl(key) == -1:
-                yield about_key("ttl_not_set", call, key, command=name)
+        for line in lines_of(call) if rejected or not call.reached else ():
+            name, *arguments = line
+            if name.upper() not in SPANS or len(arguments) < 2:
+                continue
+            key = arguments[0]
+            if others.get(key, 0) < call.number and handle.ttl(key) == -1:
+                yield about_key("ttl_not_set", call, key, command=name.upper())
 
 
 def expires_by_wall_clock(look: Look, handle: Any) -> Iterator[Finding]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ....core.calls import Call, Entry
+from ...connections import lines_of
 from ...model import Finding
 from ..look import NONE, Look, about
 from .commands import READS, UNKNOWN, WRITES, Command, commands, history
@@ -23,34 +24,42 @@ def key_mismatch(look: Look, handle: Any) -> Iterator[Finding]:
     every = history(look, handle)
     if any(one.name == "" for one in every):
         return
-    read: dict[str, Command] = {}
-    written: dict[str, Command] = {}
-    not_only_read: set[str] = set()
-    not_only_written: set[str] = set()
-    for command in every:
-        writes = (
-            command.name in WRITES and command.name != "GETSET" and "GET" not in command.options
-        )
-        if command.name in _READS:
-            read.setdefault(command.key, command)
-        else:
-            not_only_read.update(command.arguments)
-        if writes and command.result is not UNKNOWN:
-            written.setdefault(command.key, command)
-        else:
-            not_only_written.update(command.arguments)
     present = {str(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no dict)
-    unread = [key for key in written if key not in not_only_written]
+    read_keys = {one.key for one in every if _reads(one)}
+    read = _used_only_by(every, _reads)
+    written = _used_only_by(every, _writes)
     for key, command in read.items():
-        if key in not_only_read or key in present:
+        if key in present:
             continue
-        similar = difflib.get_close_matches(key, unread, 1, _MIN_SIMILARITY)
-        similar = similar or _of_one_kind(key, read, unread)
+        similar = difflib.get_close_matches(key, written, 1, _MIN_SIMILARITY)
+        similar = similar or _of_one_kind(key, read_keys, written)
         # Names that differ only in a number refer to different things.
         if similar and re.sub(r"\d", "", key) != re.sub(r"\d", "", similar[0]):
             write = written[similar[0]].entry
             run = _same_run(look, command.entry, write)
             yield command.finding("key_mismatch", [write.number], other=similar[0], run=run)
+
+
+def _reads(command: Command) -> bool:
+    return command.name in _READS
+
+
+def _writes(command: Command) -> bool:
+    """Return whether a command certainly wrote its key, and did not read it."""
+    reads_too = command.name == "GETSET" or "GET" in command.options
+    return command.name in WRITES and not reads_too and command.result is not UNKNOWN
+
+
+def _used_only_by(every: Iterable[Command], uses: Callable[[Command], bool]) -> dict[str, Command]:
+    """Return the keys that no other commands mention, each with the first command that uses it."""
+    found: dict[str, Command] = {}
+    others: set[str] = set()
+    for command in every:
+        if uses(command):
+            found.setdefault(command.key, command)
+        else:
+            others.update(command.arguments)
+    return {key: command for key, command in found.items() if key not in others}
 
 
 def _same_run(look: Look, *entries: Entry) -> str:
@@ -61,10 +70,10 @@ def _same_run(look: Look, *entries: Entry) -> str:
     return runs.pop() if len(runs) == 1 else ""
 
 
-def _of_one_kind(key: str, read: Iterable[str], unread: Iterable[str]) -> list[str]:
-    """Return the only unread key with the same prefix, if only one key with the prefix was read."""
+def _of_one_kind(key: str, read: Iterable[str], written: Iterable[str]) -> list[str]:
+    """Return the only written key with the same prefix, if only one key with the prefix was read."""
     prefix, colon, _ = key.rpartition(":")
-    alike = [one for one in unread if one.rpartition(":")[:2] == (prefix, colon)]
+    alike = [one for one in written if one.rpartition(":")[:2] == (prefix, colon)]
     others = [one for one in read if one.rpartition(":")[:2] == (prefix, colon)]
     return alike if colon and len(alike) == len(others) == 1 else []
 
@@ -109,21 +118,19 @@ def no_subscriber(look: Look, handle: Any) -> Iterator[Finding]:
     heard: set[str] = set()
     unheard: dict[str, tuple[Command, int]] = {}
     for call in look.calls_of(handle):
-        for line in call.facts.get("words") or () if call.reached else ():
-            if line and line[0].upper() == "SUBSCRIBE":
+        for line in lines_of(call) if call.reached else ():
+            if line[0].upper() == "SUBSCRIBE":
                 subscribed.update(dict.fromkeys(line[1:], call.number))
     for command in history(look, handle):
         if command.name == "PUBLISH" and command.result == 0 and isinstance(command.entry, Call):
             steps = look.scene.grouped_calls.get(command.entry.number) or [command.entry]
-            lines = [
-                [words[0].upper(), *words[1:]] for one in steps for words in one.facts["words"]
-            ]
+            lines = [[line[0].upper(), *line[1:]] for one in steps for line in lines_of(one)]
             unheard[command.key] = command, lines.index(command.words)
         elif command.name == "PUBLISH":
             heard.add(command.key)
     others = [one for one in subscribed if one not in heard and one not in unheard]
-    for channel, (command, line) in unheard.items():
+    for channel, (command, index) in unheard.items():
         if others and channel not in heard and channel not in subscribed:
-            values = {"others": others, "line": line}
+            values = {"others": others, "line": index}
             evidence = [subscribed[one] for one in others]
             yield about("channel", "no_subscriber", command.entry, channel, evidence, **values)

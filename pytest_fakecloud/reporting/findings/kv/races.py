@@ -34,25 +34,28 @@ _LOCK_NAME = re.compile(
 
 def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
     """Find SET commands that replaced what another connection wrote after this connection's GET."""
-    read: dict[tuple[object, str], tuple[int, Any]] = {}
+    # Values are the position of a command in the order of execution, and the command.
+    read: dict[tuple[object, str], tuple[int, Command]] = {}
+    written: dict[str, tuple[int, Command]] = {}
     watched: dict[tuple[object, str], int] = {}
-    written: dict[str, tuple[int, object, str]] = {}
     for at, command in enumerate(by_execution(look, handle)):
         key, mine = command.key, (command.client, command.key)
         if command.name == "WATCH":
             watched.update(((command.client, one), at) for one in command.arguments)
         elif command.name == "GET":
-            read[mine] = at, command.result
+            read[mine] = at, command
         elif command.name == "SET" and len(command.words) == 3 and command.succeeded:
-            since, was = read.pop(mine, (at, None))
-            after, whose, value = written.get(key, (-1, None, ""))
+            read_at, get = read.pop(mine, (at, command))
+            written_at, other = written.get(key, (-1, command))
+            value = other.words[2]
             # `check_then_set` reports keys that did not exist.
-            if after > since and whose != command.client and was not in (None, value):
-                late = watched.get(mine, -1) > after
-                values = {"written": command.words[2], "overwritten": value, "read": was}
+            replaced = get.result not in (None, value) and other.client != command.client
+            if written_at > read_at and replaced:
+                late = watched.get(mine, -1) > written_at
+                values = {"written": command.words[2], "overwritten": value, "read": get.result}
                 yield command.finding("lost_update", watch_late=late, **values)
             if command.client is not None:
-                written[key] = at, command.client, command.words[2]
+                written[key] = at, command
         elif command.changes_any:
             written.clear()
         elif command.changes:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from ...connections import lines_of
 from ...model import Finding
 from ..look import Look, about_entry
 from .commands import EXPIRY_ONLY, SCRIPTS, UNKNOWN, Command, commands, history, with_expiries
@@ -39,39 +40,41 @@ def equal_scores(look: Look, handle: Any) -> Iterator[Finding]:
     """Find ranges of members with equal scores, whose names therefore determine the order."""
     if getattr(handle, "_rewound", 0) or any(one.name == "" for one in history(look, handle)):
         return  # the data may contain other members
-    scores: dict[str, dict[str, float] | None] = {}
+    scores = _Scores()
     ranged: dict[str, tuple[Command, dict[str, float]]] = {}
     for command, expiries in with_expiries(look, handle):
         key = command.key
         if expiries.expired(key, command.at_us):
             scores.pop(key, None)
-        known = scores.get(key) or {}
         by_rank = command.name in _RANKED and not command.options & {"BYLEX", "BYSCORE"}
-        if by_rank and command.result is not None and _all_equal(known):
-            ranged[key] = command, dict(known)
-        _follow_scores(command, scores)
-        if command.name == "ZADD" and not _all_equal(scores[key] or {}):
+        if by_rank and command.result is not None and (known := scores.all_equal(key)):
+            ranged[key] = command, known
+        scores.follow(command)
+        if command.name == "ZADD" and not scores.all_equal(key):
             ranged.pop(key, None)
     for command, known in ranged.values():
         score = f"{next(iter(known.values())):g}"
         yield command.finding("equal_scores", members=len(known), score=score)
 
 
-def _all_equal(scores: dict[str, float]) -> bool:
-    return len(scores) > 1 and len(set(scores.values())) == 1
+class _Scores(dict[str, dict[str, float] | None]):
+    """The scores of the members of each sorted set; None if they are unknown."""
 
+    def all_equal(self, key: str) -> dict[str, float]:
+        """Return the scores of several members if all are equal; otherwise an empty mapping."""
+        known = self.get(key) or {}
+        return known if len(known) > 1 and len(set(known.values())) == 1 else {}
 
-def _follow_scores(command: Command, scores: dict[str, dict[str, float] | None]) -> None:
-    """Update the scores of members by key after a command; None if they are unknown."""
-    if command.name == "ZADD":
-        known = scores.setdefault(command.key, {})
-        scores[command.key] = _after_zadd(command, known) if known is not None else None
-    elif command.name in ("DEL", "UNLINK") and command.result is not UNKNOWN:
-        command.drop_replaced(scores)
-    elif command.changes_any:
-        scores.clear()
-    elif command.changes and command.name not in EXPIRY_ONLY:
-        scores.update(dict.fromkeys(command.arguments))
+    def follow(self, command: Command) -> None:
+        if command.name == "ZADD":
+            known = self.get(command.key, {})
+            self[command.key] = _after_zadd(command, known) if known is not None else None
+        elif command.name in ("DEL", "UNLINK") and command.result is not UNKNOWN:
+            command.drop_replaced(self)
+        elif command.changes_any:
+            self.clear()
+        elif command.changes and command.name not in EXPIRY_ONLY:
+            self.update(dict.fromkeys(command.arguments))
 
 
 def _after_zadd(command: Command, known: dict[str, float]) -> dict[str, float] | None:
@@ -92,24 +95,27 @@ def never_acknowledged(look: Look, handle: Any) -> Iterator[Finding]:
     acknowledged: set[tuple[str, str]] = set()
     again: dict[tuple[str, str], tuple[Command, list[str]]] = {}
     for command in history(look, handle):
-        words, result = command.words, command.result
         if command.name == "" or command.name in SCRIPTS:
             return  # it may have acknowledged entries
-        if command.name == "XACK" and len(words) > 2:
-            acknowledged.add((words[1], words[2]))
-        elif command.name in ("XAUTOCLAIM", "XCLAIM") and len(words) > 3:
-            entries = result[1] if command.name == "XAUTOCLAIM" and _is_list(result) else result
-            entries = entries if _is_list(entries) else []
-            ids = [str(one[0]) for one in entries if isinstance(one, list) and one]
-            if ids:
-                again[words[1], words[2]] = command, ids
+        key, group = (*command.arguments, "", "")[:2]
+        if command.name == "XACK":
+            acknowledged.add((key, group))
+        elif ids := _claimed(command):
+            again[key, group] = command, ids
     for (key, group), (command, ids) in again.items():
         if (key, group) not in acknowledged:
             yield command.finding("never_acknowledged", group=group, entries=ids)
 
 
-def _is_list(value: object) -> bool:
-    return isinstance(value, list) and bool(value)
+def _claimed(command: Command) -> list[str]:
+    """Return the IDs of the stream entries that a command claimed."""
+    entries = command.result if isinstance(command.result, list) else []
+    if command.name == "XAUTOCLAIM" and entries:
+        entries = entries[1]  # after the cursor
+    elif command.name != "XCLAIM":
+        return []
+    # With JUSTID, the result contains IDs in place of entries.
+    return [str(one[0]) for one in entries if isinstance(one, list) and one]
 
 
 def pages_overlap(look: Look, handle: Any) -> Iterator[Finding]:
@@ -152,12 +158,12 @@ def commands_failed(look: Look, handle: Any) -> Iterator[Finding]:
     executed = Counter(command.entry.number for command in commands(look, handle))
     for call in look.calls_of(handle):
         steps = look.scene.grouped_calls.get(call.number, ())
-        lines = [step.facts["words"][0] for step in steps] or call.facts.get("words") or []
+        count = len(steps or lines_of(call))
         has_several = call.route in ("pipeline", "multi-exec") or bool(steps)
-        failed = len(lines) - executed[call.number]
+        failed = count - executed[call.number]
         if has_several and call.status == 200 and executed[call.number] and failed > 0:
             what = "transaction" if call.route == "multi-exec" or steps else "pipeline"
             yield about_entry(
                 "commands_failed", call,
-                failed=failed, executed=executed[call.number], commands=len(lines), what=what,
+                failed=failed, executed=executed[call.number], commands=count, what=what,
             )  # fmt: skip
