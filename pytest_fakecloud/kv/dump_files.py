@@ -75,16 +75,21 @@ def _send(contents: Contents, execute: Callable[[list[bytes]], object]) -> Count
     for library in contents.libraries:
         execute([b"FUNCTION", b"LOAD", b"REPLACE", library])
     skipped = Counter[str]()
-    for database, key, value, expires_ms in (record[:4] for record in contents.records):
-        if database > 0:
+    for record in contents.records:
+        key, expires_ms = record.key, record.expires_ms
+        if record.database > 0:
             skipped[_OTHER_DATABASES] += 1
-        elif isinstance(value, JsonValue):
-            execute([b"JSON.SET", key, b"$", write_json(value.root)])
+        elif isinstance(record.value, JsonValue):
+            # JSON.SET alone would keep an existing TTL, and fail for a value of another type.
+            execute([b"DEL", key])
+            execute([b"JSON.SET", key, b"$", write_json(record.value.root)])
             if expires_ms is not None:
                 execute([b"PEXPIREAT", key, b"%d" % expires_ms])
         else:
-            data = dump(value, config, OLDEST)
-            execute([b"RESTORE", key, b"%d" % (expires_ms or 0), data, b"REPLACE", b"ABSTTL"])
+            # RESTORE takes 0 for no expiry, and rejects negative times.
+            until_ms = 0 if expires_ms is None else max(expires_ms, 1)
+            data = dump(record.value, config, OLDEST)
+            execute([b"RESTORE", key, b"%d" % until_ms, data, b"REPLACE", b"ABSTTL"])
     return skipped
 
 

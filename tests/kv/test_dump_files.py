@@ -16,6 +16,9 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.dump_files import load_from_file
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.rdb.dumps import Record, write_file
+from pytest_fakecloud.kv.table.config import Config
+from pytest_fakecloud.kv.values.json import JsonValue
 
 from .backing import OwnServer
 from .rdb.packing import count, file_of, text
@@ -233,6 +236,17 @@ def test_a_real_server_is_loaded_by_restoring(file: Path) -> None:
                 server.dump_rdb(file)
     finally:
         behind.close()
+
+
+def test_keys_of_a_real_server_are_replaced_with_their_expiries(file: Path) -> None:
+    records = [Record(0, b"j", JsonValue([1]), 5), Record(0, b"s", b"v", 0), Record(0, b"t", b"v")]
+    file.write_bytes(write_file(records, [], Config("redis"), "7.0.15", 0))
+    lines: list[list[bytes]] = []
+    real: Any = None
+    load_from_file(real, file, lines.append)
+    assert lines[:2] == [[b"DEL", b"j"], [b"JSON.SET", b"j", b"$", b"[1]"]]
+    assert lines[2] == [b"PEXPIREAT", b"j", b"5"]
+    assert [line[:3] for line in lines[3:]] == [[b"RESTORE", b"s", b"1"], [b"RESTORE", b"t", b"0"]]
 
 
 def test_a_real_server_that_rejects_a_key_is_explained(server: KVServer, file: Path) -> None:

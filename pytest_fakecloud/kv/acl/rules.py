@@ -36,7 +36,7 @@ class _Invalid(Exception):
 def apply_rules(user: AclUser, rules: list[bytes]) -> None:
     """Apply rules to a user in order, or none of them; raise ``CommandError`` for an invalid rule."""
     draft = user.draft()
-    for rule in _join_selectors(rules):
+    for rule in join_selectors(rules):
         try:
             _apply(draft, rule)
         except _Invalid as error:
@@ -44,7 +44,7 @@ def apply_rules(user: AclUser, rules: list[bytes]) -> None:
     user.adopt(draft)
 
 
-def _join_selectors(rules: list[bytes]) -> list[bytes]:
+def join_selectors(rules: list[bytes]) -> list[bytes]:
     """Return the rules, joining the words of each selector in parentheses to a single rule."""
     found: list[bytes] = []
     open_rule: bytes | None = None

@@ -65,7 +65,7 @@ class Admission:
                     session.queue.append((spec, argv))
                 return None
         except CommandError as error:
-            session.aborted = True
+            session.abort_transaction()
             self._engine.statistics.count_rejection(spec, error)
             if spec is not None and spec.name == "EXEC":
                 session.discard_transaction()

@@ -121,6 +121,10 @@ class Client:
         self.watched.clear()
         self.watch_broken = False
 
+    def abort_transaction(self) -> None:
+        """Make EXEC fail, if a transaction is open, because one of its commands was rejected."""
+        self.aborted = self.queue is not None
+
     def discard_transaction(self) -> None:
         """Discard the open transaction and stop watching all keys."""
         self.queue = None

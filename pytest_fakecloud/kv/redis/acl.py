@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .. import errors
+from ..acl.rules import join_selectors
 from ..acl.users import AclUser, first_user, read_only_user
 from ..errors import CommandError
 from ..reply import Reply
@@ -30,7 +32,7 @@ class RedisUser:
     """A user whose permissions the server checks. ``login`` is None for the URL's user."""
 
     unrestricted = True
-    """Whether local checks are skipped: the server checks the commands of this user."""
+    """No permissions are checked here, because the server checks the commands of this user."""
 
     def __init__(self, name: str, login: Login | None) -> None:
         self.name = name
@@ -57,7 +59,7 @@ class RedisUsers:
     def make_token(self, name: bytes, password: bytes) -> bytes:
         """Return a REST token for a user; raise ``CommandError`` for a wrong name or password."""
         if name in _DEFAULTS or not self._link.admits((self._prefixes.users + name, password)):
-            raise CommandError(b'ERR Wrong password or user "' + name + b'" does not exist')
+            raise CommandError(errors.rest_token_failed(name))
         sealed = urlsafe_b64encode(b"%d:%b%b" % (len(name), name, password))
         return _TOKEN.encode() + sealed.rstrip(b"=")
 
@@ -108,14 +110,13 @@ def prepare_acl(
 
 
 def _setuser(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
-    _refuse_default_user(argv[2])
-    rules = (_with_prefixes(prefixes, rule) for rule in argv[3:])
+    _refuse_default_users(argv[2:3], errors.fixed_user)
+    rules = (_with_prefixes(prefixes, rule) for rule in join_selectors(argv[3:]))
     return Prepared([*argv[:2], prefixes.users + argv[2], *rules])
 
 
 def _deluser(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
-    for name in argv[2:]:
-        _refuse_default_user(name)
+    _refuse_default_users(argv[2:], errors.cannot_remove)
     return Prepared([*argv[:2], *(prefixes.users + name for name in argv[2:])])
 
 
@@ -135,14 +136,15 @@ _PREPARED: dict[bytes, Callable[[Prefixes, list[bytes]], Prepared]] = {
 }
 
 
-def _refuse_default_user(name: bytes) -> None:
-    if name in _DEFAULTS:
-        raise CommandError(b"ERR The '" + name + b"' user cannot be changed")
+def _refuse_default_users(names: list[bytes], refusal: errors.Template) -> None:
+    for name in names:
+        if name in _DEFAULTS:
+            raise CommandError(refusal(name))
 
 
 def _with_prefixes(prefixes: Prefixes, rule: bytes) -> bytes:
-    """Return a rule, or rules in parentheses, with the fake's prefixes in the patterns."""
-    if rule.startswith(b"(") and rule.endswith(b")"):
+    """Return a rule, or a selector in parentheses, with the fake's prefixes in the patterns."""
+    if rule.startswith(b"("):
         inner = (_with_prefixes(prefixes, word) for word in rule[1:-1].split())
         return b"(" + b" ".join(inner) + b")"
     lower = rule.lower()

@@ -162,7 +162,8 @@ class RedisEngine:
             reply = self._run_or_queue(session, prepared, argv)
         except CommandError as error:
             # As on a real server, a nested MULTI does not abort the transaction.
-            session.aborted = session.aborted or name != "MULTI"
+            if session.queue is not None and name != "MULTI":
+                session.aborted = True
             raise CommandError(self._prefixes.without(error.text)) from None
         if name == "ACL DELUSER":
             self._end_streams({word.decode("utf-8", "replace") for word in argv[2:]})

@@ -95,6 +95,49 @@ class Feed:
             self._connection.disconnect()
 
 
+class _Subscription(Feed):
+    """A session's subscription to a channel (``kind="channel"``) or a pattern."""
+
+    def __init__(
+        self, link: Link, prefixes: Prefixes, session: Any, kind: str, name: bytes
+    ) -> None:
+        is_pattern = kind == "pattern"
+        channels = escaped(prefixes.channels) if is_pattern else prefixes.channels
+        super().__init__(
+            link,
+            session.login,
+            [b"PSUBSCRIBE" if is_pattern else b"SUBSCRIBE", channels + name],
+            self._pass_on,
+            name=f"subscription to {name!r}",
+            rejected=session.wake if session.login is not None else None,
+        )
+        self._prefixes = prefixes
+        self._session = session
+        self._confirmation = b"psubscribe" if is_pattern else b"subscribe", name
+        self._lock = threading.Lock()
+        self._unconfirmed: list[int] | None = []
+        """Numbers of subscriptions to report in confirmations; None once the server has confirmed."""
+
+    def confirm(self, count: int) -> None:
+        """Push a confirmation with this number of subscriptions, once the server has confirmed."""
+        with self._lock:
+            if self._unconfirmed is not None:
+                self._unconfirmed.append(count)
+                return
+        self._session.push(Push([*self._confirmation, count]))
+
+    def _pass_on(self, message: Any) -> None:
+        head, *names, payload = message
+        if bytes(head) == self._confirmation[0]:
+            with self._lock:
+                counts, self._unconfirmed = self._unconfirmed or (), None
+            for count in counts:
+                self._session.push(Push([*self._confirmation, count]))
+            return
+        # Remove the prefix only from the names. The payload was chosen by the client.
+        self._session.push(Push([bytes(head), *map(self._prefixes.strip, names), payload]))
+
+
 class Subscriptions:
     """The subscriptions of all sessions, each on its own connection to the real server."""
 
@@ -102,8 +145,8 @@ class Subscriptions:
         self._link = link
         self._prefixes = prefixes
         self._lock = threading.Lock()
-        self._feeds: dict[Any, list[Feed]] = {}
-        self._patterns: dict[Any, list[bytes]] = {}
+        self._feeds: dict[Any, dict[tuple[str, bytes], _Subscription]] = {}
+        """The subscriptions of each session by their kind and name."""
         self._closed = False
 
     def subscribe(self, session: Any, kind: str, name: bytes) -> None:
@@ -112,60 +155,33 @@ class Subscriptions:
             # A client can subscribe while the fake is being closed.
             if self._closed:
                 return
-            feeds = self._feeds.setdefault(session, [])
-            feed = self._new_feed(session, kind, name, len(feeds) + 1)
-            feeds.append(feed)
-            if kind == "pattern":
-                self._patterns.setdefault(session, []).append(name)
-            feed.start()
-
-    def _new_feed(self, session: Any, kind: str, name: bytes, count: int) -> Feed:
-        prefixes, channels = self._prefixes, self._prefixes.channels
-        confirmed = False
-        word = b"SUBSCRIBE" if kind == "channel" else b"PSUBSCRIBE"
-
-        def take(message: Any) -> None:
-            nonlocal confirmed
-            head, *rest = message
-            if bytes(head).endswith(b"subscribe"):
-                if not confirmed:
-                    session.push(Push([bytes(head), name, count]))
-                confirmed = True
-                return
-            # Remove the prefix only from the names. The payload was chosen by the client.
-            *where, payload = rest
-            session.push(Push([bytes(head), *map(prefixes.strip, where), payload]))
-
-        sent = (channels if kind == "channel" else escaped(channels)) + name
-        return Feed(
-            self._link,
-            session.login,
-            [word, sent],
-            take,
-            name=f"subscription to {name!r}",
-            rejected=session.wake if session.login is not None else None,
-        )
+            feeds = self._feeds.setdefault(session, {})
+            feed = feeds.get((kind, name))
+            if feed is None:
+                feed = _Subscription(self._link, self._prefixes, session, kind, name)
+                feeds[kind, name] = feed
+                feed.start()
+            feed.confirm(len(feeds))
 
     def drop(self, session: Any) -> None:
         """Remove all subscriptions of a session."""
         with self._lock:
-            feeds = self._feeds.pop(session, [])
-            self._patterns.pop(session, None)
-        for feed in feeds:
+            feeds = self._feeds.pop(session, {})
+        for feed in feeds.values():
             feed.stop()
 
     def patterns(self) -> int:
         """Return the number of different patterns to which sessions of this process are subscribed."""
         with self._lock:
-            return len({name for names in self._patterns.values() for name in names})
+            each = (key for feeds in self._feeds.values() for key in feeds)
+            return len({name for kind, name in each if kind == "pattern"})
 
     def close(self) -> None:
         """Remove all subscriptions, and ignore later ones."""
         with self._lock:
             self._closed = True
-            feeds = [feed for each in self._feeds.values() for feed in each]
+            feeds = [feed for each in self._feeds.values() for feed in each.values()]
             self._feeds.clear()
-            self._patterns.clear()
         for feed in feeds:
             feed.stop()
 

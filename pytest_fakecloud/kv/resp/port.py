@@ -243,8 +243,7 @@ class PortConnection:
                 self.app.command_limits.check(argv)
         except CommandError:
             session.last_command = spec.full_name
-            # An error while commands are being queued discards the transaction (specification).
-            session.aborted = True
+            session.abort_transaction()
             raise
 
     def _encode_reply(

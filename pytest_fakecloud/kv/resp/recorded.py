@@ -96,7 +96,7 @@ class RecordedCommands:
             # exceptions in this thread.
             app.failed(request, error)
             call.status, call.outcome = 500, "answered"
-            self._session.aborted = True
+            self._session.abort_transaction()
             self._connection.outbox.put(
                 to_resp(CommandError(f"ERR internal error: {error!r}".encode()))
             )
@@ -131,7 +131,7 @@ class RecordedCommands:
                     reason = data[1:-2].removeprefix(b"ERR ")
                     data = to_resp(CommandError(errors.exec_aborted_by(reason)))
             elif is_error:
-                session.aborted = True
+                session.abort_transaction()
             elif name not in RUN_IN_TRANSACTION:
                 raise ContractError(
                     f"the fault replies {data!r:.80} to {name:.80} inside MULTI, where a server replies "
@@ -196,7 +196,7 @@ def _as_resp(answer: Answer, version: int) -> bytes:
         return to_resp(_reply_of(fields["result"]), version)
     if "error" not in fields and answer.status < 400:
         return to_resp(body, version)
-    text = str(fields.get("error", body.decode("latin-1"))).strip()
+    text = str(fields.get("error", body.decode("utf-8", "surrogateescape"))).strip()
     if not text.partition(" ")[0].isupper():
         text = f"ERR {text}"
     return to_resp(CommandError(text.encode("utf-8", "surrogateescape")))

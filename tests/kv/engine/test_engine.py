@@ -21,6 +21,7 @@ class TestDispatch:
             "ERR unknown command 'NO  SUCH', with args beginning with: "
         )
         assert run.error("XGROUP FOO") == "ERR unknown subcommand 'FOO'. Try XGROUP HELP."
+        assert not run.session.aborted  # No transaction is open.
 
     def test_names_in_any_case(self, run: Run) -> None:
         for name in ("get", "GET", "gEt"):

@@ -14,9 +14,10 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.redis import contents, feeds, share
+from pytest_fakecloud.kv.redis.acl import prepare_acl
 from pytest_fakecloud.kv.redis.connection import RawParser, Unreachable
 from pytest_fakecloud.kv.redis.engine import RedisSession
-from pytest_fakecloud.kv.redis.rewriting import Prefixes
+from pytest_fakecloud.kv.redis.rewriting import Prefixes, Prepared
 from tests.harness import check_each
 
 pytest.importorskip("redis")
@@ -74,9 +75,6 @@ def test_a_server_that_hides_its_configuration_has_sixteen_databases(reply: Any)
 
     server: Any = Server()
     assert share._databases(server) == (4 if reply == [b"databases", b"4"] else 16)
-
-
-pytest.importorskip("redis")
 
 
 class Buffer(BytesIO):
@@ -153,13 +151,62 @@ def test_no_subscription_is_left_after_a_close() -> None:
     session = RedisSession(None, "rest", "")
     subscriptions.subscribe(session, "pattern", b"n*")
     assert subscriptions.patterns() == 1
-    (feed,) = subscriptions._feeds[session]
+    (feed,) = subscriptions._feeds[session].values()
     subscriptions.close()
     feed._thread.join(30)
     assert not feed._thread.is_alive()
     before = len(opened)
     subscriptions.subscribe(session, "pattern", b"n*")
     assert (subscriptions.patterns(), subscriptions._feeds, len(opened)) == (0, {}, before)
+
+
+def test_a_repeated_subscription_is_confirmed_but_receives_messages_once() -> None:
+    connections: list[object] = []
+    replies: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    pushed: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
+
+    class Connection:
+        def send_command(self, *argv: bytes, check_health: bool) -> None:
+            connections.append(argv)
+
+        def read_response(self, disable_decoding: bool) -> Any:
+            if (reply := replies.get()) is None:
+                raise OSError
+            return reply
+
+        def disconnect(self) -> None:
+            replies.put(None)
+
+    class Link:
+        def dedicated(self, login: object) -> Any:
+            return Connection()
+
+    prefixes = Prefixes(b"", b"c:", b"", shared=True)
+    subscriptions = feeds.Subscriptions(Link(), prefixes)  # type: ignore[arg-type]
+    session = RedisSession(None, "rest", "", deliver=pushed.put)
+    for _ in range(2):
+        subscriptions.subscribe(session, "channel", b"n")
+    replies.put([b"subscribe", b"c:n", 1])
+    replies.put([b"message", b"c:n", b"text"])
+    received = [pushed.get(timeout=30) for _ in range(3)]
+    subscriptions.subscribe(session, "channel", b"n")
+    confirmation = [b"subscribe", b"n", 1]
+    assert [*received, pushed.get(timeout=30)] == [
+        confirmation, confirmation, [b"message", b"n", b"text"], confirmation,
+    ]  # fmt: skip
+    assert connections == [(b"SUBSCRIBE", b"c:n")]
+    subscriptions.close()
+
+
+def test_selectors_in_several_arguments_are_confined() -> None:
+    users: Any = None
+    prefixes = Prefixes(b"k:", b"c:", b"u-", shared=True)
+    line = [b"ACL", b"SETUSER", b"ann", b"(~*", b"+@all", b"&news)", b"(allkeys)"]
+    prepared = prepare_acl(prefixes, users, users, line)
+    assert isinstance(prepared, Prepared)
+    assert prepared.argv == [b"ACL", b"SETUSER", b"u-ann", b"(~k:* +@all &c:news)", b"(~k:*)"]
+    with pytest.raises(CommandError, match=r"Unmatched parenthesis .* starting at '\(~\*'"):
+        prepare_acl(prefixes, users, users, line[:5])
 
 
 def test_no_monitor_is_left_after_a_close() -> None:

@@ -759,7 +759,7 @@ class TestJournalAndFaults:
         [
             ({"status": 503}, Error(b"ERR Service Unavailable")),
             ({"status": 400, "body": {"error": "LOADING wait"}}, Error(b"LOADING wait")),
-            ({"status": 400, "body": "plain"}, Error(b"ERR plain")),
+            ({"status": 400, "body": "zu groß"}, Error("ERR zu groß".encode())),
             ({"status": 200, "body": {"result": ["a", 1, None]}}, [b"a", 1, None]),
             ({"status": 200, "body": {"result": "OK"}}, OK),
             ({"status": 200, "body": "text"}, b"text"),
