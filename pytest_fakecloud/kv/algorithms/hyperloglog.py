@@ -15,10 +15,12 @@ element takes 1.7 us.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from functools import cache
-from typing import NamedTuple
+from collections.abc import Iterable
+from functools import cache, partial
+from itertools import accumulate
+from operator import itemgetter
 
 from ...core.budget import spend
 from .cardinality import HASH_BITS, PRECISION, REGISTERS, estimate, murmur_hash_64a
@@ -49,7 +51,7 @@ def register_of(element: bytes) -> tuple[int, int]:
 
 def new_sparse() -> bytes:
     """Return an empty HyperLogLog, which is sparse and has a cached count of 0."""
-    return MAGIC + bytes((SPARSE,)) + bytes(11) + _xzero(REGISTERS)
+    return MAGIC + bytes((SPARSE,)) + bytes(11) + _zeros(REGISTERS)
 
 
 def is_hyperloglog(value: bytes) -> bool:
@@ -63,49 +65,50 @@ def is_dense(value: bytes) -> bool:
     return value[4] == DENSE
 
 
-def _xzero(length: int) -> bytes:
-    length -= 1
-    return bytes(((length >> 8) | 0x40, length & 0xFF))
-
-
 def _zeros(length: int) -> bytes:
-    return _xzero(length) if length > ZERO_MAX else bytes((length - 1,))
+    """Return the opcode for a run of registers that are 0: ZERO or, if that is too short, XZERO."""
+    if length <= ZERO_MAX:
+        return bytes((length - 1,))
+    return bytes((0x40 | length - 1 >> 8, length - 1 & 0xFF))
 
 
-def _value(value: int, length: int) -> int:
-    return (value - 1) << 2 | (length - 1) | 0x80
+def _equal(value: int, length: int) -> bytes:
+    """Return the opcode VAL."""
+    return bytes((0x80 | value - 1 << 2 | length - 1,))
 
 
-def _short_opcode(byte: int) -> tuple[int, int, int] | None:
-    if byte & 0x80:
-        return (byte >> 2 & 0x1F) + 1, (byte & 3) + 1, 1
-    return None if byte & 0x40 else (0, byte + 1, 1)
+_OPCODE = re.compile(rb"[\x40-\x7f].?|[^\x40-\x7f]", re.DOTALL)
 
 
-_SHORT_OPCODES = [_short_opcode(byte) for byte in range(256)]
-"""The register value, the run length and the size of opcodes of one byte; None for XZERO."""
+class _Runs(dict[bytes, tuple[int, int]]):
+    """The value and the number of the registers that an opcode covers, computed on first use."""
+
+    def __missing__(self, opcode: bytes) -> tuple[int, int]:
+        byte = opcode[0]
+        if byte & 0x80:
+            run = (byte >> 2 & 0x1F) + 1, (byte & 3) + 1
+        elif not byte & 0x40:
+            run = 0, byte + 1
+        elif len(opcode) == 2:
+            run = 0, ((byte & 0x3F) << 8 | opcode[1]) + 1
+        else:
+            raise CorruptHyperLogLog("the last XZERO opcode is truncated")
+        self[opcode] = run
+        return run
 
 
-def _decode_xzero(value: bytes, at: int) -> tuple[int, int, int]:
-    if at + 1 >= len(value):
-        raise CorruptHyperLogLog("the last XZERO opcode is truncated")
-    return 0, ((value[at] & 0x3F) << 8 | value[at + 1]) + 1, 2
+_run = _Runs().__getitem__
 
 
-def _opcodes(value: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yield the register value, the run length and the size in bytes of each sparse opcode."""
-    at = HEADER_SIZE
-    while at < len(value):
-        opcode = _SHORT_OPCODES[value[at]] or _decode_xzero(value, at)
-        yield opcode
-        at += opcode[2]
+def _opcodes(value: bytes) -> list[bytes]:
+    return _OPCODE.findall(value, HEADER_SIZE)
 
 
 def registers(value: bytes) -> bytearray:
     """Return all registers, one byte each; raise `CorruptHyperLogLog` if there are not 16,384."""
     if value[4] == SPARSE:
         unpacked = bytearray()
-        for rank, length, _ in _opcodes(value):
+        for rank, length in map(_run, _opcodes(value)):
             unpacked += bytes((rank,)) * length
             if len(unpacked) > REGISTERS:
                 break
@@ -159,191 +162,107 @@ def mark_stale(value: bytes) -> bytes:
 def add(value: bytes, elements: Iterable[bytes], sparse_max_bytes: int) -> tuple[bytes, bool]:
     """Add elements; return the value, stale if a register changed, and whether one changed."""
     changed = False
-    dense: bytearray | None = None
-    index_of_opcodes = _OpcodeIndex()
-    for element in elements:
-        index, rank = register_of(element)
-        if dense is None and not is_dense(value):
-            start = index_of_opcodes.start_for(value, index)
-            grown, resume = _sparse_set(value, index, rank, sparse_max_bytes, start)
-            if grown is not value:
-                changed = True
-                index_of_opcodes.shift_after(resume, len(grown) - len(value))
-                value = grown
-            continue
-        if dense is None:
-            dense = bytearray(value)
-        changed = _dense_set(dense, index, rank) or changed
-    if dense is not None:
-        value = bytes(dense)
-    return (mark_stale(value) if changed else value), changed
+    target: _Dense | _Sparse
+    target = _Dense(value) if is_dense(value) else _Sparse(value, sparse_max_bytes)
+    for index, rank in map(register_of, elements):
+        try:
+            changed |= target.set(index, rank)
+        except _SparseFull:
+            target = _Dense(to_dense(target.value()))
+            changed |= target.set(index, rank)
+    return (mark_stale(target.value()) if changed else value), changed
 
 
-def _dense_set(dense: bytearray, index: int, rank: int) -> bool:
-    bit = index * REGISTER_BITS
-    at = HEADER_SIZE + (bit >> 3)
-    shift = bit & 7
-    pair = int.from_bytes(dense[at : at + 2], "little")
-    if (pair >> shift & REGISTER_MAX) >= rank:
-        return False
-    pair = pair & ~(REGISTER_MAX << shift) | rank << shift
-    size = min(2, len(dense) - at)
-    dense[at : at + size] = pair.to_bytes(2, "little")[:size]
-    return True
+class _Dense:
+    """A dense value whose registers can be raised."""
+
+    def __init__(self, value: bytes) -> None:
+        self._bytes = bytearray(value)
+
+    def value(self) -> bytes:
+        return bytes(self._bytes)
+
+    def set(self, index: int, rank: int) -> bool:
+        """Raise a register to ``rank``; return False if it is at least as high already."""
+        bit = index * REGISTER_BITS
+        at = HEADER_SIZE + (bit >> 3)
+        shift = bit & 7
+        pair = int.from_bytes(self._bytes[at : at + 2], "little")
+        if (pair >> shift & REGISTER_MAX) >= rank:
+            return False
+        pair = pair & ~(REGISTER_MAX << shift) | rank << shift
+        size = min(2, len(self._bytes) - at)
+        self._bytes[at : at + size] = pair.to_bytes(2, "little")[:size]
+        return True
 
 
-_Opcode = tuple[int, int]
-"""An opcode: its byte position, and the index of the first register that it covers."""
-_FIRST: _Opcode = (HEADER_SIZE, 0)
+class _SparseFull(Exception):
+    """Raised for a change that needs dense registers. Nothing has changed."""
 
 
-class _OpcodeIndex:
-    """Positions of every 16th opcode of a sparse value, from which to search for a register.
+class _Sparse:
+    """A sparse value whose registers can be raised, while it has at most ``max_bytes``.
 
-    Without it, adding n elements takes O(n²), because each search starts at the first opcode.
+    A change takes the same steps as in Redis, because the bytes depend on them: an opcode for
+    exactly one register is changed in place, any other is split, and equal values are merged among
+    up to five opcodes.
     """
 
-    _INTERVAL = 16
-    """Number of opcodes from one recorded opcode to the next."""
-    _MAX_CHANGES = 250
-    """Number of changes after which the positions are recorded again, because the value has grown."""
-    _REACH = 24
-    """After a change, opcodes may have moved or merged within this number of bytes."""
+    _MERGE_STEPS = 5
 
-    def __init__(self) -> None:
-        self._positions: list[int] = []
-        self._registers: list[int] = []
-        self._changes = 0
-        """Number of changes since the positions were recorded, or since the start."""
+    def __init__(self, value: bytes, max_bytes: int) -> None:
+        self._header = value[:HEADER_SIZE]
+        self._opcodes = _opcodes(value)
+        lengths = map(itemgetter(1), map(_run, self._opcodes))
+        self._starts = list(accumulate(lengths, initial=0))
+        """The first register of each opcode, and the register after the last one."""
+        self._size = len(value)
+        self._max_bytes = max_bytes
 
-    def start_for(self, value: bytes, index: int) -> _Opcode:
-        """Return a recorded opcode that precedes the opcode of a register, or the first opcode."""
-        # A few elements are added faster without positions.
-        enough = self._MAX_CHANGES if self._positions else self._INTERVAL
-        if self._changes > enough:
-            self._rebuild(value)
-        # Return the last suitable opcode but one, because merging needs the preceding opcode.
-        place = bisect_right(self._registers, index) - 2
-        return (self._positions[place], self._registers[place]) if place >= 0 else _FIRST
+    def value(self) -> bytes:
+        return self._header + b"".join(self._opcodes)
 
-    def _rebuild(self, value: bytes) -> None:
-        self._positions, self._registers, self._changes = [], [], 0
-        at, register = _FIRST
-        for number, (_, length, size) in enumerate(_opcodes(value)):
-            if number % self._INTERVAL == 0:
-                self._positions.append(at)
-                self._registers.append(register)
-            at += size
-            register += length
+    def set(self, index: int, rank: int) -> bool:
+        """Raise a register to ``rank``; return False if it is at least as high already."""
+        if index >= self._starts[-1]:
+            raise CorruptHyperLogLog(f"the opcodes end before register {index}")
+        place = bisect_right(self._starts, index) - 1
+        opcode, start, end = self._opcodes[place], self._starts[place], self._starts[place + 1]
+        present, _ = _run(opcode)
+        if present >= rank:
+            return False
+        if rank > SPARSE_VALUE_MAX:
+            raise _SparseFull
+        rest = partial(_equal, present) if present else _zeros
+        pieces: dict[int, bytes] = {}  # The opcodes by the first register that they cover.
+        if start < index:
+            pieces[start] = rest(index - start)
+        pieces[index] = _equal(rank, 1)
+        if index + 1 < end:
+            pieces[index + 1] = rest(end - index - 1)
+        growth = sum(map(len, pieces.values())) - len(opcode)
+        if growth > 0 and self._size + growth > self._max_bytes:
+            raise _SparseFull
+        self._opcodes[place : place + 1] = pieces.values()
+        self._starts[place : place + 1] = pieces
+        self._size += growth
+        self._merge(max(place - 1, 0))
+        return True
 
-    def shift_after(self, resume: _Opcode, growth: int) -> None:
-        """Update the positions after the bytes that follow ``resume`` grew by ``growth``."""
-        self._changes += 1
-        low = bisect_right(self._positions, resume[0])
-        high = bisect_right(self._positions, resume[0] + self._REACH)
-        # Opcodes that may have moved are replaced by ``resume``, which precedes the change and has
-        # not moved.
-        kept = [resume] if high > low else []
-        self._positions[low:] = [
-            *(at for at, _ in kept),
-            *(at + growth for at in self._positions[high:]),
-        ]
-        self._registers[low:high] = [register for _, register in kept]
-
-
-def _promoted(value: bytes, index: int, rank: int) -> bytes:
-    dense = bytearray(to_dense(value))
-    _dense_set(dense, index, rank)
-    return bytes(dense)
-
-
-class _Found(NamedTuple):
-    """The opcode of a register in a sparse value."""
-
-    at: int
-    first: int
-    """Index of the first register that the opcode covers."""
-    rank: int
-    length: int
-    size: int
-    before: int
-    """Byte position of the preceding opcode, or -1."""
-    resume: _Opcode
-    """An opcode at which a search for a higher register can start after a change."""
-
-
-def _find_opcode(value: bytes, index: int, start: _Opcode) -> _Found:
-    (at, first), before = start, -1
-    previous = resume = start
-    while at < len(value):
-        rank, length, size = _SHORT_OPCODES[value[at]] or _decode_xzero(value, at)
-        if index < first + length:
-            return _Found(at, first, rank, length, size, before, resume)
-        before = at
-        resume, previous = previous, (at, first)
-        at += size
-        first += length
-    raise CorruptHyperLogLog(f"the opcodes end before register {index}")
-
-
-def _sparse_set(
-    value: bytes, index: int, rank: int, sparse_max_bytes: int, start: _Opcode = _FIRST
-) -> tuple[bytes, _Opcode]:
-    """Raise a register of a sparse value to ``rank``, if the register is lower.
-
-    Return the value, and an opcode at which a search for a higher register can start. The steps are
-    those of Redis, because the bytes depend on them: an opcode for exactly this register is changed
-    in place, any other is split, and equal values are merged among up to five opcodes.
-    """
-    if rank > SPARSE_VALUE_MAX:
-        return _promoted(value, index, rank), _FIRST
-    found = _find_opcode(value, index, start)
-    if found.before < 0 and start != _FIRST:
-        # Merging needs the preceding opcode, which is before the start of the search, so search
-        # from the beginning.
-        found = _find_opcode(value, index, _FIRST)
-    if found.rank >= rank:
-        return value, found.resume
-    at, size = found.at, found.size
-    pieces = bytes((_value(rank, 1),)) if found.length == size == 1 else _split(found, index, rank)
-    if len(pieces) > size and len(value) + len(pieces) - size > sparse_max_bytes:
-        return _promoted(value, index, rank), _FIRST
-    value = value[:at] + pieces + value[at + size :]
-    return _merged(value, found.before, at), found.resume
-
-
-def _split(found: _Found, index: int, rank: int) -> bytes:
-    """Return the opcodes that replace an opcode when one of its registers gets another value."""
-
-    def run(length: int) -> bytes:
-        if not length:
-            return b""
-        return bytes((_value(found.rank, length),)) if found.rank else _zeros(length)
-
-    last = found.first + found.length - 1
-    return run(index - found.first) + bytes((_value(rank, 1),)) + run(last - index)
-
-
-def _merged(value: bytes, before: int, at: int) -> bytes:
-    """Merge adjacent VAL opcodes with equal values among the five opcodes from ``before`` on."""
-    merged = bytearray(value)
-    place = before if before >= 0 else HEADER_SIZE
-    for _ in range(5):
-        if place >= len(merged):
-            break
-        opcode = merged[place]
-        if not opcode & 0x80:
-            place += 2 if opcode & 0x40 else 1
-            continue
-        if place + 1 < len(merged) and merged[place + 1] & 0x80:
-            following = merged[place + 1]
-            if opcode >> 2 & 0x1F == following >> 2 & 0x1F:
-                length = (opcode & 3) + (following & 3) + 2
-                if length <= SPARSE_RUN_MAX:
-                    merged[place : place + 2] = bytes(((opcode & 0x7C) | 0x80 | (length - 1),))
-                    continue
-        place += 1
-    return bytes(merged)
+    def _merge(self, place: int) -> None:
+        """Merge adjacent VAL opcodes with equal values, from the opcode at ``place`` on."""
+        opcodes = self._opcodes
+        for _ in range(self._MERGE_STEPS):
+            if place + 1 >= len(opcodes):
+                return
+            value, length = _run(opcodes[place])
+            following, more = _run(opcodes[place + 1])
+            if value and value == following and length + more <= SPARSE_RUN_MAX:
+                opcodes[place : place + 2] = [_equal(value, length + more)]
+                del self._starts[place + 1]
+                self._size -= 1
+            else:
+                place += 1
 
 
 def cached_count(value: bytes) -> tuple[int, bytes]:
@@ -377,24 +296,28 @@ def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_byt
     """Raise the registers of ``target`` to ``largest``; with ``dense``, convert it to dense ones."""
     if dense:
         target = to_dense(target)
-    start = _FIRST
-    for index, register in enumerate(largest):
-        if not register:
-            continue
-        if is_dense(target):
-            unpacked = bytearray(map(max, registers(target), largest))
-            target = target[:HEADER_SIZE] + _pack_dense(unpacked)
-            break
-        target, start = _sparse_set(target, index, register, sparse_max_bytes, start)
-    return mark_stale(target)
+    if not is_dense(target):
+        sparse = _Sparse(target, sparse_max_bytes)
+        try:
+            for index, register in enumerate(largest):
+                if register:
+                    sparse.set(index, register)
+        except _SparseFull:
+            target = to_dense(target)
+        else:
+            return mark_stale(sparse.value())
+    unpacked = bytearray(map(max, registers(target), largest))
+    return mark_stale(target[:HEADER_SIZE] + _pack_dense(unpacked))
 
 
 def describe(value: bytes) -> str:
     """Return the opcodes of a sparse value, such as ``Z:n`` (XZERO) and ``v:value,length`` (VAL)."""
-    return " ".join(
-        f"v:{register},{length}" if register else f"{'Z' if size == 2 else 'z'}:{length}"
-        for register, length, size in _opcodes(value)
-    )
+    words = []
+    for opcode in _opcodes(value):
+        register, length = _run(opcode)
+        zeros = f"{'Z' if len(opcode) == 2 else 'z'}:{length}"
+        words.append(f"v:{register},{length}" if register else zeros)
+    return " ".join(words)
 
 
 def self_test(seed: bytes, elements: int = 1024) -> str | None:

@@ -109,7 +109,7 @@ def test_a_fault_is_found_by_the_self_test(monkeypatch: pytest.MonkeyPatch) -> N
     assert hll.self_test(b"seed", 128) is None
     monkeypatch.setattr(hll, "estimate", lambda registers: 7)
     assert hll.self_test(b"seed", 128) == "1 elements are estimated as 7"
-    monkeypatch.setattr(hll, "_dense_set", lambda dense, index, count: False)
+    monkeypatch.setattr(hll._Dense, "set", lambda dense, index, count: False)
     assert hll.self_test(b"seed", 128) == "registers differ after 1 elements"
 
 
