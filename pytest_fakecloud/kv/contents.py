@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
@@ -33,7 +32,6 @@ from .reply import Blocked
 
 if TYPE_CHECKING:
     from ..core.found import Found
-    from .engine.keyspace import Keyspace
     from .search.index import Search
     from .search.views import SearchFields, SearchIndexView
 
@@ -81,8 +79,7 @@ class KVContents:
             raise
         assert not isinstance(reply, Blocked)
         if line[0].upper() == b"RESET":
-            # RESET has logged the session out, so end the session; the next command opens a new
-            # one.
+            # RESET has logged the session out, so the next command opens a new one.
             self._end_session()
         return plain(reply)
 
@@ -97,55 +94,34 @@ class KVContents:
             return python_value(keyspace.peek(encode(key)))
 
     def string(self, key: str | bytes) -> Word:
-        """Return the string stored at a key.
-
-        Raises ``ContractError`` if the key is missing or has another type.
-        """
+        """Return the string at a key; raise ``ContractError`` if it is missing or of another type."""
         return self._read(key, "string", None)
 
     def integer(self, key: str | bytes) -> int:
         """Return the integer stored as a string at a key, such as a counter.
 
-        Raises ``ContractError`` if the key is missing or has another type, or if the string is not
-        an integer.
+        Raises ``ContractError`` like ``string()``, and for a string that is not an integer.
         """
         return integer_of(key, self.string(key))
 
     def hash(self, key: str | bytes) -> dict[Word, Word]:
-        """Return the hash stored at a key; empty if the key is missing.
-
-        Raises ``ContractError`` if the key has another type.
-        """
+        """Return the hash at a key, empty if missing; raise ``ContractError`` for another type."""
         return self._read(key, "hash", {})
 
     def elements(self, key: str | bytes) -> list[Word]:
-        """Return the list stored at a key; empty if the key is missing.
-
-        Raises ``ContractError`` if the key has another type.
-        """
+        """Return the list at a key, empty if missing; raise ``ContractError`` for another type."""
         return self._read(key, "list", [])
 
     def members(self, key: str | bytes) -> set[Word]:
-        """Return the set stored at a key; empty if the key is missing.
-
-        Raises ``ContractError`` if the key has another type.
-        """
+        """Return the set at a key, empty if missing; raise ``ContractError`` for another type."""
         return self._read(key, "set", set())
 
     def scores(self, key: str | bytes) -> dict[Word, float]:
-        """Return the scores of a sorted set by member, in ascending order of scores.
-
-        The result is empty if the key is missing. Raises ``ContractError`` if the key has another
-        type.
-        """
+        """Return the scores of a sorted set by member, in ascending order; otherwise like ``hash()``."""
         return dict(self._read(key, "zset", []))
 
     def entries(self, key: str | bytes) -> list[tuple[str, dict[Word, Word]]]:
-        """Return the entries of a stream as ``(id, fields)``.
-
-        The list is empty if the key is missing. Raises ``ContractError`` if the key has another
-        type.
-        """
+        """Return the entries of a stream as ``(id, fields)``; otherwise like ``elements()``."""
         return self._read(key, "stream", [])
 
     def _read(self, key: str | bytes, wanted: str, empty: T | None) -> T:
@@ -174,8 +150,8 @@ class KVContents:
     ) -> None:
         """Load data: a mapping of keys to plain values, commands to run, or an ``.rdb`` file.
 
-        An existing key is replaced, other keys stay, and nothing changes if ``ContractError`` is
-        raised.
+        An existing key is replaced, and other keys stay. If ``ContractError`` is raised, nothing
+        changes, except that a real server keeps the keys it received from a file before the error.
 
         - A mapping: strings, bytes and numbers become strings, dicts become hashes, lists of scalars
           become lists, sets become sets, lists of ``(member, score)`` become sorted sets, and lists of
@@ -235,7 +211,7 @@ class KVContents:
         """
         from .search.views import SearchIndexView
 
-        return SearchIndexView(self._reading, name)
+        return SearchIndexView(self._memory().reading, name)
 
     @property
     def searches(self) -> Found[Search]:
@@ -264,7 +240,8 @@ class KVContents:
 
         given: dict[str, object] = {} if index is None else {"index": index}
         given |= where
-        return expect_search(self._reading, self._memory().searches, times, given)
+        engine = self._memory()
+        return expect_search(engine.reading, engine.searches, times, given)
 
     def assert_not_searched(
         self, index: Condition[str] = None, **where: Unpack[SearchFields]
@@ -272,9 +249,6 @@ class KVContents:
         """Assert that no search matches."""
         __tracebackhide__ = True
         self.assert_searched(index, times=0, **where)
-
-    def _reading(self) -> AbstractContextManager[Keyspace]:
-        return self._memory().reading()
 
     def _memory(self) -> Engine:
         if not isinstance(self._engine, Engine):

@@ -51,7 +51,6 @@ class AnyEngine(Protocol):
         self,
         user: Any = None,
         transport: Transport = "local",
-        resp: int = 2,
         address: str = "",
         at_us: int | None = None,
     ) -> AnySession:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from itertools import count, pairwise
 from typing import Self, TypeAlias
 
 from ..core.errors import ContractError
@@ -21,14 +22,68 @@ class Interruptions(list["Between"]):
 
     def begin(self, lines: list[list[bytes]]) -> Callable[[int], None]:
         """Return a function to call with the index of each command of a pipeline but the first."""
-        places = [(between, between._positions(lines)) for between in self]
+        names = [
+            command_name([word.decode("utf-8", "replace") for word in line[:2]]) for line in lines
+        ]
+        planned = [(between, between._choice(names)) for between in self]
 
-        def at(index: int) -> None:
-            for between, chosen in places:
-                if index in chosen:
-                    between._interrupt(index)
+        def at(place: int) -> None:
+            for between, chosen in planned:
+                if place in chosen:
+                    between._interrupt(place)
 
         return at
+
+
+_Choice = Callable[[list[str]], Collection[int]]
+"""Returns the positions to interrupt, given the names of a pipeline's commands."""
+
+
+class _InTurn:
+    """Chooses every position in turn: the next one for each pipeline or, in a loop, for each turn."""
+
+    def __init__(self) -> None:
+        self._turn = 0
+        self._is_looping = False
+        self._passed = 0
+        """The number of positions that earlier pipelines of this turn of the loop had."""
+
+    def begin_turn(self, turn: int) -> None:
+        self._is_looping = True
+        self._turn, self._passed = turn, 0
+
+    def __call__(self, names: list[str]) -> Collection[int]:
+        if not self._is_looping:
+            self._turn += 1
+            return (self._turn,)
+        # Number the positions of several pipelines in one turn of the loop consecutively.
+        gaps = len(names) - 1
+        place = self._turn - self._passed
+        self._passed += gaps
+        return (place,) if 1 <= place <= gaps else ()
+
+
+def _choice_of(commands: Place) -> _Choice:
+    if commands is None:
+        return _InTurn()
+    if type(commands) is int:
+        if commands < 1:
+            raise ContractError(
+                f"commands={commands} is not a position between two commands: pass at least 1"
+            )
+        return lambda names: (commands,)
+    pair = commands if isinstance(commands, tuple | list) else ()
+    if len(pair) != 2 or any(name is None for name in pair):
+        raise ContractError(
+            f"commands={commands!r} is not a position: pass a number of commands, the names of two "
+            "neighbours such as ('GET', 'SET'), or leave it out for every position in turn"
+        )
+    before, after = (Question("commands", name, COMMAND) for name in pair)
+    return lambda names: [
+        place
+        for place, (first, second) in enumerate(pairwise(names), 1)
+        if before.agrees(first) and after.agrees(second)
+    ]
 
 
 class Between:
@@ -50,7 +105,7 @@ class Between:
     """
 
     def __init__(self, plan: Interruptions, commands: Place, run: Callable[[], object]) -> None:
-        self._neighbours = _neighbours(commands)
+        self._choice = _choice_of(commands)
         if inspect.iscoroutinefunction(run):
             raise ContractError(
                 f"run={run!r} is a coroutine function, which a pipeline cannot await: "
@@ -59,40 +114,9 @@ class Between:
         self._plan = plan
         self._commands = commands
         self._run = run
-        self._turn = 0
-        """The number of pipelines so far or, if iterated, of turns of the loop."""
-        self._passed = 0
-        """The number of positions that earlier pipelines of this turn of the loop had."""
-        self._iterated = False
-        """Whether the turns of a loop, not the pipelines, determine the position."""
         self.hits = 0
         self.place = 0
         plan.append(self)
-
-    def _positions(self, lines: list[list[bytes]]) -> set[int]:
-        if isinstance(self._commands, int):
-            return {self._commands}
-        if self._commands is None:
-            return self._next_place(len(lines) - 1)
-        first, second = self._neighbours
-        names = [
-            command_name([word.decode("utf-8", "replace") for word in line[:2]]) for line in lines
-        ]
-        return {
-            at
-            for at in range(1, len(lines))
-            if first.agrees(names[at - 1]) and second.agrees(names[at])
-        }
-
-    def _next_place(self, gaps: int) -> set[int]:
-        if not self._iterated:
-            self._turn += 1
-            return {self._turn}
-        # If one turn of the loop sends several pipelines, their positions are numbered
-        # consecutively.
-        place = self._turn - self._passed
-        self._passed += gaps
-        return {place} if 1 <= place <= gaps else set()
 
     def _interrupt(self, place: int) -> None:
         """Call ``run``, as if another client's command had arrived at this moment.
@@ -116,20 +140,20 @@ class Between:
             self._plan.remove(self)
 
     def __iter__(self) -> Iterator[int]:
-        if self._commands is not None:
+        if not isinstance(self._choice, _InTurn):
             raise ContractError(
                 f"between(commands={self._commands!r}) cannot be iterated: "
                 "leave out commands= to iterate over all positions"
             )
-        self._iterated = True
         try:
-            place, hits = 0, -1
-            # Stop after the first turn of the loop without an interruption: no positions are left.
-            while self.hits > hits:
+            hits = -1
+            for turn in count(1):
+                # End the loop after a turn without an interruption: no positions are left.
+                if self.hits == hits:
+                    return
                 hits = self.hits
-                place += 1
-                self._turn, self._passed = place, 0
-                yield place
+                self._choice.begin_turn(turn)
+                yield turn
         finally:
             self.remove()
 
@@ -138,21 +162,3 @@ class Between:
 
     def __exit__(self, *error: object) -> None:
         self.remove()
-
-
-def _neighbours(commands: object) -> tuple[Question, ...]:
-    if commands is None:
-        return ()
-    if type(commands) is int:
-        if commands < 1:
-            raise ContractError(
-                f"commands={commands} is not a position between two commands: pass at least 1"
-            )
-        return ()
-    names = commands if isinstance(commands, tuple | list) else ()
-    if len(names) == 2 and not any(name is None for name in names):
-        return tuple(Question("commands", name, COMMAND) for name in names)
-    raise ContractError(
-        f"commands={commands!r} is not a position: pass a number of commands, the names of two "
-        "neighbours such as ('GET', 'SET'), or leave it out for every position in turn"
-    )

@@ -131,9 +131,11 @@ class Run:
         self.notes.note(self.engine, line, caught.value)
         return str(caught.value)
 
-    def other(self, **settings: Any) -> Run:
+    def other(self, resp: int = 2, **settings: Any) -> Run:
         """Return another client of the same engine."""
-        return Run(self.engine, self.engine.session(**settings), self.notes)
+        session = self.engine.session(**settings)
+        session.resp = resp
+        return Run(self.engine, session, self.notes)
 
 
 @pytest.fixture

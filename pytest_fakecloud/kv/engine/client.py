@@ -51,10 +51,10 @@ class Client:
     user: AclUser
     db: Keyspace
     transport: Transport
-    resp: int
     address: str
     id: int
     created_us: int
+    resp: int = 2
     local_address: str = "127.0.0.1:6379"
     name: bytes = b""
     library: dict[str, bytes] = field(default_factory=dict)

@@ -146,7 +146,6 @@ class Engine:
         self,
         user: AclUser | None = None,
         transport: Transport = "local",
-        resp: int = 2,
         address: str = "",
         at_us: int | None = None,
     ) -> Session:
@@ -157,7 +156,7 @@ class Engine:
         number = next(self._sessions)
         began_us = self.clock.now_us() if at_us is None else at_us
         session = Session(
-            user, self.databases[0], transport, resp, address, number, began_us, engine=self
+            user, self.databases[0], transport, address, number, began_us, engine=self
         )
         if transport == "port":
             self.clients.connected[session.id] = session

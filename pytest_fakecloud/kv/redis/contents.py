@@ -40,8 +40,8 @@ class RedisContents:
             )
         line, convert = _READERS[type_name]
         reply = share.link.call([line[0], name, *line[1:]])
-        if reply is None:
-            return None  # The key expired after TYPE.
+        if reply is None or (reply == [] and type_name != "stream"):
+            return None  # The key expired after TYPE: only strings and streams can be empty.
         return Converted(type_name, convert(share.prefixes.strip(reply)))
 
 

@@ -96,9 +96,7 @@ class RedisEngine:
         self.isolation = isolation
         self._max_key_size = max_key_size
         self._documented_only = documented_only
-        # A lock that does nothing: the routes need no lock, because the server runs one command at
-        # a time.
-        self.lock = nullcontext()
+        self.lock = nullcontext()  # The server itself runs one command at a time.
         self.share = share = Share(url, isolation)
         self._prefixes = share.prefixes
         self.pubsub = Subscriptions(share.link, share.prefixes)
@@ -106,8 +104,8 @@ class RedisEngine:
         self.streaming: set[RedisSession] = set()
         """The sessions of open event streams."""
         self.users = RedisUsers(share.link, share.prefixes)
-        random = ids.stream("kv", "random")
-        self._rewriter = Rewriter(share.prefixes, random.random, self.pubsub.patterns)
+        fraction = ids.stream("kv", "random").random
+        self._rewriter = Rewriter(share.prefixes, fraction, self.pubsub.patterns)
         self._scripts = RedisScripts() if dialect == "vendor" else None
         # The first copy becomes the baseline.
         self._has_baseline = isolation != "none"
@@ -121,15 +119,10 @@ class RedisEngine:
         self,
         user: Any = None,
         transport: str = "local",
-        resp: int = 2,
         address: str = "",
         at_us: int | None = None,
     ) -> RedisSession:
-        """Open a session for a user, by default ``default``.
-
-        ``resp`` and ``at_us`` have no effect: replies have the types of RESP2, and the server
-        determines the time.
-        """
+        """Open a session, by default for the user ``default``. The server ignores ``at_us``."""
         return RedisSession(user or self.users["default"], transport, address)
 
     def _check_offered(
@@ -166,7 +159,10 @@ class RedisEngine:
                 session.aborted = True
             raise CommandError(self._prefixes.without(error.text)) from None
         if name == "ACL DELUSER":
-            self._end_streams({word.decode("utf-8", "replace") for word in argv[2:]})
+            removed = {word.decode("utf-8", "replace") for word in argv[2:]}
+            for each in tuple(self.streaming):
+                if each.login is not None and each.user.name in removed and each.wake:
+                    each.wake()
         return reply
 
     def _check(self, session: RedisSession, spec: CommandSpec, argv: list[bytes]) -> None:
@@ -219,11 +215,6 @@ class RedisEngine:
         if prepared.answer is not None and not isinstance(reply, CommandError):
             reply = prepared.answer(reply)
         return self._prefixes.strip(reply)
-
-    def _end_streams(self, users: set[str]) -> None:
-        for session in tuple(self.streaming):
-            if session.login is not None and session.user.name in users and session.wake:
-                session.wake()
 
     def _run_transaction_command(self, session: RedisSession, name: str) -> Reply:
         if name == "MULTI":
@@ -281,7 +272,6 @@ class RedisEngine:
         return copy_of(self.share)
 
     def restore(self, saved: RedisCopy) -> None:
-        """Restore a copy, as ``contents.restore_copy()`` does."""
         restore_copy(self.share, saved)
 
     def close(self) -> None:

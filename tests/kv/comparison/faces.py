@@ -41,7 +41,8 @@ class InProcess:
         self.resp = resp
         self.engine = Engine(Timekeeper(), Ids(seed), "redis", version=version)
         self.name = f"in process as {self.engine.version}, RESP{resp}"
-        self.session = self.engine.session(resp=resp)
+        self.session = self.engine.session()
+        self.session.resp = resp
 
     def call(self, argv: list[bytes]) -> Any:
         try:

@@ -29,7 +29,8 @@ class Face(InProcess):
     def __init__(self, resp: int = 2) -> None:
         super().__init__(resp=resp)
         self.engine = Engine(Timekeeper(NOW), Ids(1), "redis", debug_command=True)
-        self.session = self.engine.session(resp=resp)
+        self.session = self.engine.session()
+        self.session.resp = resp
 
     def __call__(self, line: str) -> Any:
         return self.call([word.encode() for word in line.split(" ")])
@@ -91,7 +92,8 @@ def test_only_a_connection_sleeps() -> None:
 def test_a_push_comes_before_the_reply() -> None:
     pushed: list[object] = []
     engine = Engine(Timekeeper(), Ids(1), "redis", debug_command=True)
-    session = engine.session(transport="port", resp=3)
+    session = engine.session(transport="port")
+    session.resp = 3
     session.deliver = pushed.append
     reply = engine.execute(session, b"DEBUG PROTOCOL push".split())
     assert reply == b"Some real reply following the push reply"
