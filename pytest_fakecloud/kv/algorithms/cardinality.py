@@ -8,8 +8,6 @@ PRECISION = 14
 """Number of bits of a hash that select a register."""
 REGISTERS = 1 << PRECISION
 HASH_BITS = 64 - PRECISION
-_ALPHA_INF = 0.721347520444481703680
-
 
 _SEED = 0xADC83B19
 """The seed that Redis uses for HyperLogLogs."""
@@ -32,7 +30,12 @@ def murmur_hash_64a(key: bytes) -> int:
     return h ^ (h >> 47)
 
 
+_ALPHA_INF = 0.721347520444481703680
+"""The constant of the estimator for infinitely many registers: 1 / (2 ln 2)."""
+
+
 def _sigma(x: float) -> float:
+    """Return x + the sum of x^(2^k) * 2^(k-1) for k = 1, 2, …: the weight of registers that are 0."""
     if x == 1.0:
         return math.inf
     y, z = 1.0, x
@@ -46,6 +49,7 @@ def _sigma(x: float) -> float:
 
 
 def _tau(x: float) -> float:
+    """Return a third of 1 - x - the sum of (1 - x^(2^-k))^2 * 2^-k: the weight of full registers."""
     if x in (0.0, 1.0):
         return 0.0
     y, z = 1.0, 1 - x
@@ -60,9 +64,7 @@ def _tau(x: float) -> float:
 
 def estimate(unpacked: bytes | bytearray) -> int:
     """Estimate the cardinality with Ertl's improved estimator; return -2^63 for 2^63 or more."""
-    histogram = [0] * 64
-    for register in range(64):
-        histogram[register] = unpacked.count(register)
+    histogram = [unpacked.count(register) for register in range(64)]
     m = float(REGISTERS)
     z = m * _tau((m - histogram[HASH_BITS + 1]) / m)
     for j in range(HASH_BITS, 0, -1):

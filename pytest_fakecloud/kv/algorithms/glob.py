@@ -8,8 +8,7 @@ tried twice. Pieces without wildcards are found in linear time. Pieces with wild
 from the command's budget.
 
 A single regular expression with an atomic group for each star (as in ``fnmatch``) is twice as fast
-for short patterns (0.2 and 0.3 us against 0.4 and 0.9 us). However, it takes seconds to compile for
-a pattern as long as a request, so a client could block a server.
+for short patterns, but takes seconds to compile for a pattern as long as a request.
 """
 
 from __future__ import annotations
@@ -133,17 +132,17 @@ def _pieces(pattern: bytes) -> list[list[Element]]:
     while at < len(pattern):
         byte = pattern[at]
         at += 1
-        if byte == 0x2A:  # *
+        if byte == ord("*"):
             if pieces[-1] or len(pieces) == 1:
                 pieces.append([])
-        elif byte == 0x3F:  # ?
+        elif byte == ord("?"):
             pieces[-1].append(None)
-        elif byte == 0x5B:  # [
+        elif byte == ord("["):
             element, at = _class(pattern, at)
             pieces[-1].append(element)
         else:
             # A backslash at the end of the pattern matches itself.
-            if byte == 0x5C and at < len(pattern):
+            if byte == ord("\\") and at < len(pattern):
                 byte = pattern[at]
                 at += 1
             pieces[-1].append(byte)
@@ -159,13 +158,13 @@ def _class(pattern: bytes, at: int) -> tuple[Element, int]:
     members: set[int] = set()
     while at < len(pattern):
         left = len(pattern) - at
-        if pattern[at] == 0x5C and left >= 2:
+        if pattern[at] == ord("\\") and left >= 2:
             members.add(pattern[at + 1])
             at += 2
-        elif pattern[at] == 0x5D:  # ]
+        elif pattern[at] == ord("]"):
             at += 1
             break
-        elif left >= 3 and pattern[at + 1] == 0x2D:  # A range such as a-c, even if its end is "]".
+        elif left >= 3 and pattern[at + 1] == ord("-"):  # A range such as a-c, or even a-].
             members |= _range(pattern[at], pattern[at + 2])
             at += 3
         else:

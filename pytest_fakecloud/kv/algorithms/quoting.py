@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_ESCAPES = {ord("n"): 10, ord("r"): 13, ord("t"): 9, ord("b"): 8, ord("a"): 7}
+_ESCAPES = dict(zip(b"nrtba", b"\n\r\t\b\a", strict=True))
 _SPACES = b" \n\r\t\v\f\0"
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 
@@ -42,20 +42,16 @@ def _quoted(line: bytes, at: int, quote: int, word: bytearray) -> int | None:
         byte = line[at]
         if byte == quote:
             return at + 1
+        length = 1
         if byte == ord("\\") and at + 1 < size:
             following = line[at + 1]
-            if quote == ord('"'):
-                if following == ord("x") and at + 3 < size and set(line[at + 2 : at + 4]) <= _HEX:
-                    word.append(int(line[at + 2 : at + 4], 16))
-                    at += 4
-                    continue
-                word.append(_ESCAPES.get(following, following))
-                at += 2
-                continue
-            if following == quote:
-                word.append(quote)
-                at += 2
-                continue
+            if quote == ord("'"):
+                if following == quote:
+                    byte, length = quote, 2
+            elif following == ord("x") and at + 3 < size and set(line[at + 2 : at + 4]) <= _HEX:
+                byte, length = int(line[at + 2 : at + 4], 16), 4
+            else:
+                byte, length = _ESCAPES.get(following, following), 2
         word.append(byte)
-        at += 1
+        at += length
     return None
