@@ -18,24 +18,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane
 from ..errors import not_found
-from ..model import Attempt, Delivery, LogEntry, Message, Outcome, Perform, Sign, SigningKeys
+from ..model import Attempt, Delivery, Message, Outcome, Perform, Sign, SigningKeys
 from ..settings import PlanLimits, QueueConfig
 from ..workflow.runs import WorkflowRuns
 from .admission import Admission
 from .attempts import AttemptRunner
 from .flow import FlowControl
-from .history import DeadLetter, DeadLetters, History
+from .history import DeadLetters, History
 from .lifecycle import Lifecycle
-from .ordered_queues import OrderedQueue, OrderedQueues
+from .ordered_queues import OrderedQueues
 from .publishing import Publisher
-from .quota import Quota, QuotaUsage
-from .schedules import Schedule
+from .quota import Quota
 from .state import State
 from .url_groups import UrlGroups
 
@@ -44,22 +43,12 @@ class Saved(NamedTuple):
     """A copy of an engine's data, which can be restored any number of times.
 
     Ids, signing keys and the clock are not part of the data. Copies share immutable records.
+    ``values`` are copies of the attributes that ``Engine._data()`` lists.
     """
 
-    messages: dict[str, Message]
+    values: list[Any]
     pending: tuple[str, ...]
-    groups_of_tasks: dict[str, list[str]]
-    queues: dict[str, OrderedQueue]
-    flow: FlowControl
-    url_groups: UrlGroups
-    schedules: dict[str, Schedule]
-    dead_letters: dict[str, DeadLetter]
-    seen: dict[str, tuple[int, str]]
-    usage: QuotaUsage
-    logs: list[LogEntry]
-    in_flight: dict[str, tuple[int, Outcome]]
     workflow: object
-    waiting_for_slot: tuple[str, ...]
 
 
 class Engine(State):
@@ -208,25 +197,28 @@ class Engine(State):
             self.schedules.unplan(schedule)
 
     # -- snapshots -------------------------------------------------------------------------------
+    def _data(self) -> list[tuple[object, str, Callable[[Any], Any]]]:
+        """Return the attributes that contain data: the object, the name, and the copying function."""
+        return [
+            (self, "messages", _copies),
+            (self, "groups_of_tasks", _copies),
+            (self, "flow", FlowControl.copy),
+            (self, "url_groups", UrlGroups.copy),
+            (self, "logs", list),
+            (self, "in_flight", dict),
+            (self, "waiting_for_slot", deque),
+            (self.queues, "by_name", _copies),
+            (self.schedules, "by_id", _copies),
+            (self.dead_letters, "rows", dict),
+            (self.publisher.deduplication, "seen", dict),
+            (self.quota, "usage", replace),
+        ]
+
     def snapshot(self) -> Saved:
         """Return a copy of all data that later attempts do not change."""
         with self.lock:
-            return Saved(
-                messages=_copies(self.messages),
-                pending=tuple(self.pending),
-                groups_of_tasks={name: list(ids) for name, ids in self.groups_of_tasks.items()},
-                queues={name: one.copy() for name, one in self.queues.by_name.items()},
-                flow=self.flow.copy(),
-                url_groups=self.url_groups.copy(),
-                schedules={name: one.copy() for name, one in self.schedules.by_id.items()},
-                dead_letters=dict(self.dead_letters.rows),
-                seen=dict(self.publisher.deduplication.seen),
-                usage=replace(self.quota.usage),
-                logs=list(self.logs),
-                in_flight=dict(self.in_flight),
-                workflow=self.workflow.snapshot(),
-                waiting_for_slot=tuple(self.waiting_for_slot),
-            )
+            values = [copy(getattr(owner, name)) for owner, name, copy in self._data()]
+            return Saved(values, tuple(self.pending), self.workflow.snapshot())
 
     def restore(self, saved: Saved) -> None:
         """Restore a copy, and start the timers of its messages and schedules.
@@ -255,20 +247,10 @@ class Engine(State):
         self.changed.notify()
 
     def _put_back(self, saved: Saved) -> None:
-        self.messages = _copies(saved.messages)
+        for (owner, name, copy), value in zip(self._data(), saved.values, strict=True):
+            setattr(owner, name, copy(value))
         self.pending = {one: self.messages[one] for one in saved.pending}
-        self.groups_of_tasks = {name: list(ids) for name, ids in saved.groups_of_tasks.items()}
-        self.queues.by_name = {name: one.copy() for name, one in saved.queues.items()}
-        self.flow = saved.flow.copy()
-        self.url_groups = saved.url_groups.copy()
-        self.schedules.by_id = {name: one.copy() for name, one in saved.schedules.items()}
-        self.dead_letters.rows = dict(saved.dead_letters)
-        self.publisher.deduplication.seen = dict(saved.seen)
-        self.quota.usage = replace(saved.usage)
-        self.logs = list(saved.logs)
-        self.in_flight = dict(saved.in_flight)
         self.workflow.restore(saved.workflow)
-        self.waiting_for_slot = deque(saved.waiting_for_slot)
         self.active = set(self.in_flight)
         self.overtaken = []
         now = self.clock.now_us()
@@ -278,5 +260,5 @@ class Engine(State):
                 message.due_us = now
 
 
-def _copies(messages: dict[str, Message]) -> dict[str, Message]:
-    return {message_id: message.copy() for message_id, message in messages.items()}
+def _copies(items: dict[str, Any]) -> dict[str, Any]:
+    return {key: item.copy() for key, item in items.items()}

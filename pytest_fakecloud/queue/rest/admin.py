@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...http.messages import Answer, Request
+from ...http.messages import Request
 from ...http.routing import Route
 from ..engine.flow import FlowKey
 from ..errors import bad_request
@@ -11,7 +11,7 @@ from ..wire import records
 from ..wire.headers import read_given
 from ..wire.text import as_wire, json_headers
 from ..wire.values import check_name, read_flag, read_integer
-from .payloads import Endpoints, empty, endpoints_of, json_object, query_of, segment
+from .payloads import Endpoints, endpoints_of, json_object, query_of, segment
 
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
 """The vendor's documentation spells this path in both ways."""
@@ -57,10 +57,10 @@ class AdministrationRoutes(Endpoints):
         schedule = engine.schedules.get(schedule_id)
         return records.schedule_record(
             schedule,
-            engine.schedules.next_run_us(schedule),
-            engine.schedules.states(schedule),
-            min(engine.settings.retries, engine.limits.retries),
-            engine.limits.timeout_us,
+            due_us=engine.schedules.next_run_us(schedule),
+            states=engine.schedules.states(schedule),
+            default_retries=min(engine.settings.retries, engine.limits.retries),
+            max_timeout_us=engine.limits.timeout_us,
         )
 
     def list_schedules(self, request: Request) -> object:
@@ -69,17 +69,14 @@ class AdministrationRoutes(Endpoints):
     def get_schedule(self, request: Request) -> object:
         return self._schedule(segment(request, "id"))
 
-    def delete_schedule(self, request: Request) -> Answer:
+    def delete_schedule(self, request: Request) -> None:
         self.engine.schedules.delete(segment(request, "id"))
-        return empty()
 
-    def pause_schedule(self, request: Request) -> Answer:
+    def pause_schedule(self, request: Request) -> None:
         self.engine.schedules.pause(segment(request, "id"), True)
-        return empty()
 
-    def resume_schedule(self, request: Request) -> Answer:
+    def resume_schedule(self, request: Request) -> None:
         self.engine.schedules.pause(segment(request, "id"), False)
-        return empty()
 
     # -- queues ----------------------------------------------------------------------------------
 
@@ -90,7 +87,7 @@ class AdministrationRoutes(Endpoints):
     def list_queues(self, request: Request) -> object:
         return [self._queue(name) for name in self.engine.queues.by_name]
 
-    def upsert_queue(self, request: Request) -> Answer:
+    def upsert_queue(self, request: Request) -> None:
         body = json_object(request)
         name = body.get("queueName")
         parallelism = body.get("parallelism")
@@ -104,22 +101,18 @@ class AdministrationRoutes(Endpoints):
         if paused is not None and not isinstance(paused, bool):
             raise bad_request("invalid queue: paused must be true or false")
         self.engine.queues.upsert(name, parallelism=parallelism, paused=paused)
-        return empty()
 
     def get_queue(self, request: Request) -> object:
         return self._queue(_queue_name(request))
 
-    def delete_queue(self, request: Request) -> Answer:
+    def delete_queue(self, request: Request) -> None:
         self.engine.lifecycle.delete_queue(segment(request, "name"))
-        return empty()
 
-    def pause_queue(self, request: Request) -> Answer:
+    def pause_queue(self, request: Request) -> None:
         self.engine.queues.pause(_queue_name(request))
-        return empty()
 
-    def resume_queue(self, request: Request) -> Answer:
+    def resume_queue(self, request: Request) -> None:
         self.engine.queues.resume(_queue_name(request))
-        return empty()
 
     # -- URL groups ------------------------------------------------------------------------------
 
@@ -129,13 +122,12 @@ class AdministrationRoutes(Endpoints):
     def get_group(self, request: Request) -> object:
         return records.group_record(self.engine.url_groups.get(segment(request, "name")))
 
-    def delete_group(self, request: Request) -> Answer:
+    def delete_group(self, request: Request) -> None:
         group = self.engine.url_groups.find(segment(request, "name"))
         if group is not None:
             self.engine.url_groups.remove(group)
-        return empty()
 
-    def change_group(self, request: Request) -> Answer:
+    def change_group(self, request: Request) -> None:
         headers = json_object(request).get("headers")
         if not isinstance(headers, dict):
             raise bad_request("invalid topic: headers must be an object")
@@ -147,9 +139,8 @@ class AdministrationRoutes(Endpoints):
         group = self.engine.url_groups.get(segment(request, "name"))
         group.headers = defaults
         group.updated_us = self.engine.clock.now_us()
-        return empty()
 
-    def add_endpoints(self, request: Request) -> Answer:
+    def add_endpoints(self, request: Request) -> None:
         wanted = endpoints_of(request)
         for item in wanted:
             if not isinstance(item.get("url"), str):
@@ -160,9 +151,8 @@ class AdministrationRoutes(Endpoints):
             [(as_wire(item["url"]), item.get("name") or None) for item in wanted],
             engine.clock.now_us(),
         )
-        return empty()
 
-    def remove_endpoints(self, request: Request) -> Answer:
+    def remove_endpoints(self, request: Request) -> None:
         wanted = endpoints_of(request)
         for item in wanted:
             if item.get("url") is None and item.get("name") is None:
@@ -171,7 +161,6 @@ class AdministrationRoutes(Endpoints):
                 item["url"] = as_wire(item["url"])
         group = self.engine.url_groups.get(segment(request, "name"))
         self.engine.url_groups.remove_endpoints(group, wanted, self.engine.clock.now_us())
-        return empty()
 
 
 class FlowRoutes(Endpoints):
@@ -197,13 +186,13 @@ class FlowRoutes(Endpoints):
     def get_flow_control(self, request: Request) -> object:
         return self.engine.admission.flow_record(self.engine.flow.get(segment(request, "key")))
 
-    def pause_flow(self, request: Request) -> Answer:
-        return self._set_flow_paused(request, True)
+    def pause_flow(self, request: Request) -> None:
+        self._set_flow_paused(request, True)
 
-    def resume_flow(self, request: Request) -> Answer:
-        return self._set_flow_paused(request, False)
+    def resume_flow(self, request: Request) -> None:
+        self._set_flow_paused(request, False)
 
-    def _set_flow_paused(self, request: Request, paused: bool) -> Answer:
+    def _set_flow_paused(self, request: Request, paused: bool) -> None:
         engine = self.engine
         key = engine.flow.get_or_create(segment(request, "key"), engine.clock.now_us())
         key.paused = paused
@@ -211,9 +200,8 @@ class FlowRoutes(Endpoints):
             engine.admission.recall_admitted(key)
         # This also plans or cancels the timer that opens the key.
         engine.admission.start_waiting_for_flow(key)
-        return empty()
 
-    def pin_flow(self, request: Request) -> Answer:
+    def pin_flow(self, request: Request) -> None:
         numbers: dict[str, int | None] = {"parallelism": None, "rate": None, "period": None}
         for name, value in query_of(request):
             if name not in numbers:
@@ -230,28 +218,25 @@ class FlowRoutes(Endpoints):
             period_us=None if period is None else period * SECOND,
         )
         self._begin_period(key)
-        return empty()
 
     def _begin_period(self, key: FlowKey) -> None:
         # Recall messages that have not started, because they count in the new period.
         self.engine.admission.recall_admitted(key)
         self.engine.admission.start_waiting_for_flow(key)
 
-    def unpin_flow(self, request: Request) -> Answer:
+    def unpin_flow(self, request: Request) -> None:
         flags = {"parallelism": False, "rate": False}
         for name, value in query_of(request):
             if name not in flags:
                 raise bad_request(f"unknown setting {name!r}, expected {', '.join(flags)}")
             flags[name] = read_flag(value, name)
         self.engine.flow.unpin(segment(request, "key"), **flags)
-        return empty()
 
-    def reset_rate(self, request: Request) -> Answer:
+    def reset_rate(self, request: Request) -> None:
         engine = self.engine
         key = engine.flow.get(segment(request, "key"))
         key.restart_period(engine.clock.now_us())
         self._begin_period(key)
-        return empty()
 
     def global_parallelism(self, request: Request) -> object:
         return {

@@ -27,7 +27,6 @@ from .payloads import (
     accepted_record,
     bulk_pairs,
     cursor_field,
-    empty,
     has_empty_ids,
     query_of,
     refuse_empty_id,
@@ -76,10 +75,9 @@ class HistoryRoutes(Endpoints):
         row = self.engine.dead_letters.get(segment(request, "id"))
         return letter_record(self.engine, row)
 
-    def delete_dead_letter(self, request: Request) -> Answer:
+    def delete_dead_letter(self, request: Request) -> None:
         letters = self.engine.dead_letters
         letters.delete([letters.get(segment(request, "id"))])
-        return empty()
 
     def delete_dead_letters(self, request: Request) -> object:
         rows, cursor = self._chosen_letters(request)
@@ -104,7 +102,7 @@ class HistoryRoutes(Endpoints):
         """
         refuse_empty_id(request, "dlq message")
         chosen = filters.read_filters(
-            bulk_pairs(request, "dlqIds", empty=True), filters.FOR_DEAD_LETTERS
+            bulk_pairs(request, "dlqIds", keep_empty=True), filters.FOR_DEAD_LETTERS
         )
         if chosen.empty and has_empty_ids(request, "dlqIds", "dlqId"):
             return [], None

@@ -6,7 +6,7 @@ import re
 from typing import Any
 from urllib.parse import unquote
 
-from ...http.messages import Answer, Request
+from ...http.messages import Request
 from ...http.readers import decode_segment, json_value
 from ...http.routing import Route
 from ..engine.engine import Engine
@@ -22,7 +22,10 @@ _ID = re.compile(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)
 
 
 class Endpoints:
-    """One family of endpoints. They are called with the engine's lock held."""
+    """One family of endpoints. They are called with the engine's lock held.
+
+    An endpoint that returns None responds with an empty body.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -85,10 +88,6 @@ def caller_of(request: Request) -> str:
     return request.client[0] if request.client else "127.0.0.1"
 
 
-def empty() -> Answer:
-    return Answer(b"", 200)
-
-
 def segment(request: Request, name: str) -> str:
     return decode_segment(request.params[name])
 
@@ -119,9 +118,12 @@ def bulk_object(request: Request, ids: str) -> dict[str, Any]:
     return {ids: given}
 
 
-def bulk_pairs(request: Request, ids: str, *, empty: bool = False) -> list[tuple[str, str]]:
-    """Return the filters in the query, including ``empty`` ones if set, and in the JSON body."""
-    given = [pair for pair in query_of(request) if empty or pair[1]]
+def bulk_pairs(request: Request, ids: str, *, keep_empty: bool = False) -> list[tuple[str, str]]:
+    """Return the filters in the query and in the JSON body. An empty filter matches nothing.
+
+    Without ``keep_empty``, the empty filters of the query are ignored.
+    """
+    given = [pair for pair in query_of(request) if keep_empty or pair[1]]
     return given + filters.pairs_of(bulk_object(request, ids))
 
 

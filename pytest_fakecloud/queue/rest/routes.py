@@ -111,6 +111,9 @@ class QueueApp(App):
 
         return route._replace(endpoint=endpoint)
 
+    def dump(self, value: object) -> bytes:
+        return b"" if value is None else super().dump(value)
+
     # -- authentication and errors ---------------------------------------------------------------
 
     def authenticate(self, request: Request) -> object:
@@ -228,7 +231,7 @@ class QueueApp(App):
     def cancel_messages(self, request: Request) -> object:
         refuse_empty_id(request, "message")
         chosen = filters.read_filters(
-            bulk_pairs(request, "messageIds", empty=True), filters.FOR_MESSAGES, most=2**62
+            bulk_pairs(request, "messageIds", keep_empty=True), filters.FOR_MESSAGES, most=2**62
         )
         if chosen.empty and has_empty_ids(request, "messageIds", "messageId"):
             return {"cancelled": 0}

@@ -176,10 +176,11 @@ def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Reco
 
 def schedule_record(
     schedule: Schedule,
+    *,
     due_us: int | None,
     states: dict[str, str],
     default_retries: int,
-    default_timeout: int,
+    max_timeout_us: int,
 ) -> Record:
     """Return the record of a schedule. ``states`` are the states of the last run's messages."""
     settings = schedule.settings
@@ -204,7 +205,7 @@ def schedule_record(
         record["delay"] = settings.delay_us // SECOND
     if settings.timeout_us is not None:
         # Replace the milliseconds: the API reports the timeout of a schedule in seconds.
-        record["timeout"] = min(settings.timeout_us, default_timeout) // SECOND
+        record["timeout"] = min(settings.timeout_us, max_timeout_us) // SECOND
     record |= given(queueName=settings.queue_name, error=schedule.error)
     if schedule.last_us is not None:
         record["lastScheduleTime"] = ms(schedule.last_us)

@@ -142,7 +142,8 @@ def test_how_the_messages_of_the_last_run_ended(
         bench.engine.cancel(message_id)
     bench.clock.run_due()
     assert bench.engine.schedules.states(schedule) == {message_id: word}
-    assert bench.engine.snapshot().schedules[schedule.id].last_ids == [message_id]
+    bench.engine.restore(bench.engine.snapshot())
+    assert bench.engine.schedules.get(schedule.id).last_ids == [message_id]
 
 
 def test_a_run_after_a_copy_is_not_in_the_copy(bench: Bench) -> None:
