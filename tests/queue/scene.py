@@ -39,16 +39,12 @@ class Response:
 
 
 class Scene:
-    """One queue; ``came`` lists its deliveries, and ``answer`` responds to them.
-
-    A test of a header keeps what it published in ``last_headers``, for effects that repeat it.
-    """
+    """One queue; ``came`` lists its deliveries, and ``answer`` responds to them."""
 
     def __init__(self, **settings: Any) -> None:
         self.queue = Queue(Context.alone(now=NOW, seed=1), **settings)
         self.came: list[DeliveredRequest] = []
         self.times: list[float] = []
-        self.last_headers: Mapping[str, str] = {}
         self.answer: Callable[[DeliveredRequest], Any] = lambda request: 200
         self.queue.destinations.call("*", self._take)
         host, port = self.queue.url.removeprefix("http://").split(":")

@@ -23,7 +23,11 @@ of a run at `APP`, and `flow rate=1` the headers of flow control with the key `k
 text.
 
 Each scenario (`== <name> <settings>`) has a queue of its own, with settings as JSON. The lines before
-the first scenario are played before each of them.
+the first scenario are played before each of them. A line that begins with `#` is a comment.
+
+In `headers.txt`, `publish` is a request to DEST whose settings (`-Retries: 0`) the tests also spell in
+other ways. KIND is Callback or Failure-Callback, and STATUS the status that causes it. The request of
+a `refused` line is rejected, with the given status and a part of the error.
 """
 
 from __future__ import annotations
@@ -54,10 +58,10 @@ def scenarios(file: str) -> dict[str, tuple[dict[str, Any], list[str]]]:
     shared, *texts = (FOLDER / f"{file}.txt").read_text(encoding="utf-8").split("\n== ")
     for text in texts:
         head, *lines = text.splitlines()
-        lines = shared.splitlines()[1:] + lines
+        lines = [line for line in shared.splitlines() + lines if line and line[0] != "#"]
         name, brace, settings = head.partition(" {")
         assert name not in found, f"{file}.txt has two scenarios {name!r}"
-        found[name] = (json.loads(brace + settings or "{}"), [line for line in lines if line])
+        found[name] = (json.loads(brace + settings or "{}"), lines)
     return found
 
 
@@ -92,7 +96,7 @@ class _Player:
         if line[0] == "@":
             self.move(line[2:], [self.filled(one.strip()) for one in below])
         elif line[0] == "!":
-            target, headers, body = _parts(line[2:])
+            target, headers, body = parts(line[2:])
             found = _ANSWER.fullmatch(target)
             assert found is not None
             url, statuses, seconds = found.groups()
@@ -117,17 +121,14 @@ class _Player:
             if rest[0] == "<":
                 rest = f"{self.request} {rest}"
             self.request = rest.partition(" < ")[0]
-            target, headers, body = _parts(rest)
+            target, headers, body = parts(rest)
             method, path = target.split(" ", 1)
             for _ in range(int(count)):
                 answer = self.scene.request(method, path.replace(" ", "%20"), headers, body)
                 self.check(answer, reply)
 
     def filled(self, text: str) -> str:
-        text = re.sub(rf"\b({'|'.join(URLS)})\b", lambda found: URLS[found[0]], text)
-        text = re.sub(r"\{([^{}|*]+)\*(\d+)\}", lambda found: found[1] * int(found[2]), text)
-        text = re.sub(r"NOW(\+\d+)?", lambda found: str(NOW_MS + int(found[1] or 0)), text)
-        return re.sub(r"\$(\w+)", lambda found: self.kept.get(found[1], found[0]), text)
+        return re.sub(r"\$(\w+)", lambda found: self.kept.get(found[1], found[0]), expanded(text))
 
     def move(self, how: str, expected: list[str]) -> None:
         queue = self.scene.queue
@@ -183,7 +184,7 @@ class _Player:
             assert value == expected, (value, expected)
 
     def check_delivery(self, at: float, request: DeliveredRequest, text: str) -> None:
-        target, headers, body = _parts(text)
+        target, headers, body = parts(text)
         seconds, method, url = target.split()
         assert (round(at, 3), request.method, request.url) == (float(seconds), method, url)
         for name, value in headers:
@@ -201,7 +202,14 @@ class _Player:
             assert request.body == body
 
 
-def _parts(line: str) -> tuple[str, list[tuple[str, str]], bytes]:
+def expanded(text: str) -> str:
+    """Return a line with its URLs, repeated texts and times."""
+    text = re.sub(rf"\b({'|'.join(URLS)})\b", lambda found: URLS[found[0]], text)
+    text = re.sub(r"\{([^{}|*]+)\*(\d+)\}", lambda found: found[1] * int(found[2]), text)
+    return re.sub(r"NOW(\+\d+)?", lambda found: str(NOW_MS + int(found[1] or 0)), text)
+
+
+def parts(line: str) -> tuple[str, list[tuple[str, str]], bytes]:
     """Return the target, the headers and the body of a line."""
     head, _, body = line.partition(" < ")
     target, *headers = head.split(" | ")
