@@ -74,10 +74,12 @@ def _committed_places(call: Call) -> list[_Place]:
     return [_Place.of(one) for one in items if type(one.get("offset")) is int]
 
 
-def _groups_without_commits(handle: Any) -> set[str]:
+def _groups_without_commits(look: Look, handle: Any) -> set[str]:
     """Return the groups that disabled automatic commits and have committed nothing."""
+    # Offsets in a deleted topic are only in the journal.
+    committed = {one.data["group"] for one in look.events("commit") if one.handle == handle.name}
     found = set()
-    for name in handle.groups():
+    for name in set(handle.groups()) - committed:
         view = handle.group(name)
         commits = view.committed or any(member.config.auto_commit for member in view.members)
         if view.members and not commits:
@@ -90,17 +92,17 @@ def _groups_without_commits(handle: Any) -> set[str]:
 
 def commit_too_high(look: Look, handle: Any) -> Iterator[Finding]:
     """Find commits of an offset beyond the end, or beyond the last record that was received."""
-    last_offset: dict[tuple[str, str, int], int] = {}
+    last_offset: dict[tuple[str, str], int] = {}
     for call in _calls_of(look, handle):
         group = _group_of(call)
-        for record in _received_records(call):
-            partition = group, record["topic"], record["partition"]
-            last_offset[partition] = max(record["offset"], last_offset.get(partition, -1))
+        for place in map(_Place.of, _received_records(call)):
+            partition = group, place.of_partition
+            last_offset[partition] = max(place.offset, last_offset.get(partition, -1))
         for place in _committed_places(call):
             ends = look.scene.end_offsets.get((handle.name, place.topic), ())
             if place.partition >= len(ends):
                 continue
-            last, end = last_offset.get((group, *place[:2])), ends[place.partition]
+            last, end = last_offset.get((group, place.of_partition)), ends[place.partition]
             values = {"partition": place.of_partition, "offset": place.offset, "last": last}
             if place.offset > end:
                 yield about_group("commit_beyond_end", call, group, end=end, **values)
@@ -175,7 +177,7 @@ def never_committed(look: Look, handle: Any) -> Iterator[Finding]:
         if places:
             received.setdefault(group, []).extend(places)
             last[group] = call
-    without_commits = _groups_without_commits(handle)
+    without_commits = _groups_without_commits(look, handle)
     for group, places in received.items():
         if group in without_commits:
             values = {"records": len(set(places)), "deliveries": len(places)}
@@ -225,27 +227,27 @@ def received_again(look: Look, handle: Any) -> Iterator[Finding]:
         if len(calls) > 1:
             by = tuple(map(_instance_of, calls))
             together.setdefault((group, by, calls[0], calls[-1]), []).append(place)
-    without_commits = _groups_without_commits(handle)
+    without_commits = _groups_without_commits(look, handle)
+    commits = [
+        (call.number, (_group_of(call), place))
+        for call in _calls_of(look, handle)
+        for place in _committed_places(call)
+    ]
     for (group, by, first, again), places in together.items():
         repeated = _repeated_commands(look, first, again)
         if repeated:
             ((name, times),) = repeated.most_common(1)
-            values: dict[str, Any] = {"records": len(places), "command": name, "times": times}
+            values = {"records": len(places), "command": name, "times": times}
             yield about_group("redelivered_and_repeated", again, group, **values)
         elif group not in without_commits:
-            committed = {
-                place
-                for call in _calls_of(look, handle)
-                if call.number <= again.number and _group_of(call) == group
-                for place in _committed_places(call)
-            }
-            # A client that commits a record's own offset, and not the next, receives it again.
-            own = [one for one in places if one in committed]
-            values = {
-                "records": [f"{one.of_partition}@{one.offset}" for one in places], "by": list(by),
-                "last": [f"{one.of_partition}={one.offset}" for one in own],
-            }  # fmt: skip
-            yield about_group("received_again", again, group, **values)
+            committed = {commit for number, commit in commits if number <= again.number}
+            yield about_group(
+                "received_again", again, group,
+                records=[f"{one.of_partition}@{one.offset}" for one in places], by=list(by),
+                # A client that commits a record's own offset, and not the next, receives it again.
+                last=[f"{one.of_partition}={one.offset}" for one in places
+                      if (group, one) in committed],
+            )  # fmt: skip
 
 
 def _repeated_commands(look: Look, first: Call, again: Call) -> Counter[str]:
@@ -269,51 +271,54 @@ def records_skipped(look: Look, handle: Any) -> Iterator[Finding]:
 
     Example: a group commits the offset 3 and next receives the record at 5, so it skipped two.
     """
-    committed: dict[tuple[str, str, int], int] = {}
-    received: dict[tuple[str, str, int], set[int]] = {}
+    committed: dict[tuple[str, str], int] = {}
+    received: dict[tuple[str, str], set[int]] = {}
     for call in _calls_of(look, handle):
         if not executed(call):
             continue
         group = _group_of(call)
         for place in _committed_places(call):
-            committed[group, place.topic, place.partition] = place.offset
+            committed[group, place.of_partition] = place.offset
         for place in map(_Place.of, _received_records(call)):
-            partition = group, place.topic, place.partition
+            partition = group, place.of_partition
             known, first = received.setdefault(partition, set()), committed.get(partition)
-            if first is not None and first < place.offset and max(known, default=-1) < first:
-                start = handle.topic(place.topic).start_offsets[place.partition]
-                resets = {one.name: one.config.auto_offset_reset
-                          for one in handle.group(group).members}  # fmt: skip
-                yield about_group(
-                    "records_skipped", call, group,
-                    partition=place.of_partition, committed=first, received=place.offset,
-                    skipped=place.offset - first, start=start,
-                    deleted=max(0, min(start, place.offset) - first),
-                    latest=resets.get(_instance_of(call)) == "latest",
-                )  # fmt: skip
+            skipped = first is not None and first < place.offset and max(known, default=-1) < first
             known.add(place.offset)
+            if first is None or not skipped or place.topic not in handle.topics():
+                continue  # nothing is known about the log of a deleted topic
+            start = handle.topic(place.topic).start_offsets[place.partition]
+            members = handle.group(group).members
+            resets = {one.name: one.config.auto_offset_reset for one in members}
+            yield about_group(
+                "records_skipped", call, group,
+                partition=place.of_partition, committed=first, received=place.offset,
+                skipped=place.offset - first, start=start,
+                deleted=max(0, min(start, place.offset) - first),
+                latest=resets.get(_instance_of(call)) == "latest",
+            )  # fmt: skip
 
 
 def started_at_end(look: Look, handle: Any) -> Iterator[Finding]:
     """Find groups without commits whose reset ``latest`` made them start after existing records."""
-    received: dict[tuple[str, str, int], set[int]] = {}
+    received: dict[tuple[str, str], set[int]] = {}
     first: dict[str, Call] = {}
     for call, group, places in _consume_calls(look, handle):
         first.setdefault(group, call)
         for place in places:
-            received.setdefault((group, place.topic, place.partition), set()).add(place.offset)
+            received.setdefault((group, place.of_partition), set()).add(place.offset)
     for group, call in first.items():
         view = handle.group(group)
         for member in view.members:
             if member.config.auto_offset_reset != "latest":
                 continue
             for tp, position in member.position.items():
-                offsets = received.get((group, tp.topic, tp.partition), set())
+                partition = f"{tp.topic}-{tp.partition}"
+                offsets = received.get((group, partition), set())
                 start = handle.topic(tp.topic).start_offsets[tp.partition]
                 reached = min(offsets, default=position)
                 if tp in view.committed or reached is None or reached <= start:
                     continue
-                values = {"skipped": reached - start, "partition": f"{tp.topic}-{tp.partition}"}
+                values = {"skipped": reached - start, "partition": partition}
                 yield about_group("started_at_end", call, group, **values)
 
 

@@ -37,7 +37,8 @@ class Shop:
           ``stored GROUP t-0=0`` is a commit by the test.
         - ``batch t a b`` is a single produce request; ``partial 1`` and ``fault 503`` make such a
           request fail.
-        - ``retention t 1h``, ``delete t 2`` (the records before that offset), and ``+2h`` (time).
+        - ``retention t 1h``, ``delete t 2`` (the records before that offset), ``drop t`` (the
+          topic), and ``+2h`` (time).
         """
         for step in text.split(" | "):
             kind, *words = step.split()
@@ -72,6 +73,8 @@ class Shop:
                 self.broker.set_retention(*words)
             elif kind == "delete":
                 self.broker.delete_records(words[0], before=int(words[1]))
+            elif kind == "drop":
+                self.broker.delete_topic(words[0])
             else:
                 self.cloud.clock.advance(kind[1:])
 
