@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from ...core.calls import Call, Entry
@@ -22,16 +23,17 @@ _BLOCKING = {"BLPOP", "BRPOP", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMP
 
 def continued_after_error(look: Look) -> Iterator[Finding]:
     """Find 404 and 409 responses after which the application called the same fake again."""
-    for number, call in enumerate(look.calls):
-        if call.status not in (404, 409) or call.fault is not None or call.problem is not None:
-            continue
-        later = [one for one in look.calls[number + 1 :] if one.handle == call.handle]
-        if later:
+    later: Counter[str] = Counter()
+    for call in reversed(look.calls):
+        rejected = call.status in (404, 409) and call.fault is None and call.problem is None
+        if rejected and later[call.handle]:
             status, error = error_of(call)
             yield about_entry(
                 "continued_after_error", call,
-                call=f"{call.method} {call.path}", status=status, error=error, later=len(later),
+                call=f"{call.method} {call.path}",
+                status=status, error=error, later=later[call.handle],
             )  # fmt: skip
+        later[call.handle] += 1
 
 
 def unused_fault(look: Look) -> Iterator[Finding]:
@@ -41,12 +43,19 @@ def unused_fault(look: Look) -> Iterator[Finding]:
     for handle in look.cloud.handles:
         received: dict[str, None] = {}
         for call in look.calls_of(handle) if handle.name in unused else ():
-            names = call.facts.get("command") or [call.route or f"{call.method} {call.path}"]
-            received.update(dict.fromkeys(names if isinstance(names, list) else [str(names)]))
+            received.update(dict.fromkeys(_names_of(call)))
         if received:
             faults = [repr(fault) for fault in handle.faults.unused()]
             values = {"faults": faults, "calls": list(received)}
             yield Finding("unused_fault", handle.name, values=values)
+
+
+def _names_of(call: Call) -> list[str]:
+    """Return the commands of a call to a key-value server, or the route of any other call."""
+    commands = call.facts.get("command")
+    if isinstance(commands, list) and commands:
+        return commands
+    return [call.route or f"{call.method} {call.path}"]
 
 
 def never_called(look: Look) -> Iterator[Finding]:
@@ -122,9 +131,7 @@ def read_only_token(look: Look) -> Iterator[Finding]:
         rejected = call.status in (400, 401, 403) and call.fault is None
         given = call.headers.get("Authorization")
         if rejected and given is not None and given == tokens.get(call.handle):
-            names = call.facts.get("command") or call.route
-            name = names[0] if isinstance(names, list) else names
-            yield about_entry("read_only_token", call, command=name)
+            yield about_entry("read_only_token", call, command=_names_of(call)[0])
 
 
 def _read_only_tokens(look: Look) -> dict[str, str]:

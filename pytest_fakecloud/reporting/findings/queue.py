@@ -20,33 +20,32 @@ def deduplicated(look: Look) -> Iterator[Finding]:
     for call in look.calls_to("queue"):
         if call.route not in ("publish", "enqueue", "batch") or not has_full_answer(call):
             continue
-        found = parsed(call.answer)
-        answers = found if isinstance(found, list) else [found]
+        answers = items_of(call.answer)
         several = len(answers) > 1
-        by_content, body = _deduplicated_by(call, several)
+        headers, body = _only_message(call)
+        by_content = "upstash-content-based-deduplication" in map(str.lower, headers)
         for one in answers:
-            if not isinstance(one, dict) or "messageId" not in one:
+            message = one.get("messageId")
+            if message is None:
                 continue
-            message = one["messageId"]
             if not one.get("deduplicated"):
-                bodies[message] = body
+                bodies[message] = None if several or call.cut else body
                 continue
-            first, by = bodies.get(message), "content" if by_content else "id"
-            differs = None not in (first, body) and first != body
-            values = {"several": several, "by": by, "body_differs": differs}
-            yield about_message("deduplicated", call, message, **values)
+            first = bodies.get(message)
+            differs = not several and not call.cut and first is not None and first != body
+            yield about_message(
+                "deduplicated", call, message,
+                several=several, by="content" if by_content else "id", body_differs=differs,
+            )  # fmt: skip
 
 
-def _deduplicated_by(call: Call, several: bool) -> tuple[bool, str | None]:
-    """Return whether a request deduplicates by content, and its message's body; None if unknown."""
-    headers: Mapping[str, Any] = call.headers
-    body: str | None = call.body.decode("utf-8", "backslashreplace")
-    if call.route == "batch":
-        items = items_of(call.body)
-        item = items[0] if len(items) == 1 else {}
-        headers, body = item.get("headers") or {}, str(item.get("body") or "")
-    by_content = "upstash-content-based-deduplication" in map(str.lower, headers)
-    return by_content, None if several or call.cut else body
+def _only_message(call: Call) -> tuple[Mapping[str, Any], str]:
+    """Return the headers and the body of the message in a request; empty if there are several."""
+    if call.route != "batch":
+        return call.headers, call.body.decode("utf-8", "backslashreplace")
+    items = items_of(call.body)
+    item = items[0] if len(items) == 1 else {}
+    return item.get("headers") or {}, str(item.get("body") or "")
 
 
 def redirected(look: Look) -> Iterator[Finding]:
@@ -65,16 +64,16 @@ def wrong_signature(look: Look) -> Iterator[Finding]:
         # The row of the attempt already shows a fault that changed the signature.
         if not isinstance(signature, dict) or event.data.get("faults"):
             continue
-        message, reason = event.data.get("message_id"), _reason(signature)
-        kind = "wrong_signature" if reason is not None else "signature_valid"
-        if reason is None:
+        message, kind, values = event.data.get("message_id"), "wrong_signature", _reason(signature)
+        if values is None:
             if event.data.get("where") == "answers":
                 continue  # a stubbed destination checks nothing
-            reason = {name: signature[name] for name in ("url", "size", "hash", "called")}
-        seen = message, *sorted(reason.items())
+            kind = "signature_valid"
+            values = {name: signature[name] for name in ("url", "size", "hash", "called")}
+        seen = message, *sorted(values.items())
         if seen not in reported:
             reported.add(seen)
-            yield about_message(kind, event, message, status=event.data.get("status"), **reason)
+            yield about_message(kind, event, message, status=event.data.get("status"), **values)
 
 
 def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:

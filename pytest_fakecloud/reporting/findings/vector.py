@@ -91,24 +91,36 @@ def _written_after(look: Look, handle: Any, query: _Query, namespace: str) -> se
     return written
 
 
+def _unchanged_metadata(look: Look, handle: Any, query: _Query) -> dict[str, Any]:
+    """Return the metadata of the records that were not written after a query, by their IDs.
+
+    The result is empty if the records at the time of the query are unknown.
+    """
+    if query.namespace not in handle.namespaces():
+        return {}
+    written = _written_after(look, handle, query, query.namespace)
+    if written is None:
+        return {}
+    records = handle.vectors(namespace=query.namespace)
+    return {
+        record_id: record.get("metadata")
+        for record in records
+        if (record_id := str(record["id"])) not in written
+    }
+
+
 def filter_rejected(look: Look, handle: Any) -> Iterator[Finding]:
     """Find records that a filter rejected for the same reason, in a query without hits."""
     for query in _queries(look, handle):
-        filter, namespace = query.options.get("filter"), query.namespace
-        if not filter or query.hits or namespace not in handle.namespaces():
-            continue
-        written = _written_after(look, handle, query, namespace)
-        if written is None:
+        condition = query.options.get("filter")
+        if not condition or query.hits:
             continue
         with suppress(ServiceError):
-            reasons = {
-                id: why_not(filter, record.get("metadata"))
-                for record in handle.vectors(namespace=namespace)
-                if (id := str(record["id"])) not in written
-            }
+            unchanged = _unchanged_metadata(look, handle, query)
+            reasons = {one: why_not(condition, metadata) for one, metadata in unchanged.items()}
             first = next(iter(reasons.values()), None)
             if first is not None:
-                ids = [id for id, own in reasons.items() if own == first]
+                ids = [one for one, reason in reasons.items() if reason == first]
                 yield query.finding("filter_rejected", ids=ids, why=first)
 
 
@@ -125,32 +137,32 @@ def no_longer_matches(look: Look, handle: Any) -> Iterator[Finding]:
                 key = _namespace(call), str(item.get("id"))
                 writes.setdefault(key, []).append((call, item["metadata"]))
     for query in _queries(look, handle):
-        filter, namespace = query.options.get("filter"), query.namespace
-        if not filter or namespace not in handle.namespaces():
+        condition, namespace = query.options.get("filter"), query.namespace
+        if not condition or namespace not in handle.namespaces():
             continue
         if _written_after(look, handle, query, namespace) != set():
             continue
         for record in handle.vectors(namespace=namespace):
-            id = str(record["id"])
-            steps = writes.get((namespace, id), [])
-            if id in query.ids or len(steps) < 2:
+            record_id = str(record["id"])
+            steps = writes.get((namespace, record_id), [])
+            if record_id in query.ids or len(steps) < 2:
                 continue
             (_, first), (last, _) = steps[0], steps[-1]
             with suppress(ServiceError):
-                why = why_not(filter, record.get("metadata"))
-                if why is not None and why_not(filter, first) is None:
+                why = why_not(condition, record.get("metadata"))
+                if why is not None and why_not(condition, first) is None:
                     yield about_namespace(
                         "no_longer_matches", last, namespace, [query.call.number],
-                        id=id, why=why, route=last.route, mode=_update_mode(last, id),
-                        writes=len(steps) - 1,
+                        id=record_id, why=why, route=last.route,
+                        mode=_update_mode(last, record_id), writes=len(steps) - 1,
                     )  # fmt: skip
 
 
-def _update_mode(write: Call, id: str) -> str:
+def _update_mode(write: Call, record_id: str) -> str:
     """Return the mode in which an update wrote a record's metadata; empty for other writes."""
     if write.route != "update":
         return ""
-    items = [item for item in items_of(write.body) if str(item.get("id")) == id]
+    items = [item for item in items_of(write.body) if str(item.get("id")) == record_id]
     return str(items[-1].get("metadataUpdateMode") or "OVERWRITE")
 
 
@@ -216,36 +228,27 @@ def hit_not_used(look: Look, handle: Any) -> Iterator[Finding]:
         if any(call.cut for call in later) or _are_mentioned(query.ids, later):
             continue
         for store in look.handles("kv"):
-            writes = [(one.entry.number, one.key) for one in commands(look, store)
-                      if one.name in KV_WRITES]  # fmt: skip
-            pair = _similar_writes(query, writes)
-            if pair is not None:
-                unread, (number, written) = pair
-                values = {"id": query.ids[0], "score": query.hits[0]["score"]}
-                yield query.finding(
-                    "hit_not_used", [number], **values, unread=unread, written=written
-                )
+            writes = [one for one in commands(look, store) if one.name in KV_WRITES]
+            first_id, number = query.ids[0], query.call.number
+            of_hit = [
+                one.key for one in writes if one.entry.number < number and first_id in one.key
+            ]
+            before, _, after = of_hit[-1].partition(first_id) if of_hit else ("", "", "")
+            if not before and not after:
+                continue
+            for write in writes:
+                is_similar = write.key.startswith(before) and write.key.endswith(after)
+                if write.entry.number > number and is_similar:
+                    yield query.finding(
+                        "hit_not_used", [write.entry.number],
+                        id=first_id, score=query.hits[0]["score"],
+                        unread=of_hit[-1], written=write.key,
+                    )  # fmt: skip
+                    break
 
 
 def _are_mentioned(ids: list[str], calls: list[Call]) -> bool:
-    return any(id in call.target or id.encode() in call.body for call in calls for id in ids)
-
-
-def _similar_writes(
-    query: _Query, writes: list[tuple[int, str]]
-) -> tuple[str, tuple[int, str]] | None:
-    """Return the last key with the first hit's ID that was written before a query, and the first
-    later write to a key with the same text around an ID; None if there are none.
-    """
-    id, number = query.ids[0], query.call.number
-    of_hit = [key for written, key in writes if written < number and id in key]
-    before, _, after = of_hit[-1].partition(id) if of_hit else ("", "", "")
-    if not before and not after:
-        return None
-    for write in writes:
-        if write[0] > number and write[1].startswith(before) and write[1].endswith(after):
-            return of_hit[-1], write
-    return None
+    return any(one in call.target or one.encode() in call.body for call in calls for one in ids)
 
 
 def empty_namespace(look: Look, handle: Any) -> Iterator[Finding]:
@@ -269,17 +272,10 @@ def empty_namespace(look: Look, handle: Any) -> Iterator[Finding]:
 def metadata_not_included(look: Look, handle: Any) -> Iterator[Finding]:
     """Find queries that found records with metadata but did not request the metadata."""
     for query in _queries(look, handle):
-        namespace = query.namespace
         if query.options.get("includeMetadata") or not query.hits:
             continue
-        if namespace not in handle.namespaces():
-            continue
-        written = _written_after(look, handle, query, namespace)
-        if written is None:
-            continue
-        ids = set(query.ids) - written
-        records = handle.vectors(namespace=namespace)
-        if any(str(one["id"]) in ids and one.get("metadata") for one in records):
+        metadata = _unchanged_metadata(look, handle, query)
+        if any(metadata.get(one) for one in query.ids):
             yield query.finding("metadata_not_included")
 
 
@@ -291,11 +287,11 @@ def upsert_replaced(look: Look, handle: Any) -> Iterator[Finding]:
             known.clear()
         namespace, replaced = _namespace(call), []
         for item in _written(call):
-            id, metadata = str(item.get("id")), item.get("metadata")
-            before = known.get((namespace, id))
+            record_id, metadata = str(item.get("id")), item.get("metadata")
+            before = known.get((namespace, record_id))
             if metadata and before and before != metadata:
-                replaced.append(id)
-            known[namespace, id] = metadata
+                replaced.append(record_id)
+            known[namespace, record_id] = metadata
         if replaced:
             count = len(replaced)
             yield about_namespace("upsert_replaced", call, namespace, count=count, ids=replaced)
