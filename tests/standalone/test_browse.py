@@ -106,6 +106,28 @@ def test_a_cursor_survives_changes_of_the_list(lists: Lists) -> None:
     assert ids(second, "key") == ["e", "f"]
 
 
+def test_a_page_whose_items_were_removed_is_empty_and_leads_to_the_others(lists: Lists) -> None:
+    kv = lists.cloud.kv_server()
+    kv.load(dict.fromkeys("abcd", "x"))
+    first = lists.get("kv_server/lists/keys", limit=2)
+    second = lists.get("kv_server/lists/keys", limit=2, after=first["next"])
+    kv.execute("DEL", "c", "d")
+    behind = lists.get("kv_server/lists/keys", limit=2, after=first["next"])
+    assert (behind["first"], behind["matching"], behind["items"], behind["next"]) == (0, 2, [], None)
+    assert lists.get("kv_server/lists/keys", limit=2, before=behind["previous"]) == first | {
+        "total": 2, "matching": 2, "next": None, "facets": {"string": 2},
+    }  # fmt: skip
+    kv.execute("DEL", "a", "b")
+    kv.load({"x": "1"})
+    before = lists.get("kv_server/lists/keys", limit=2, before=second["previous"])
+    assert (before["items"], before["previous"]) == ([], None)
+    assert ids(lists.get("kv_server/lists/keys", after=before["next"]), "key") == ["x"]
+    kv.execute("DEL", "x")
+    for cursor in ({"after": first["next"]}, {"before": second["previous"]}):
+        page = lists.get("kv_server/lists/keys", **cursor)
+        assert (page["items"], page["previous"], page["next"]) == ([], None, None)
+
+
 @pytest.mark.parametrize(
     ("query", "text"),
     [

@@ -119,12 +119,18 @@ def page_of(
     found = sorted(found, key=place)
     start, end = _ends(found, wanted, place)
     rows = found[start:end]
+    if rows:
+        first, last = place(rows[0]), place(rows[-1])
+    else:
+        # The page is before or behind all items, because those around its cursor were removed. A
+        # longer key is greater than its beginning, and the empty key is less than any other.
+        first, last = (*place(found[-1]), "") if found else (), ()
     return page | {
         "matching": len(found),
         "first": start + 1 if rows else 0,
         "items": [show(item) for item in rows],
-        "previous": _cursor(place(found[start])) if start else None,
-        "next": _cursor(place(rows[-1])) if end < len(found) else None,
+        "previous": _cursor(first) if start else None,
+        "next": _cursor(last) if end < len(found) else None,
     }
 
 
