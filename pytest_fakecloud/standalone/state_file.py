@@ -6,8 +6,7 @@ fake is changed. The data of each service is then passed to ``load()`` of its fa
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from ..faults.plan import FaultPlan
 from ..files import DATA_BYTES, open_file, read_file
 from ..kv.rdb.dumps import MAGIC
 from ..services import services_by_word
+from .json_schema import violations
 from .wire import fault_kinds
 
 if TYPE_CHECKING:
@@ -30,12 +30,8 @@ if TYPE_CHECKING:
 
 AT_ONCE = 2_000
 """Number of keys, records or messages loaded between two progress reports."""
-_ANYTHING: dict[str, Any] = {}
 # Read the file through the import system, which also finds it in a zip file.
 SCHEMA: dict[str, Any] = orjson.loads(get_data(__package__, "state.schema.json") or b"")
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "object": (dict,), "array": (list,), "string": (str,), "integer": (int,), "number": (int, float),
-}  # fmt: skip
 
 
 def read_state(file: Path) -> dict[str, Any]:
@@ -53,80 +49,13 @@ def read_state(file: Path) -> dict[str, Any]:
             f"{file!s:.200} is not JSON: {error.msg}, line {error.lineno} column {error.colno}"
         ) from None
     try:
-        problem = next(_problems(content, SCHEMA, ""), None)
+        problem = next(violations(content, SCHEMA), None)
     except RecursionError:
         problem = "its values are nested too deeply"
     if problem is not None:
         raise ContractError(f"{file}: {problem}")
     found: dict[str, Any] = content
     return found
-
-
-def _problems(value: Any, schema: Mapping[str, Any], place: str) -> Iterator[str]:
-    """Yield what is wrong with a value at a place of the file, for the keywords that the schema uses."""
-    here = place or "the file"
-    if "anyOf" in schema:
-        several = [one for one in _flat(schema["anyOf"]) if _has_type(value, one)]
-        if not several:
-            words = " or ".join(dict.fromkeys(_wanted(one) for one in _flat(schema["anyOf"])))
-            yield f"{here} is {brief(value)}; pass {words}"
-        elif all(found := [list(_problems(value, one, place)) for one in several]):
-            yield from found[0]
-        return
-    wrong = "enum" in schema and value not in schema["enum"]
-    if wrong or ("type" in schema and not _has_type(value, schema)):
-        yield f"{here} is {brief(value)}; pass {_wanted(schema)}"
-        return
-    if isinstance(value, int | float) and not (
-        schema.get("minimum", value) <= value <= schema.get("maximum", value)
-    ):
-        yield f"{here} is {value}; pass {schema['minimum']} to {schema['maximum']}"
-    if isinstance(value, dict):
-        yield from _members(value, schema, place)
-    if isinstance(value, list):
-        if len(value) < schema.get("minItems", 0):
-            yield f"{here} is empty; pass at least {schema['minItems']}"
-        for number, item in enumerate(value):
-            yield from _problems(item, schema.get("items", _ANYTHING), f"{place}[{number}]")
-
-
-def _flat(schemas: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for one in schemas:
-        yield from _flat(one["anyOf"]) if "anyOf" in one else [one]
-
-
-def _types_of(schema: Mapping[str, Any]) -> list[str]:
-    wanted = schema.get("type", "string")  # A schema without a type lists strings in ``enum``.
-    return wanted if isinstance(wanted, list) else [wanted]
-
-
-def _has_type(value: object, schema: Mapping[str, Any]) -> bool:
-    types = tuple(kind for name in _types_of(schema) for kind in _TYPES[name])
-    return isinstance(value, types) and not isinstance(value, bool)
-
-
-def _wanted(schema: Mapping[str, Any]) -> str:
-    if "enum" in schema:
-        return " or ".join(map(repr, schema["enum"]))
-    return " or ".join(f"{'an' if name[0] in 'aio' else 'a'} {name}" for name in _types_of(schema))
-
-
-def _members(value: dict[str, Any], schema: Mapping[str, Any], place: str) -> Iterator[str]:
-    known = schema.get("properties", {})
-    rest = schema.get("additionalProperties", True)
-    for name in schema.get("required", ()):
-        if name not in value:
-            yield f"{place or 'the file'} has no field {name!r}"
-    for name, item in value.items():
-        plain = re.fullmatch(r"[$\w-]{1,100}", name)
-        below = f"{place}.{name if plain else brief(name)}".removeprefix(".")
-        if name in known:
-            yield from _problems(item, known[name], below)
-        elif rest is False:
-            names = [one for one in known if one != "$schema"]
-            yield unknown_name(f"field of {place or 'a state file'}", name, names)
-        elif isinstance(rest, dict):
-            yield from _problems(item, rest, below)
 
 
 Progress = Callable[[str, int, int], None]
@@ -240,15 +169,13 @@ def _vector(handle: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Loa
 
 
 def _broker(handle: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
-    for topic, messages in data.items():
-        place = f".{brief(topic)}"
-        if isinstance(messages, str):
-            with _at(f"broker{place}"):
-                messages = _lines(folder / messages)
+    def load(topic: str, messages: list[Any]) -> None:
+        handle.load({topic: messages})
 
-        def put(piece: list[Any], topic: str = topic) -> None:
-            handle.load({topic: piece})
-
+    for topic, given in data.items():
+        place, put = f".{brief(topic)}", partial(load, topic)
+        with _at(f"broker{place}"):
+            messages = _lines(folder / given) if isinstance(given, str) else given
         if not messages:  # Load the topic nevertheless, so that it is created.
             yield _Load(place, 0, 0, partial(put, []))
         yield from _sliced(place, messages, put)
@@ -282,10 +209,12 @@ _LOADERS: Mapping[str, Callable[[Any, Any, Path], Iterator[_Load]]] = {
 
 def _stub(destinations: Any, url: str, answers: Any) -> None:
     given = answers if isinstance(answers, list) else [answers]
-    if given in (["hang"], ["refuse"]):
-        getattr(destinations, given[0])(url)
-        return
-    destinations.answers(url, *map(_reply, given))
+    if given == ["hang"]:
+        destinations.hang(url)
+    elif given == ["refuse"]:
+        destinations.refuse(url)
+    else:
+        destinations.answers(url, *map(_reply, given))
 
 
 def _reply(answer: Any) -> Any:

@@ -170,78 +170,71 @@ class Surface(NamedTuple):
         return sorted(self.methods | self.fields)
 
 
-_EVERY_HANDLE = "clock closed faults journal name token"
+_HANDLE = "* clock closed faults journal name token"
 _CAPTURE = (
-    f"{_EVERY_HANDLE} assertions handler_errors host log permanently_failed port "
+    f"{_HANDLE} assertions handler_errors host log permanently_failed port "
     "check check_assertions check_handler_errors clear clear_assertions clear_handler_errors "
     "clear_log expect expect_oneshot_request expect_ordered_request expect_request format_matchers "
     "url_for"
 )
-_HANDLES: Mapping[str, str] = {
-    "broker": f"{_EVERY_HANDLE} username",
-    "callback_capture": f"{_CAPTURE} callbacks failures",
-    "destination": _CAPTURE,
-    "kv_server": f"{_EVERY_HANDLE} dialect",
-    "queue": f"{_EVERY_HANDLE} delivery destinations signature_clock",
-    "vector_index": f"{_EVERY_HANDLE} read_only_token",
-}
-"""For each handle, the names offered in addition to the public names that its class declares."""
 _SCOPED_FAULTS = "queue.capture.handle:ScopedFaults"
-_DERIVED: Mapping[str, str] = {
-    "faults.fault:Fault": "",
-    "faults.plan:FaultPlan": "",
-    "queue.capture.callbacks:Callback": "at_us failure headers problem raw request",
-    "queue.capture.callbacks:Captured": "faults last only",
-    "queue.delivery.destination_routes:DestinationRoute": "deliveries given prefix where",
-    "queue.delivery.destinations:Destinations": "raise_exceptions",
-    "queue.delivery.faults:QueueFaults": "",
-    "queue.views:DeadLetterView": "at id message",
-    "queue.views:PublishedMessage": "",
-    "queue.views:ScheduleView": "id",
-    _SCOPED_FAULTS: "",
-    "kv.search.views:SearchIndexView": "name",
-    "vector.handle:PendingChanges": "last only where",
+_OFFERED: Mapping[str, str] = {
+    "broker.handle:Broker": f"{_HANDLE} username",
+    "kv.handle:KVServer": f"{_HANDLE} dialect",
+    "queue.capture.handle:CallbackCapture": f"{_CAPTURE} callbacks failures",
+    "queue.delivery.destination_server:Destination": _CAPTURE,
+    "queue.handle:Queue": f"{_HANDLE} delivery destinations signature_clock",
+    "vector.handle:VectorIndex": f"{_HANDLE} read_only_token",
+    # A cloud offers no with-block, because it may be closed only by its owner.
+    "any_cloud:AnyCloud": "allow clock env journal problems restore seed snapshot",
+    "core.clock:Clock": "advance advance_to_next freeze mode move_to next_due now now_ms now_us "
+    "resume run_due wait_cap",
+    "core.journal:Journal": "assert_called assert_not_called calls clear entries events keep "
+    "keep_bytes __len__",
+    "faults.fault:Fault": "*",
+    "faults.plan:FaultPlan": "*",
+    "kv.search.views:SearchIndexView": "* name",
+    "queue.capture.callbacks:Callback": "* at_us failure headers problem raw request",
+    "queue.capture.callbacks:Captured": "* faults last only",
+    "queue.delivery.destination_routes:DestinationRoute": "* deliveries given prefix where",
+    "queue.delivery.destinations:Destinations": "* raise_exceptions",
+    "queue.delivery.faults:QueueFaults": "*",
+    "queue.views:DeadLetterView": "* at id message",
+    "queue.views:PublishedMessage": "*",
+    "queue.views:ScheduleView": "* id",
+    "vector.handle:PendingChanges": "* last only where",
+    _SCOPED_FAULTS: "*",
 }
-"""Other classes that offer all public names that they declare, and these."""
+"""The names that the classes of this package offer.
+
+``*`` stands for the protocols that a class supports, and for all public names that it declares,
+except those in ``_IN_PROCESS``: a new method of a fake also works over a server.
+"""
 _IN_PROCESS = frozenset(
     {"aio", "application", "between", "client", "async_client", "intercept", "on_close"}
     | {"account", "dispatch", "bake", "dump_rdb", "start", "stop", "thread_target"}
 )
 """Methods that no remote client may use: ``dump_rdb``, for example, writes files."""
-_NAMED: Mapping[str, str] = {
-    "any_cloud:AnyCloud": "allow clock env journal problems restore seed snapshot",
-    "core.clock:Clock": "advance advance_to_next freeze mode move_to next_due now now_ms now_us "
-    "resume run_due wait_cap",
-    "core.journal:Journal": "assert_called assert_not_called calls clear entries events "
-    "keep keep_bytes",
-}
-"""Classes that offer only these names, and neither with-blocks nor iteration: a cloud, for example,
-may be closed only by its owner.
-"""
 _OUTSIDE: Mapping[str, str] = {
     "pytest_httpserver.httpserver:RequestHandler": "respond_with_data respond_with_json",
-    "contextlib:_GeneratorContextManager": "",
+    "contextlib:_GeneratorContextManager": "__enter__ __exit__",
 }
-"""Classes of other packages that handles return."""
-_OBJECTS = frozenset({*(f"{_PACKAGE}.{name}" for name in (*_DERIVED, *_NAMED)), *_OUTSIDE})
-_PROTOCOLS = ("__len__", "__iter__", "__getitem__", "__enter__", "__exit__")
+"""The names that classes of other packages offer, objects of which handles return."""
+_OBJECTS = {**{f"{_PACKAGE}.{name}": offered for name, offered in _OFFERED.items()}, **_OUTSIDE}
+_PROTOCOLS = frozenset({"__len__", "__iter__", "__getitem__", "__enter__", "__exit__"})
 
 
-def names() -> list[str]:
-    """Return the wire names of all classes that remote clients may use."""
-    return [*_OBJECTS, *(service.handle for service in SERVICES.values())]
-
-
-def _is_offered(name: str) -> bool:
-    return name in _OBJECTS or any(service.handle == name for service in SERVICES.values())
+def _offer_of(name: str) -> str | None:
+    """Return the names that a class offers, or None if clients may not use it."""
+    is_handle = any(service.handle == name for service in SERVICES.values())
+    return _OBJECTS.get(name, _HANDLE if is_handle else None)
 
 
 def surface_named(name: object) -> Surface | None:
     """Return the ``Surface`` of a class by its wire name, or None if clients may not use it."""
-    if not isinstance(name, str) or not _is_offered(name):
-        return None
+    offered = _offer_of(name) if isinstance(name, str) else None
     try:
-        return _surface(name)
+        return None if offered is None else _surface(str(name), offered)
     except ImportError:
         return None  # The server has a library that this process lacks.
 
@@ -249,36 +242,24 @@ def surface_named(name: object) -> Surface | None:
 def surface_of(kind: type) -> tuple[str, Surface | None]:
     """Return the wire name and the ``Surface`` of an object's class."""
     for owner in kind.__mro__:
-        if _is_offered(name_of(owner)):
+        if _offer_of(name_of(owner)) is not None:
             return name_of(owner), surface_named(name_of(owner))
     return name_of(kind), None
 
 
 @cache
-def _surface(name: str) -> Surface:
-    kind, short = _imported(name), name.removeprefix(f"{_PACKAGE}.")
-    names = _names_offered(kind, name, short)
-    methods = {each for each in names if _is_method(kind, each)}
-    if short == _SCOPED_FAULTS:
-        methods |= {*fault_words(FaultPlan)}  # Its __getattr__() creates them.
-    offered = ("__len__",) if short in _NAMED else _PROTOCOLS
-    protocols = {each for each in offered if hasattr(kind, each)}
+def _surface(name: str, offered: str) -> Surface:
+    kind, words = _imported(name), set(offered.split())
+    if "*" in words:
+        words |= _declared(kind) - _IN_PROCESS
+        words |= {protocol for protocol in _PROTOCOLS if hasattr(kind, protocol)}
+    protocols, names = words & _PROTOCOLS, words - _PROTOCOLS - {"*"}
     if "__len__" in protocols or hasattr(kind, "__bool__"):
         protocols.add("__bool__")
+    methods = {each for each in names if _is_method(kind, each)}
+    if name.endswith(_SCOPED_FAULTS):
+        methods |= {*fault_words(FaultPlan)}  # Its __getattr__() creates them.
     return Surface(kind, frozenset(methods), frozenset(names - methods), frozenset(protocols))
-
-
-def _names_offered(kind: type, name: str, short: str) -> set[str]:
-    if name in _OUTSIDE:
-        return set(_OUTSIDE[name].split())
-    if short in _NAMED:
-        return set(_NAMED[short].split())
-    if short in _DERIVED:
-        more = _DERIVED[short]
-    else:
-        fixture = next(each.fixture for each in SERVICES.values() if each.handle == name)
-        more = _HANDLES.get(fixture, _EVERY_HANDLE)
-    return {*more.split(), *(_declared(kind) - _IN_PROCESS)}
 
 
 def _is_method(kind: type, name: str) -> bool:

@@ -113,7 +113,12 @@ def test_a_page_whose_items_were_removed_is_empty_and_leads_to_the_others(lists:
     second = lists.get("kv_server/lists/keys", limit=2, after=first["next"])
     kv.execute("DEL", "c", "d")
     behind = lists.get("kv_server/lists/keys", limit=2, after=first["next"])
-    assert (behind["first"], behind["matching"], behind["items"], behind["next"]) == (0, 2, [], None)
+    assert (behind["first"], behind["matching"], behind["items"], behind["next"]) == (
+        0,
+        2,
+        [],
+        None,
+    )
     assert lists.get("kv_server/lists/keys", limit=2, before=behind["previous"]) == first | {
         "total": 2, "matching": 2, "next": None, "facets": {"string": 2},
     }  # fmt: skip

@@ -171,7 +171,7 @@ def test_what_is_no_object_of_ours_can_only_be_handed_back(app: ControlApp) -> N
 
 
 def test_every_surface_is_of_public_names_that_are_declared() -> None:
-    for name in wire.names():
+    for name in wire._OBJECTS:
         surface = wire.surface_named(name)
         assert surface is not None, name
         for each in surface.names:
@@ -201,7 +201,7 @@ def test_all_that_is_listed_is_there() -> None:
 
 def given_away() -> Iterator[tuple[str, type]]:
     """Yield the classes of this package that public methods and properties are declared to return."""
-    for name in wire.names():
+    for name in wire._OBJECTS:
         surface = wire.surface_named(name)
         assert surface is not None
         for each in surface.names:
@@ -411,7 +411,7 @@ def imported() -> Iterator[list[str]]:
 def test_whatever_comes_in_is_read_or_refused(imported: list[str], value: Any) -> None:
     with contextlib.suppress(Unreadable, ContractError):
         decode(value, lambda *_: None)
-    listed = wire._VALUES | wire._FOUND | wire._ERRORS | wire._OBJECTS
+    listed = {*wire._VALUES, *wire._FOUND, *wire._ERRORS, *wire._OBJECTS}
     assert set(imported) <= {name.partition(":")[0] for name in listed}
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.standalone import state_file
+from pytest_fakecloud.standalone.json_schema import violations
 from pytest_fakecloud.standalone.state_file import SCHEMA, load_state, read_state
 
 ROOT = Path(__file__).parents[2]
@@ -222,4 +223,4 @@ def test_the_files_of_the_repository_load(cloud: Cloud) -> None:
     assert [one.id for one in queue.schedules()] == ["nightly"]
     guide = (ROOT / "docs" / "guides" / "server.md").read_text(encoding="utf-8")
     example = json.loads(guide.partition("```json\n")[2].partition("```")[0])
-    assert not list(state_file._problems(example, SCHEMA, ""))
+    assert not list(violations(example, SCHEMA))
