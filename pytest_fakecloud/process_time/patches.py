@@ -11,22 +11,23 @@ real time (see ``callers``).
 from __future__ import annotations
 
 import asyncio
-import functools
 import importlib.abc
 import importlib.machinery
-import inspect
-import math
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from types import ModuleType
 from typing import Any
 
-from ..core.timeparse import LAST_US
-from .callers import is_infrastructure, is_infrastructure_module, sleeps_really, times_out_really
-from .loops import AsyncioLoop, TrioRun, TrioTimeouts
-from .moving import LONGEST, SHORTEST, sleep_in, watch
+from .callers import is_infrastructure_module
+from .loops import TrioTimeouts
+from .replacements import (
+    REPLACEMENTS,
+    asyncio_call_at,
+    original_of,
+    original_trio_sleep,
+    replacement_of,
+)
 from .sleepers import Sleepers
 
 _HOMES: dict[str, tuple[str, ...]] = {
@@ -34,17 +35,16 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "trio": ("trio",),
     "time": ("time",),
 }
-MOMENT = 1e-6
-"""Seconds by which ``time.sleep(0)`` advances the clock."""
-_REPLACES = "_fakecloud_replaces"
+"""The modules in which the functions of a library have their names."""
 _BaseLoop: Any = asyncio.BaseEventLoop
 
 
 class Patches:
     """The replaced functions of this process, between ``start()`` and ``stop()``.
 
-    ``stop()`` does not undo replacements by other code. Such code may still call a replaced
-    function, which after ``stop()`` calls the original.
+    Both look at every name of every loaded module, which takes some milliseconds. ``stop()`` does
+    not undo replacements by other code. Such code may still call a replaced function, which after
+    ``stop()`` calls the original.
     """
 
     def __init__(self, sleepers: Sleepers) -> None:
@@ -55,18 +55,11 @@ class Patches:
         """The originals and their replacements, by the ID of the original."""
         self._finder = _OnTrioImport(self._replace_trio)
         self._call_at = _BaseLoop.call_at
-        self._our_call_at = self._asyncio_call_at(self._call_at)
+        self._our_call_at = replacement_of(self._call_at, asyncio_call_at, sleepers)
 
     def start(self) -> None:
-        self._replace("time", {
-            "sleep": self._sleep,
-            **{name: partial(self._clock_of, 1) for name in ("monotonic", "perf_counter")},
-            **{
-                name: partial(self._clock_of, 1_000_000_000)
-                for name in ("monotonic_ns", "perf_counter_ns")
-            },
-        })  # fmt: skip
-        self._replace("asyncio", {"sleep": self._asyncio_sleep})
+        self._replace("time")
+        self._replace("asyncio")
         _BaseLoop.call_at = self._our_call_at
         if "trio" in sys.modules:
             self._replace_trio()
@@ -75,31 +68,20 @@ class Patches:
         self._replace_imported()
 
     def _replace_trio(self) -> None:
-        original = sys.modules["trio"].sleep
-        really = getattr(original, _REPLACES, original)
-
-        async def sleep_in_fake_time(seconds: float) -> None:
-            await sleep_in(TrioRun.running(self._sleepers, really), self._sleepers, seconds)
-
-        self._replace("trio", {
-            "sleep": partial(self._trio_sleep, sleep_in_fake_time),
-            "sleep_until": partial(self._trio_sleep_until, sleep_in_fake_time),
-            "run": self._trio_run,
-        })  # fmt: skip
-        trio = sys.modules["trio"]
+        self._replace("trio")
         # Add the instrument to a trio run that has already started.
         with suppress(RuntimeError):
-            trio.lowlevel.add_instrument(self._instrument())
+            timeouts = TrioTimeouts(self._sleepers, original_trio_sleep())
+            sys.modules["trio"].lowlevel.add_instrument(timeouts)
 
-    def _replace(self, module: str, made: dict[str, Callable[[Any], Any]]) -> None:
-        for name, make in made.items():
-            homes = [vars(sys.modules[home]) for home in _HOMES[module] if home in sys.modules]
+    def _replace(self, library: str) -> None:
+        homes = [vars(sys.modules[home]) for home in _HOMES[library] if home in sys.modules]
+        for name, make in REPLACEMENTS[library].items():
             for names in homes:
                 # Unwrap an old replacement, which another tool may have restored after stop().
-                names[name] = getattr(names[name], _REPLACES, names[name])
+                names[name] = original_of(names[name])
             original = homes[0][name]
-            ours = make(original)
-            setattr(ours, _REPLACES, original)
+            ours = replacement_of(original, make, self._sleepers)
             self._by_original[id(original)] = (original, ours)
             for names in homes:
                 self._replace_in(names, name, original, ours)
@@ -140,125 +122,6 @@ class Patches:
                     if id(value) in originals:
                         vars(module)[name] = originals[id(value)]
 
-    # -- the replacements ------------------------------------------------------------------------
-
-    def _sleep(self, really: Callable[[float], None]) -> Callable[[float], None]:
-        sleepers = self._sleepers
-
-        @functools.wraps(really)
-        def sleep(seconds: float, /) -> None:
-            # Let sleep(0) take a moment too, because a loop around it expects time to pass.
-            span = MOMENT if seconds == 0 else seconds
-            if _takes_real_time(sleepers, span) or sleeps_really(sys._getframe(1)):
-                really(seconds)
-            else:
-                sleepers.sleep(span, really)
-
-        return sleep
-
-    def _clock_of(self, per_second: int, really: Callable[[], Any]) -> Callable[[], Any]:
-        sleepers, per_us = self._sleepers, per_second / 1_000_000
-
-        @functools.wraps(really)
-        def read() -> Any:
-            if sleepers.over or is_infrastructure(sys._getframe(1)):
-                return really()
-            ahead = sleepers.ahead_us * per_us
-            return really() + (ahead if per_second == 1 else int(ahead))
-
-        return read
-
-    def _asyncio_sleep(self, really: Any) -> Any:
-        sleepers = self._sleepers
-
-        async def sleep_in_fake_time(delay: float, result: Any = None) -> Any:
-            await sleep_in(AsyncioLoop.running(sleepers, really), sleepers, delay)
-            return result
-
-        @functools.wraps(really)
-        def sleep(delay: float, result: Any = None) -> Any:
-            if _takes_real_time(sleepers, delay) or sleeps_really(sys._getframe(1)):
-                return really(delay, result)
-            return sleep_in_fake_time(delay, result)
-
-        return _marked(sleep)
-
-    def _asyncio_call_at(self, really: Any) -> Any:
-        sleepers, asyncio_sleep = self._sleepers, asyncio.sleep
-        asyncio_sleep = getattr(asyncio_sleep, _REPLACES, asyncio_sleep)
-
-        @functools.wraps(really)
-        def call_at(loop: Any, when: float, *args: Any, **kwargs: Any) -> Any:
-            handle = really(loop, when, *args, **kwargs)
-            if (
-                not sleepers.over
-                and SHORTEST < when - loop.time() < LONGEST
-                and asyncio._get_running_loop() is loop
-                and not times_out_really(sys._getframe(1))
-            ):
-                running = AsyncioLoop.running(sleepers, asyncio_sleep)
-                running.add_timeout(handle)
-                watch(running, sleepers)
-            return handle
-
-        return call_at
-
-    def _trio_sleep(self, sleep_in_fake_time: Callable[[float], Any], really: Any) -> Any:
-        sleepers = self._sleepers
-
-        @functools.wraps(really)
-        def sleep(seconds: float) -> Any:
-            if _takes_real_time(sleepers, seconds) or sleeps_really(sys._getframe(1)):
-                return really(seconds)
-            return sleep_in_fake_time(seconds)
-
-        return _marked(sleep)
-
-    def _trio_sleep_until(self, sleep_in_fake_time: Callable[[float], Any], really: Any) -> Any:
-        sleepers = self._sleepers
-
-        async def sleep_until_fake_time(deadline: float) -> None:
-            seconds = deadline - sys.modules["trio"].current_time()
-            is_real = _takes_real_time(sleepers, seconds)
-            await (really(deadline) if is_real else sleep_in_fake_time(seconds))
-
-        @functools.wraps(really)
-        def sleep_until(deadline: float) -> Any:
-            if sleeps_really(sys._getframe(1)):
-                return really(deadline)
-            return sleep_until_fake_time(deadline)
-
-        return _marked(sleep_until)
-
-    def _instrument(self) -> TrioTimeouts:
-        really = getattr(sys.modules["trio"].sleep, _REPLACES)
-        return TrioTimeouts(self._sleepers, really)
-
-    def _trio_run(self, really: Any) -> Any:
-        sleepers = self._sleepers
-
-        @functools.wraps(really)
-        def run(*args: Any, instruments: Sequence[Any] = (), **kwargs: Any) -> Any:
-            if not sleepers.over:
-                instruments = (*instruments, self._instrument())
-            return really(*args, instruments=instruments, **kwargs)
-
-        return run
-
-
-def _takes_real_time(sleepers: Sleepers, seconds: object) -> bool:
-    """Return whether a sleep must take real time.
-
-    This is so for a time that is zero, infinite or invalid, for a sleep that ends after the year
-    9999, and for every sleep after the patches have ended.
-    """
-    return (
-        sleepers.over
-        or not isinstance(seconds, int | float)
-        or not 0 < seconds < math.inf
-        or sleepers.clock.now_us() + seconds * 1e6 >= LAST_US
-    )
-
 
 def _names_of_loops() -> list[dict[str, Any]]:
     """Return the namespaces of anyio's event-loop modules.
@@ -269,12 +132,6 @@ def _names_of_loops() -> list[dict[str, Any]]:
     anyio = sys.modules.get("anyio._core._eventloop")
     loops: dict[str, Any] = getattr(anyio, "loaded_backends", {})
     return [getattr(loop.sleep, "__globals__", {}) for loop in list(loops.values())]
-
-
-def _marked(function: Any) -> Any:
-    if sys.version_info >= (3, 12):
-        return inspect.markcoroutinefunction(function)
-    return function
 
 
 class _OnTrioImport(importlib.abc.MetaPathFinder):
