@@ -79,34 +79,38 @@ class _Phase(NamedTuple):
 
 def _text(phase: _Phase, cloud: AnyCloud, name: str) -> str:
     """Return the report of one cloud as text: hints about the failure, and the journal."""
-    from ..reporting.report import report_of
-    from ..reporting.text import text, wrapped
+    from ..reporting.text import wrapped
 
-    run, report, raised = phase.run, phase.report, phase.raised
-    hints = [] if raised is None else _hints(phase, cloud, raised)
-    lines = list(hints)
+    width = shutil.get_terminal_size().columns
+    hints = [] if phase.raised is None else _hints(phase, cloud, phase.raised)
+    lines: list[str] = []
+    for hint in hints:
+        # Tools search for the first line of a hint, so only the indented lines are wrapped.
+        lines += wrapped(hint, width) if hint.startswith(" ") else [hint]
     with report_failure(NO_REPORT, lines.append):
-        width = shutil.get_terminal_size().columns
-        data = report_of(
-            cloud,
-            test=name,
-            failure=str(report.longrepr) if report.failed else "",
-            served=run.application.served(cloud),
-            # Use the run's own measurement, because tests can freeze pytest's clock.
-            idle_s=run.sleep.seconds() if phase.is_call else None,
-            raised=raised,
-            hints=hints,
-            log=report.caplog,
-        )
-        folder = run.options.timelines if report.failed else None
-        link = "" if folder is None else _written(folder, cloud, data, phase)
-        journal = text(data, link=link, width=width)
-        lines.clear()
-        for line in hints:
-            # Tools search for the first line of a hint, so only the indented lines are wrapped.
-            lines += wrapped(line, width) if line.startswith(" ") else [line]
-        lines.append(journal)
+        lines.append(_journal(phase, cloud, name, hints, width))
     return "\n".join(lines)
+
+
+def _journal(phase: _Phase, cloud: AnyCloud, name: str, hints: list[str], width: int) -> str:
+    from ..reporting.report import report_of
+    from ..reporting.text import text
+
+    run, report = phase.run, phase.report
+    data = report_of(
+        cloud,
+        test=name,
+        failure=str(report.longrepr) if report.failed else "",
+        served=run.application.served(cloud),
+        # Use the run's own measurement, because tests can freeze pytest's clock.
+        idle_s=run.sleep.seconds() if phase.is_call else None,
+        raised=phase.raised,
+        hints=hints,
+        log=report.caplog,
+    )
+    folder = run.options.timelines if report.failed else None
+    link = "" if folder is None else _written(folder, cloud, data, phase)
+    return text(data, link=link, width=width)
 
 
 def _hints(phase: _Phase, cloud: AnyCloud, raised: BaseException) -> list[str]:
@@ -133,17 +137,17 @@ def _hints(phase: _Phase, cloud: AnyCloud, raised: BaseException) -> list[str]:
 
 
 def _written(folder: Path, cloud: AnyCloud, data: Report, phase: _Phase) -> str:
-    """Write the HTML page of a test and its JSON; return the path of the page."""
+    """Write the HTML page of a test and its JSON; return the path of the page, or the failure."""
     from ..reporting import as_json, page
 
-    links: list[str] = []
-    with report_failure("(it could not be written", lambda line: links.append(f"{line})")):
+    failures: list[str] = []
+    with report_failure("it could not be written", failures.append):
         written = page.write(cloud, folder, data, _picture_of(phase.raised))
         as_json.write(data, written.with_suffix(".json"))
-        links.append(str(written))
         # These properties are copied to the report of the teardown, which JUnit's XML reads.
         phase.item.user_properties.append(("fakecloud_timeline", str(written)))
-    return "".join(links)
+        return str(written)
+    return f"({failures[0]})"
 
 
 def _picture_of(raised: BaseException | None) -> Picture | None:
