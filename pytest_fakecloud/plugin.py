@@ -137,7 +137,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and validate the settings of the run."""
     config.addinivalue_line("markers", MARKER)
     if _is_set(config):
-        from .session.options import check_settings
+        from .session.checks import check_settings
 
         check_settings(config)
     _configs.append(config)

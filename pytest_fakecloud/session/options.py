@@ -1,4 +1,4 @@
-"""Validation and merging of the settings of a run and of its tests."""
+"""The options of a run, and the merged settings of its tests."""
 
 from __future__ import annotations
 
@@ -18,18 +18,6 @@ PER_TEST_SETTINGS = ("strict", "env")
 """Settings that one test may have although the fakes live for the whole session."""
 SERVERS_OWN_SETTINGS = ("process_time", "tls", "transport")
 """Settings that a stand-alone server has from its start."""
-CHOICES = {
-    "fakecloud_call_sites": ("auto", "true", "false"),
-    "fakecloud_clock": ("running", "frozen"),
-    "fakecloud_scope": ("function", "session"),
-    "fakecloud_transport": ("socket", "inprocess"),
-}
-"""Ini settings with a list of values, the default first."""
-SWITCHES = ("fakecloud_env", "fakecloud_share_tls_context")
-"""Ini settings that are true or false."""
-FOLDERS = ("--fakecloud-record", "--fakecloud-report")
-"""Options that name a folder to write to."""
-
 # Reasons in errors about settings that cannot be used here.
 BECAUSE_OF_SESSION = (
     "the fakes live for the whole session (fakecloud_scope or fakecloud_early): set them in the "
@@ -50,80 +38,12 @@ BECAUSE_OF_INI = (
 )
 
 
-def check_settings(config: pytest.Config) -> None:
-    """Reject invalid ini settings, whether or not a test uses fakes."""
-    for name, known in CHOICES.items():
-        value = config.getini(name)
-        if value not in known:
-            raise pytest.UsageError(f"{name} = {value} is unknown: pass {' or '.join(known)}")
-    for name in SWITCHES:
-        try:
-            config.getini(name)
-        except (ValueError, pytest.UsageError) as error:
-            raise pytest.UsageError(f"{name}: {error}; pass true or false") from None
-    _check_contradictions(config)
-    _check_strict(config.getini("fakecloud_strict"))
-    for option in FOLDERS:
-        folder = folder_of(config, option)
-        if folder is not None:
-            _check_folder(option, folder)
-
-
-def _check_contradictions(config: pytest.Config) -> None:
-    if config.getini("fakecloud_early") and is_set_to(config, "fakecloud_scope", "function"):
-        raise pytest.UsageError(
-            "fakecloud_early and fakecloud_scope = function contradict each other: fakes that start "
-            "before the first test last for the whole run. Remove one of the two settings"
-        )
-    if config.getoption("--fakecloud-url", None) and (
-        config.getini("fakecloud_transport") == "inprocess"
-    ):
-        raise pytest.UsageError(
-            "fakecloud_transport = inprocess and --fakecloud-url contradict each other: the fakes run "
-            "in another process. Add -o fakecloud_transport=socket"
-        )
-
-
-def _check_strict(text: str) -> None:
-    # Look kinds up only if necessary, because they are defined in modules that a run without fakes
-    # never imports.
-    if _switch_of(text) is None:
-        try:
-            kinds_of_text(text)
-        except pytest.fail.Exception as error:
-            raise pytest.UsageError(f"fakecloud_strict: {error.msg}") from None
-
-
-def _check_folder(option: str, folder: Path) -> None:
-    try:
-        place = _nearest(folder)
-    except (OSError, ValueError) as error:
-        raise pytest.UsageError(f"{option}={folder} cannot be a folder: {error}") from None
-    if not place.is_dir():
-        raise pytest.UsageError(f"{option}={folder} cannot be a folder: {place} is a file")
-
-
 def is_set_to(config: pytest.Config, name: str, value: str) -> bool:
     """Return whether the user set a setting to this value; False if it only has the value by
     default.
     """
     found = config.getini(name)
     return found == value and type(found) is str
-
-
-def _nearest(place: Path) -> Path:
-    """Return the path, or its nearest existing parent. Does not use Path.exists(), which would hide
-    other errors.
-    """
-    while True:
-        try:
-            place.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            if place == place.parent:
-                return place
-            place = place.parent
-        else:
-            return place
 
 
 def folder_of(config: pytest.Config, option: str) -> Path | None:
@@ -169,26 +89,26 @@ def _check_service_settings(name: str, settings: Mapping[str, Any]) -> None:
         raise misuse(str(error)) from None
 
 
-def kinds_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    strict = settings["strict"]
-    return kinds_of_text(strict) if isinstance(strict, str) else _kinds(strict)
-
-
-def _switch_of(text: str) -> bool | None:
+def switch_of(text: str) -> bool | None:
+    """Return the boolean that an ini value stands for, or None if it is another word."""
     word = text.strip().lower()
     if word in ("true", "1", "yes", "on"):
         return True
     return False if word in ("false", "0", "no", "off", "") else None
 
 
+def kinds_of(strict: object) -> tuple[str, ...]:
+    """Return the kinds of violations that fail a test, given a boolean, names, or an ini value."""
+    return _kinds_of_text(strict) if isinstance(strict, str) else _kinds(strict)
+
+
 @cache
-def kinds_of_text(text: str) -> tuple[str, ...]:
-    switch = _switch_of(text)
+def _kinds_of_text(text: str) -> tuple[str, ...]:
+    switch = switch_of(text)
     return _kinds(text.lower().replace(",", " ").split() if switch is None else switch)
 
 
 def _kinds(value: object) -> tuple[str, ...]:
-    """Return the kinds of violations that fail a test, given a boolean or names."""
     from ..core.problems import NAMED_KINDS, PROBLEM_KINDS
     from ..core.wording import unknown_name
 

@@ -23,7 +23,6 @@ from .options import (
     SERVERS_OWN_SETTINGS,
     SETTINGS,
     RunOptions,
-    check_settings,
     fixture_of,
     given_settings,
     kinds_of,
@@ -61,8 +60,10 @@ def begin_early(config: pytest.Config, names: list[str]) -> None:
         raise pytest.UsageError(f"fakecloud_early: {unknown_name('service', unknown[0], known)}")
     # Close the fakes here: nothing else would if a conftest cannot be imported.
     config.add_cleanup(partial(end, config))
-    check_settings(config)
     from ..core.errors import ContractError
+    from .checks import check_settings
+
+    check_settings(config)
 
     try:
         run_of(config).start_early(names)
@@ -137,7 +138,7 @@ class Run:
             return test.cloud
         assert test.item is not None, "fixtures of fakes are for tests"
         settings, own = self._settings(test.item)
-        test.strict = kinds_of(settings)
+        test.strict = kinds_of(settings["strict"])
         if self.options.fakes_outlive_tests:
             cloud = self._adapted_session_cloud(test.item, settings, own)
         else:
@@ -207,10 +208,14 @@ class Run:
         If the test has not requested a fake, its settings are read only for violations in the cloud
         that outlives tests, because they may be the value of a fixture.
         """
-        test, session = self.test, self._unrequested_cloud()
-        if test.strict is None and test.item is not None and session is not None:
-            test.strict = kinds_of(self._settings(test.item)[0]) if session.problems else None
-        return test.strict or ()
+        test = self.test
+        if test.strict is not None:
+            return test.strict
+        session = self._unrequested_cloud()
+        if test.item is None or session is None or not session.problems:
+            return ()
+        test.strict = kinds_of(self._settings(test.item)[0]["strict"])
+        return test.strict
 
     def start_early(self, names: list[str]) -> None:
         """Start fakes and set their variables for the whole run."""
