@@ -1,18 +1,15 @@
-"""Serves a cloud with its control API, from the options of ``pytest-fakecloud serve``, and logs."""
+"""Serves a cloud with its control API, from the options of ``pytest-fakecloud serve``."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import sys
-import threading
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from .core.errors import ContractError, shown
 from .core.timeparse import monotonic
@@ -21,6 +18,7 @@ from .http.ports import keep
 from .services import services_by_word
 from .standalone.development import CONTROL_PORT, control_token, defaults
 from .standalone.hosts import Hosts, is_loopback
+from .standalone.log import Log, LogFormat
 
 if TYPE_CHECKING:
     from .cloud import Cloud
@@ -32,10 +30,6 @@ PROBLEMS = 1_000
 """Maximum number of strict-mode violations that a server keeps."""
 LOG_SECONDS = 1.0
 """Seconds between the log lines while data is loaded."""
-LogFormat: TypeAlias = Literal["text", "json"]
-FORMATS: tuple[LogFormat, ...] = ("text", "json")
-_ASIDE = frozenset({"ready", "stopping"})
-"""Events not written as text, because standard output shows them or the user caused them."""
 _ADDRESS_SETTINGS = frozenset(
     {"host", "port", "token", "database_port", "database_password", "dev_credentials"}
 )
@@ -76,40 +70,6 @@ class Options:
     """Whether commands find the control token, because it is stored in the user's state folder."""
     guarded: Collection[str] = frozenset()
     """Names of fakes that reject requests of web pages, because their credentials are public."""
-
-
-class Log:
-    """The log of a server. An event has a name, a text, and its own fields.
-
-    Logged events are the start, the progress of long loads, warnings, bugs and the end; calls are
-    in the journal instead. As JSON, an event has ``at`` (wall-clock UTC), ``level``, ``event``,
-    ``text`` and its own fields. No event contains a token.
-    """
-
-    def __init__(self, form: LogFormat = "text", file: TextIO | None = None) -> None:
-        self._form = form
-        self._file = file
-        self._lock = threading.Lock()
-
-    def say(self, event: str, text: str, *, level: str = "info", **fields: Any) -> None:
-        if self._form == "text" and event in _ASIDE:
-            return
-        line = f"pytest-fakecloud: {'warning: ' if level == 'warning' else ''}{text}"
-        if self._form == "json":
-            at = datetime.now(UTC).isoformat(timespec="milliseconds")
-            line = json.dumps(
-                {"at": at, "level": level, "event": event, "text": text, **fields},
-                ensure_ascii=False,
-                default=str,
-            )
-        # Write each line with one call, so that lines from different threads are not interleaved.
-        with self._lock:
-            file = self._file or sys.stderr
-            file.write(line + "\n")
-            file.flush()
-
-    def bug(self, text: str) -> None:
-        self.say("bug", text, level="error")
 
 
 class Served(NamedTuple):
@@ -184,7 +144,7 @@ def _default_port(name: str, port: int, host: str, of: str, log: Log) -> int:
 def serve_cloud(options: Options, log: Log) -> AbstractContextManager[Served]:
     """Serve the fakes described by the options, with their control API, for a with-block."""
     states = [(file, _state(file)) for file in options.load]
-    return _served(options, states, log, _opener(options, states, log))
+    return _served(options, states, log, partial(_isolated, options, states, log))
 
 
 @contextlib.contextmanager
@@ -248,7 +208,7 @@ def _prepare(
                 cast("Queue", handle).destinations.forward(url, target)
         log.say("forward", f"deliveries for {url} go to {target}", url=url, target=target)
     for file, content in states:
-        _load(cloud, content, _LoadProgress(app, log, file))
+        _load(cloud, app, file, content, log)
     if states or forwards:
         for handle in cloud.handles:
             handle.set_baseline()
@@ -256,15 +216,26 @@ def _prepare(
     app.loading = ""
 
 
-def _load(cloud: Cloud, content: Mapping[str, Any], progress: _LoadProgress) -> None:
-    """Load a state file, and log what was skipped."""
+def _load(cloud: Cloud, app: ControlApp, file: Path, content: Mapping[str, Any], log: Log) -> None:
+    """Load a state file, and log what was skipped.
+
+    The progress is always in the control API, and now and then in the log.
+    """
     from .standalone.state_file import load_state
 
-    file, log = progress.file, progress.log
+    logged = monotonic()
+
+    def show_progress(name: str, done: int, whole: int) -> None:
+        nonlocal logged
+        app.loading = f"{file}: {name} {done} of {whole}"
+        if monotonic() - logged >= LOG_SECONDS:
+            logged = monotonic()
+            log.say("loading", app.loading, file=file, fake=name, done=done, whole=whole)
+
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            load_state(cloud, content, file.parent, progress)
+            load_state(cloud, content, file.parent, show_progress)
         except ContractError as error:
             raise Usage(f"{file}: {error}") from None
     for warning in caught:
@@ -272,60 +243,49 @@ def _load(cloud: Cloud, content: Mapping[str, Any], progress: _LoadProgress) -> 
     log.say("loaded", f"{file} is loaded", file=file)
 
 
-class _LoadProgress:
-    """Shows how much of a state file is loaded: always in the control API, now and then in the log."""
-
-    def __init__(self, app: ControlApp, log: Log, file: Path) -> None:
-        self.log = log
-        self.file = file
-        self._app = app
-        self._logged = monotonic()
-
-    def __call__(self, name: str, done: int, whole: int) -> None:
-        self._app.loading = f"{self.file}: {name} {done} of {whole}"
-        if monotonic() - self._logged >= LOG_SECONDS:
-            self._logged = monotonic()
-            self.log.say(
-                "loading", self._app.loading, file=self.file, fake=name, done=done, whole=whole
-            )
+# -- isolated clouds -------------------------------------------------------------------------------
 
 
-def _opener(options: Options, states: Sequence[State], log: Log) -> Opener:
-    """Return the function that serves isolated clouds with the server's options but at other
-    addresses.
+@contextlib.contextmanager
+def _isolated(
+    options: Options, states: Sequence[State], log: Log, wanted: Mapping[str, Any]
+) -> Iterator[Served]:
+    """Serve an isolated cloud with the server's options, except those in ``wanted``.
+
+    Raises ``ContractError`` for invalid options.
     """
-    services: Mapping[str, Any] = {
-        word: {name: value for name, value in settings.items() if name not in _ADDRESS_SETTINGS}
-        for word, settings in options.services.items()
-    }
+    own = _isolated_options(options, wanted)
+    parts = [(file, _part_for(own.services, content)) for file, content in states]
+    try:
+        with _served(own, parts, log, opener=None) as served:
+            yield served
+    except Usage as error:
+        raise ContractError(str(error)) from error
 
-    @contextlib.contextmanager
-    def opened(wanted: Mapping[str, Any]) -> Iterator[Served]:
-        changed = dict(wanted)
-        if (chosen := changed.pop("services", None)) is None:
-            chosen = services
-        if not isinstance(chosen, Mapping):
-            raise ContractError(f"services={shown(chosen)} is not an object of settings by service")
-        for word in chosen:
-            if word not in services_by_word():
-                raise ContractError(unknown_name("service", word, services_by_word()))
-        settings = replace(
-            options,
-            services=chosen,
-            forward=options.forward if "queue" in chosen else {},
-            control_port=0,
-            control_token=None,
-            guarded=frozenset(),
-            **changed,
-        )
-        parts = [(file, _part_for(chosen, content)) for file, content in states]
-        try:
-            with _served(settings, parts, log, opener=None) as served:
-                yield served
-        except Usage as error:
-            raise ContractError(str(error)) from error
 
-    return opened
+def _isolated_options(options: Options, wanted: Mapping[str, Any]) -> Options:
+    """Return the options of an isolated cloud, whose addresses and credentials are its own."""
+    changed = dict(wanted)
+    services = changed.pop("services", None)
+    if services is None:
+        services = {
+            word: {name: value for name, value in settings.items() if name not in _ADDRESS_SETTINGS}
+            for word, settings in options.services.items()
+        }
+    if not isinstance(services, Mapping):
+        raise ContractError(f"services={shown(services)} is not an object of settings by service")
+    for word in services:
+        if word not in services_by_word():
+            raise ContractError(unknown_name("service", word, services_by_word()))
+    return replace(
+        options,
+        services=services,
+        forward=options.forward if "queue" in services else {},
+        control_port=0,
+        control_token=None,
+        guarded=frozenset(),
+        **changed,
+    )
 
 
 def _part_for(services: Collection[str], content: Mapping[str, Any]) -> dict[str, Any]:

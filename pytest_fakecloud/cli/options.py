@@ -17,7 +17,8 @@ from ..core.settings import MOST_PORT
 from ..core.wording import brief, unknown_name
 from ..files import read_file
 from ..services import named, services_by_word
-from ..serving import FORMATS, Options, Usage
+from ..serving import Options, Usage
+from ..standalone.log import FORMATS
 
 VARIABLE = "PYTEST_FAKECLOUD_"
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")

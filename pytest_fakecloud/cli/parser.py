@@ -11,9 +11,9 @@ from typing import Any
 from ..core.calls import KEEP_BYTES
 from ..core.settings import settings_of
 from ..services import handle_class, services_by_word
-from ..serving import FORMATS
 from ..standalone import commands
 from ..standalone.development import CONTROL_PORT, DEVELOPMENT
+from ..standalone.log import FORMATS
 from ..verify import command as verify
 
 JOURNAL_ENTRIES = 10_000

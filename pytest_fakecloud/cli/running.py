@@ -19,10 +19,11 @@ from queue import Empty, SimpleQueue
 from ..http.ports import release
 from ..reporting.private_files import make_private
 from ..services import named
-from ..serving import Log, Options, Served, Usage, serve_cloud, with_defaults
+from ..serving import Options, Served, Usage, serve_cloud, with_defaults
 from ..standalone.commands import complain
 from ..standalone.development import CONTROL_URL
 from ..standalone.hosts import is_loopback
+from ..standalone.log import Log
 from ..standalone.signals import ended_by_signals
 from .parser import JOURNAL_ENTRIES
 
