@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote_from_bytes, unquote_to_bytes
@@ -33,24 +33,54 @@ _GLOB = frozenset("*?[")
 
 class _Key(NamedTuple):
     name: bytes
-    kind: str
+    value: Any
+
+
+class _InMemory:
+    """The keys of the in-memory engine."""
+
+    def __init__(self, keyspace: Keyspace) -> None:
+        self.names: Iterable[bytes] = keyspace
+        self.now_ms = keyspace.now_ms
+        self._keyspace = keyspace
+
+    def value(self, key: bytes) -> Any:
+        # Use `find`, because `peek` counts hits and misses.
+        return self._keyspace.find(key)
+
+    def deadline_ms(self, key: bytes) -> int | None:
+        return self._keyspace.expires.get(key)
+
+    def size(self, key: bytes, value: Any) -> int:
+        return usage(key, value)
+
+
+class _OnServer:
+    """The keys of a real server, which does not report the memory that a key uses."""
+
+    def __init__(self, keyspace: Any, handle: KVServer) -> None:
+        self.names: Iterable[bytes] = keyspace
+        self.now_ms = handle._time.now_us() // 1000
+        self._keyspace, self._execute = keyspace, handle.execute
+
+    def value(self, key: bytes) -> Any:
+        """Return a value in its Python form, but a string as the bytes that the server stores."""
+        value = self._keyspace.peek(key)
+        is_string = isinstance(value, Converted) and value.type_name == "string"
+        return encode(value.python) if is_string else value
+
+    def deadline_ms(self, key: bytes) -> int | None:
+        left_ms = cast("int", self._execute("PTTL", key))
+        return None if left_ms < 0 else self.now_ms + left_ms
+
+    def size(self, key: bytes, value: Any) -> None:
+        return None
 
 
 @contextmanager
-def _keys(handle: KVServer) -> Iterator[tuple[Any, Callable[[bytes], Any]]]:
-    """Yield the keyspace and a function that returns a key's value, a string as bytes."""
+def _keys(handle: KVServer) -> Iterator[_InMemory | _OnServer]:
     with handle._engine.reading() as keyspace:
-        if isinstance(keyspace, Keyspace):
-            # Use `find`, because `peek` of the in-memory engine counts hits and misses.
-            yield keyspace, keyspace.find
-        else:
-            yield keyspace, lambda key: _as_stored(keyspace.peek(key))
-
-
-def _as_stored(value: Any) -> Any:
-    """Return a value of a real server, but a string as the bytes that the server stores."""
-    is_string = isinstance(value, Converted) and value.type_name == "string"
-    return encode(value.python) if is_string else value
+        yield _InMemory(keyspace) if isinstance(keyspace, Keyspace) else _OnServer(keyspace, handle)
 
 
 def _text(data: bytes) -> str:
@@ -65,9 +95,9 @@ def keys(handle: KVServer, wanted: Wanted) -> View:
     ``folders`` lists the namespaces one level below it (separated by ``:``) with their numbers of
     keys.
     """
-    with _keys(handle) as (keyspace, read):
+    with _keys(handle) as every:
         found = [
-            _Key(key, type_name(value)) for key in keyspace if (value := read(key)) is not None
+            _Key(name, value) for name in every.names if (value := every.value(name)) is not None
         ]
         total, search = len(found), wanted.search
         if _GLOB & set(search):
@@ -81,9 +111,9 @@ def keys(handle: KVServer, wanted: Wanted) -> View:
             found,
             wanted,
             place=lambda one: (one.name.decode("latin-1"),),
-            show=lambda one: _row(handle, keyspace, one.name, read(one.name)),
+            show=lambda one: _row(every, one.name, one.value),
             text=lambda one: _text(one.name),
-            facet=("type", lambda one: one.kind),
+            facet=("type", lambda one: type_name(one.value)),
         )
     return page | {"total": total} | ({} if folders is None else {"folders": folders})
 
@@ -102,16 +132,16 @@ def _in_namespace(found: Sequence[_Key], under: str) -> tuple[list[_Key], list[V
     return direct, [{"name": _text(name), "keys": many} for name, many in named]
 
 
-def _row(handle: KVServer, keyspace: Any, key: bytes, value: Any) -> View:
-    ttl_ms, expires = _expiry(handle, keyspace, key)
+def _row(keys: _InMemory | _OnServer, key: bytes, value: Any) -> View:
+    deadline_ms = keys.deadline_ms(key)
     return {
         "id": quote_from_bytes(key, safe=""),
         "key": _text(key),
         "is_text": _is_text(key),
         "type": type_name(value),
-        "ttl_ms": ttl_ms,
-        "expires": expires,
-        "bytes": usage(key, value) if isinstance(keyspace, Keyspace) else None,
+        "ttl_ms": None if deadline_ms is None else deadline_ms - keys.now_ms,
+        "expires": None if deadline_ms is None else to_datetime(deadline_ms * 1000).isoformat(),
+        "bytes": keys.size(key, value),
         "length": _length(value),
         "preview": _preview(value),
     }
@@ -119,21 +149,9 @@ def _row(handle: KVServer, keyspace: Any, key: bytes, value: Any) -> View:
 
 def _length(value: Any) -> int:
     """Return the number of bytes or elements of a value, 1 for a document."""
-    if isinstance(value, Converted):
-        value = value.python if value.type_name in _ELEMENTS else [value]
-    return len(value)
-
-
-def _expiry(handle: KVServer, keyspace: Any, key: bytes) -> tuple[int | None, str | None]:
-    """Return the remaining TTL in milliseconds and the expiry time; both are None without a TTL."""
-    if isinstance(keyspace, Keyspace):
-        at_ms = keyspace.expires.get(key)
-        left = None if at_ms is None else at_ms - keyspace.now_ms
-    else:
-        reply = cast("int", handle.execute("PTTL", key))
-        left = None if reply < 0 else reply
-        at_ms = None if left is None else handle._time.now_us() // 1000 + left
-    return left, None if at_ms is None else to_datetime(at_ms * 1000).isoformat()
+    if not isinstance(value, Converted):
+        return len(value)
+    return len(cast("Sized", value.python)) if value.type_name in _ELEMENTS else 1
 
 
 def _is_text(data: bytes | bytearray) -> bool:
@@ -164,11 +182,11 @@ def _json(value: Any) -> str:
 def key(handle: KVServer, id: str, wanted: Wanted) -> View:
     """Return a key with its value: the text of a string or document, or a page of the elements."""
     name = unquote_to_bytes(id)
-    with _keys(handle) as (keyspace, read):
-        value = read(name)
+    with _keys(handle) as every:
+        value = every.value(name)
         if value is None:
             raise NotFound(f"there is no key {_text(name)!r:.200}: it was deleted, or it expired")
-        return _row(handle, keyspace, name, value) | _content(value, wanted)
+        return _row(every, name, value) | _content(value, wanted)
 
 
 def _content(value: Any, wanted: Wanted) -> View:
@@ -208,8 +226,8 @@ _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[An
 
 def indexes(handle: KVServer, wanted: Wanted) -> View:
     """Return the search indexes with schema, number of documents and number of unindexed changes."""
-    with _keys(handle) as (keyspace, read):
-        names = [name for name in keyspace if isinstance(read(name), SearchIndex)]
+    with _keys(handle) as every:
+        names = [name for name in every.names if isinstance(every.value(name), SearchIndex)]
     return page_of_names(map(_text, names), wanted, lambda name: _index(handle, name))
 
 
@@ -244,10 +262,10 @@ def kv_view(handle: KVServer) -> View:
 
 
 def counts(handle: KVServer) -> dict[str, int]:
-    with _keys(handle) as (keyspace, read):
-        names = list(keyspace)
-        many = sum(isinstance(read(name), SearchIndex) for name in names)
-    return {"keys": len(names), "indexes": many}
+    with _keys(handle) as every:
+        names = list(every.names)
+        indexes = sum(isinstance(every.value(name), SearchIndex) for name in names)
+    return {"keys": len(names), "indexes": indexes}
 
 
 LISTS = {"keys": Listing(keys, key, ("type", "view", "under")), "indexes": Listing(indexes)}
