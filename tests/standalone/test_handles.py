@@ -14,7 +14,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.standalone.api import ControlApp
-from pytest_fakecloud.standalone.browse import vector
+from pytest_fakecloud.standalone.browse.projection import projected
 from pytest_fakecloud.standalone.control.data import view
 from pytest_fakecloud.standalone.control.handles import send
 
@@ -181,18 +181,18 @@ def test_looking_is_no_read_that_changes_wait_for(cloud: Cloud) -> None:
 def test_the_plot_is_the_plane_in_which_the_vectors_differ_most() -> None:
     # The vectors are in one plane, so the plot keeps their distances.
     places = [(0.0, 0.0), (4.0, 0.0), (0.0, 2.0), (3.0, 1.0), (-2.0, -2.0)]
-    *points, query = vector.projected([[x, 7.0, y] for x, y in places], [4.0, 7.0, 2.0])
+    *points, query = projected([[x, 7.0, y] for x, y in places], [4.0, 7.0, 2.0])
     for first, one in zip([*places, (4.0, 2.0)], [*points, query], strict=True):
         for second, other in zip(places, points, strict=True):
             assert one is not None
             assert other is not None
             assert math.dist(one, other) == pytest.approx(math.dist(first, second), abs=1e-5)
-    assert vector.projected([[1.0, 2.0], []], [1.0]) == [[0.0, 0.0], None, None]
-    assert vector.projected([[1.0], [3.0]]) in (
+    assert projected([[1.0, 2.0], []], [1.0]) == [[0.0, 0.0], None, None]
+    assert projected([[1.0], [3.0]]) in (
         [[1.0, 0.0], [-1.0, 0.0], None],
         [[-1.0, 0.0], [1.0, 0.0], None],
     )
-    assert vector.projected([], [1.0]) == [None]
+    assert projected([], [1.0]) == [None]
 
 
 def test_thelast_query_of_a_namespace_is_among_its_vectors() -> None:

@@ -148,9 +148,9 @@ def message(handle: Queue, id: str, wanted: Wanted) -> View:
     view = PublishedMessage(engine, name)
     settings = record.settings
     return {
-        **message_view(view),
         **_message_row(record),
         **_body(record.body),
+        "timeline": view.timeline,
         "headers": header_map(settings.forward),
         "attempts": [
             attempt_view(one)

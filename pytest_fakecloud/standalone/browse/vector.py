@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote, unquote
 
 from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, page_of_names, plain
+from .projection import projected
 
 if TYPE_CHECKING:
     from ...core.calls import Call
@@ -54,21 +55,26 @@ def vectors(handle: VectorIndex, wanted: Wanted) -> View:
         show=_row,
         text=lambda one: f"{one.id} {_json(one.metadata)} {one.data or ''}",
     )
-    items = page["items"]
-    records = handle._engine.fetch(namespace, [item["id"] for item in items]) if items else []
+    rows = page["items"]
+    records = handle._engine.fetch(namespace, [row["id"] for row in rows]) if rows else []
     numbers = [_numbers(record) for record in records]
-    asked, hits = last_query(handle, namespace)
-    *points, query = projected(numbers, asked)
-    for item, vector, point in zip(items, numbers, points, strict=True):
-        item |= {
-            "vector": [round(one, 6) for one in vector[:_NUMBERS]],
-            "dimension": len(vector),
-            "point": point,
-        }
-    return page | {
-        "total": len(every),
-        "query": None if query is None else {"point": query, "found": hits},
-    }
+    for row, vector in zip(rows, numbers, strict=True):
+        row["vector"] = [round(one, 6) for one in vector[:_NUMBERS]]
+    items, query = _placed(handle, namespace, rows, numbers)
+    return page | {"items": items, "total": len(every), "query": query}
+
+
+def _placed(
+    handle: VectorIndex, namespace: str, rows: list[View], vectors: list[list[float]]
+) -> tuple[list[View], View | None]:
+    """Return rows with the points of their vectors, and the namespace's last query with its point."""
+    asked, found = last_query(handle, namespace)
+    *points, query = projected(vectors, asked)
+    placed = [
+        {**row, "dimension": len(vector), "point": point}
+        for row, vector, point in zip(rows, vectors, points, strict=True)
+    ]
+    return placed, None if query is None else {"point": query, "found": found}
 
 
 def _each(handle: VectorIndex, namespace: str) -> Iterator[_Vector]:
@@ -116,14 +122,8 @@ def vector_view(handle: VectorIndex) -> dict[str, Any]:
         count = handle._engine.count(namespace)
         items = [dict(item) for item in handle.vectors(namespace, limit=MOST_IN_VIEW)]
         vectors = [item.pop("vector", None) or [] for item in items]
-        asked, found = last_query(handle, namespace)
-        *points, query = projected(vectors, asked)
-        shown = [
-            {**plain(item), "point": point, "dimension": len(vector)}
-            for item, vector, point in zip(items, vectors, points, strict=True)
-        ]
-        entry = {"name": namespace, "count": count, "vectors": shown}
-        namespaces.append(entry | {"query": query and {"point": query, "found": found}})
+        shown, query = _placed(handle, namespace, [plain(item) for item in items], vectors)
+        namespaces.append({"name": namespace, "count": count, "vectors": shown, "query": query})
     # Use `describe()`, because `info()` would make pending changes visible.
     info = dataclasses.asdict(handle._engine.describe())
     del info["namespaces"]
@@ -152,44 +152,6 @@ def _query_vector(handle: VectorIndex, call: Call) -> list[float]:
     else:
         vector = body["vector"]
     return [float(one) for one in vector]
-
-
-def projected(
-    vectors: Iterable[list[float]], query: Sequence[float] = ()
-) -> list[list[float] | None]:
-    """Project vectors and a query onto the first two principal components; the last point is the
-    query.
-
-    The point is None for a vector without a dense part and for a query of another dimension.
-    """
-    import numpy as np
-
-    rows = list(vectors)
-    dense = [index for index, row in enumerate(rows) if row]
-    points: list[list[float] | None] = [None] * (len(rows) + 1)
-    if not dense:
-        return points
-    matrix = np.asarray([rows[index] for index in dense], dtype=np.float64)
-    centre = matrix.mean(axis=0)
-    centred = matrix - centre
-    # Decompose the Gram matrix, whose size does not depend on the dimension. A full decomposition
-    # of the vectors would take a second for 500 rows.
-    sizes, rotated = np.linalg.eigh(centred @ centred.T)
-    axes = np.zeros((matrix.shape[1], 2))
-    for axis in range(min(2, len(sizes))):
-        size = sizes[-1 - axis]
-        # Skip a direction without extent, whose components are only rounding errors.
-        if size > max(1e-300, 1e-12 * sizes[-1]):
-            axes[:, axis] = centred.T @ rotated[:, -1 - axis] / np.sqrt(size)
-    flat = centred @ axes
-    # The sign of a direction is arbitrary, so fix it to keep the picture from flipping on reload.
-    signs = np.where(flat[np.abs(flat).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
-    for index, point in zip(dense, (flat * signs).tolist(), strict=True):
-        points[index] = [round(float(value), 6) for value in point]
-    if len(query) == matrix.shape[1]:
-        asked = (np.asarray(query, dtype=np.float64) - centre) @ axes * signs
-        points[-1] = [round(float(value), 6) for value in asked]
-    return points
 
 
 def counts(handle: VectorIndex) -> dict[str, Any]:
