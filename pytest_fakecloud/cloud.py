@@ -371,9 +371,8 @@ class Cloud(AnyCloud):
         # Close the cloud in another thread, because the garbage collector may interrupt code that
         # holds a lock.
         _dropped.put(self)
-        for handle in self._context.handles:
-            handle._mount.hub.later(_close_dropped)
-            break
+        if handles := self._context.handles:
+            handles[0]._mount.hub.later(_close_dropped)
 
     def _stop_delivering(self) -> None:
         with _making_dispatchers:

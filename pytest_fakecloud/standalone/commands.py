@@ -5,35 +5,27 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shlex
 import sys
 import webbrowser
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from ..core.errors import ContractError, ServiceError
 from ..core.wording import unknown_name
-from ..files import read_file
-from ..reporting.private_files import write_private
 from ..services import named
 from .control import PREFIX
 from .development import CONTROL_URL, TOKEN_VARIABLE, URL_VARIABLE, control_token
+from .dotenv import write_dotenv
 from .hosts import is_loopback
 from .remote import RemoteCloud
 
 EXIT_REFUSED = 1
 _SHOWN = 10
 """Maximum number of events that the clock commands print one by one."""
-_PLAIN = re.compile(r"[\w.:/@+=%-]*")
-_NOT_IN_SINGLE_QUOTES = re.compile(r"['\n\r]|\\\\|\\$")
-"""Some programs read two backslashes as one, and one at the end as an escaped quote."""
-_NOT_IN_DOUBLE_QUOTES = re.compile(r'["$`\\\n\r]')
-_ASSIGNMENT = re.compile(r"\s*(?:export\s+)?(\w+)\s*=")
 EPILOG = (
     f"The address of the server is --url, {URL_VARIABLE} or {CONTROL_URL}; its token is --token, "
     f"{TOKEN_VARIABLE} or the token that serve stores in your state folder. "
@@ -42,8 +34,7 @@ EPILOG = (
 )
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """The result of a command as data (``--json``) and as text, and whether it succeeded."""
 
     data: Any
@@ -53,28 +44,31 @@ class Answer:
 
 Argument = tuple[tuple[str, ...], Mapping[str, Any]]
 """The arguments of ``add_argument()``."""
-Act = Callable[[RemoteCloud, argparse.Namespace], Answer]
+Act = Callable[[Any, argparse.Namespace], Answer]
+"""The implementation of a command. The first argument is the cloud of the server."""
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A command: its description, arguments and implementation.
 
-    ``act`` is None for ``health``, because it does not connect to the control API.
+    The implementation of a command that does not connect to the control API receives the URL of
+    the server instead of its cloud.
     """
 
     words: str
     arguments: tuple[Argument, ...]
-    act: Act | None
+    act: Act
+    connects: bool
 
 
 COMMANDS: dict[str, Command] = {}
 
 
-def _command(name: str, words: str, *arguments: Argument) -> Callable[[Act], Act]:
-
+def _command(
+    name: str, words: str, *arguments: Argument, connects: bool = True
+) -> Callable[[Act], Act]:
     def add(act: Act) -> Act:
-        COMMANDS[name] = Command(words, arguments, act)
+        COMMANDS[name] = Command(words, arguments, act, connects)
         return act
 
     return add
@@ -102,12 +96,12 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run(given: argparse.Namespace) -> int:
     url = given.url or os.environ.get(URL_VARIABLE) or CONTROL_URL
     try:
-        act = COMMANDS[given.command].act
-        if act is None:
-            answer = _health(url, given)
-        else:
+        command = COMMANDS[given.command]
+        if command.connects:
             with RemoteCloud(url, given.token or _kept_token(url)) as cloud:
-                answer = act(cloud, given)
+                answer = command.act(cloud, given)
+        else:
+            answer = command.act(url, given)
     except (ContractError, ServiceError) as error:
         complain(str(error))
         return EXIT_REFUSED
@@ -177,44 +171,6 @@ def _env(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     return Answer(variables)
 
 
-def write_dotenv(path: Path, variables: Mapping[str, str]) -> None:
-    """Write the variables to a ``.env`` file that only its owner can read; keep its other lines.
-
-    Raises ``ContractError`` if the file cannot be read or written, or if it cannot represent a
-    value.
-    """
-    try:
-        lines = read_file(path).decode("utf-8").splitlines() if path.exists() else []
-    except ValueError:
-        raise ContractError(f"{path} is not UTF-8: pass another file") from None
-    missing = dict(variables)
-    kept = []
-    for line in lines:
-        found = _ASSIGNMENT.match(line)
-        if found is None or found[1] not in variables:
-            kept.append(line)
-        elif found[1] in missing:
-            kept.append(_assignment(found[1], missing.pop(found[1])))
-    kept += [_assignment(name, value) for name, value in missing.items()]
-    try:
-        write_private(path, "\n".join([*kept, ""]))
-    except OSError as error:
-        raise ContractError(f"cannot write {path}: {error.strerror}") from None
-
-
-def _assignment(name: str, value: str) -> str:
-    if _PLAIN.fullmatch(value):
-        return f"{name}={value}"
-    if not _NOT_IN_SINGLE_QUOTES.search(value):
-        return f"{name}='{value}'"
-    if not _NOT_IN_DOUBLE_QUOTES.search(value):
-        return f'{name}="{value}"'
-    raise ContractError(
-        f"{name} cannot be written to a .env file, because programs read quotes, $, ` and backslashes "
-        "in its value differently: choose a value without them"
-    )
-
-
 @_command(
     "console",
     "Open the console of a server in the browser, signed in",
@@ -227,8 +183,17 @@ def _console(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     return Answer(found)
 
 
+@_command(
+    "health",
+    "Report whether a server is ready; needs no token",
+    _argument(
+        "--live",
+        action="store_true",
+        help="report whether the server runs, not whether it is ready",
+    ),
+    connects=False,
+)
 def _health(url: str, given: argparse.Namespace) -> Answer:
-    """Return whether a server is ready. The request needs no token."""
     import urllib3
 
     # The certificate is not checked: the request has no secrets, and the server signs its own.
@@ -245,19 +210,6 @@ def _health(url: str, given: argparse.Namespace) -> Answer:
     well = answer.status == 200
     words = path if well else f"not {path}: {found.get('loading') or answer.status}"
     return Answer(found, words, well)
-
-
-COMMANDS["health"] = Command(
-    "Report whether a server is ready; needs no token",
-    (
-        _argument(
-            "--live",
-            action="store_true",
-            help="report whether the server runs, not whether it is ready",
-        ),
-    ),
-    None,
-)
 
 
 # -- the clock -------------------------------------------------------------------------------------

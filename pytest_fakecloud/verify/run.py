@@ -10,7 +10,8 @@ from ..kv.table.registry import LOOKUP
 from .catalogue import Scenario, Step, broker, kv, queue, vector
 from .compare import OLDER, difference, reason_for
 from .exchange import Bounds, Interrupted, Reply, Unreachable
-from .sides import Side, Target, facts_of, fake_of, mask_of
+from .fakes import facts_of, fake_of
+from .sides import Side, Target, mask_of
 
 NOT_OFFERED = "the service does not have this command or endpoint"
 FOLLOWS = "depends on an earlier difference in the scenario"
