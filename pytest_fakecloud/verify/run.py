@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..kv.table.registry import LOOKUP
-from .catalogue import Scenario, Step, broker, kv, queue, vector
+from .catalogue import Scenario, Step, scenarios
 from .compare import OLDER, difference, reason_for
 from .exchange import Bounds, Interrupted, Reply, Unreachable
 from .fakes import facts_of, fake_of
@@ -54,14 +54,9 @@ class Result:
 
 def plan(target: Target, dimension: int = 2) -> Sequence[Scenario]:
     """Return the scenarios for a service, in the order in which they run."""
-    if target.service == "kv":
-        # A Redis server has no REST API.
-        return [_without_rest(one) if target.is_redis else one for one in kv.SCENARIOS]
-    if target.service == "vector":
-        return list(vector.scenarios(dimension))
-    if target.service == "queue":
-        return queue.SCENARIOS
-    return list(broker.scenarios(target.topic or ""))
+    found = scenarios(target.service, dimension=dimension, topic=target.topic or "")
+    # A Redis server has no REST API.
+    return [_without_rest(one) for one in found] if target.is_redis else found
 
 
 def _without_rest(scenario: Scenario) -> Scenario:

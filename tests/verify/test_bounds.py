@@ -23,7 +23,7 @@ from pytest_fakecloud.cli import main
 from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.reporting.masking import HIDDEN
 from pytest_fakecloud.verify import command, exchange, run
-from pytest_fakecloud.verify.catalogue import Step, read_lines
+from pytest_fakecloud.verify.catalogue import Step, read_scenarios
 from pytest_fakecloud.verify.compare import difference
 from pytest_fakecloud.verify.exchange import Bounds, Interrupted, Reply, Unreachable
 from pytest_fakecloud.verify.run import verify
@@ -75,7 +75,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "SECONDS", 0.3)
     monkeypatch.setattr(exchange, "CLEAN_SECONDS", 0.3)
     monkeypatch.setattr(exchange, "ANSWER_BYTES", 100_000)
-    stories = list(read_lines("## one\nSET @a 1\nGET @a\nECHO x"))
+    stories = read_scenarios("kv", "## one\nSET @a 1\nGET @a\nECHO x")
     monkeypatch.setattr(run, "plan", lambda target, dimension=2: stories)
     monkeypatch.setattr(command, "_announce", lambda targets, mask: None)
 
@@ -306,7 +306,7 @@ def test_what_cannot_be_taken_away_is_named(cloud: Cloud, monkeypatch: pytest.Mo
     monkeypatch.setattr(exchange, "CLEAN_SECONDS", 0.3)
     kv = cloud.kv_server()
     kv.faults.hang(command="DEL")
-    stories = list(read_lines("## one\nSET @a 1"))
+    stories = read_scenarios("kv", "## one\nSET @a 1")
     monkeypatch.setattr(run, "plan", lambda target, dimension=2: stories)
     with pytest.raises(
         Unreachable, match=r"names that begin with verify_.* may be left.* end in time"

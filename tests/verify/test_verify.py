@@ -14,7 +14,7 @@ import requests
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cli import main
 from pytest_fakecloud.verify import command, run
-from pytest_fakecloud.verify.catalogue import read_lines
+from pytest_fakecloud.verify.catalogue import read_scenarios
 from pytest_fakecloud.verify.report import as_html, as_json, as_text
 from pytest_fakecloud.verify.run import FOLLOWS, NOT_OFFERED, Result, verify
 from pytest_fakecloud.verify.sides import Side, Target, Unreachable
@@ -140,7 +140,7 @@ def test_what_follows_from_a_step_left_undone_is_no_difference_of_its_own(
     """A difference is attributed to a skipped step only if it follows that step in the same
     scenario.
     """
-    stories = list(read_lines("## one\nECHO x\nSET @a 1\nGET @a\nECHO x\n## other\nECHO x"))
+    stories = read_scenarios("kv", "## one\nECHO x\nSET @a 1\nGET @a\nECHO x\n## other\nECHO x")
     monkeypatch.setattr(run, "plan", lambda target, dimension=2: stories)
     kv, target = served(cloud, "kv")
     kv.faults.answer(200, {"result": "planted"}, command="ECHO")

@@ -1,11 +1,28 @@
-"""The scenarios, one module per service: their steps, and the ways to compare the replies."""
+"""The scenarios: their steps, and the ways to compare the replies. Each service has a text file.
+
+A scenario begins with ``## title``. Each of its lines is a step: ``METHOD /path``, and the body as
+JSON or as plain text; or, for the key-value service, a command. ``@name`` is a key that belongs to
+the run and is deleted after the scenario. A line that begins with ``finally`` is a step of the
+clean-up. ``~`` begins an option of a step::
+
+    ~sorted               compare the replies in this way (see ``COMPARISONS``)
+    ~loose                compare members with the names in the file's line ``loose`` only by type
+    ~keep id=messageId    store a value of the reply for later steps
+    ~settle               wait until a vector index has processed the write
+    ~token wrong          send wrong credentials; ``none`` sends no credentials
+    ~Name: value          send a header
+
+Before the first scenario, ``name = step`` gives a step a name, with which lines can begin.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pkgutil import get_data
 from typing import Any
 
 COMPARISONS: Mapping[str, str] = {
@@ -22,6 +39,8 @@ COMPARISONS: Mapping[str, str] = {
 """The ways to compare two replies. Each value describes the way in a report."""
 
 _KEY = re.compile(r"@(\w+)")
+_REQUEST = re.compile(r"([A-Z]+) (/\S*)(?: (.+))?")
+_VECTOR = re.compile(r"<([\d., -]+)>(\+?)")
 
 
 @dataclass(frozen=True)
@@ -74,24 +93,73 @@ class Scenario:
     """Steps that delete the data of the other steps; their replies are not compared."""
 
 
-def scenario(
-    service: str, title: str, *steps: Step, cleanup: Iterable[Step] = (), keys: Iterable[str] = ()
-) -> Scenario:
-    """Return a scenario that also deletes ``keys`` afterwards (only of the key-value service)."""
-    names = [f"{{p}}{key}" for key in keys]
-    away = [Step("POST", "/", json=["DEL", *names])] if names else []
-    return Scenario(service, title, steps, (*cleanup, *away))
+def scenarios(service: str, *, dimension: int = 2, topic: str = "") -> list[Scenario]:
+    """Return the scenarios of a service, for vectors of a dimension and a topic of the broker."""
+
+    def vector(found: re.Match[str]) -> str:
+        first = json.loads(f"[{found[1]}]")
+        padding = [0.25] * (dimension - len(first))
+        return json.dumps([*first[:dimension], *padding, *([1] if found[2] else [])])
+
+    # Read the file through the import system, which also finds it in a zip file.
+    data = get_data(__package__, f"{service}.txt")
+    assert data is not None
+    text = data.decode().replace("{topic}", topic)
+    return read_scenarios(service, _VECTOR.sub(vector, text))
 
 
-def read_lines(text: str) -> Iterator[Scenario]:
-    """Parse scenarios of the key-value service: ``## title``, then one command per line."""
-    for block in text.split("## ")[1:]:
+def read_scenarios(service: str, text: str) -> list[Scenario]:
+    """Return the scenarios of a text, whose notation the module describes."""
+    head, *blocks = re.split("^## ", text, flags=re.MULTILINE)
+    loose: frozenset[str] = frozenset()
+    steps_by_name: dict[str, str] = {}
+    for line in head.splitlines():
+        name, _, definition = line.partition(" = ")
+        if line.startswith("loose "):
+            loose = frozenset(line.split()[1:])
+        elif definition:
+            steps_by_name[name] = definition
+    found = []
+    for block in blocks:
         title, *lines = block.strip().splitlines()
-        keys = dict.fromkeys(_KEY.findall("\n".join(lines)))
-        yield scenario("kv", title, *map(_step, lines), keys=keys)
+        steps: list[Step] = []
+        cleanup: list[Step] = []
+        for line in lines:
+            name, _, options = line.partition(" ")
+            if name == "finally":
+                cleanup.append(_step(options, loose))
+            else:
+                steps.append(_step(f"{steps_by_name.get(name, name)} {options}".rstrip(), loose))
+        if keys := dict.fromkeys(_KEY.findall(block)):
+            names = [f"{{p}}{key}" for key in keys]
+            cleanup.append(Step("POST", "/", json=["DEL", *names]))
+        found.append(Scenario(service, title, tuple(steps), tuple(cleanup)))
+    return found
 
 
-def _step(line: str) -> Step:
-    text, _, comparison = line.partition(" ~")
-    words = [_KEY.sub(r"{p}\1", word) for word in shlex.split(text)]
-    return Step("POST", "/", json=words, compare=comparison or "exact")
+def _step(line: str, loose: frozenset[str]) -> Step:
+    text, *options = line.split(" ~")
+    given: dict[str, Any] = {"headers": {}, "keep": {}}
+    for option in options:
+        word, _, value = option.partition(" ")
+        if word.endswith(":"):
+            given["headers"][word.removesuffix(":")] = value
+        elif word == "keep":
+            name, _, path = value.partition("=")
+            given["keep"][name] = path
+        elif word == "token":
+            given["token"] = None if value == "none" else value
+        elif word == "loose":
+            given["loose"] = loose
+        elif word == "settle":
+            given["settle"] = True
+        else:
+            given["compare"] = word
+    request = _REQUEST.fullmatch(_KEY.sub(r"{p}\1", text))
+    if request is None:
+        words = [_KEY.sub(r"{p}\1", word) for word in shlex.split(text)]
+        return Step("POST", "/", json=words, **given)
+    method, path, body = request.groups()
+    if body is not None:
+        given |= {"json": json.loads(body)} if body[0] in "[{" else {"body": body}
+    return Step(method, path, **given)
