@@ -142,6 +142,6 @@ monotonic = _true_monotonic()
 """Return the seconds of a monotonic clock that freezegun and time-machine do not move."""
 
 
-def give_way(sleep: Callable[[float], None] = time.sleep) -> None:
-    """Let another thread run."""
-    sleep(0)
+def give_way(seconds: float = 0, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Let other threads run, for real seconds even if a tool has replaced ``time.sleep``."""
+    sleep(seconds)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import http
 import time
-from collections.abc import Iterable
 
-from .messages import Answer
+from .messages import Answer, asks_to_close
 from .parsing import Message
 
 LAST_CHUNK = b"0\r\n\r\n"
@@ -24,13 +23,20 @@ def encode(message: Message, answer: Answer) -> bytes:
 
 
 def encode_parts(message: Message, answer: Answer) -> tuple[bytes, bytes]:
-    """Return the head of a response, and its body, which is empty if none may be sent."""
+    """Return the head of a response, and its body, which is empty if none may be sent.
+
+    A ``Connection: close`` in the response ends ``message.keep_alive``.
+    """
     body = answer.body
     assert isinstance(body, bytes)
     status = answer.status
     head = _opening(status, int(time.time()))
-    if answer.headers:
-        head += _own_headers(message, answer.headers)
+    for name, value in answer.headers:
+        lower = name.lower()
+        if lower == "connection":
+            message.keep_alive = message.keep_alive and not asks_to_close(value)
+        elif lower not in _SET_BY_SERVER:
+            head += header(name, value)
     if answer.content_type is not None:
         head += f"Content-Type: {answer.content_type}\r\n"
     if status not in _BODILESS:
@@ -40,20 +46,6 @@ def encode_parts(message: Message, answer: Answer) -> tuple[bytes, bytes]:
     if not message.keep_alive or message.version != "1.1":
         head += connection_header(message)
     return head_bytes(head + "\r\n"), body
-
-
-def _own_headers(message: Message, headers: Iterable[tuple[str, str]]) -> str:
-    """Return the response's own headers, except those that the server sets to frame it. A
-    ``Connection: close`` among them ends ``message.keep_alive``.
-    """
-    lines = []
-    for name, value in headers:
-        lower = name.lower()
-        if lower == "connection":
-            message.keep_alive = message.keep_alive and "close" not in value.lower()
-        elif lower not in _SET_BY_SERVER:
-            lines.append(header(name, value))
-    return "".join(lines)
 
 
 def chunk(part: bytes) -> bytes:
@@ -67,7 +59,7 @@ def connection_header(message: Message) -> str:
 
 
 def header(name: str, value: str) -> str:
-    # Remove line breaks, because a value that a service echoes must not start a new header.
+    # Replace line breaks, because a value that a service echoes must not start a new header.
     return f"{name}: {value.translate(_LINE_BREAKS_TO_SPACES)}\r\n"
 
 

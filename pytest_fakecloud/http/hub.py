@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.concurrency.workers import WorkerPool
 from ..core.errors import ContractError
+from ..core.timeparse import give_way
 from .mount import Acceptor, Mount
 from .ports import PortAllocator, kept, listen
 
@@ -51,6 +52,7 @@ class Hub:
         _hubs.add(self)
 
     def _reset(self) -> None:
+        """Set the state of a hub without mounts: at first, and in a forked process."""
         self._lock = threading.Lock()
         self._mounts: weakref.WeakSet[Mount] = weakref.WeakSet()
         self._held: set[Mount] = set()
@@ -201,7 +203,6 @@ class Hub:
                 wake.send(b"\0")
 
     def _run(self, selector: selectors.BaseSelector, inner: socket.socket) -> None:
-        breath = threading.Event()
         try:
             while True:
                 try:
@@ -212,30 +213,18 @@ class Hub:
                 # Remove each key from the list before handling it: a reference to a mount would
                 # keep the test's data alive while this thread waits.
                 while ready:
-                    if not self._attend(selector, inner, ready.pop(0)[0], breath):
+                    if not self._attend(selector, inner, ready.pop(0)[0]):
                         return
         finally:
             selector.close()
             inner.close()
 
     def _attend(
-        self,
-        selector: selectors.BaseSelector,
-        inner: socket.socket,
-        key: selectors.SelectorKey,
-        breath: threading.Event,
+        self, selector: selectors.BaseSelector, inner: socket.socket, key: selectors.SelectorKey
     ) -> bool:
         """Handle one ready socket; return whether the thread continues."""
         if key.data is None:
-            try:
-                if not inner.recv(4096):
-                    return False  # stop() has closed the other end
-            except BlockingIOError:
-                pass
-            except OSError:
-                return False
-            self._catch_up()
-            return True
+            return self._catch_up(inner)
         try:
             key.data.ready()
             self._scarce = False
@@ -246,20 +235,29 @@ class Hub:
                 # The system is out of file descriptors or memory. Clients stay in the backlog and
                 # can be accepted after others disconnect.
                 self._report_scarce(key.data, error)
-                breath.wait(SCARCE_SECONDS)
+                give_way(SCARCE_SECONDS)
         except Exception as error:
             # Continue, because a failing socket must not affect the others. It may work again
             # later, e.g. when a tool that forbids creating sockets is switched off.
             traceback.print_exception(error, file=sys.stderr)
-            breath.wait(0.01)
+            give_way(0.01)
         return True
 
-    def _catch_up(self) -> None:
+    def _catch_up(self, inner: socket.socket) -> bool:
+        """Call the functions of ``later()``; return False if ``stop()`` has closed the other end."""
+        try:
+            if not inner.recv(4096):
+                return False
+        except BlockingIOError:
+            pass
+        except OSError:
+            return False
         while not self._later.empty():
             try:
                 self._later.get()()
             except BaseException as error:
                 traceback.print_exception(error, file=sys.stderr)
+        return True
 
     def _report_scarce(self, data: object, error: OSError) -> None:
         if self._scarce:

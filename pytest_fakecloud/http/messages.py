@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ..core.calls import Call, Headers, Outcome
 from .readers import query_items
 
 HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
 JSON_TYPE = "application/json"
+EffectKind: TypeAlias = Literal["drop", "refuse", "lose", "hang", "truncate"]
+_NO_CALL = Call(0, 0, "", "", "", "")
+"""The call of requests that are not recorded, which must not change it."""
 
 
 class Request:
@@ -70,16 +73,17 @@ class Request:
         return next((value for key, value in self.query_items() if key == name), None)
 
 
+def asks_to_close(connection: str) -> bool:
+    """Return whether the value of a Connection header contains ``close``."""
+    return "close" in map(str.strip, connection.lower().split(","))
+
+
 def first_of_each(headers: HeaderPairs) -> dict[str, str]:
     """Return the first value of each header by its lower-case name."""
     found: dict[str, str] = {}
     for name, value in headers:
         found.setdefault(name.lower(), value)
     return found
-
-
-_NO_CALL = Call(0, 0, "", "", "", "")
-"""The call of requests that are not recorded, which must not change it."""
 
 
 @dataclass(slots=True)
@@ -117,7 +121,7 @@ class Effect:
     send the first ``keep`` bytes of its body, close). ``reset`` closes with a TCP reset.
     """
 
-    kind: str
+    kind: EffectKind
     answer: Answer | None = None
     keep: int = 0
     reset: bool = False
@@ -134,7 +138,7 @@ Response: TypeAlias = Answer | Stream | Effect
 Serve: TypeAlias = Callable[[], Response]
 """A function that returns the response that a request gets without faults."""
 
-OUTCOME_OF_EFFECT: Mapping[str, Outcome] = {
+OUTCOME_OF_EFFECT: Mapping[EffectKind, Outcome] = {
     "drop": "dropped",
     "refuse": "refused",
     "lose": "lost",

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
-from ..core.timeparse import monotonic
+from ..core.timeparse import give_way, monotonic
 from .connection import Connection, ConnectionHandler
 from .ports import BACKLOG
 
@@ -153,7 +153,6 @@ class Mount:
     def accept(self) -> None:
         """Listen again after ``refuse()``."""
         deadline = monotonic() + LEAVE_SECONDS
-        breath = threading.Event()
         while True:
             try:
                 self._listen_again()
@@ -163,7 +162,7 @@ class Mount:
                 # needs the lock. So release the lock and try again.
                 if monotonic() > deadline:
                     raise
-            breath.wait(0.01)
+            give_way(0.01)
 
     def _listen_again(self) -> None:
         with self.lock:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import httptools
 
 from ..core.calls import Headers
-from .messages import Request
+from .messages import Request, asks_to_close
 
 HEAD_LIMIT = 64 * 1024
 """Maximum bytes of a request line with headers, and of trailers. Larger ones get a 431."""
@@ -177,7 +177,7 @@ class RequestReader:
             whole = 3 < end <= _LONGEST_HEAD and data[:1].isalpha()
             self._learning = data[:end] if whole else None
             # Read the version from the data: the parser would build it from two numbers, which
-            # takes as long as all its other work.
+            # takes as long as all its other work. The request line ends with " HTTP/1.1".
             self._is_1_1 = data.startswith(b" HTTP/1.1", data.find(b"\r\n") - 9)
         self._behind_body += len(data)
         try:
@@ -210,8 +210,9 @@ class RequestReader:
             self._restart()
             self.feed(escaped)
         else:
-            invalid_method = alone and isinstance(error, httptools.HttpParserInvalidMethodError)
-            self.refusal = (invalid_method and _no_method(data)) or Refusal(400, str(error))
+            self.refusal = Refusal(400, str(error))
+            if alone and isinstance(error, httptools.HttpParserInvalidMethodError):
+                self.refusal = _no_method(data) or self.refusal
 
     def _serve_without_upgrade(self, rest: bytes) -> None:
         # Parse the head again without the Upgrade header. The parser assumes that an upgrade is
@@ -334,8 +335,7 @@ class RequestReader:
         if message.keep_alive and message.version == "1.0":
             # Check for "close", which the parser lets "keep-alive" override (RFC 9112, section
             # 9.3).
-            options = ",".join(message.headers.getlist("Connection")).lower().split(",")
-            message.keep_alive = "close" not in map(str.strip, options)
+            message.keep_alive = not asks_to_close(",".join(message.headers.getlist("Connection")))
         self.messages.append(message)
         learning, self._learning = self._learning, None
         if not message.keep_alive:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 import json
 from typing import Any
@@ -62,7 +61,7 @@ def basic_credentials(header: str | None) -> tuple[bytes, bytes] | None:
         return None
     try:
         decoded = base64.b64decode(encoded.strip(), validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         return None
     user, colon, password = decoded.partition(b":")
     return (user, password) if colon else None

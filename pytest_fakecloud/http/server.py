@@ -91,9 +91,9 @@ class HTTPHandler:
         try:
             try:
                 response = self.app.answer(message)
+            except Exception:
+                raise
             except BaseException as error:
-                if isinstance(error, Exception):
-                    raise
                 # Respond to the client even if a callback called pytest.fail(); the test fails for
                 # the violation that is recorded here.
                 response = self.app.broken_off(message, error)

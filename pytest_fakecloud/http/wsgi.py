@@ -6,13 +6,14 @@ import enum
 import io
 import ssl
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from werkzeug.datastructures import Headers
 from werkzeug.serving import WSGIRequestHandler
 
 from .encoding import LAST_CHUNK, chunk, connection_header, head_bytes, header, http_date
-from .messages import close_chunks
+from .messages import asks_to_close, close_chunks
 from .parsing import Message
 
 if TYPE_CHECKING:
@@ -24,50 +25,40 @@ def run_wsgi_app(connection: Connection, message: Message) -> bool:
     return _WSGICall(connection, message).run()
 
 
-class _EnvironHandler(WSGIRequestHandler):
-    """The attributes of a request that werkzeug's ``make_environ()`` reads from its handler."""
-
-    def __init__(self, connection: Connection, message: Message) -> None:
-        # The base class's constructor is not called, because it serves a connection and closes it.
-        self.connection = connection.sock
-        self.request = connection.sock
-        self.client_address = connection.address
-        self.command = message.method
-        self.path = message.target
-        self.request_version = f"HTTP/{message.version}"
-        self.headers = Headers(  # type: ignore[assignment]
-            (n, v) for n, v in message.headers.pairs if n.lower() != "transfer-encoding"
-        )
-        self.rfile = io.BytesIO(message.body)
-        self.server = _EnvironServer(connection.mount)  # type: ignore[assignment]
-
-
 def make_environ(connection: Connection, message: Message) -> dict[str, Any]:
     """Return the WSGI environment of a complete request as werkzeug makes it, plus
     ``CONTENT_LENGTH``, the raw target (``RAW_URI``) and the raw headers (``fakecloud.headers``).
     """
-    environ = _EnvironHandler(connection, message).make_environ()
+    mount = connection.mount
+    # Set only the attributes that make_environ() reads, because the constructor would serve the
+    # connection and close it.
+    handler = WSGIRequestHandler.__new__(WSGIRequestHandler)
+    vars(handler).update(
+        connection=connection.sock,
+        client_address=connection.address,
+        command=message.method,
+        path=message.target,
+        request_version=f"HTTP/{message.version}",
+        headers=Headers(
+            (n, v) for n, v in message.headers.pairs if n.lower() != "transfer-encoding"
+        ),
+        rfile=io.BytesIO(message.body),
+        server=SimpleNamespace(
+            ssl_context=mount.tls,
+            server_address=mount.address,
+            multithread=True,
+            multiprocess=False,
+            _server_version="pytest-fakecloud",
+            log=lambda *args: None,  # the journal records the requests
+        ),
+    )
+    environ = handler.make_environ()
     environ["wsgi.input_terminated"] = True
     environ["fakecloud.headers"] = message.headers.pairs
     environ["REMOTE_PORT"] = str(environ["REMOTE_PORT"])
     if message.body:
         environ["CONTENT_LENGTH"] = str(len(message.body))
     return environ
-
-
-class _EnvironServer:
-    """The attributes that werkzeug's ``make_environ()`` reads from its server."""
-
-    multithread = True
-    multiprocess = False
-    _server_version = "pytest-fakecloud"
-
-    def __init__(self, mount: Any) -> None:
-        self.ssl_context = mount.tls
-        self.server_address = mount.address
-
-    def log(self, kind: str, message: str, *args: object) -> None:
-        """Log nothing, because the journal records the requests."""
 
 
 class _ClientGone(ConnectionError):
@@ -206,7 +197,7 @@ class _WSGICall:
             lines.append(f"Date: {http_date()}\r\n")
         for name, value in self.headers:
             if name.lower() == "connection":
-                if value.lower() == "close":
+                if asks_to_close(value):
                     self.message.keep_alive = False
                 continue
             if self.status[:3] == "204" and name.lower() == "content-length":

@@ -201,5 +201,6 @@ def test_without_that_clock_real_time_is_the_plain_one_hidden_from_tools(
 
 def test_who_gives_way_does_not_sleep() -> None:
     slept: list[float] = []
-    give_way(slept.append)
-    assert slept == [0]
+    give_way(sleep=slept.append)
+    give_way(0.5, slept.append)
+    assert slept == [0, 0.5]
