@@ -19,15 +19,15 @@ from types import FrameType
 from ..core.recorder import Place, place_of
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
-_NO_CLIENTS = sys.stdlib_module_names | {
+_NOT_CLIENTS = sys.stdlib_module_names | {
     "_pytest",
     "anyio",
     "hypercorn",
     "pytest_asyncio",
     "uvicorn",
 }
-"""Packages whose own tasks make no calls."""
-_MOST = 300
+"""Modules whose own tasks make no calls."""
+_MAX_FRAMES = 300
 """Maximum number of frames to search in a stack."""
 
 
@@ -39,24 +39,30 @@ def call_site() -> Place | None:
         return place_of(here)
     if asyncio._get_running_loop() is not None:
         return None  # A task of this thread makes the call, and runs only library code.
+    callers = list(_waiting_callers())
+    only = callers[0] if len(callers) == 1 else None
+    return None if only is None else place_of(only)
+
+
+def _waiting_callers() -> Iterator[FrameType | None]:
+    """Yield the application's frame of each other thread or task that may be waiting for a response,
+    or None for a task that runs only library code.
+    """
     own = threading.get_ident()
-    callers: list[FrameType | None] = []  # None: a task that runs only library code
     for ident, top in sys._current_frames().items():
         if ident == own or not _waits(top):
             continue
         stack = _stack(top)
         if tasks := list(_tasks(stack)):
-            callers += tasks
+            yield from tasks
         elif (frame := _application(stack)) is not None:
-            callers.append(frame)
-    only = callers[0] if len(callers) == 1 else None
-    return None if only is None else place_of(only)
+            yield frame
 
 
 def _stack(frame: FrameType | None) -> list[FrameType]:
     """Return the frames of a stack, innermost first."""
     stack: list[FrameType] = []
-    while frame is not None and len(stack) < _MOST:
+    while frame is not None and len(stack) < _MAX_FRAMES:
         stack.append(frame)
         frame = frame.f_back
     return stack
@@ -84,7 +90,8 @@ def _tasks(stack: list[FrameType]) -> Iterator[FrameType | None]:
         try:
             tasks = list(asyncio.all_tasks(loop))
         except RuntimeError:  # the loop's thread changed the set during the iteration
-            return
+            yield None
+            continue
         for task in tasks:
             frames = _coroutine_frames(task)
             application = _application(frames[::-1])
@@ -101,7 +108,7 @@ def _coroutine_frames(task: asyncio.Task[object]) -> list[FrameType]:
     """Return the frames of a task's coroutines, outermost first."""
     frames: list[FrameType] = []
     awaited: object = task.get_coro()
-    while awaited is not None and len(frames) < _MOST:
+    while awaited is not None and len(frames) < _MAX_FRAMES:
         frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
         if frame is not None:
             frames.append(frame)
@@ -111,7 +118,7 @@ def _coroutine_frames(task: asyncio.Task[object]) -> list[FrameType]:
 
 def _is_client(frame: FrameType) -> bool:
     """Return whether a frame belongs to a library that may make calls."""
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _NO_CLIENTS
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _NOT_CLIENTS
 
 
 @lru_cache(maxsize=4096)

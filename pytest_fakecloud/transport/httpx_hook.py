@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from ..http.encoding import phrase
 from .hooks import Function
-from .shortcut import Detour, NoAnswer, Origin, Shortcut, are_timeouts, origin_of
+from .shortcut import Detour, NoAnswer, Shortcut, are_timeouts, origin_of
 
 if TYPE_CHECKING:
     from .inprocess import Origins
@@ -29,12 +29,9 @@ def wrap_handle_request(
     def handle_request(transport: Any, request: Any) -> Any:
         if not active():
             return original(transport, request)
-        origin = _origin_of(request)
-        if (detour := origins.detours.get(origin)) is not None:
-            return original(*_redirected("HTTPTransport", detour, request))
-        simple = _simple(origins.shortcuts.get(origin), transport, request)
+        simple, sending = _planned(origins, "HTTPTransport", transport, request)
         if simple is None or len(body := request.read()) != simple.length:
-            return original(transport, request)
+            return original(*sending)
         return simple.exchange(body)
 
     return handle_request
@@ -49,12 +46,9 @@ def wrap_handle_async_request(
     async def handle_async_request(transport: Any, request: Any) -> Any:
         if not active():
             return await original(transport, request)
-        origin = _origin_of(request)
-        if (detour := origins.detours.get(origin)) is not None:
-            return await original(*_redirected("AsyncHTTPTransport", detour, request))
-        simple = _simple(origins.shortcuts.get(origin), transport, request)
+        simple, sending = _planned(origins, "AsyncHTTPTransport", transport, request)
         if simple is None or len(body := await request.aread()) != simple.length:
-            return await original(transport, request)
+            return await original(*sending)
         if simple.shortcut.around is not None:
             return await simple.shortcut.around(functools.partial(simple.exchange, body))
         # Let other tasks run, as they would while a client waits for a socket. Otherwise a
@@ -65,9 +59,18 @@ def wrap_handle_async_request(
     return handle_async_request
 
 
-def _origin_of(request: Any) -> Origin:
+def _planned(
+    origins: Origins, kind: str, transport: Any, request: Any
+) -> tuple[_SimpleRequest | None, tuple[Any, Any]]:
+    """Return a request that may skip the socket, or None; and the transport, of class ``kind``, and
+    the request to pass to the original function otherwise.
+    """
     url = request.url
-    return origin_of(url.scheme, url.host, url.port)
+    origin = origin_of(url.scheme, url.host, url.port)
+    detour = origins.detours.get(origin)
+    if detour is not None:
+        return None, _redirected(kind, detour, request)
+    return _simple(origins.shortcuts.get(origin), transport, request), (transport, request)
 
 
 def _redirected(kind: str, detour: Detour, request: Any) -> tuple[Any, Any]:
@@ -76,12 +79,8 @@ def _redirected(kind: str, detour: Detour, request: Any) -> tuple[Any, Any]:
     """
     import httpx
 
-    if detour.ca_file is not None:
-        context = ssl.create_default_context(cafile=detour.ca_file)
-    else:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     limits = httpx.Limits(max_keepalive_connections=0)
-    transport = getattr(httpx, kind)(verify=context, trust_env=False, limits=limits)
+    transport = getattr(httpx, kind)(verify=_context(detour), trust_env=False, limits=limits)
     parts = urlsplit(detour.url)
     moved = httpx.Request(
         request.method,
@@ -91,6 +90,12 @@ def _redirected(kind: str, detour: Detour, request: Any) -> tuple[Any, Any]:
         extensions=request.extensions,
     )
     return transport, moved
+
+
+def _context(detour: Detour) -> ssl.SSLContext:
+    if detour.ca_file is not None:
+        return ssl.create_default_context(cafile=detour.ca_file)
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # not used, but httpx's default loads files
 
 
 class _SimpleRequest(NamedTuple):

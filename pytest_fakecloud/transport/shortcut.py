@@ -83,9 +83,11 @@ class Shortcut:
         limit = _MOST_BODY_BYTES if mount.body_limit is None else mount.body_limit
         if length is None or length > min(limit, _MOST_BODY_BYTES):
             return None
+        if self._lingers:
+            return length
         found = app.table.find(method, target.partition("?")[0])
-        waits = isinstance(found, tuple) and found[0].lingers and not self._lingers
-        return None if waits else length
+        may_wait = isinstance(found, tuple) and found[0].lingers  # the matched route
+        return None if may_wait else length
 
     def send(
         self, method: str, target: str, headers: list[tuple[str, str]], body: bytes

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..http.encoding import phrase
 from .hooks import Function
-from .shortcut import PORTS, Detour, NoAnswer, Shortcut, are_timeouts, origin_of
+from .shortcut import PORTS, Detour, NoAnswer, Origin, Shortcut, are_timeouts, origin_of
 
 if TYPE_CHECKING:
     from .inprocess import Origins
@@ -51,16 +51,10 @@ def wrap_make_request(origins: Origins, original: Function, active: Callable[[],
         except NoAnswer as error:
             raise RemoteDisconnected(str(error)) from error
         reading = {name: options[name] for name in _READING if name in options}
+        reading = {"preload_content": True, **reading, "retries": options.get("retries")}
+        connection = options.get("response_conn")
         return _response(
-            method,
-            url,
-            status,
-            out,
-            payload,
-            **{"preload_content": True, **reading},
-            retries=options.get("retries"),
-            pool=pool,
-            connection=options.get("response_conn"),
+            method, url, status, out, payload, **reading, pool=pool, connection=connection
         )
 
     return make_request
@@ -71,8 +65,7 @@ def _simple_call(
 ) -> tuple[list[tuple[str, str]], bytes] | None:
     """Return the headers and the body of a request that may skip the socket; None if it may not."""
     body = options.get("body")
-    if isinstance(body, str):
-        body = body.encode("utf-8")
+    body = body.encode() if isinstance(body, str) else body
     if not (body is None or isinstance(body, bytes)) or options.get("chunked"):
         return None
     headers = sent_headers(pool, method, options.get("headers") or {}, body)
@@ -205,7 +198,7 @@ def wrap_send(origins: Origins, original: Function, active: Callable[[], bool]) 
         if not active():
             return original(adapter, request, *args, **kwargs)
         parts = urlsplit(request.url)
-        origin = origin_of(parts.scheme, parts.hostname or "", parts.port)
+        origin = _origin_of(parts)
         if (detour := origins.detours.get(origin)) is not None:
             return _send_to_fake(original, detour, request, *args, **kwargs)
         shortcut = origins.shortcuts.get(origin)
@@ -230,8 +223,7 @@ def _simple_request(
 ) -> tuple[str, list[tuple[str, str]], bytes] | None:
     """Return the target, headers and body if a request may skip the socket; otherwise None."""
     body = request.body or b""
-    if isinstance(body, str):
-        body = body.encode("utf-8")
+    body = body.encode() if isinstance(body, str) else body
     headers = [(_as_text(n), _as_text(v)) for n, v in request.headers.items()]
     headers.insert(0, ("Host", _host(parts)))
     target = _target(parts)
@@ -247,13 +239,11 @@ def _simple_request(
 def wrap_on_request(origins: Origins, original: Function, active: Callable[[], bool]) -> Function:
     @functools.wraps(original)
     def on_request(mock: Any, adapter: Any, request: Any, **kwargs: Any) -> Any:
-        if active():
-            parts = urlsplit(request.url)
-            origin = origin_of(parts.scheme, parts.hostname or "", parts.port)
-            if (detour := origins.detours.get(origin)) is not None:
-                kwargs.pop("retries", None)
-                return _send_to_fake(None, detour, request, **kwargs)
-        return original(mock, adapter, request, **kwargs)
+        detour = origins.detours.get(_origin_of(urlsplit(request.url)))
+        if detour is None or not active():
+            return original(mock, adapter, request, **kwargs)
+        kwargs.pop("retries", None)
+        return _send_to_fake(None, detour, request, **kwargs)
 
     return on_request
 
@@ -282,6 +272,10 @@ def _send_to_fake(
     return answer
 
 
+def _origin_of(parts: SplitResult) -> Origin:
+    return origin_of(parts.scheme, parts.hostname or "", parts.port)
+
+
 def _host(parts: SplitResult) -> str:
     return parts.netloc.rpartition("@")[2]
 
@@ -300,9 +294,10 @@ def _sends_normally(adapter: Any, request: Any, options: Mapping[str, Any]) -> b
         return False
     if type(request.body) not in _BODIES:
         return False
-    retries, timeout = adapter.max_retries, options.get("timeout")
+    retries = adapter.max_retries
     if retries.total or retries.status_forcelist:
         return False
+    timeout = options.get("timeout")
     if type(timeout) is tuple:
         return len(timeout) == 2 and are_timeouts(*timeout)
     return are_timeouts(timeout)
