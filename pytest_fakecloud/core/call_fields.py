@@ -155,7 +155,6 @@ def _json_or_absent(read: Callable[[Call], Any]) -> Callable[[Call], Any]:
 
 
 def field_reader(name: str) -> Callable[[Call], Any]:
-    """Return a function that reads a field or fact of a call."""
     return lambda call: field_of(call, name)
 
 

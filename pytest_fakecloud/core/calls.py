@@ -337,7 +337,6 @@ def _size_of(value: object, most: int = 1 << 20) -> int:
 
 
 def _beginning(value: Any, most: int = KEPT_OF_CUT) -> Any:
-    """Return the first bytes, characters or items of a fact."""
     if isinstance(value, str):
         # Return a short string itself, because a new string would lose its subclass (names of
         # commands have one).

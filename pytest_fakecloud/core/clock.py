@@ -121,9 +121,7 @@ class Clock:
 
     @property
     def wait_cap(self) -> float:
-        """Maximum real seconds that a client's blocking call waits while the clock is frozen. Can
-        be set.
-        """
+        """Maximum real seconds of a client's blocking call on a frozen clock. Can be set."""
         return self._wait_cap
 
     @wait_cap.setter
@@ -171,9 +169,7 @@ class Clock:
         return self._fire(self._until(instant))
 
     def advance_to_next(self) -> list[Fired]:
-        """Move the clock to the time of the next event and return what happened; ``[]`` if nothing
-        is planned.
-        """
+        """Move the clock to the next event and return what happened; ``[]`` if none is planned."""
         target = self._onward()
         return [] if target is None else self._fire(target)
 
@@ -195,9 +191,7 @@ class Clock:
         return lambda: self.now_us() + span
 
     def _until(self, instant: Instant) -> Target:
-        """Return a function that returns a target, or raises ``ContractError`` if it is in the
-        past.
-        """
+        """Return a function that returns the target, or raises ``ContractError`` if it is over."""
         self._check_free()
         target_us = instant_us(instant)
 
@@ -260,9 +254,7 @@ class Clock:
         yielding: bool = False,
         done: Callable[[], bool] = lambda: False,
     ) -> list[Fired]:
-        """Fire the timers due up to a target time, or the first that makes ``done()`` true; return
-        the timers that fired.
-        """
+        """Fire and return the timers due up to a target, or until ``done()`` returns true."""
         __tracebackhide__ = True
         fired = []
         # Close the iterator immediately, because an exception with a traceback would keep it alive.

@@ -60,7 +60,6 @@ def discard_awaitable(result: object) -> bool:
 
 
 def is_pattern(wanted: object) -> bool:
-    """Return whether a value is a compiled regular expression."""
     # Check by attribute instead of by class, so that patterns of the ``regex`` library work too.
     return not isinstance(wanted, type) and isinstance(
         getattr(wanted, "pattern", None), str | bytes

@@ -132,9 +132,7 @@ def broken_promise(error: BaseException | None) -> AssertionError | None:
 
 
 def raised_by_test(error: BaseException | None) -> BaseException | None:
-    """Return the assertion or outcome of the test that a callback raised, also if a
-    ``ContractError`` wraps it; else None.
-    """
+    """Return the test's assertion or outcome that an error is or, as a ``ContractError``, wraps."""
     found = ends_the_test(error) or broken_promise(error)
     if found is None and isinstance(error, ContractError):
         return raised_by_test(error.__cause__)

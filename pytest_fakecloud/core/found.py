@@ -34,9 +34,7 @@ class Found(Items[T]):
     """Returns lines to add when ``only()`` or ``last`` fails on an empty list."""
 
     def only(self) -> T:
-        """Return the only item; raise ``AssertionError`` with a listing unless there is exactly
-        one.
-        """
+        """Return the only item; ``AssertionError`` with a listing if there are none or several."""
         __tracebackhide__ = True
         if len(self) != 1:
             listing = "".join(f"\n  {item!r}" for item in self[:_LISTED_MATCHES])

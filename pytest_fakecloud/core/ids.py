@@ -52,11 +52,9 @@ class RandomStream:
         vars(self).pop("_random", None)
 
     def random(self) -> float:
-        """Return a float from 0 (included) to 1 (excluded)."""
         return self._random.random()
 
     def gauss(self, mu: float = 0.0, sigma: float = 1.0) -> float:
-        """Return a normally distributed float."""
         return self._random.gauss(mu, sigma)
 
     def randrange(self, start: int, stop: int | None = None) -> int:
@@ -64,7 +62,6 @@ class RandomStream:
         return self._random.randrange(start, stop)
 
     def choice(self, items: Sequence[T]) -> T:
-        """Return one of the items."""
         return self._random.choice(items)
 
     def sample(self, items: Sequence[T], count: int) -> list[T]:
@@ -72,11 +69,9 @@ class RandomStream:
         return self._random.sample(items, count)
 
     def shuffle(self, items: MutableSequence[T]) -> None:
-        """Shuffle the items in place."""
         self._random.shuffle(items)
 
     def bytes(self, count: int) -> bytes:
-        """Return ``count`` random bytes."""
         return self._random.randbytes(count)
 
     def hex(self, digits: int) -> str:

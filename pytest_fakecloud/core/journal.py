@@ -65,9 +65,7 @@ class Journal:
     def calls(
         self, predicate: Callable[[Call], bool] | None = None, /, **where: Unpack[CallFields]
     ) -> Found[Call]:
-        """Return the clients' calls, filtered by fields of ``Call`` or by facts
-        (``command="SET"``).
-        """
+        """Return the clients' calls, filtered by their fields or facts (``command="SET"``)."""
         __tracebackhide__ = True
         check_predicate(predicate)
         calls = found_of(

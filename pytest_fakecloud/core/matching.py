@@ -396,12 +396,8 @@ def _field_of(name: str, annotation: Any) -> Field:
 
 
 def _type_of(name: str, options: list[Any]) -> FieldType:
-    words = [word for one in options for word in _literals(one)]
-    if words and all(typing.get_origin(one) is typing.Literal for one in options):
+    if options and all(typing.get_origin(one) is typing.Literal for one in options):
+        words = [word for one in options for word in typing.get_args(one)]
         return OneOf(name, words) if all(isinstance(one, str) for one in words) else ANYTHING
     field_types = {_FIELD_TYPES.get(one, ANYTHING) for one in options}
     return field_types.pop() if len(field_types) == 1 else ANYTHING
-
-
-def _literals(annotation: Any) -> tuple[Any, ...]:
-    return typing.get_args(annotation) if typing.get_origin(annotation) is typing.Literal else ()

@@ -45,7 +45,6 @@ class Problems(list[Problem]):
     def report(
         self, kind: str, text: str, *, exception: BaseException | None = None, **facts: Any
     ) -> Problem:
-        """Record a violation."""
         if exception is not None:
             framed = [one for one in self if one.exception and one.exception.__traceback__]
             if len(framed) >= self.keep_exceptions:
@@ -121,20 +120,16 @@ class Allowances:
         self._queries: list[tuple[str, Query]] = []
 
     def add(self, kind: str, where: Mapping[str, object]) -> None:
-        """Allow a kind of violation, or only those whose facts match; raise ``ContractError`` for
-        an unknown kind or fact.
-        """
+        """Allow a kind of violation, or only those whose facts match ``where``."""
         if not isinstance(kind, str) or kind not in ALLOWABLE:
             raise ContractError(unknown_name("kind of problem", kind, ALLOWABLE))
         query = Query(where, ALLOWABLE[kind], f"problem of kind {kind!r}")
         self._queries.append((kind, query))
 
     def covers(self, kind: str, facts: Mapping[str, Any]) -> bool:
-        """Return whether a violation is allowed."""
         return any(kind == allowed and query(facts) for allowed, query in self._queries)
 
     def clear(self) -> None:
-        """Remove all allowances."""
         self._queries.clear()
 
 

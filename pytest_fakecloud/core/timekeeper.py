@@ -50,9 +50,7 @@ class Timekeeper(Clock):
         return self._turns.moving
 
     def tie_to_real_time(self, reason: str) -> Callable[[], None]:
-        """Forbid stopping or moving the clock, whose fakes are real servers; return a function that
-        lifts the ban.
-        """
+        """Forbid moving the clock, whose fakes are real servers; return a function to allow it."""
         tie = (reason,)
         with self._lock:
             self._ties = (*self._ties, tie)

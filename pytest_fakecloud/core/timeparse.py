@@ -61,7 +61,10 @@ def duration_us(value: Duration) -> int:
         # infinity.
         microseconds = round(min(max(value, -1e15), 1e15) * 1_000_000)
     else:
-        raise _bad_duration(value)
+        raise ContractError(
+            f"{shown(value)} is not a duration: pass a timedelta, a number of seconds, "
+            "or a string such as '24h', '1d2h' or '200ms'"
+        )
     if microseconds < 0:
         raise ContractError(f"a duration cannot be negative: {shown(value)}")
     if microseconds > _LONGEST_US:
@@ -116,13 +119,6 @@ def to_datetime(microseconds: int) -> datetime:
 
 def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _bad_duration(value: object) -> ContractError:
-    return ContractError(
-        f"{shown(value)} is not a duration: pass a timedelta, a number of seconds, "
-        "or a string such as '24h', '1d2h' or '200ms'"
-    )
 
 
 def _true_monotonic() -> Callable[[], float]:

@@ -60,9 +60,7 @@ class AnswerMaker:
         return make
 
     def encoded(self, answer: Answer) -> Answer:
-        """Return the test's ``Answer`` with an encoded body; raise ``ContractError`` if it is
-        invalid.
-        """
+        """Return the test's ``Answer`` with an encoded body; raise ``ContractError`` if invalid."""
         body = answer.body if isinstance(answer.body, bytes) else self._as_json(answer.body)
         kind = checked_type(answer.content_type)
         return Answer(body, checked_status(answer.status), checked_headers(answer.headers), kind)

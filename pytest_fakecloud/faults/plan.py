@@ -65,9 +65,7 @@ class FaultPlan:
         return self._inject("lose_answer", "lose_answer", matchers, respond, SPOIL)
 
     def delay(self, seconds: Duration, **matchers: Unpack[Matchers]) -> Fault:
-        """Delay the request by a number of real seconds, before any other fault or the endpoint is
-        applied.
-        """
+        """Delay the request by real seconds, before any other fault or the endpoint is applied."""
         real_seconds = duration_us(seconds) / 1e6
 
         def respond(serve: Serve) -> Response:
@@ -78,9 +76,7 @@ class FaultPlan:
         return self._inject("delay", description, matchers, respond, WAIT)
 
     def hang(self, **matchers: Unpack[Matchers]) -> Fault:
-        """Never respond: keep the connection open until the client or the fake closes it, for at
-        most a minute of real time.
-        """
+        """Never respond: keep the connection open until either side closes it, at most a minute."""
         effect = Effect("hang")
         return self._inject("hang", "hang", matchers, lambda serve: effect, CUT)
 
@@ -159,9 +155,7 @@ class FaultPlan:
         return self._add(SequenceRule(self._table, taken, f"sequence [{names}]", matchers))
 
     def random(self, rate: float, step: Step = 503, **matchers: Unpack[Matchers]) -> Fault:
-        """Apply the step to matching requests with the probability ``rate``. The test's seed
-        determines which requests.
-        """
+        """Apply the step with probability ``rate``; the test's seed determines which requests."""
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
             raise ContractError(
                 f"rate={shown(rate)} is not a probability: pass a number from 0 to 1"

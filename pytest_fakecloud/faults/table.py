@@ -85,7 +85,6 @@ class FaultTable:
         self._update_refusing()
 
     def remove(self, rule: Rule) -> None:
-        """Remove a rule, so that it never fires again."""
         with self._lock:
             rule.removed = True
             self._retire(rule)
@@ -154,9 +153,7 @@ class FaultTable:
         return serve()
 
     def _count_hit(self, rule: Rule, request: Any) -> int | None:
-        """Count a matching request; return the number of the hit, or None if the rule does not
-        fire.
-        """
+        """Count a matching request; return the hit's number, or None if the rule does not fire."""
         # Call the predicate without the lock, because it is the test's code and may read the plan.
         if not rule.active or not rule.matches(request):
             return None

@@ -79,7 +79,6 @@ class Context:
         return cls(time, Ids(seed), Journal(Recorder(time.now_us)), delivery=delivery)
 
     def enter(self, handle: Handle) -> None:
-        """Add an open fake."""
         # Create a new list each time, because other threads may be iterating over the old one.
         with _changing_handles:
             self.handles = [*self.handles, handle]
@@ -108,7 +107,6 @@ class Context:
         return name
 
     def mount(self, app: Any, **options: Any) -> Mount:
-        """Serve an app at its own address."""
         if self.hub is None:
             self.hub = default_hub()
         if self.tls is not None:
@@ -130,12 +128,10 @@ class ClosedFakes:
         self._secrets: set[str] = set()
 
     def add(self, handle: Handle) -> None:
-        """Record a fake's address and credentials."""
         self._addresses[handle.name] = handle.fixture, handle.url
         self.add_secrets(handle)
 
     def add_secrets(self, handle: Handle) -> None:
-        """Record a fake's credentials."""
         self._secrets.update(secrets_of(handle))
 
     @property

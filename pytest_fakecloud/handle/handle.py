@@ -92,7 +92,10 @@ class Handle:
         self.journal = Journal(self._recorder)
         # Compare with None: an empty plan is falsy, but it must be used because rules may be added
         # to it later.
-        self.faults = self._new_faults() if faults is None else faults
+        if faults is None:
+            chance = partial(context.ids.stream, self.name, "faults")
+            faults = FaultPlan(FaultTable(chance, self._time))
+        self.faults = faults
         self._fault_table = table_of(self.faults)
         app.attach(
             clock=self._time,
@@ -105,10 +108,6 @@ class Handle:
         self._baseline = self._first_baseline()
         self.closed = False
         context.enter(self)
-
-    def _new_faults(self) -> FaultPlan:
-        chance = partial(self._context.ids.stream, self.name, "faults")
-        return FaultPlan(FaultTable(chance, self._time))
 
     def _mounted(self, config: HandleConfig) -> Mount:
         """Serve the app at the configured address, and connect its faults and errors."""
@@ -174,9 +173,7 @@ class Handle:
     # -- clients ---------------------------------------------------------------------------------
 
     def client(self, **options: Any) -> Any:
-        """Return the official client, configured for this fake; ``ContractError`` if it is not
-        installed.
-        """
+        """Return the official client for this fake; ``ContractError`` if it is not installed."""
         return self._official(self._make_client, options)
 
     def async_client(self, **options: Any) -> Any:
@@ -292,9 +289,7 @@ class Handle:
         ]
 
     def _undelivered(self) -> str | None:
-        """Describe messages that were published but never delivered; only for fakes that deliver
-        messages.
-        """
+        """Describe published messages that were never delivered, if the fake delivers any."""
         return None
 
     def _unmet(self) -> list[str]:

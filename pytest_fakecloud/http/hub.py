@@ -138,9 +138,7 @@ class Hub:
         raise OSError(errno.EADDRINUSE, "every port of the range is in use")
 
     def register(self, sock: socket.socket, data: Acceptor | Watch) -> bool:
-        """Call ``data.ready()`` in the hub's thread whenever the socket is readable; return False
-        if the hub is not running.
-        """
+        """Call ``data.ready()`` whenever the socket is readable; return False if not running."""
         selector = self._selector
         if selector is None:
             return False

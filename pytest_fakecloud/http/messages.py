@@ -61,9 +61,7 @@ class Request:
         return f"{self.method} {self.target}"
 
     def query_items(self) -> list[tuple[str, str]]:
-        """Return the decoded names and values of the query in order, including duplicates and empty
-        values.
-        """
+        """Return the decoded names and values of the query in order, including duplicates."""
         return query_items(self.query_string) if self.query_string else []
 
     def query(self, name: str) -> str | None:

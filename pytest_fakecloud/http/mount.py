@@ -94,12 +94,10 @@ class Mount:
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """The scheme, the host and the port."""
         return "http" if self.tls is None else "https", self.host, self.port
 
     @property
     def url(self) -> str:
-        """The address as a URL without a path."""
         scheme, host, port = self.origin
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 

@@ -124,7 +124,6 @@ class RequestReader:
         self._begun = False
 
     def feed(self, data: bytes) -> None:
-        """Parse received bytes and add complete requests to ``messages``."""
         if self._missing:
             data = self._continue(data)
         while not self._begun and not self._missing:

@@ -53,9 +53,7 @@ class RouteTable:
         self._by_head, self._others = _index(tuple((r.methods, r.pattern) for r in self.routes))
 
     def find(self, method: str, path: str) -> RouteMatch:
-        """Return the route that matches a request, the methods that its path accepts if its method
-        is not one of them, or None.
-        """
+        """Return the result of searching for a request's route."""
         entries = self._by_head.get(path.split("/", 2)[1], self._others)
         others: frozenset[str] = frozenset()
         for shape, allowed, number in entries:

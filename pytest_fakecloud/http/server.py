@@ -35,9 +35,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 def serve_http(connection: Connection, begun: bytes = b"") -> None:
-    """Serve HTTP on the connection until either side closes it. ``begun`` is data that was already
-    read in order to detect the protocol.
-    """
+    """Serve HTTP until either side closes. ``begun`` was read already, to detect the protocol."""
     HTTPHandler(connection).handle(begun)
 
 

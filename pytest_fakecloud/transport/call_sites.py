@@ -80,9 +80,7 @@ def _waits(frame: FrameType) -> bool:
 
 
 def _tasks(stack: list[FrameType]) -> Iterator[FrameType | None]:
-    """Yield the application's frame, or None, for each task that waits inside a library, in all
-    event loops that run on a stack.
-    """
+    """Yield the application's frame, or None, for each task that waits in a loop on this stack."""
     for frame in stack:
         loop = frame.f_locals.get("self") if frame.f_code.co_name == "run_forever" else None
         if not isinstance(loop, asyncio.AbstractEventLoop):

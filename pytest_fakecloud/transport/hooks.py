@@ -17,9 +17,7 @@ class ShortcutWarning(UserWarning):
 
 
 class _Replacement(NamedTuple):
-    """A replaced function: its library's module, the object and the name that hold it, the original,
-    and the function in its place.
-    """
+    """A replaced function: the original, and the ``function`` that the holder has instead."""
 
     module: Any
     holder: Any
@@ -131,7 +129,6 @@ class Hooks:
         self.hooks = tuple(hooks)
 
     def enter(self) -> None:
-        """Register a user of each hook."""
         for hook in self.hooks:
             hook.enter()
 
@@ -141,6 +138,5 @@ class Hooks:
             hook.refresh()
 
     def leave(self) -> None:
-        """Remove a user of each hook. The last user restores the originals."""
         for hook in self.hooks:
             hook.leave()

@@ -27,9 +27,7 @@ _IF_UNPATCHED = "its requests to fakes are slower, and intercept() does not redi
 
 
 class Origins(Hooks):
-    """The origins of this process that are reached without a socket or redirected, while the
-    functions of the client libraries are wrapped.
-    """
+    """The origins that are reached without a socket or redirected, while clients are patched."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -37,7 +37,6 @@ class Authority:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Environment variables that make clients trust the authority."""
         names = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
         return dict.fromkeys(names, self.ca_file)
 

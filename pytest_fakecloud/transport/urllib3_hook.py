@@ -211,7 +211,11 @@ def wrap_send(origins: Origins, original: Function, active: Callable[[], bool]) 
         try:
             status, out, payload = shortcut.send(request.method, *simple)
         except NoAnswer as error:
-            raise _connection_error(error, request) from error
+            from requests.exceptions import ConnectionError
+            from urllib3.exceptions import ProtocolError
+
+            cause = ProtocolError("Connection aborted.", RemoteDisconnected(str(error)))
+            raise ConnectionError(cause, request=request) from error
         answer = _response(request.method, simple[0], status, out, payload)
         return adapter.build_response(request, answer)
 
@@ -301,12 +305,3 @@ def _sends_normally(adapter: Any, request: Any, options: Mapping[str, Any]) -> b
     if type(timeout) is tuple:
         return len(timeout) == 2 and are_timeouts(*timeout)
     return are_timeouts(timeout)
-
-
-def _connection_error(error: NoAnswer, request: Any) -> Exception:
-    """Return the error that ``requests`` raises for a connection that ended without a response."""
-    from requests.exceptions import ConnectionError
-    from urllib3.exceptions import ProtocolError
-
-    cause = ProtocolError("Connection aborted.", RemoteDisconnected(str(error)))
-    return ConnectionError(cause, request=request)

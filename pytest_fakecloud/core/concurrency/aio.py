@@ -58,9 +58,7 @@ async def drive(
     yielding: bool = False,
     done: Callable[[], bool] = lambda: False,
 ) -> list[Fired]:
-    """Fire the timers due up to a target time, or the first that makes ``done()`` true; await
-    deliveries in the running event loop.
-    """
+    """Awaitable ``Clock._fire()``, which awaits deliveries in the running event loop."""
     # Yield first, so that other tasks run and the caller can be cancelled even if it repeats this
     # call in a loop.
     await checkpoint()
@@ -79,9 +77,7 @@ async def drive(
 
 
 class AioClock:
-    """Awaitable versions of the methods that move the clock, for handlers that need the running
-    event loop.
-    """
+    """Awaitable versions of the methods that move the clock, for handlers in the event loop."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

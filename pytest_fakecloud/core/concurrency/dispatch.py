@@ -131,9 +131,7 @@ class Dispatcher:
         self._workers.submit(job, job)
 
     def stop(self, timeout: float = 6.0) -> bool:
-        """Stop delivering; return whether deliveries in progress, except the caller's, ended in
-        time.
-        """
+        """Stop delivering; return whether deliveries, except the caller's, have ended in time."""
         with self._lock:
             self._stopped = True
         self._unlisten()

@@ -47,7 +47,6 @@ class Turns:
 
     @property
     def moving(self) -> bool:
-        """Whether an advance is in progress."""
         return self._turn is not None
 
     @contextmanager
@@ -57,7 +56,8 @@ class Turns:
         """
         with self._lock:
             inside = _current_job.get() in self._jobs
-            if not inside and (self._in_another_thread() or self._jobs):
+            in_another_thread = self._dispatcher not in (None, threading.get_ident())
+            if not inside and (in_another_thread or self._jobs):
                 self._waiting += 1
                 try:
                     self._changed.wait_for(
@@ -133,6 +133,3 @@ class Turns:
 
     def _is_free(self) -> bool:
         return self._turn is None and self._dispatcher is None
-
-    def _in_another_thread(self) -> bool:
-        return self._dispatcher not in (None, threading.get_ident())
