@@ -24,7 +24,7 @@ import urllib3
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.core.concurrency.dispatch import Dispatcher
 from pytest_fakecloud.core.problems import PROBLEM_KINDS
-from pytest_fakecloud.transport import patches
+from pytest_fakecloud.transport.patches import no_proxy
 
 from .harness import wait_until
 from .http.test_hub import descriptors
@@ -295,11 +295,11 @@ def test_a_cloud_that_nobody_holds_is_given_back(transport: Any) -> None:
             ResourceWarning, match="<Cloud .*> was garbage-collected without close()"
         ):
             wait_until(partial(_is_gone, drop()))
-        wait_until(lambda: [changes._users for changes in patches._all.values()] == users)
+        wait_until(lambda: no_proxy._users == users)
 
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         gc.collect()  # sockets of clients that earlier tests left open
-    users = [changes._users for changes in patches._all.values()]
+    users = no_proxy._users
     dropped()
     before = descriptors()
     for _ in range(3):
