@@ -17,7 +17,7 @@ from .cooperation import cooperation
 from .exploration import BrokenSchedule, Exploration
 from .locks import share_locks
 from .promises import Promises
-from .run import Choice, Run
+from .run import Run, Scope, Subject
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.budget import Budget, RunBudget, budget_of
 from .search.explorer import Explorer
@@ -106,13 +106,13 @@ def explore(
     promises = Promises(check)
     given = schedule_to_replay(schedule, programs)
     allowed = budget_of(budget)
-    chosen = Choice(
-        frozenset(handle.name for handle in chosen_handles(cloud, services)),
-        kinds_of(kinds),
-        duration_us(patience),
-        None if horizon is None else duration_us(horizon),
-        promises.at_step,
-        promises.reads_history,
+    scope = Scope(
+        handles=frozenset(handle.name for handle in chosen_handles(cloud, services)),
+        kinds=kinds_of(kinds),
+        patience_us=duration_us(patience),
+        horizon_us=None if horizon is None else duration_us(horizon),
+        always=promises.at_step,
+        is_history_read=promises.reads_history,
     )
     asked = () if kinds is None else names_of("kinds", kinds)
     threads = Threads()
@@ -122,7 +122,7 @@ def explore(
             cooperation(world),
             share_locks(world, programs),
         ):
-            player = Player(world, programs, promises, setup, chosen, threads)
+            player = Player(Subject(world, programs, scope, threads), promises, setup)
             if given is not None:
                 _replay(player, given)
             else:
@@ -158,7 +158,8 @@ def _search(player: Player, budget: Budget, seed: int | str) -> None:
     __tracebackhide__ = True
     undisturbed = player.play(Schedule(), notes=True, stacks=True)
     _check_undisturbed(player, undisturbed)
-    if not player.promises.given and not any(may_assert(each.function) for each in player.programs):
+    functions = [program.function for program in player.subject.programs]
+    if not player.promises.given and not any(map(may_assert, functions)):
         raise ContractError(
             "nothing can fail: there is no check=, and the code asserts nothing. Pass check=, a "
             "function that asserts what must hold after a run, or a promise such as once('key')"
@@ -243,7 +244,7 @@ def _check_handlers(player: Player, asked: Sequence[str]) -> None:
     covered = player.tally.coverage
     handlers = [
         route
-        for handle in player.world.cloud.handles
+        for handle in player.subject.world.cloud.handles
         if handle.fixture == "queue"
         for route in cast("Any", handle).destinations.routes
         if getattr(route, "_handler", None) is not None

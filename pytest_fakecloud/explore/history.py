@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-simulation: ContextVar[Simulation | None] = ContextVar("simulation", default=None)
+current_simulation: ContextVar[Simulation | None] = ContextVar("simulation", default=None)
 """The simulation in which the current code runs."""
 
 
@@ -65,18 +64,6 @@ class History:
     results: dict[str, object] = field(default_factory=dict)
     errors: dict[str, BaseException] = field(default_factory=dict)
     crashed: list[str] = field(default_factory=list)
-    _places: itertools.count[int] = field(default_factory=itertools.count, repr=False)
-
-
-def begin(
-    history: History, client: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Operation:
-    return Operation(client, name, args, kwargs, next(history._places))
-
-
-def end(history: History, operation: Operation, result: object) -> None:
-    """Record the end of an operation."""
-    operation.ended, operation.result = next(history._places), result
 
 
 def observed(function: Callable[P, T]) -> Callable[P, T]:
@@ -115,13 +102,13 @@ def _recording(
     name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Iterator[Callable[[object], None]]:
     """Record the start of an operation, and its exception; yield a function for its result."""
-    running = simulation.get()
+    running = current_simulation.get()
     if running is None:
         yield lambda result: None
         return
     operation = running.began(name, args, kwargs)
     try:
-        yield functools.partial(running.finished, operation)
+        yield functools.partial(running.record.end, operation)
     except BaseException as error:
         operation.error = error
         raise

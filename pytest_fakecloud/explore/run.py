@@ -15,15 +15,17 @@ if TYPE_CHECKING:
     from .cause import Conflict
     from .simulation.deliveries import Due
     from .simulation.strands import Place, Strand
+    from .simulation.turns import Threads
+    from .world import World
 
 PATIENCE_US = 3_600_000_000
 """The default of ``patience``, in microseconds."""
-Option: TypeAlias = "Strand | Due | Moment"
+Option: TypeAlias = "Strand | Due | ClockMove"
 """An option of the scheduler: a strand, a delivery, or a move of the clock."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ClockMove:
     """A move of the clock, as an option of the scheduler."""
 
     at_us: int
@@ -40,9 +42,10 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """The options of a search: the fakes whose calls can have events, the kinds of events, patience
-    and horizon, the promises to check after every step, and whether one reads the history.
+class Scope:
+    """The options that limit all runs of a search: the fakes whose calls can have events, the kinds
+    of events, patience and horizon, the promises to check after every step, and whether a promise
+    reads the history.
     """
 
     handles: frozenset[str]
@@ -51,6 +54,30 @@ class Choice:
     horizon_us: int | None = None
     always: Sequence[Callable[..., object]] = ()
     is_history_read: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What all runs of a search have in common: the fakes, the code, and the threads that run it."""
+
+    world: World
+    programs: Sequence[Program]
+    scope: Scope
+    threads: Threads
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The schedule and the strategy of one run, and what the run records.
+
+    ``stacks`` are the lines of the application that make each call, ``notes`` the points at which
+    events are possible.
+    """
+
+    schedule: Schedule
+    strategy: Strategy | None = None
+    stacks: bool = False
+    notes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +162,7 @@ class Run:
     cause: Conflict | Line | None = None
     """The conflict, or the event, that broke the promise, if it was examined and is certain."""
     points: list[Point] = field(default_factory=list)
-    quiet: list[Call] = field(default_factory=list)
+    silent_calls: list[Call] = field(default_factory=list)
     """Calls at which no event is tried, such as the commands that a transaction queues."""
     fired: list[Event] = field(default_factory=list)
     """The applied events and decisions of a strategy; ``Schedule(fired)`` alone repeats the run."""
@@ -146,11 +173,11 @@ class Run:
     """Number of calls of each strand, by title."""
     errors: dict[str, BaseException] = field(default_factory=dict)
     """The exceptions that ended strands, by name."""
-    handled: dict[tuple[str, Url], list[bool]] = field(default_factory=dict)
+    handler_outcomes: dict[tuple[str, Url], list[bool]] = field(default_factory=dict)
     """Whether each call of a destination handler succeeded, by ``(where, prefix)`` of its route."""
     ids: dict[str, str] = field(default_factory=dict)
     """The names that the story uses for messages, by message ID."""
-    looks: set[str] = field(default_factory=set)
+    idle_restarts: set[str] = field(default_factory=set)
     """Names of workers that started again without a failure, to look for new work."""
     notes: dict[str, None] = field(default_factory=dict)
     """Sentences about code that was not explored, without duplicates and in order."""

@@ -103,13 +103,13 @@ def call_text(call: Call, scene: Scene) -> str:
 
 def scene_of(run: Run) -> Scene:
     """Return the context that the texts of a run's calls need."""
-    calls = [*run.quiet, *(line.call for line in run.lines if line.call is not None)]
+    calls = [*run.silent_calls, *(line.call for line in run.lines if line.call is not None)]
     return Scene(ids=run.ids, grouped_calls=gathered(sorted(calls, key=lambda one: one.number))[0])
 
 
 def _is_look(entry: Sequence[Line], run: Run) -> bool:
     """Return whether an entry only shows that a restarted worker found no work."""
-    return entry[0].process in run.looks and len(entry) == 1 and entry[0].call is not None
+    return entry[0].process in run.idle_restarts and len(entry) == 1 and entry[0].call is not None
 
 
 def _without_repeats(
@@ -134,7 +134,7 @@ def _repeated(by_start: Mapping[str, Sequence[Line]], run: Run) -> dict[str, lis
     for start, lines in by_start.items():
         worker, calls = start.partition("/")[0], _calls_of(lines)
         has_event = any(line.event for line in lines)
-        if latest.get(worker) == calls and start in run.looks and not has_event:
+        if latest.get(worker) == calls and start in run.idle_restarts and not has_event:
             repeated.setdefault(worker, []).append(start)
         latest[worker] = calls
     return repeated

@@ -137,7 +137,7 @@ class World:
 
     def note_clock_read(self) -> None:
         """Record that the code has read the time."""
-        if self.simulation is not None and self.simulation.record.records and self.is_here():
+        if self.simulation is not None and self.simulation.record.has_steps and self.is_here():
             self.simulation.record.touch([READS_CLOCK])
 
     def is_here(self) -> bool:

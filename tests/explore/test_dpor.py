@@ -18,7 +18,7 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 from pytest_fakecloud import Cloud, DeliveredRequest, KVServer, observed
 from pytest_fakecloud.explore.cooperation import cooperation
 from pytest_fakecloud.explore.locks import share_locks
-from pytest_fakecloud.explore.run import Choice, Program, Redundant, Run
+from pytest_fakecloud.explore.run import Plan, Program, Redundant, Run, Scope, Subject
 from pytest_fakecloud.explore.schedule import SWITCHES, Schedule
 from pytest_fakecloud.explore.search.dpor import Interleavings, decided_places
 from pytest_fakecloud.explore.simulation.simulation import Simulation
@@ -78,17 +78,18 @@ def outcomes(
     programs = [Program(name, function) for name, function in clients.items()]
     threads = Threads()
     late = "late" in strategy.places
-    choice = Choice(
+    scope = Scope(
         frozenset(h.name for h in cloud.handles),
         SWITCHES if late else SWITCHES - {"late"},
         PATIENCE_US,
     )
     try:
         with World(cloud) as world, cooperation(world), share_locks(world, programs):
+            subject = Subject(world, programs, scope, threads)
             while strategy.next():
                 world.reset()
                 memory.clear()
-                simulation = Simulation(world, programs, Schedule(), choice, threads, strategy)
+                simulation = Simulation(subject, Plan(Schedule(), strategy))
                 redundant = False
                 try:
                     simulation.play()

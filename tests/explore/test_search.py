@@ -14,7 +14,7 @@ import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
-from pytest_fakecloud.explore.run import Choice, Run
+from pytest_fakecloud.explore.run import Run, Scope
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
 from pytest_fakecloud.explore.search import events
 from pytest_fakecloud.explore.search.drawn import Priorities
@@ -281,7 +281,7 @@ def test_nothing_is_stored_without_a_database() -> None:
 def test_a_success_of_a_handler_is_remembered_after_many_failures() -> None:
     coverage = Coverage()
     for outcomes in ([False] * 100, [True], [False]):
-        coverage.add(Run(Schedule(), handled={"call": outcomes}))
+        coverage.add(Run(Schedule(), handler_outcomes={"call": outcomes}))
     assert coverage.succeeded == {"call": True}
 
 
@@ -318,7 +318,7 @@ def test_the_key_of_stored_failures_is_the_same_in_every_process() -> None:
     for members in (frozenset([0, 8]), frozenset([8, 0])):
         assert members == {0, 8}
         function = types.FunctionType(is_zero.__code__.replace(co_consts=((members,),)), {})
-        keys.add(key_of([function], Choice(frozenset(), frozenset())))
+        keys.add(key_of([function], Scope(frozenset(), frozenset())))
     assert len(keys) == 1
 
 

@@ -203,7 +203,7 @@ class OrderSearches:
     def __init__(self, player: Player, undisturbed: Run) -> None:
         self._player = player
         self._undisturbed = undisturbed
-        self._kinds = player.choice.kinds
+        self._kinds = player.subject.scope.kinds
         self._has_timers = undisturbed.has_timers
 
     @property

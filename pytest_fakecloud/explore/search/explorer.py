@@ -68,8 +68,11 @@ class Explorer:
         began = monotonic()
         player = self._player
         try:
-            functions = [*(each.function for each in player.programs), *player.promises.given]
-            key = key_of(functions, player.choice)
+            functions = [
+                *(each.function for each in player.subject.programs),
+                *player.promises.given,
+            ]
+            key = key_of(functions, player.subject.scope)
             run = stored_failure(player, key) or self._search()
             if run is None:
                 return None
@@ -87,7 +90,7 @@ class Explorer:
         orders = self._orders.of_calls()
         for search in orders[1:]:
             search.used = _HEAD_START
-        if self._player.choice.kinds <= SWITCHES:
+        if self._player.subject.scope.kinds <= SWITCHES:
             run = self._search_orders_alone(orders)
             if run is not None or self._orders.is_exhaustive:
                 return run

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic
-from ..run import Choice, Run
+from ..run import Run, Scope
 from ..schedule import DELAYS, EDGE, PAUSES, SWITCHES, TRIED, Event, Kind, Schedule
 from .player import Player
 
@@ -34,7 +34,7 @@ def stored_failure(player: Player, key: bytes) -> Run | None:
             schedule = Schedule.parse(text)
         except ContractError:
             schedule = Schedule()
-        if schedule and all(event.kind in player.choice.kinds for event in schedule):
+        if schedule and all(event.kind in player.subject.scope.kinds for event in schedule):
             player.tally.drawn += 1
             run = player.play(schedule)
             if run.broken is not None and len(run.fired) == len(schedule):
@@ -73,9 +73,9 @@ def hypothesis() -> Any:
     return hypothesis
 
 
-def key_of(functions: Iterable[Callable[..., object]], choice: Choice) -> bytes:
+def key_of(functions: Iterable[Callable[..., object]], scope: Scope) -> bytes:
     """Return the key under which failures of this code with these options are stored."""
-    parts = sorted(choice.kinds) + sorted(choice.handles)
+    parts = sorted(scope.kinds) + sorted(scope.handles)
     for function in functions:
         inner = getattr(function, "func", function)
         code = getattr(inner, "__code__", None)
@@ -116,7 +116,7 @@ def smallest(player: Player, run: Run, undisturbed: Run) -> Run:
 
     if run.is_stuck or breaks(run.schedule) is None:
         return run
-    found = shrink(run.schedule, breaks, lambda: monotonic() < until, player.choice.kinds)
+    found = shrink(run.schedule, breaks, lambda: monotonic() < until, player.subject.scope.kinds)
     again = player.play(found)
     if again.broken is None:
         return run

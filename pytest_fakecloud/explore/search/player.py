@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError, broken_promise, ends_the_test
 from ...core.journal import recorder_of
-from ..run import Choice, Program, Redundant, Run, Strategy
+from ..run import Plan, Redundant, Run, Strategy, Subject
 from ..schedule import Schedule
 from ..simulation.loops import awaited
 from ..simulation.simulation import Simulation
 from ..simulation.state import add_schedule
-from ..simulation.turns import Threads
 from .tally import Tally
 
 if TYPE_CHECKING:
     from ..history import History
     from ..promises import Promises
-    from ..world import World
 
 
 @dataclass
 class Player:
-    """Runs programs under schedules, each run from the baseline of the fakes.
+    """Runs the subject under schedules, each run from the baseline of the fakes.
 
     ``known`` maps each schedule that was run to the events that were applied, or to None if the
     promise held.
     """
 
-    world: World
-    programs: Sequence[Program]
+    subject: Subject
     promises: Promises
     setup: Callable[[], object] | None
-    choice: Choice
-    threads: Threads
     tally: Tally = field(default_factory=Tally)
     known: dict[Schedule, Schedule | None] = field(default_factory=dict)
 
@@ -54,21 +49,13 @@ class Player:
         lines of the application that make each call. The journal forgets the calls of the run unless
         ``keep`` is true. Raises ``Redundant`` if the strategy ends the run.
         """
-        recorder = recorder_of(self.world.cloud.journal)
+        world = self.subject.world
+        recorder = recorder_of(world.cloud.journal)
         number = recorder.reserve()
-        self.world.reset()
+        world.reset()
         if self.setup is not None:
-            awaited(self.world, self.setup())
-        simulation = Simulation(
-            self.world,
-            self.programs,
-            schedule,
-            self.choice,
-            self.threads,
-            strategy,
-            stacks=stacks,
-            notes=notes,
-        )
+            awaited(world, self.setup())
+        simulation = Simulation(self.subject, Plan(schedule, strategy, stacks, notes))
         try:
             run = simulation.play()
         except Redundant:
@@ -87,7 +74,7 @@ class Player:
         self, check: Callable[[History], object], history: History, schedule: Schedule
     ) -> AssertionError | None:
         try:
-            if awaited(self.world, check(history)) is False:
+            if awaited(self.subject.world, check(history)) is False:
                 raise ContractError(
                     "check returned False, which explore() ignores: let it assert "
                     "the promise, such as 'assert total == 2'"

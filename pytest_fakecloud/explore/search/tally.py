@@ -43,7 +43,7 @@ class Coverage:
                 self.possible.update(kind for kind, _ in point.choices)
         self.attempted.update(event.kind for event in run.schedule)
         self.kinds.update(event.kind for event in run.fired)
-        for handler, outcomes in run.handled.items():
+        for handler, outcomes in run.handler_outcomes.items():
             self.succeeded[handler] = self.succeeded.get(handler, False) or any(outcomes)
         self.notes.update(run.notes)
 

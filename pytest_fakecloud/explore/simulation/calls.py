@@ -88,7 +88,7 @@ class Calls(Part):
                 raise Crash
             if _is_silent(handle, request):
                 if self._record.stacks:
-                    self._run.quiet.append(request.call)
+                    self._run.silent_calls.append(request.call)
                 return serve()
             return self._serve_in_turn(strand, is_own_thread, handle, request, serve)
         except Crash:
@@ -111,7 +111,7 @@ class Calls(Part):
                 # Another thread makes this call for a waiting strand, or for one that has another
                 # call in progress, so there is no turn to give.
                 strand.points += 1
-                if self._record.notes_points and handle.name in self._state.choice.handles:
+                if self._record.notes_points and handle.name in self._state.scope.handles:
                     self._note_call(strand, handle, request, may_wait=False)
                 return self._serve(strand, handle, request, serve)
             else:
@@ -156,7 +156,7 @@ class Calls(Part):
                     "explore() is for code that ends, so give its loop an end"
                 )
             )
-        is_point = handle.name in self._state.choice.handles
+        is_point = handle.name in self._state.scope.handles
         may_wait = not self._world.clock.driving
         if is_point and self._record.notes_points:
             self._note_call(strand, handle, request, may_wait=may_wait)
@@ -215,11 +215,9 @@ class Calls(Part):
             self._add_line(strand, request)
 
     def _add_line(self, strand: Strand, request: Request) -> Line:
-        step = len(self._run.steps) - 1
-        line = Line(self._world.now_us(), strand.name, call=request.call, step=step)
+        line = self._record.add_line(strand.name, call=request.call)
         if self._record.stacks:
             line.lines = self._source(strand, request)
-        self._run.lines.append(line)
         return line
 
     def _apply(

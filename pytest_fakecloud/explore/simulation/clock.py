@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...core.errors import ContractError
 from ..event_effects import seconds
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
-from ..run import Moment, Option, Step
+from ..run import ClockMove, Option, Step
 from ..schedule import CLOCK, DELAY, EDGE, JUMPS, PAUSES, TICKS, Event, Kind
 from .state import Part, RunState
 from .strands import Strand, Waiting
@@ -55,16 +55,16 @@ class ClockMoves(Part):
         wakes = (wake_us for wake_us in waits if wake_us is not None)
         return frozenset((*self._world.time.known_instants(MOST_MOVES), *wakes))
 
-    def moment(self, options: Sequence[Option]) -> Moment | None:
+    def next_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Return the next move of the clock, or None if a client's patience does not allow it."""
         if options:
-            return self._chosen_moment(options)
+            return self._chosen_move(options)
         at_us = self.next_us(forced=True)
         if at_us is None or not self.moves_time:
             return None
-        return Moment(min([at_us, *self._world.time.known_instants(1)]))
+        return ClockMove(min([at_us, *self._world.time.known_instants(1)]))
 
-    def _chosen_moment(self, options: Sequence[Option]) -> Moment | None:
+    def _chosen_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Return the move that may come before the strands that can run."""
         at_us = self.next_us(forced=False)
         if at_us is None:
@@ -76,24 +76,24 @@ class ClockMoves(Part):
         if self._chosen_moves >= MOST_MOVES:
             self._run.is_cut = True
             return None
-        return Moment(at_us)
+        return ClockMove(at_us)
 
-    def move(self, moment: Moment, options: Sequence[Option]) -> None:
+    def move(self, move: ClockMove, options: Sequence[Option]) -> None:
         """Move the clock as a step of its own, which a search can order relative to other steps."""
         now = self._world.now_us()
         for option in options:
             if isinstance(option, Strand) and option.state != "new":
-                option.paused_us += moment.at_us - now
+                option.paused_us += move.at_us - now
         if options:
             self._chosen_moves += 1
-            self._record.add_line("clock", f"moves by {seconds(moment.at_us - now)}", event=True)
+            self._record.add_line("clock", f"moves by {seconds(move.at_us - now)}", event=True)
         else:
-            self._count_firing(moment.at_us)
-        ends = list(self._world.time.ends_until(moment.at_us)) if self._record.records else []
-        fired = self._world.time.move_to(moment.at_us)
-        if self._record.records:
+            self._count_firing(move.at_us)
+        ends = list(self._world.time.ends_until(move.at_us)) if self._record.has_steps else []
+        fired = self._world.time.move_to(move.at_us)
+        if self._record.has_steps:
             index = len(self._run.steps) - 1
-            self.moves.append((index, moment.at_us))
+            self.moves.append((index, move.at_us))
             self._record.touch([MOVES_CLOCK, *ends])
             if fired:
                 self._run.steps[index].footprint.is_everything = True
@@ -104,10 +104,10 @@ class ClockMoves(Part):
         if self._chosen_moves >= MOST_MOVES:
             return
         for at_us in world.time.known_instants(MOST_MOVES - self._chosen_moves):
-            if at_us > now + self._state.choice.patience_us:
+            if at_us > now + self._state.scope.patience_us:
                 return
             touched = Footprint([MOVES_CLOCK, *world.time.ends_until(at_us)])
-            if self._state.choice.always:
+            if self._state.scope.always:
                 touched.add(CHECKS_PROMISE)
             touched.is_everything = world.time.fires_until(at_us)
             self._run.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
@@ -178,7 +178,7 @@ class ClockMoves(Part):
         """Return whether schedules may still fire although no strand waits. Retries do not count,
         because messages that are never handled would let schedules fire for hours.
         """
-        horizon_us = self._state.choice.horizon_us
+        horizon_us = self._state.scope.horizon_us
         if horizon_us is None:
             return self._firings < FIRINGS
         return at_us <= self._run.start_us + horizon_us
@@ -266,7 +266,7 @@ class ClockMoves(Part):
         deadline_us = strand.root.deadline_us
         if deadline_us is not None:
             return self._world.now_us() + span_us <= deadline_us
-        return strand.paused_us + span_us <= self._state.choice.patience_us
+        return strand.paused_us + span_us <= self._state.scope.patience_us
 
     def note_moves(self, strand: Strand, choices: Sequence[tuple[Kind, str]]) -> None:
         """Record the events that are possible at a point: the given ones and moves of the clock."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from ...core.errors import ContractError, broken_promise, ends_the_test
-from ..history import Operation, begin, end
+from ..history import Operation
 from .deliveries import Due
 from .loops import awaited
 from .state import Part, RunState
@@ -35,10 +35,9 @@ class Lifecycle(Part):
         """Record the start of a strand; for a client, also the start of an operation."""
         self._run.strands.add(strand.name)
         if strand.role == "client":
-            history, name = self._record.history, strand.title
-            self._operations[name] = begin(history, name, name, (), {})
-            history.clients.append(self._operations[name])
-            self._record.touch_history(False)
+            operation = self._record.begin(strand.title, strand.title, (), {})
+            self._operations[strand.title] = operation
+            self._record.history.clients.append(operation)
 
     def new_thread(self, parent: Strand, thread: threading.Thread) -> Strand:
         """Return a new strand for a thread that explored code starts."""
@@ -77,11 +76,12 @@ class Lifecycle(Part):
         if strand.role != "delivery" and error is not None:
             history.errors[strand.title] = error
         if strand.role == "client":
-            self._record.touch_history(True)
             operation = self._operations[strand.title]
             operation.error = error
             if has_returned:
-                end(history, operation, strand.result)
+                self._record.end(operation, strand.result)
+            else:
+                self._record.touch_history(writes=True)
 
     def _report_delivery(self, name: str, due: Due) -> None:
         """Add a line to the story if a delivery has failed."""
@@ -178,7 +178,7 @@ class WorkerRestarts(Part):
             again.waiting = Waiting(wake_us=self._world.now_us() + pause_us)
         self._state.add(again)
         if not failed:
-            self._run.looks.add(name)
+            self._run.idle_restarts.add(name)
         return again
 
     def leave_groups(self, strand: Strand) -> None:

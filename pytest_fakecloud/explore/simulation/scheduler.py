@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from ...core.errors import ContractError
 from ..footprint import MEMORY, Footprint
-from ..run import Moment, Option, Point, Step, Strategy
+from ..run import ClockMove, Option, Plan, Point, Step
 from ..schedule import CLOCK, Event, Kind
 from .clock import MOST_STEPS, ClockMoves
 from .deliveries import DeliveryStrands, Due
@@ -42,14 +42,14 @@ class Scheduler(Part):
     def __init__(
         self,
         state: RunState,
-        strategy: Strategy | None,
+        plan: Plan,
         clock: ClockMoves,
         deliveries: DeliveryStrands,
         restarts: WorkerRestarts,
         promises: StepPromises,
     ) -> None:
         super().__init__(state)
-        self._strategy = strategy
+        self._strategy = plan.strategy
         self._clock = clock
         self._deliveries = deliveries
         self._restarts = restarts
@@ -67,9 +67,9 @@ class Scheduler(Part):
                 if strand.root.crashed and self._is_dying(strand):
                     return strand
             options = self._options()
-            moment = self._clock.moment(options) if self._clock.may_move else None
-            if moment is not None:
-                options.append(moment)
+            move = self._clock.next_move(options) if self._clock.may_move else None
+            if move is not None:
+                options.append(move)
             if options:
                 chosen = self._start(self._decide(options))
                 if chosen is not None:
@@ -125,18 +125,18 @@ class Scheduler(Part):
     def _decide(self, options: list[Option]) -> Option:
         default = options[0]
         kind, point = _place_of(default)
-        if len(options) == 1 and not self._record.records:
+        if len(options) == 1 and not self._record.has_steps:
             return default
         others = options[1:]
         label = default.name, point
         names = [one.name for one in options]
-        if self._record.records:
+        if self._record.has_steps:
             self.note_disabled(names)
         if others:
             self._note_switches(label, kind, [name for name in names[1:] if name != CLOCK])
         wanted = self._planned(label, kind, names)
         chosen = default if wanted == default.name else options[names.index(wanted)]
-        if self._record.records:
+        if self._record.has_steps:
             self._begin_step(chosen, names)
         return chosen
 
@@ -204,12 +204,12 @@ class Scheduler(Part):
             last.disabled.add(CLOCK)
 
     def _note_switches(self, label: tuple[str, int], kind: Kind, names: Iterable[str]) -> None:
-        if kind in self._state.choice.kinds and (*label, kind) not in self._noted:
+        if kind in self._state.scope.kinds and (*label, kind) not in self._noted:
             self._noted.add((*label, kind))
             self._run.points.append(Point(*label, [(kind, name) for name in names]))
 
     def _start(self, option: Option) -> Strand | None:
-        if isinstance(option, Moment):
+        if isinstance(option, ClockMove):
             self._clock.move(option, self._runnable(self._world.now_us()))
             return None
         if isinstance(option, Due):

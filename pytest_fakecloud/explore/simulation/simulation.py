@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.errors import broken_promise
-from ..history import Operation, begin, end, simulation
-from ..run import Choice, Program, Run, Strategy
-from ..schedule import CLOCK, Schedule
+from ..history import Operation, current_simulation
+from ..run import Plan, Run, Subject
+from ..schedule import CLOCK
 from .calls import Calls
 from .clock import ClockMoves
 from .deliveries import DeliveryStrands
@@ -18,11 +17,7 @@ from .loops import EventLoops
 from .scheduler import Scheduler
 from .sockets import SocketHooks
 from .state import Record, RunState, StepPromises
-from .turns import Threads
 from .waits import Waits
-
-if TYPE_CHECKING:
-    from ..world import World
 
 
 class Simulation:
@@ -34,29 +29,18 @@ class Simulation:
     ``loops``, ``sockets`` and ``waits``.
     """
 
-    def __init__(
-        self,
-        world: World,
-        programs: Sequence[Program],
-        schedule: Schedule,
-        choice: Choice,
-        threads: Threads,
-        strategy: Strategy | None = None,
-        *,
-        stacks: bool = False,
-        notes: bool = True,
-    ) -> None:
-        self.record = Record(world, schedule, choice, strategy, stacks=stacks, notes=notes)
+    def __init__(self, subject: Subject, plan: Plan) -> None:
+        self.record = Record(subject, plan)
         self.run = self.record.run
         self.history = self.record.history
-        self.state = state = RunState(world, programs, schedule, choice, threads, self.record)
+        self.state = state = RunState(subject, plan, self.record)
         self.turns = state.turns
-        places = strategy.places if strategy is not None else choice.kinds
-        is_late = "late" in places or any(event.kind == "late" for event in schedule)
-        moves_time = strategy is not None and strategy.moves_time
+        places = plan.strategy.places if plan.strategy is not None else subject.scope.kinds
+        is_late = "late" in places or any(event.kind == "late" for event in plan.schedule)
+        moves_time = plan.strategy is not None and plan.strategy.moves_time
         promises = StepPromises(state)
         restarts = WorkerRestarts(state)
-        self._world = world
+        self._world = subject.world
         self._clock = ClockMoves(state, moves_time=moves_time)
         self.deliveries = DeliveryStrands(state)
         self.waits = Waits(state, self._clock, promises)
@@ -64,20 +48,18 @@ class Simulation:
         self.loops = EventLoops(state)
         self.calls = Calls(state, self._clock, self.waits, late=is_late)
         self.lifecycle = Lifecycle(state, restarts)
-        self._scheduler = Scheduler(
-            state, strategy, self._clock, self.deliveries, restarts, promises
-        )
+        self._scheduler = Scheduler(state, plan, self._clock, self.deliveries, restarts, promises)
 
     def play(self) -> Run:
         """Run all strands to their end, and check the promises that apply to every step."""
-        token = simulation.set(self)
+        token = current_simulation.set(self)
         self._world.simulation = self
         try:
             self._clock.delay_starts()
             self.turns.run(self._scheduler, self.lifecycle)
         finally:
             self._world.simulation = None
-            simulation.reset(token)
+            current_simulation.reset(token)
             self.state.connections.cut(
                 lambda one: one.crashed or one.host.crashed or one.root.crashed
             )
@@ -88,7 +70,7 @@ class Simulation:
     def _finished_run(self) -> Run:
         """Complete the record of a run that has ended, and return it."""
         run = self.run
-        if self.record.records and run.broken is None:
+        if self.record.has_steps and run.broken is None:
             self._scheduler.note_disabled((CLOCK,))
         if self._clock.moves_time and run.broken is None:
             self._clock.foresee()
@@ -107,11 +89,6 @@ class Simulation:
         """Record the start of a call of an observed function."""
         strand = self.state.here() or self.turns.current
         client = strand.root.title if strand is not None else ""
-        self.record.touch_history(False)
-        operation = begin(self.history, client, name, args, kwargs)
+        operation = self.record.begin(client, name, args, kwargs)
         self.history.operations.append(operation)
         return operation
-
-    def finished(self, operation: Operation, result: object) -> None:
-        self.record.touch_history(True)
-        end(self.history, operation, result)

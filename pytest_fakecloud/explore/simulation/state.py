@@ -6,74 +6,84 @@ import asyncio
 import contextlib
 import itertools
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
-from ..history import History
-from ..run import Choice, Line, Point, Program, Run, Strategy
+from ..history import History, Operation
+from ..run import Line, Plan, Point, Run, Subject
 from ..schedule import SWITCHES, Event, Kind, Schedule
 from .frames import Sources
 from .strands import Crash, Place, Strand
-from .turns import Threads, Turns
+from .turns import Turns
 from .wires import Connections
 
 if TYPE_CHECKING:
-    from ..world import World
+    from ...core.calls import Call
     from .deliveries import Due
 
 
 class Record:
     """Records a run for its story, for the search, and for the promise."""
 
-    def __init__(
-        self,
-        world: World,
-        schedule: Schedule,
-        choice: Choice,
-        strategy: Strategy | None,
-        *,
-        stacks: bool,
-        notes: bool,
-    ) -> None:
-        self._world = world
-        self._choice = choice
-        self.stacks = stacks
+    def __init__(self, subject: Subject, plan: Plan) -> None:
+        self._world = world = subject.world
+        self._scope = subject.scope
+        self.stacks = plan.stacks
         """Whether the lines of the application that make each call are recorded."""
-        self.notes_points = notes
+        self.notes_points = plan.notes
         """Whether the points at which events are possible are recorded."""
+        self.has_steps = plan.stacks or (plan.strategy is not None and plan.strategy.records)
+        """Whether the steps and their accesses are recorded."""
         self.aside_depth = 0
-        self.records = stacks or (strategy is not None and strategy.records)
-        self.run = Run(schedule, start_us=world.now_us())
-        self.history = History(world.cloud, str(schedule))
+        """Number of blocks of ``aside()`` that are in progress."""
+        self.run = Run(plan.schedule, start_us=world.now_us())
+        self.history = History(world.cloud, str(plan.schedule))
+        self._positions = itertools.count()
+        """The order of the starts and ends of operations."""
 
     def touch(self, touches: Iterable[Touch]) -> None:
-        """Record accesses of the current step, if steps are recorded."""
+        """Record accesses of the current step."""
         if self.run.steps and not self.aside_depth:
             footprint = self.run.steps[-1].footprint
             for touch in touches:
                 footprint.add(touch)
-                if touch.writes and self._choice.always:
+                if touch.writes and self._scope.always:
                     footprint.add(CHECKS_PROMISE)
 
     def touch_message(self, due: Due) -> None:
         self.touch(touches_of_delivery(due.queue.name, due.first_name, due.message))
 
-    def touch_history(self, writes: bool) -> None:
-        if self._choice.is_history_read:
+    def begin(
+        self, client: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Operation:
+        """Return a new operation of a client, which begins now."""
+        self.touch_history(writes=False)
+        return Operation(client, name, args, kwargs, next(self._positions))
+
+    def end(self, operation: Operation, result: object) -> None:
+        self.touch_history(writes=True)
+        operation.ended, operation.result = next(self._positions), result
+
+    def touch_history(self, *, writes: bool) -> None:
+        if self._scope.is_history_read:
             self.touch([Touch("", "history", ALL, writes)])
 
     def touch_lock(self, name: str) -> None:
         self.touch([Touch("", "lock", name, True)])
 
     def add_point(self, process: str, number: int, choices: list[tuple[Kind, str]]) -> None:
-        kinds = self._choice.kinds
+        kinds = self._scope.kinds
         allowed = [choice for choice in choices if choice[0] in kinds]
         self.run.points.append(Point(process, number, allowed))
 
-    def add_line(self, process: str, words: str, *, event: bool = False) -> None:
-        line = Line(self._world.now_us(), process, words, event=event, step=len(self.run.steps) - 1)
+    def add_line(
+        self, process: str, words: str = "", call: Call | None = None, *, event: bool = False
+    ) -> Line:
+        step = len(self.run.steps) - 1
+        line = Line(self._world.now_us(), process, words, call, event=event, step=step)
         self.run.lines.append(line)
+        return line
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -90,21 +100,13 @@ class Record:
 class RunState:
     """The strands of one run, with their turns, connections and tasks."""
 
-    def __init__(
-        self,
-        world: World,
-        programs: Sequence[Program],
-        schedule: Schedule,
-        choice: Choice,
-        threads: Threads,
-        record: Record,
-    ) -> None:
-        self.world = world
-        self.schedule = schedule
-        self.choice = choice
+    def __init__(self, subject: Subject, plan: Plan, record: Record) -> None:
+        self.world = subject.world
+        self.schedule = plan.schedule
+        self.scope = subject.scope
         self.record = record
-        self.turns = Turns(threads, self.live)
-        self.connections = Connections(world.wires, lambda: self.turns.has_ended)
+        self.turns = Turns(subject.threads, self.live)
+        self.connections = Connections(subject.world.wires, lambda: self.turns.has_ended)
         self.sources = Sources(stacks=record.stacks)
         self.strands: list[Strand] = []
         self.tasks: weakref.WeakKeyDictionary[Any, Strand] = weakref.WeakKeyDictionary()
@@ -114,12 +116,12 @@ class RunState:
         """The index of the step that created a strand or began a delivery, by its name."""
         self.switches: dict[tuple[str, int], list[Event]] = {}
         """The events that have not run another strand first yet, by strand and point."""
-        for event in schedule:
+        for event in plan.schedule:
             if event.kind in SWITCHES:
                 self.switches.setdefault((event.process, event.point), []).append(event)
-        self._names = {one.name for one in programs}
+        self._names = {one.name for one in subject.programs}
         self._parkings = itertools.count(1)
-        for one in programs:
+        for one in subject.programs:
             self.add(Strand(one.name, "worker" if one.is_worker else "client", one.function))
 
     def live(self) -> list[Strand]:
@@ -200,16 +202,15 @@ class StepPromises(Part):
 
     def check(self) -> None:
         """Check the promises; if one is broken, store its error in the run."""
-        if not self._state.choice.always or self._run.broken is not None:
+        if not self._state.scope.always or self._run.broken is not None:
             return
         with self._record.aside():
-            for promise in self._state.choice.always:
+            for promise in self._state.scope.always:
                 try:
                     promise(self._record.history)
                 except AssertionError as error:
                     self._run.broken = error
-                    self._record.add_line("the promise", "breaks here")
-                    self._run.lines[-1].breaks = True
+                    self._record.add_line("the promise", "breaks here").breaks = True
                     return
                 except Exception as error:
                     add_schedule(error, "during", Schedule(self._run.fired))

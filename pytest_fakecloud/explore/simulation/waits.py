@@ -128,7 +128,7 @@ class Waits(Part):
     def _is_alone(self, strand: Strand) -> bool:
         """Return whether no other strand could run, so that this strand can keep its turn."""
         if (
-            self._record.records
+            self._record.has_steps
             or self._clock.may_move
             or strand.is_stepped_over
             or strand.state != "parked"
