@@ -14,13 +14,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from traceback import walk_stack
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
 from .locks import lock_patches
 from .simulation.frames import innermost
-from .simulation.strands import Crash, Strand
+from .simulation.strands import Strand
 from .watching import swap
 
 if TYPE_CHECKING:
@@ -112,23 +113,9 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
 def _make_strand(simulation: Simulation, parent: Strand, thread: threading.Thread) -> None:
     """Make a thread that explored code is about to start run as a strand."""
     child = simulation.lifecycle.new_thread(parent, thread)
-    turns, run = simulation.turns, thread.run
     vars(thread)["_strand"] = child
-
-    def running() -> None:
-        turns.adopt(child)
-        try:
-            child.gate.acquire()
-            turns.begin_adopted(child)
-            run()
-        except Crash:
-            child.crashed = True
-        except BaseException as error:
-            child.error = error
-        finally:
-            turns.leave(child)
-
-    thread.run = running  # type: ignore[method-assign]
+    run = partial(simulation.turns.run_in_own_thread, child, thread.run)
+    thread.run = run  # type: ignore[method-assign]
 
 
 def _process_patches(world: World) -> Iterator[_Patch]:

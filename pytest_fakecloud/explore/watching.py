@@ -146,10 +146,7 @@ async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:
         await checkpoint()
         return exchange()
     if simulation.state.is_here():
-        await simulation.calls.leaves(handle)
-        answer = exchange()
-        await simulation.calls.arrives(handle)
-        return answer
+        return await simulation.calls.exchange(handle, exchange)
     # Several strands share this event loop, which the request would block: use a thread.
     carried_source.set(source_of(sys._getframe()))
     try:

@@ -18,7 +18,7 @@ from ..core.errors import ContractError, shown
 from ..core.timeparse import to_datetime
 from ..process_time import ProcessTime
 from ..services import find
-from .event_effects import Disturbances
+from .disturbances import Disturbances
 from .fake_time import MOST_TIMERS, FakeTime, clocks_follow, sleeps_follow
 from .footprint import READS_CLOCK
 from .simulation.deliveries import Deliveries

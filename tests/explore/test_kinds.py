@@ -13,7 +13,7 @@ from qstash import QStash
 from upstash_redis import Redis
 
 from pytest_fakecloud import Broker, Cloud, DeliveredRequest, Handle, KVServer, Queue, VectorIndex
-from pytest_fakecloud.explore.event_effects import Disturbances
+from pytest_fakecloud.explore.disturbances import Disturbances
 from pytest_fakecloud.explore.world import World
 
 from .conftest import failure

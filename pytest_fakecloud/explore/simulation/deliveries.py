@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from ...core.errors import broken_promise
+from ...core.errors import broken_promise, shown
+from ...core.wording import counted
 from ...queue.model import Outcome
-from ..event_effects import delivery_words
 from ..schedule import Event, Kind
 from .state import Part, RunState
 from .strands import Strand
@@ -138,7 +138,7 @@ class DeliveryStrands(Part):
         strand = self._state.add(Strand(due.name, "delivery", body, due))
         strand.deadline_us = self._world.now_us() + max(0, due.message.timeout_us - 1000)
         self._state.created_by[due.name] = len(self._run.steps) - 1
-        self._record.add_line(due.name, delivery_words(due, events), event=bool(events))
+        self._record.add_line(due.name, _words(due, events), event=bool(events))
         return strand
 
     def _plan(self, due: Due, events: Sequence[Event]) -> None:
@@ -176,6 +176,27 @@ class DeliveryStrands(Part):
     def faults_of(self, message_id: str) -> tuple[str, ...]:
         """Return the faults that apply to a delivery that is about to begin."""
         return self._faults.pop(message_id, ())
+
+
+def _words(due: Due, events: Sequence[Event]) -> str:
+    url = due.message.url
+    words = f"is delivered to {url if isinstance(url, str) else shown(url)}"
+    for event in events:
+        if event.kind == "duplicate":
+            words += " twice"
+        elif event.kind == "crash_after_answer":
+            words += "; the queue loses the answer"
+        elif event.kind == "fail":
+            more = int(event.detail) - 1
+            words += "; the answer is lost"
+            if more:
+                verb = "fails" if more == 1 else "fail"
+                words += f", and {counted(more, 'more attempt')} {verb}"
+        elif event.kind == "unreachable":
+            many = int(event.detail)
+            times = f" {many} times" if many > 1 else ""
+            words += f", which is unreachable{times}"
+    return words
 
 
 def _possible_events(due: Due) -> list[tuple[Kind, str]]:

@@ -113,7 +113,7 @@ class Scheduler(Part):
         groups["parked"].sort(key=lambda s: (-s.host.parked_at, s.parked_at))
         groups["waiting"].sort(key=_wake_time)
         options: list[Option] = [one for group in _DEFAULT_ORDER for one in groups[group]]
-        if self._clock.held_us <= now:
+        if self._state.all_paused_until_us <= now:
             options += self._world.deliveries.due(now)
         workers, last = groups["worker"], groups["last"]
         if workers and (options or last or self._restarts.may_begin(now)):
@@ -185,7 +185,7 @@ class Scheduler(Part):
                 enabled_by = max(enabled_by, index)
                 break
         if not self._run.has_timers:
-            self._run.has_timers = self._clock.next_us(forced=False) is not None
+            self._run.has_timers = self._clock.next_us() is not None
         step = Step(
             option.name, place, point, tuple(options), Footprint(), enabled_by, self._clock.barrier
         )

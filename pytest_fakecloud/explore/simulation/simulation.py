@@ -14,6 +14,7 @@ from .deliveries import DeliveryStrands
 from .frames import distinct_places
 from .lifecycle import Lifecycle, WorkerRestarts
 from .loops import EventLoops
+from .pauses import Pauses
 from .scheduler import Scheduler
 from .sockets import SocketHooks
 from .state import Record, RunState, StepPromises
@@ -41,12 +42,13 @@ class Simulation:
         promises = StepPromises(state)
         restarts = WorkerRestarts(state)
         self._world = subject.world
-        self._clock = ClockMoves(state, moves_time=moves_time)
+        self._pauses = Pauses(state)
+        self._clock = ClockMoves(state, self._pauses, moves_time=moves_time)
         self.deliveries = DeliveryStrands(state)
         self.waits = Waits(state, self._clock, promises)
         self.sockets = SocketHooks(state, self.waits)
         self.loops = EventLoops(state)
-        self.calls = Calls(state, self._clock, self.waits, late=is_late)
+        self.calls = Calls(state, self._pauses, self.waits, late=is_late)
         self.lifecycle = Lifecycle(state, restarts)
         self._scheduler = Scheduler(state, plan, self._clock, self.deliveries, restarts, promises)
 
@@ -55,7 +57,7 @@ class Simulation:
         token = current_simulation.set(self)
         self._world.simulation = self
         try:
-            self._clock.delay_starts()
+            self._pauses.delay_starts()
             self.turns.run(self._scheduler, self.lifecycle)
         finally:
             self._world.simulation = None

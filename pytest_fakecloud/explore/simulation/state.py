@@ -72,7 +72,7 @@ class Record:
     def touch_lock(self, name: str) -> None:
         self.touch([Touch("", "lock", name, True)])
 
-    def add_point(self, process: str, number: int, choices: list[tuple[Kind, str]]) -> None:
+    def add_point(self, process: str, number: int, choices: Iterable[tuple[Kind, str]]) -> None:
         kinds = self._scope.kinds
         allowed = [choice for choice in choices if choice[0] in kinds]
         self.run.points.append(Point(process, number, allowed))
@@ -114,6 +114,8 @@ class RunState:
         """The strand whose call each thread handles, by the thread's identifier."""
         self.created_by: dict[str, int] = {}
         """The index of the step that created a strand or began a delivery, by its name."""
+        self.all_paused_until_us = 0
+        """The end of a pause of all strands; until then, no delivery begins."""
         self.switches: dict[tuple[str, int], list[Event]] = {}
         """The events that have not run another strand first yet, by strand and point."""
         for event in plan.schedule:
@@ -195,6 +197,11 @@ class Part:
         self._run = state.record.run
         self._turns = state.turns
         self._connections = state.connections
+
+
+def seconds(span_us: int) -> str:
+    """Return a time span as text."""
+    return f"{span_us / 1e6:.6g} s"
 
 
 class StepPromises(Part):

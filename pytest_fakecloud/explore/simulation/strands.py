@@ -108,10 +108,8 @@ class TaskTurn:
     """The local port of the connection whose last call a fake's thread delayed until its turn."""
     future: asyncio.Future[None] | None = None
     """The future that ends when an awaiting task has its turn."""
-    is_granted: bool = False
-    """Whether the task has already had the turn for its next call, before it sent the request."""
-    is_async: bool = False
-    """Whether the task also awaits the turn after its call."""
+    is_exchanging: bool = False
+    """Whether the task awaits its turns before and after the call that it makes now."""
     is_inline: bool = False
     """Whether the task waits in the thread of its event loop, instead of awaiting."""
     is_blocking: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError
@@ -106,22 +106,23 @@ class Turns:
 
     def yield_turn(self, strand: Strand) -> None:
         """Let the next strand run; return when it is this strand's turn again."""
-        if strand.is_stepped_over and self._is_next_chosen(strand):
+        chosen = self._choose() if self._passes_turn_on(strand) else None
+        if chosen is not strand:
+            self._wake(chosen)
+            if self.has_ended:
+                raise Crash
             strand.gate.acquire()
-        else:
-            chosen = self._choose()
-            if chosen is not strand:
-                self._wake(chosen)
-                if self.has_ended:
-                    raise Crash
-                strand.gate.acquire()
         self._resume(strand)
 
-    def _is_next_chosen(self, strand: Strand) -> bool:
-        """Return whether another thread passes the turn on after this strand was blocked."""
+    def _passes_turn_on(self, strand: Strand) -> bool:
+        """Return whether this strand's thread must choose the next strand; while the strand was
+        blocked, another thread may have done so.
+        """
+        if not strand.is_stepped_over:
+            return True
         with self._lock:
             strand.is_stepped_over = False
-            return self.current is not None or self._switching
+            return self.current is None and not self._switching
 
     def _resume(self, strand: Strand) -> None:
         if self.has_ended:
@@ -129,17 +130,17 @@ class Turns:
         strand.resume()
 
     def idle(self, host: Strand, waiting: Waiting) -> None:
-        """Let the next strand run, which may be a task of this strand's idle event loop."""
+        """Let the next strand run while the event loop of this thread is idle.
+
+        If that strand is a task of the loop, the loop goes on, too. The task waits for a future or,
+        in a thread of a fake, at its gate.
+        """
         if host.is_stepped_over:
             self.yield_turn(host)
         host.state, host.waiting = "waiting", waiting
         host.loop.is_idle = True
-        chosen = self._choose()
-        if chosen is not None and chosen.host is host and not chosen.turn.is_inline:
-            host.loop.chosen = chosen
-        else:
-            self._wake(chosen)
-            host.gate.acquire()
+        self._wake(self._choose())
+        host.gate.acquire()
         host.loop.is_idle = False
         chosen, host.loop.chosen = host.loop.chosen, None
         self._resume(host)
@@ -150,24 +151,34 @@ class Turns:
             elif not chosen.turn.future.done():
                 chosen.turn.future.set_result(None)
 
-    def adopt(self, strand: Strand) -> None:
-        strand.thread = threading.get_ident()
-        self.by_thread[strand.thread] = strand
+    def run_in_own_thread(self, strand: Strand, body: Callable[[], None]) -> None:
+        """Run a strand in this thread, which the code has started, and then let the next one run."""
         with self._lock:
             self._live += 1
-
-    def begin_adopted(self, strand: Strand) -> None:
-        """Begin a strand that has a thread of its own."""
-        self._resume(strand)
-        self._lifecycle.begins(strand)
-
-    def leave(self, strand: Strand) -> None:
-        """End a strand that has a thread of its own, and let the next one run."""
-        self.by_thread.pop(strand.thread, None)
-        self._record_end(strand)
-        if not (self.has_ended or (strand.is_stepped_over and self._is_next_chosen(strand))):
+        with self._in_this_thread(strand):
+            try:
+                strand.gate.acquire()
+                self._resume(strand)
+                self._lifecycle.begins(strand)
+                body()
+            except Crash:
+                strand.crashed = True
+            except BaseException as error:
+                strand.error = error
+        if not self.has_ended and self._passes_turn_on(strand):
             self._wake(self._choose())
         self._thread_is_done()
+
+    @contextlib.contextmanager
+    def _in_this_thread(self, strand: Strand) -> Iterator[None]:
+        """Assign a strand to this thread; record its end at the end of the block."""
+        strand.thread = threading.get_ident()
+        self.by_thread[strand.thread] = strand
+        try:
+            yield
+        finally:
+            self.by_thread.pop(strand.thread, None)
+            self._record_end(strand)
 
     def _choose(self) -> Strand | None:
         self.progress += 1
@@ -187,7 +198,10 @@ class Turns:
     def _wake(self, chosen: Strand | None) -> None:
         if chosen is None or self.has_ended:
             return
-        if self._begins(chosen):
+        if _needs_thread(chosen):
+            chosen.state = "running"
+            with self._lock:
+                self._live += 1
             here = self.here()
             with contextlib.nullcontext() if here is None else here.waits_for_real():
                 self._threads.start(self, chosen)
@@ -198,15 +212,6 @@ class Turns:
             chosen.host.gate.release()
         else:
             chosen.gate.release()
-
-    def _begins(self, strand: Strand) -> bool:
-        """Return whether a strand needs a thread to begin; count that thread as running it."""
-        if strand.state != "new" or strand.thread:
-            return False
-        with self._lock:
-            self._live += 1
-        strand.state = "running"
-        return True
 
     def run_strands(self, strand: Strand, rest: Callable[[], None]) -> None:
         """Run a strand in this thread, and then the strands that begin after it.
@@ -226,13 +231,14 @@ class Turns:
     def _run_successively(self, strand: Strand) -> Strand | None:
         """Run strands until the next one has a thread of its own; return that one, or None."""
         while True:
-            self._perform(strand)
-            if self.has_ended or (strand.is_stepped_over and self._is_next_chosen(strand)):
+            with self._in_this_thread(strand):
+                self._context.copy().run(self._run_code, strand)
+            if self.has_ended or not self._passes_turn_on(strand):
                 return None
             chosen = self._choose()
-            if chosen is None or not self._begins(chosen):
+            if chosen is None or not _needs_thread(chosen):
                 return chosen
-            self._thread_is_done()
+            chosen.state = "running"
             strand = chosen
 
     def _thread_is_done(self) -> None:
@@ -241,15 +247,6 @@ class Turns:
             none = not self._live
         if none and self.has_ended:
             self._finished.release()
-
-    def _perform(self, strand: Strand) -> None:
-        strand.thread = threading.get_ident()
-        self.by_thread[strand.thread] = strand
-        try:
-            self._context.copy().run(self._run_code, strand)
-        finally:
-            self.by_thread.pop(strand.thread, None)
-            self._record_end(strand)
 
     def _run_code(self, strand: Strand) -> None:
         """Run a strand's code and store its result."""
@@ -291,6 +288,10 @@ class Turns:
         """End the run and the calling strand with an error."""
         self.end(error)
         raise Crash
+
+
+def _needs_thread(strand: Strand) -> bool:
+    return strand.state == "new" and not strand.thread
 
 
 class _PoolThread(threading.Thread):
