@@ -9,6 +9,7 @@ import gc
 import importlib.metadata
 import importlib.util
 import random
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -96,7 +97,8 @@ class World:
             if self._process_time is not False:
                 exits.enter_context(clocks_follow(self))
             patches = SocketPatches(self.wires, lambda: self.simulation)
-            exits.enter_context(patches.installed())
+            for name, method in patches.methods().items():
+                swap(exits, socket.socket, name, method)
             exits.callback(self.carriers.shutdown, wait=False)
             self._exits = exits.pop_all()
         return self

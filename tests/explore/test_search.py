@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 import types
+from contextlib import ExitStack
 from typing import Any, cast
 
 import pytest
@@ -22,6 +23,7 @@ from pytest_fakecloud.explore.search.failures import forget, key_of, saved, shri
 from pytest_fakecloud.explore.search.tally import Coverage, PriorityRuns
 from pytest_fakecloud.explore.simulation.loops import OwnLoop
 from pytest_fakecloud.explore.simulation.sockets import SocketPatches
+from pytest_fakecloud.explore.watching import swap
 
 from .conftest import failure
 
@@ -141,7 +143,10 @@ def test_only_a_read_that_requests_bytes_finds_the_end_of_a_connection() -> None
     with near, far:
         far.send(b"xyz")
         far.shutdown(socket.SHUT_WR)
-        with SocketPatches(wires, cast("Any", lambda: simulation)).installed():
+        patches = SocketPatches(wires, cast("Any", lambda: simulation))
+        with ExitStack() as exits:
+            for name, method in patches.methods().items():
+                swap(exits, socket.socket, name, method)
             near.recv_into(bytearray(), flags=socket.MSG_PEEK)
             near.recv(0)
             near.recv_into(bytearray(8), 2)

@@ -7,7 +7,7 @@ import math
 import select
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from traceback import walk_stack
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -20,12 +20,6 @@ from .wires import PATIENCE, Wire, Wires
 if TYPE_CHECKING:
     from .simulation import Simulation
 
-_SIZES: dict[str, Callable[..., int]] = {
-    "send": lambda data, *_: len(data),
-    "sendall": lambda data, *_: memoryview(data).nbytes,
-    "sendmsg": lambda *_: 0,
-}
-"""The number of bytes that each method sends at most, by its arguments."""
 _REQUESTS: dict[str, Callable[..., tuple[int, int]]] = {
     "recv": lambda size, flags=0: (size, flags),
     "recv_into": lambda buffer, nbytes=0, flags=0: (nbytes or memoryview(buffer).nbytes, flags),
@@ -122,30 +116,21 @@ class SocketPatches:
         self._wires = wires
         self._simulation = simulation
 
-    @contextlib.contextmanager
-    def installed(self) -> Iterator[None]:
-        replacements = {
-            "connect": self._connecting(socket.socket.connect),
-            "shutdown": self._shutting_down(socket.socket.shutdown),
-            "close": self._closing(socket.socket.close),
+    def methods(self) -> dict[str, Callable[..., Any]]:
+        """Return the methods that replace those of ``socket.socket``, by name."""
+        original = socket.socket
+        methods: dict[str, Callable[..., Any]] = {
+            "connect": self._connecting(original.connect),
+            "shutdown": self._shutting_down(original.shutdown),
+            "close": self._closing(original.close),
+            "send": self._sending(original.send),
+            "sendall": self._sending_all(original.sendall),
         }
-        for name in _SIZES:
-            if hasattr(socket.socket, name):
-                replacements[name] = self._sending(name, getattr(socket.socket, name))
+        if hasattr(original, "sendmsg"):
+            methods["sendmsg"] = self._sending(original.sendmsg)
         for name in _REQUESTS:
-            replacements[name] = self._reading(name, getattr(socket.socket, name))
-        own = vars(socket.socket)
-        before = {name: own[name] for name in replacements if name in own}
-        for name, method in replacements.items():
-            setattr(socket.socket, name, method)
-        try:
-            yield
-        finally:
-            for name in replacements:
-                if name in before:
-                    setattr(socket.socket, name, before[name])
-                else:
-                    delattr(socket.socket, name)  # The class inherits the method again.
+            methods[name] = self._reading(name, getattr(original, name))
+        return methods
 
     def _connecting(self, original: Callable[..., None]) -> Callable[..., None]:
         def connect(sock: socket.socket, address: Any, /) -> None:
@@ -166,34 +151,49 @@ class SocketPatches:
 
         return connect
 
-    def _sending(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        size, wires = _SIZES[name], self._wires
+    def _is_outside(self) -> bool:
+        """Return whether this thread is not explored while a run is in progress."""
+        simulation = self._simulation()
+        return simulation is not None and not simulation.state.is_here()
 
-        def send(sock: socket.socket, *args: Any) -> Any:
-            simulation = self._simulation()
-            if simulation is None:
-                return original(sock, *args)
-            if not simulation.state.is_here():
-                simulation.sockets.sends_elsewhere(sock)
-                wire = wires.answers(sock, size(*args)) if name == "sendall" else None
-                try:
-                    return original(sock, *args)
-                finally:
-                    if wire is not None:
-                        wire.is_answering = False
-                        wires.progresses()
-            wire = wires.of(sock)
-            if wire is None:
-                return original(sock, *args)
+    def _explored_wire(self, sock: socket.socket) -> Wire | None:
+        """Return the connection to which explored code is about to send, or None."""
+        simulation = self._simulation()
+        if simulation is None:
+            return None
+        if not simulation.state.is_here():
+            simulation.sockets.sends_elsewhere(sock)
+            return None
+        wire = self._wires.of(sock)
+        if wire is not None:
             simulation.sockets.sends(wire.port, is_blocking=sock.gettimeout() != 0)
-            if name == "sendall":
-                wire.sent += size(*args)
-                return original(sock, *args)
-            done = original(sock, *args)
-            wire.sent += done
-            return done
+        return wire
+
+    def _sending(self, original: Callable[..., int]) -> Callable[..., int]:
+        def send(sock: socket.socket, *args: Any) -> int:
+            wire = self._explored_wire(sock)
+            sent = original(sock, *args)
+            if wire is not None:
+                wire.sent += sent
+            return sent
 
         return send
+
+    def _sending_all(self, original: Callable[..., None]) -> Callable[..., None]:
+        def sendall(sock: socket.socket, data: Any, *args: Any) -> None:
+            size = memoryview(data).nbytes
+            wire = self._explored_wire(sock)
+            if wire is not None:
+                wire.sent += size
+            answering = self._wires.answers(sock, size) if self._is_outside() else None
+            try:
+                original(sock, data, *args)
+            finally:
+                if answering is not None:
+                    answering.is_answering = False
+                    self._wires.progresses()
+
+        return sendall
 
     def _reading(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         request, wires = _REQUESTS[name], self._wires

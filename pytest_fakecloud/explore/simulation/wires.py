@@ -52,8 +52,7 @@ class Wire:
                     self._connection = each
         return self._connection
 
-    def is_open(self) -> bool:
-        """Return whether the client still has the socket."""
+    def has_client(self) -> bool:
         return self._sock() is not None
 
     def cut(self) -> None:
@@ -71,7 +70,7 @@ class Wire:
             return self.sent == 0
         if connection.ended or connection not in self.mount._live:
             return False  # The client still has to read the end of the connection.
-        return not (self.has_unhandled() or self.has_unsent() or self.has_unread())
+        return not (self.has_unhandled() or self.is_sending() or self.has_unread())
 
     def has_unhandled(self) -> bool:
         """Return whether the fake is still working on what the client has sent."""
@@ -88,16 +87,17 @@ class Wire:
     def is_served(self) -> bool:
         return self.connection() in self.mount._live
 
-    def has_unsent(self) -> bool:
-        """Return whether the fake still has messages to send."""
-        connection = self.connection()
-        unsent = None if connection is None or connection.ended else connection.unsent
-        return unsent is not None and unsent()
-
     def is_inside(self) -> bool:
         """Return whether the fake is executing commands of this connection."""
         connection = self.connection()
         return connection is not None and connection.inside
+
+    def is_sending(self) -> bool:
+        """Return whether the fake, which executes no command, still has messages to send."""
+        connection = self.connection()
+        if connection is None or connection.ended or connection.unsent is None:
+            return False
+        return connection.unsent() and not connection.inside
 
     def has_unread(self) -> bool:
         """Return whether the fake has sent bytes that the client can still read."""
@@ -140,7 +140,7 @@ class Wires:
 
     def all(self) -> list[Wire]:
         """Return the connections that this run has used."""
-        return [w for w in list(self._by_port.values()) if w.is_open() or w.is_served()]
+        return [w for w in list(self._by_port.values()) if w.has_client() or w.is_served()]
 
     def settle(self) -> None:
         """Wait, in wall-clock time, until no fake has anything left to send.
@@ -149,12 +149,10 @@ class Wires:
         after that turn.
         """
         wires = self.all()
-        self.wait_while(lambda: any(w.has_unsent() and not w.is_inside() for w in wires))
+        self.wait_while(lambda: any(wire.is_sending() for wire in wires))
 
     def wait_while(self, is_busy: Callable[[], bool]) -> bool:
         """Wait, in wall-clock time, while the fakes are busy; return False if they remain busy."""
-        if not is_busy():
-            return True
         deadline = monotonic() + PATIENCE
         while is_busy():
             if monotonic() > deadline:
@@ -168,10 +166,8 @@ class Wires:
 
     def of(self, sock: socket.socket) -> Wire | None:
         """Return the connection of a socket, or None if the socket is not connected to a fake."""
-        try:
+        if sock in self._by_socket:
             return self._by_socket[sock]
-        except KeyError:
-            pass
         wire = None
         try:
             if sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -268,7 +264,7 @@ class Connections:
                 return False
             if wire.is_answering and wire.is_readable(0):
                 return False  # The fake may wait until the client reads.
-            return wire.has_unhandled() or (wire.has_unsent() and not wire.is_inside())
+            return wire.has_unhandled() or wire.is_sending()
 
         self._wires.wait_while(
             lambda: not self._is_over() and any(is_handling(wire) for wire in wires)
