@@ -220,13 +220,9 @@ class _OneFault:
         """Add the fault to the fakes for a with-block."""
         added = []
         for handle in handles:
-            faults, only = handle.faults, self._is_the_one
-            if self.fault == "answer":
-                added.append(faults.answer(self._status, when=only))
-            elif self.fault == "drop":
-                added.append(faults.drop(when=only))
-            else:
-                added.append(faults.lose_answer(when=only))
+            arguments = (self._status,) if self.fault == "answer" else ()
+            add_fault = getattr(handle.faults, self.fault)
+            added.append(add_fault(*arguments, when=self._is_the_one))
             # Do not require this fault to be used: in the last round there is no call left to fail.
             rule_of(added[-1]).must_fire = False
         try:

@@ -27,9 +27,7 @@ class CloudPromises:
 
     @staticmethod
     def once(key: str) -> Check:
-        """Return the promise that an effect stored under a key happens exactly once; see
-        ``promises.once``.
-        """
+        """Return the promise that a key counts exactly one effect; see ``promises.once``."""
         from .promises import once
 
         return once(key)
@@ -45,9 +43,7 @@ class CloudPromises:
 
     @staticmethod
     def monotonic_reads(name: str) -> Check:
-        """Return the promise that no client sees a value decrease; see
-        ``promises.monotonic_reads``.
-        """
+        """Return the promise that no value decreases; see ``promises.monotonic_reads``."""
         from .promises import monotonic_reads
 
         return monotonic_reads(name)
@@ -68,9 +64,7 @@ class CloudPromises:
 
     @staticmethod
     def at_most_one(found: Callable[..., object]) -> Check:
-        """Return the promise that a function returns at most one item; see
-        ``promises.at_most_one``.
-        """
+        """Return the promise that there is at most one item; see ``promises.at_most_one``."""
         from .promises import at_most_one
 
         return at_most_one(found)
@@ -91,9 +85,7 @@ class CloudPromises:
 
     @staticmethod
     def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
-        """Return the promise that a predicate holds within a time limit after the run; see
-        ``promises.eventually``.
-        """
+        """Return the promise that a predicate holds in time; see ``promises.eventually``."""
         from .promises import eventually
 
         return eventually(predicate, within=within)

@@ -102,7 +102,7 @@ class Disturbances:
             self._end(key)
 
     def reset(self) -> None:
-        """Forget all disturbances and restore the credentials of the baseline."""
+        """Forget all disturbances, and restore the credentials of the baseline."""
         for disturbance in self._active.values():
             disturbance.timer.cancel()
         self._active.clear()

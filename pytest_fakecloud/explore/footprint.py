@@ -25,7 +25,6 @@ class Touch:
     writes: bool
 
     def conflicts(self, other: Touch) -> bool:
-        """Return whether the order of two accesses matters."""
         return (
             (self.writes or other.writes)
             and self.fake == other.fake
@@ -74,30 +73,23 @@ class Footprint:
 
 # -- the key-value server --------------------------------------------------------------------------
 
-_PUBLISHES = ("PUBLISH", "SPUBLISH")
-_PATTERNS = ("PSUBSCRIBE", "PUNSUBSCRIBE")
-_SUBSCRIBES = ("SUBSCRIBE", "UNSUBSCRIBE", "SSUBSCRIBE", "SUNSUBSCRIBE")
-_CHANNELS = frozenset((*_PUBLISHES, *_PATTERNS, *_SUBSCRIBES))
-_SCRIPTS = ("EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO")
-_CONNECTION = ("PING", "ECHO", "TIME", "QUIT", "SELECT", "AUTH", "HELLO", "RESET", "CLIENT")
-_TRANSACTION = ("MULTI", "EXEC", "DISCARD", "UNWATCH")
-_OTHERS = ("COMMAND", "LOLWUT", "WAIT", "READONLY", "READWRITE")
-_ALONE = frozenset((*_CONNECTION, *_TRANSACTION, *_OTHERS, *_SCRIPTS))
+_PUBLISHES = frozenset(("PUBLISH", "SPUBLISH"))
+_PATTERNS = frozenset(("PSUBSCRIBE", "PUNSUBSCRIBE"))
+_SUBSCRIBES = frozenset(("SUBSCRIBE", "UNSUBSCRIBE", "SSUBSCRIBE", "SUNSUBSCRIBE"))
+_CHANNELS = _PUBLISHES | _PATTERNS | _SUBSCRIBES
+_ALONE = frozenset((
+    "PING", "ECHO", "TIME", "QUIT", "SELECT", "AUTH", "HELLO", "RESET", "CLIENT",
+    "MULTI", "EXEC", "DISCARD", "UNWATCH",
+    "COMMAND", "LOLWUT", "WAIT", "READONLY", "READWRITE",
+    "EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO",
+))  # fmt: skip
 """Commands that access no data themselves; commands in scripts are recorded when they run."""
-_TTLS = ("EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "TTL", "PTTL", "SETEX", "PSETEX", "GETEX")
-_FIELD_TTLS = (
-    "HEXPIRE",
-    "HPEXPIRE",
-    "HEXPIREAT",
-    "HPEXPIREAT",
-    "HTTL",
-    "HPTTL",
-    "HSETEX",
-    "HGETEX",
-)
-_STREAMS = ("XADD", "XCLAIM", "XAUTOCLAIM", "XPENDING", "XREADGROUP", "XINFO", "XGROUP")
-_SERVER = ("TIME", "LASTSAVE", "RESTORE", "OBJECT", "DEBUG", "INFO", "CLIENT", "SLOWLOG", "LATENCY")
-_TIMED = frozenset((*_TTLS, *_FIELD_TTLS, *_STREAMS, *_SERVER))
+_TIMED = frozenset((
+    "EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "TTL", "PTTL", "SETEX", "PSETEX", "GETEX",
+    "HEXPIRE", "HPEXPIRE", "HEXPIREAT", "HPEXPIREAT", "HTTL", "HPTTL", "HSETEX", "HGETEX",
+    "XADD", "XCLAIM", "XAUTOCLAIM", "XPENDING", "XREADGROUP", "XINFO", "XGROUP",
+    "TIME", "LASTSAVE", "RESTORE", "OBJECT", "DEBUG", "INFO", "CLIENT", "SLOWLOG", "LATENCY",
+))  # fmt: skip
 """Commands, apart from blocking ones, whose effect or answer depends on the time."""
 _TIMED_OPTIONS = frozenset((b"EX", b"PX", b"EXAT", b"PXAT", b"BLOCK"))
 _NOT_BLOCKING = frozenset(("BITCOUNT", "BITOP", "BITPOS"))
@@ -105,7 +97,6 @@ _NOT_BLOCKING = frozenset(("BITCOUNT", "BITOP", "BITPOS"))
 
 
 def _reads_clock(name: str, argv: list[bytes]) -> bool:
-    """Return whether a command's effect or answer depends on the time at which it runs."""
     if name in _TIMED or (name.startswith("B") and name not in _NOT_BLOCKING):
         return True
     return len(argv) > 3 and any(word.upper() in _TIMED_OPTIONS for word in argv[3:])

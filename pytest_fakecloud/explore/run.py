@@ -191,3 +191,7 @@ class Run:
     """Whether the clock could have moved while a strand could run."""
     is_cut: bool = False
     """Whether the limit of clock moves kept an order from being tried."""
+
+    @property
+    def last_event(self) -> Event | None:
+        return self.fired[-1] if self.fired else None

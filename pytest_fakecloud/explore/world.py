@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import gc
 import importlib.metadata
 import importlib.util
 import random
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import ContractError, shown
 from ..core.timeparse import to_datetime
@@ -22,6 +21,7 @@ from ..services import find
 from .disturbances import Disturbances
 from .fake_time import MOST_TIMERS, FakeTime, clocks_follow, sleeps_follow
 from .footprint import READS_CLOCK
+from .garbage import collect_garbage, no_garbage_collection
 from .simulation.deliveries import Deliveries
 from .simulation.loops import OwnLoop, explored_loops
 from .simulation.sockets import SocketPatches
@@ -37,6 +37,14 @@ if TYPE_CHECKING:
     from .simulation.strands import Strand
 
 
+class _Baseline(NamedTuple):
+    """The state to which each run returns."""
+
+    start_us: int
+    data: Any
+    random_state: tuple[Any, ...]
+
+
 class World:
     """A cloud while it is explored.
 
@@ -46,11 +54,6 @@ class World:
     the baseline. Raises ``ContractError`` for a clock that cannot be frozen, and for a queue that
     delivers in the background.
     """
-
-    deliveries: Deliveries
-    disturbances: Disturbances
-    _baseline: Any
-    _random: tuple[Any, ...]
 
     def __init__(self, cloud: Cloud, *, process_time: bool | None = None) -> None:
         if process_time is not None and not isinstance(process_time, bool):
@@ -74,22 +77,24 @@ class World:
                     "order of deliveries: pass delivery='driven'"
                 )
         self._owner = threading.get_ident()
-        self._start_us = 0
+        self._baseline = _Baseline(0, None, ())
         self._wall: Wall | None = None
+        self.disturbances = Disturbances(self.clock, self._handles)
+        self.deliveries = Deliveries(self._queues, self.clock.now_us())
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
+        """Threads for requests of event loops that several strands share."""
 
     def __enter__(self) -> World:
         with contextlib.ExitStack() as exits:
             self._stop_time(exits)
             self._steer_process(exits)
-            self._start_us = self.clock.now_us()
             for handle in self._handles:
                 watch(self, handle, exits)
-            self._baseline = self.cloud.snapshot()
-            self.disturbances = Disturbances(self.clock, self._handles)
-            self._random = random.getstate()
+            self._baseline = _Baseline(
+                self.clock.now_us(), self.cloud.snapshot(), random.getstate()
+            )
             exits.callback(self.reset)
-            exits.enter_context(_no_garbage_collection())
+            exits.enter_context(no_garbage_collection())
             # redis-py reads its version from its metadata file for each new connection.
             swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
             exits.enter_context(sleeps_follow(self))
@@ -138,7 +143,6 @@ class World:
             exits.callback(steering.stop)
 
     def note_clock_read(self) -> None:
-        """Record that the code has read the time."""
         if self.simulation is not None and self.simulation.record.has_steps and self.is_here():
             self.simulation.record.touch([READS_CLOCK])
 
@@ -161,20 +165,22 @@ class World:
 
     def reset(self) -> None:
         """Return to the baseline: data, clock, randomness and credentials."""
-        _collect_garbage()
+        collect_garbage()
         self.disturbances.reset()
         self.time.forget()
         self.wires.forget()
-        if self.clock.now_us() != self._start_us or self.clock.mode != "frozen":
-            self.clock.rewind(to_datetime(self._start_us), "frozen")
-        self.cloud.restore(self._baseline)
+        start_us, data, random_state = self._baseline
+        if self.clock.now_us() != start_us or self.clock.mode != "frozen":
+            self.clock.rewind(to_datetime(start_us), "frozen")
+        self.cloud.restore(data)
         self.cloud.reseed(self.cloud.seed)
         # Clients use ``random`` to choose how long they wait before they retry.
-        random.setstate(self._random)
+        random.setstate(random_state)
         if self._wall is not None:
             self._wall.forget_reads()
-        self.deliveries = Deliveries(self._queues, self._start_us)
+        self.deliveries = Deliveries(self._queues, start_us)
         for queue in self._queues:
+            # The engine limits the length of a chain of callbacks within one drive.
             queue._engine.drive += 1
 
     def now_us(self) -> int:
@@ -182,7 +188,7 @@ class World:
 
     def elapsed_us(self) -> int:
         """Return the fake time since the start of the exploration."""
-        return self.clock.now_us() - self._start_us
+        return self.clock.now_us() - self._baseline.start_us
 
     def sleep(self, seconds: float) -> bool:
         """Sleep in fake time; return False for a thread that is not explored."""
@@ -203,30 +209,3 @@ class World:
         if self.simulation is not None:
             return self.simulation.loops.idle(loop, timeout)
         return timeout is not None and self.sleep(timeout)
-
-
-@contextlib.contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Collect garbage only when ``reset()`` does so, between schedules.
-
-    A finalizer that sends a command, such as the one of redis-py's Pipeline, would otherwise run at
-    any allocation, also in code of the fakes that holds a lock, and would make the schedules differ.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    gc.freeze()  # Exclude the objects of the test session from the collections of reset().
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        gc.enable()
-
-
-def _collect_garbage() -> None:
-    """Collect the oldest generation of objects that is due by the collector's own thresholds."""
-    counts = zip(gc.get_count(), gc.get_threshold(), strict=True)
-    due = [generation for generation, (count, limit) in enumerate(counts) if count > limit > 0]
-    if due:
-        gc.collect(due[-1])

@@ -53,19 +53,20 @@ class Singles:
         self.others = _in_turn(event for event in events if self._is_like_another(event))
 
     def _is_like_another(self, event: Event) -> bool:
-        kind, here = event.kind, (event.process, event.point)
+        """Return whether an event probably has the same effect as another one."""
+        kind, here = event.kind, self._touched.get((event.process, event.point))
         before = self._touched.get((event.process, event.point - 1))
         if kind in ("jump", "past", "nearly") and event.detail.isdigit():
-            return True
+            return True  # The next known time is the likeliest to matter.
         if kind == "tick" or event.detail == EDGE:
             return not self._reads_clock
-        if kind in ("lose_answer", "duplicate"):
-            return here in self._touched and not _writes(self._touched[here])
-        if kind == "crash":
+        if kind in ("lose_answer", "duplicate"):  # like a lost request, or a single one
+            return here is not None and not _writes(here)
+        if kind == "crash":  # like a crash at the call before
             return before is not None and not _writes(before)
-        if kind == "late":
+        if kind == "late":  # like a switch at the next call
             return (event.process, event.point + 1) in self._points
-        if kind == "switch":
+        if kind == "switch":  # like a switch at the call before
             other = self._strands.get(event.detail, Footprint())
             return before is not None and not before.depends_on(other)
         return False
@@ -112,9 +113,10 @@ class Pairs:
         self._ends: list[int] = []
         total = 0
         for run in runs:
-            if not run.fired:
+            after = run.last_event
+            if after is None:
                 continue
-            after, begins = run.fired[-1], _begin(run)
+            begins = _point_of(run, after)
             here = [event for event in run.points[begins].events() if _may_follow(event, after)]
             total += len(here) + sum(len(point.choices) for point in run.points[begins + 1 :])
             self._later.append((run, begins, here))
@@ -159,10 +161,10 @@ def delayed_again(run: Run) -> list[Schedule]:
     on. After a slow answer, the next calls of the same strand are delayed as well, because the
     strand may have counted a lease from the answer.
     """
-    event = run.fired[-1] if run.fired else None
+    event = run.last_event
     if event is None or event.kind not in DELAYS:
         return []
-    after = run.points[_begin(run) + 1 :]
+    after = run.points[_point_of(run, event) + 1 :]
     others = [point for point in after if point.process != event.process]
     events = [each for point in others for each in point.events()] if run.overlaps else []
     if event.kind == "slow":
@@ -178,10 +180,11 @@ def paused_again(run: Run) -> list[Schedule]:
     code that truncates times to seconds fails only at such a distance. After a disturbance that lasts
     for some time, it is its end, so that the disturbance affects only some of the calls.
     """
-    event = run.fired[-1] if run.fired else None
+    event = run.last_event
     if event is None or not (event.detail == EDGE or event.kind in _LASTING):
         return []
-    later = [each for point in run.points[_begin(run) + 1 :] for each in point.events()]
+    after = run.points[_point_of(run, event) + 1 :]
+    later = [each for point in after for each in point.events()]
     if event.detail == EDGE:
         return [run.schedule + each for each in later if each.detail in WINDOWS]
     return [run.schedule + each for each in later if each.kind == "jump" and not each.detail]
@@ -200,9 +203,9 @@ def likelihood(pair: Schedule) -> int:
 
 def has_overlap(run: Run) -> bool:
     """Return whether another strand woke up and made a call while the run's event delayed a strand."""
-    if not run.fired or run.fired[-1].kind not in DELAYS:
+    event = run.last_event
+    if event is None or event.kind not in DELAYS:
         return False
-    event = run.fired[-1]
     own = (line.at_us for line in run.lines if line.event and line.process == event.process)
     began = next(own, run.start_us)
     ended = began + int(event.detail or DELAY) * 1_000_000
@@ -212,13 +215,12 @@ def has_overlap(run: Run) -> bool:
     )
 
 
-def _begin(run: Run) -> int:
-    """Return the index of the point at which the last event of a run was applied."""
-    place = run.fired[-1].process, run.fired[-1].point
-    places = [(point.process, point.number) for point in run.points]
-    return places.index(place) if place in places else 0
+def _point_of(run: Run, event: Event) -> int:
+    """Return the index of an event's point; 0 for a point of the run that was not recorded."""
+    place = event.process, event.point
+    found = (at for at, p in enumerate(run.points) if (p.process, p.number) == place)
+    return next(found, 0)
 
 
 def _may_follow(event: Event, after: Event) -> bool:
-    """Return whether an event can follow another event of the same point."""
     return event.order > after.order and not (event.ends_call and after.ends_call)

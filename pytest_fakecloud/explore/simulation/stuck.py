@@ -6,7 +6,7 @@ import ast
 import linecache
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -46,7 +46,8 @@ class Watchdog:
         strand = self._turns.current
         thread = 0 if strand is None else strand.host.thread
         frame = None if strand is None else sys._current_frames().get(thread)
-        woken = _wakings(thread, frame)
+        is_locked = frame is not None and _may_wait_for_lock(frame)
+        woken = _wakings(thread) if is_locked else None
         place = None if frame is None else (id(frame), frame.f_lasti, woken)
         seen = self._turns.progress, place
         if seen != self._seen:
@@ -70,19 +71,19 @@ class Watchdog:
             self._turns.step_over(blocked)
 
 
-def _wakings(thread: int, frame: FrameType | None) -> int | None:
-    """Return how many times a thread that waits for a lock has woken up (0 if that is unknown);
-    None for any other thread.
-
-    A thread that sleeps in a line of the application, or in a lock of the standard library, waits
-    for a lock as long as this number does not change. A thread that waits for the interpreter's own
-    lock wakes up every few milliseconds, so a busy machine is not mistaken for a deadlock.
-    """
-    if frame is None:
-        return None
+def _may_wait_for_lock(frame: FrameType) -> bool:
+    """Return whether a line of the application or a lock of the standard library is running."""
     name = frame.f_code.co_filename
-    if is_library(name) and Path(name).name not in ("threading.py", "queue.py"):
-        return None
+    return not is_library(name) or Path(name).name in ("threading.py", "queue.py")
+
+
+def _wakings(thread: int) -> int | None:
+    """Return how many times a sleeping thread has woken up (0 if that is unknown); None if it runs.
+
+    A thread waits for a lock as long as this number does not change. A thread that waits for the
+    interpreter's own lock wakes up every few milliseconds, so a busy machine is not mistaken for a
+    deadlock.
+    """
     native = next((t.native_id for t in threading.enumerate() if t.ident == thread), None)
     try:
         status = Path(f"/proc/self/task/{native}/status").read_text()
@@ -95,7 +96,6 @@ def _wakings(thread: int, frame: FrameType | None) -> int | None:
 
 
 def is_in_application(strand: Strand) -> bool:
-    """Return whether a strand waits in a line of the application."""
     return application_frame(sys._current_frames().get(strand.host.thread)) is not None
 
 
@@ -118,30 +118,27 @@ def describe_stuck(strands: Sequence[Strand], waiting: Sequence[Strand]) -> str:
         if strand.state != "ended"
         for lock in _held(frames.get(strand.host.thread))
     }
-    parts = []
-    for strand in waiting:
-        frame = application_frame(frames.get(strand.host.thread))
-        if frame is None:
-            parts.append(f"{strand.title} waits forever")
-            continue
-        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-        where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
-        text = f"{strand.title} waits forever at {where}: {line}"
-        wanted = _wanted(frame, line)
-        holder = held.get(id(wanted)) if wanted is not None else None
-        if holder is not None and holder is not strand:
-            text += f", which {holder.title} holds"
-        elif holder is strand:
-            text += ", which it holds itself"
-        parts.append(text)
+    parts = [_describe_wait(strand, frames.get(strand.host.thread), held) for strand in waiting]
     kind = "deadlock" if len(waiting) > 1 else "stuck"
     return f"{kind}: {'; '.join(parts)}"
 
 
+def _describe_wait(strand: Strand, frame: FrameType | None, held: Mapping[int, Strand]) -> str:
+    """Describe where a strand waits; ``held`` maps the ID of each lock to the strand that holds it."""
+    frame = application_frame(frame)
+    if frame is None:
+        return f"{strand.title} waits forever"
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    text = f"{strand.title} waits forever at {source_of(frame)[0]}: {line}"
+    holder = held.get(id(_wanted(frame, line)))
+    if holder is None:
+        return text
+    return f"{text}, which {'it holds itself' if holder is strand else f'{holder.title} holds'}"
+
+
 def _wanted(frame: FrameType, line: str) -> Any:
     """Return the object that a line such as ``with lock:`` or ``done.wait()`` waits for."""
-    text = line.removeprefix("async ").rstrip(":")
-    text = text.removeprefix("with ")
+    text = line.removeprefix("async ").removeprefix("with ").rstrip(":")
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError:
