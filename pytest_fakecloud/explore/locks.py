@@ -134,6 +134,15 @@ def lock_patches(world: World) -> list[tuple[object, str, object]]:
     rlock = in_strands(real_rlock, lambda _: threading._PyRLock())  # type: ignore[attr-defined]
     simple_queue = in_strands(real_queue, lambda _: queue._PySimpleQueue())  # type: ignore[attr-defined]
 
+    class SimpleQueue:
+        """A class, because code also writes ``SimpleQueue[int]()``."""
+
+        def __new__(cls) -> Any:
+            return simple_queue()
+
+        def __class_getitem__(cls, item: Any) -> type:
+            return cls
+
     def monotonic() -> float:
         """Return the time with which ``threading`` and ``queue`` measure their time-outs."""
         if world.cooperating() is None:
@@ -145,7 +154,7 @@ def lock_patches(world: World) -> list[tuple[object, str, object]]:
         (threading, "_allocate_lock", lock),
         (threading, "RLock", rlock),
         (threading, "_time", monotonic),
-        (queue, "SimpleQueue", simple_queue),
+        (queue, "SimpleQueue", SimpleQueue),
         (queue, "time", monotonic),
     ]
 

@@ -207,7 +207,7 @@ def test_a_lock_that_is_not_explored_is_released_in_its_time_or_reported(
         (lambda: threading.Semaphore(0).acquire(timeout=5), False, 5),
         (lambda: threading.Event().wait(5), False, 5),
         (lambda: queue.Queue[int]().get(timeout=5), queue.Empty, 5),
-        (lambda: queue.SimpleQueue().get(timeout=5), queue.Empty, 5),
+        (lambda: queue.SimpleQueue[int]().get(timeout=5), queue.Empty, 5),
         (lambda: queue.SimpleQueue().get(timeout=0), queue.Empty, 0),
         (lambda: threading.current_thread().join(), RuntimeError, 0),
     ],
