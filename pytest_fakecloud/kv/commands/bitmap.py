@@ -13,19 +13,19 @@ from ..errors import CommandError
 from ..reply import Reply
 from ..table.registry import Args, command
 from ..table.syntax import parse_int, try_int
-from .arguments import clamp_range, is_first, options
+from .arguments import clamp_range, is_first, options, parse_bounds
 from .string.values import grow
 
 BLOCK_SIZE = 1 << 16
 """Number of bytes converted to an integer at a time, which bounds the memory for a huge value."""
 
 
-def count_set_bits(value: bytes | bytearray, start: int, end: int) -> int:
-    """Return the number of set bits from byte ``start`` to byte ``end``, both inclusive."""
-    blocks = range(start, end + 1, BLOCK_SIZE)
+def count_bits(value: bytes | bytearray, start: int, end: int) -> int:
+    """Return the number of set bits from bit ``start`` to bit ``end``, both inclusive."""
+    width = BLOCK_SIZE * 8
     return sum(
-        int.from_bytes(value[at : min(at + BLOCK_SIZE, end + 1)], "big").bit_count()
-        for at in blocks
+        extract_bits(value, low, min(low + width - 1, end)).bit_count()
+        for low in range(start, end + 1, width)
     )
 
 
@@ -102,24 +102,22 @@ def bitcount(session: Session, args: Args) -> Reply:
     if value is None:
         return 0
     if len(args) == 1:
-        return count_set_bits(value, 0, len(value) - 1)
+        return count_bits(value, 0, len(value) * 8 - 1)
     if len(args) not in (3, 4):
         raise CommandError(errors.SYNTAX)
-    start, end = parse_int(args[1]), parse_int(args[2])
+    start, end = parse_bounds(args[1], args[2])
     if start < 0 and end < 0 and start > end:
         return 0
-    if len(args) == 4 and is_first(args[3], b"BIT", b"BYTE"):
-        start, end = clamp_range(start, end, len(value) * 8)
-        if start > end:
-            return 0
-        first, last = start // 8, end // 8
-        if first == last:
-            return extract_bits(value, start, end).bit_count()
-        inside = count_set_bits(value, first + 1, last - 1)
-        edges = extract_bits(value, start, first * 8 + 7).bit_count()
-        return inside + edges + extract_bits(value, last * 8, end).bit_count()
+    in_bits = len(args) == 4 and is_first(args[3], b"BIT", b"BYTE")
+    return count_bits(value, *_bit_range(value, start, end, in_bits))
+
+
+def _bit_range(value: String, start: int, end: int, in_bits: bool) -> tuple[int, int]:
+    """Convert a range of bits or bytes, negative from the end, to inclusive positions of bits."""
+    if in_bits:
+        return clamp_range(start, end, len(value) * 8)
     start, end = clamp_range(start, end, len(value))
-    return count_set_bits(value, start, end)
+    return start * 8, end * 8 + 7
 
 
 @command("BITPOS")
@@ -135,13 +133,10 @@ def bitpos(session: Session, args: Args) -> Reply:
         raise CommandError(errors.SYNTAX)
     start = parse_int(args[2]) if len(args) > 2 else 0
     in_bits = len(args) == 5 and is_first(args[4], b"BIT", b"BYTE")
-    length = len(value) * 8 if in_bits else len(value)
-    end = parse_int(args[3]) if len(args) > 3 else length - 1
-    start, end = clamp_range(start, end, length)
+    end = parse_int(args[3]) if len(args) > 3 else -1
+    start, end = _bit_range(value, start, end, in_bits)
     if start > end:
         return -1
-    if not in_bits:
-        start, end = start * 8, end * 8 + 7
     place = find_bit(value, bit, start, end)
     if place is not None:
         return place
@@ -266,14 +261,16 @@ def _fit(number: int, operation: _Operation) -> int | None:
     return number - (1 << width) if operation.signed and number > high else number
 
 
-def _write_field(buffer: bytearray, operation: _Operation, number: int) -> None:
+def _write_field(buffer: bytearray, operation: _Operation, number: int) -> bool:
+    """Write a field and return whether it has changed."""
     end = operation.offset + operation.width - 1
     first, last = operation.offset >> 3, end >> 3
     shift = 7 - (end & 7)
     mask = ((1 << operation.width) - 1) << shift
-    block = int.from_bytes(buffer[first : last + 1], "big")
-    block = block & ~mask | (number << shift) & mask
+    before = int.from_bytes(buffer[first : last + 1], "big")
+    block = before & ~mask | (number << shift) & mask
     buffer[first : last + 1] = block.to_bytes(last - first + 1, "big")
+    return block != before
 
 
 @command("BITFIELD")
@@ -286,7 +283,7 @@ def bitfield(session: Session, args: Args) -> Reply:
     if not writes:
         return [_read_field(value or b"", operation) for operation in operations]
     size = max((operation.offset + operation.width - 1 >> 3) + 1 for operation in writes)
-    before = None if value is None else bytearray(value)
+    is_changed = value is None or len(value) < size
     buffer = grow(session, key, value, size)
     replies: list[Reply] = []
     for operation in operations:
@@ -304,9 +301,9 @@ def bitfield(session: Session, args: Args) -> Reply:
         if fitting is None:
             replies.append(None)
             continue
-        _write_field(buffer, operation, fitting)
+        is_changed |= _write_field(buffer, operation, fitting)
         replies.append(present if operation.word == b"SET" else fitting)
-    if before != buffer:
+    if is_changed:
         session.db.touch(key)
     return replies
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from .. import errors
 from ..algorithms import hyperloglog as hll
 from ..algorithms.cardinality import estimate
@@ -28,6 +31,14 @@ def _keep(session: Session, key: bytes, value: bytes) -> None:
     session.db.set(key, bytearray(value), keep_ttl=True)
 
 
+@contextmanager
+def _corrupt_as_error() -> Iterator[None]:
+    try:
+        yield
+    except hll.CorruptHyperLogLog:
+        raise CommandError(errors.CORRUPT_HYPERLOGLOG) from None
+
+
 def _sparse_limit(session: Session) -> int:
     return session.engine.config.number("hll-sparse-max-bytes")
 
@@ -36,10 +47,8 @@ def _sparse_limit(session: Session) -> int:
 def pfadd(session: Session, args: Args) -> Reply:
     """Add elements to a HyperLogLog and return whether its registers changed."""
     value = _find(session, args[0])
-    try:
+    with _corrupt_as_error():
         grown, changed = hll.add(value or hll.new_sparse(), args[1:], _sparse_limit(session))
-    except hll.CorruptHyperLogLog:
-        raise CommandError(errors.CORRUPT_HYPERLOGLOG) from None
     if value is None and not changed:
         grown, changed = hll.mark_stale(grown), True
     if changed:
@@ -50,7 +59,7 @@ def pfadd(session: Session, args: Args) -> Reply:
 @command("PFCOUNT")
 def pfcount(session: Session, args: Args) -> Reply:
     """Return the estimated number of distinct elements in the union of HyperLogLogs."""
-    try:
+    with _corrupt_as_error():
         if len(args) > 1:
             values = [value for key in args if (value := _find(session, key)) is not None]
             return estimate(hll.register_maxima(values))
@@ -58,8 +67,6 @@ def pfcount(session: Session, args: Args) -> Reply:
         if value is None:
             return 0
         cardinality, cached = hll.cached_count(value)
-    except hll.CorruptHyperLogLog:
-        raise CommandError(errors.CORRUPT_HYPERLOGLOG) from None
     if cached is not value:
         _keep(session, args[0], cached)
     return cardinality
@@ -71,11 +78,9 @@ def pfmerge(session: Session, args: Args) -> Reply:
     found = [_find(session, key) for key in args]
     values = [value for value in found if value is not None]
     target = found[0] or hll.new_sparse()
-    try:
+    with _corrupt_as_error():
         dense = any(map(hll.is_dense, values))
         merged = hll.merge(target, hll.register_maxima(values), dense, _sparse_limit(session))
-    except hll.CorruptHyperLogLog:
-        raise CommandError(errors.CORRUPT_HYPERLOGLOG) from None
     _keep(session, args[0], merged)
     return OK
 
@@ -87,8 +92,9 @@ def pfdebug(session: Session, args: Args) -> Reply:
     value = _find(session, key)
     if value is None:
         raise CommandError(errors.PFDEBUG_NO_KEY)
-    try:
+    with _corrupt_as_error():
         if word == b"GETREG":
+            # Like Redis, convert the value itself to the dense representation.
             _keep(session, key, hll.to_dense(value))
             return list(hll.registers(value))
         if word == b"DECODE":
@@ -102,8 +108,6 @@ def pfdebug(session: Session, args: Args) -> Reply:
                 return 0
             _keep(session, key, hll.to_dense(value))
             return 1
-    except hll.CorruptHyperLogLog:
-        raise CommandError(errors.CORRUPT_HYPERLOGLOG) from None
     raise CommandError(errors.pfdebug_unknown(args[0]))
 
 

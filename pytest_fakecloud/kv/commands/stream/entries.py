@@ -53,50 +53,23 @@ class _Options:
     end: int = 1
     """Index of the first argument after the options."""
 
-    def trim(self, session: Session, stream: Stream) -> int:
-        """Trim a stream and return the number of removed entries.
-
-        With ``~``, the vendor trims to the exact threshold or not at all. Redis removes whole
-        nodes, and by default at most as many entries as a hundred nodes can contain.
-        """
-        is_redis = session.engine.dialect == "redis"
-        limit = self.limit or 0
-        if self.approximate and not is_redis:
-            if stream.surplus(self.max_length, self.min_id) < _VENDOR_MIN_SURPLUS:
-                return 0
-        elif self.approximate and self.limit is None:
-            node = session.engine.config.number("stream-node-max-entries")
-            limit = 100 * node if node > 0 else 10000
-        removed = stream.trim(
-            max_length=self.max_length,
-            min_id=self.min_id,
-            whole_nodes=self.approximate and is_redis,
-            limit=limit,
-            only_acknowledged=self.policy == b"ACKED",
-        )
-        if self.policy == b"DELREF":
-            for entry_id in removed:
-                _forget_entry(stream, entry_id)
-        return len(removed)
-
 
 def _parse_options(session: Session, args: Args, *, adding: bool) -> _Options:
     """Parse the options of XTRIM or, with ``adding``, those of XADD before the ID."""
     given = _Options()
-    while given.end < len(args):
-        at = given.end
+    at = 1
+    while at < len(args):
         word = args[at].upper()
-        more = len(args) - at - 1
+        has_value = at + 1 < len(args)
         if adding and word == b"*":
             break
-        if word in (b"MAXLEN", b"MINID") and more:
-            _parse_strategy(given, args)
-            continue
-        if word == b"LIMIT" and more:
+        if word in (b"MAXLEN", b"MINID") and has_value:
+            at += _parse_strategy(given, word, args[at + 1 : at + 3])
+        elif word == b"LIMIT" and has_value:
             given.limit = parse_int(args[at + 1])
             if given.limit < 0:
                 raise CommandError(errors.TRIM_LIMIT_NEGATIVE)
-            given.end += 1
+            at += 1
         elif adding and word == b"NOMKSTREAM":
             given.no_mkstream = True
         elif word in _POLICIES and session.engine.table.knows["XADD KEEPREF"]:
@@ -109,7 +82,8 @@ def _parse_options(session: Session, args: Args, *, adding: bool) -> _Options:
             break
         else:
             raise CommandError(errors.SYNTAX)
-        given.end += 1
+        at += 1
+    given.end = at
     if given.limit and not given.has_strategy:
         raise CommandError(errors.TRIM_LIMIT_ALONE)
     if not adding and not given.has_strategy:
@@ -119,22 +93,49 @@ def _parse_options(session: Session, args: Args, *, adding: bool) -> _Options:
     return given
 
 
-def _parse_strategy(given: _Options, args: Args) -> None:
-    """Parse ``MAXLEN|MINID [=|~] threshold`` at ``given.end``."""
+def _parse_strategy(given: _Options, word: bytes, values: Args) -> int:
+    """Parse ``[=|~] threshold`` after MAXLEN or MINID; return the number of values."""
     if given.has_strategy:
         raise CommandError(errors.TRIM_TWO_STRATEGIES)
-    word, *rest = args[given.end : given.end + 3]
-    has_sign = len(rest) == 2 and rest[0] in (b"~", b"=")
-    threshold = rest[1] if has_sign else rest[0]
+    has_sign = len(values) == 2 and values[0] in (b"~", b"=")
+    count = 2 if has_sign else 1
+    threshold = values[count - 1]
     given.has_strategy = True
-    given.approximate = has_sign and rest[0] == b"~"
-    given.end += 3 if has_sign else 2
-    if word.upper() == b"MINID":
+    given.approximate = has_sign and values[0] == b"~"
+    if word == b"MINID":
         given.min_id = parse_id(threshold)
-        return
-    given.max_length = parse_int(threshold)
-    if given.max_length < 0:
-        raise CommandError(errors.TRIM_MAXLEN_NEGATIVE)
+    else:
+        given.max_length = parse_int(threshold)
+        if given.max_length < 0:
+            raise CommandError(errors.TRIM_MAXLEN_NEGATIVE)
+    return count
+
+
+def _trim(session: Session, stream: Stream, given: _Options) -> int:
+    """Trim a stream and return the number of removed entries.
+
+    With ``~``, the vendor trims to the exact threshold or not at all. Redis removes whole nodes,
+    and by default at most as many entries as a hundred nodes can contain.
+    """
+    is_redis = session.engine.dialect == "redis"
+    limit = given.limit or 0
+    if given.approximate and not is_redis:
+        if stream.surplus(given.max_length, given.min_id) < _VENDOR_MIN_SURPLUS:
+            return 0
+    elif given.approximate and given.limit is None:
+        node = session.engine.config.number("stream-node-max-entries")
+        limit = 100 * node if node > 0 else 10000
+    removed = stream.trim(
+        max_length=given.max_length,
+        min_id=given.min_id,
+        whole_nodes=given.approximate and is_redis,
+        limit=limit,
+        only_acknowledged=given.policy == b"ACKED",
+    )
+    if given.policy == b"DELREF":
+        for entry_id in removed:
+            _forget_entry(stream, entry_id)
+    return len(removed)
 
 
 @command("XADD")
@@ -153,11 +154,7 @@ def xadd(session: Session, args: Args) -> Reply:
         if given.no_mkstream:
             return None
         stream = db.get_or_create(args[0], Stream)
-    entry_id = stream.next_id(session.now_ms)
-    if entry_id is None:
-        raise CommandError(errors.XADD_EXHAUSTED)
-    if new_id is not None:
-        entry_id = _given_id(stream, *new_id)
+    entry_id = _next_id(session, stream, new_id)
     config = session.engine.config
     stream.append(
         entry_id,
@@ -165,15 +162,22 @@ def xadd(session: Session, args: Args) -> Reply:
         config.number("stream-node-max-bytes"),
         config.number("stream-node-max-entries"),
     )
-    removed = given.trim(session, stream) if given.has_strategy else 0
+    removed = _trim(session, stream, given) if given.has_strategy else 0
     db.touch(args[0])
     if removed:
         db.touch(args[0], "xtrim")
     return format_id(entry_id)
 
 
-def _given_id(stream: Stream, entry_id: int, sequence_given: bool) -> int:
-    if not sequence_given and entry_id >> 64 == stream.last_id >> 64:
+def _next_id(session: Session, stream: Stream, given: tuple[int, bool] | None) -> int:
+    """Return the ID of a new entry: the next one, or the result of ``parse_new_id()``."""
+    next_id = stream.next_id(session.now_ms)
+    if next_id is None:
+        raise CommandError(errors.XADD_EXHAUSTED)
+    if given is None:
+        return next_id
+    entry_id, has_sequence = given
+    if not has_sequence and entry_id >> 64 == stream.last_id >> 64:
         if stream.last_id & SEQUENCE_MAX == SEQUENCE_MAX:
             raise CommandError(errors.XADD_ID_SMALL)
         return stream.last_id + 1
@@ -189,7 +193,7 @@ def xtrim(session: Session, args: Args) -> Reply:
     stream = session.db.get(args[0], Stream)
     if stream is None:
         return 0
-    removed = given.trim(session, stream)
+    removed = _trim(session, stream, given)
     if removed:
         session.db.touch(args[0])
     return removed

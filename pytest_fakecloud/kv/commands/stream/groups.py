@@ -6,7 +6,7 @@ from itertools import islice
 
 from ... import errors
 from ...engine.engine import Session
-from ...errors import CommandError, bad_subcommand_arguments
+from ...errors import CommandError, Template, bad_subcommand_arguments
 from ...reply import NIL_ARRAY, OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
@@ -15,6 +15,9 @@ from ...values.stream import Stream, format_id
 from ..arguments import options
 from .ids import entry_reply, parse_extreme_id, parse_id, parse_ids
 from .read import ReadWords, answer_read, entries_reply, read_words, streams_reply
+
+CONSUMERS_ARE_CREATED_EARLY = "consumers are created before they receive an entry"
+_USUAL_ERROR = "deleted groups are reported with the usual error"
 
 
 def find_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
@@ -28,13 +31,13 @@ def find_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Co
 
 
 def find_group(
-    session: Session, key: bytes, name: bytes, *, reading: bool = False
+    session: Session, key: bytes, name: bytes, error: Template = errors.no_group
 ) -> tuple[Stream, Group]:
+    """Return the stream of a key and one of its groups; raise ``error`` if either is missing."""
     stream = session.db.get(key, Stream)
     group = None if stream is None else stream.groups.get(name)
     if stream is None or group is None:
-        text = errors.no_group_to_read if reading else errors.no_group
-        raise CommandError(text(key, name))
+        raise CommandError(error(key, name))
     return stream, group
 
 
@@ -147,33 +150,74 @@ class _GroupRead:
         self._session = session
         self._words = words
         self._group_name = words.group or b""
-        self._starts = []
-        for key, text in zip(words.keys, words.ids, strict=True):
-            find_group(session, key, self._group_name, reading=True)
-            self._starts.append((key, _read_id(text)))
-        self._has_waited = False
         self._is_vendor = session.engine.dialect == "vendor"
-        knows = session.engine.table.knows
-        self._makes_consumers = knows["consumers are created before they receive an entry"]
-        self._estimates = knows["the counter of groups before the first entry is estimated"]
+        self._knows = session.engine.table.knows
+        self._has_waited = False
+        self._starts: list[tuple[bytes, int | None]] = []
+        for key, text in zip(words.keys, words.ids, strict=True):
+            self._find(key)
+            self._starts.append((key, _read_id(text)))
 
     def attempt(self, keys: list[bytes]) -> Reply:
-        """Return the reply, or None if no key has entries for the consumer yet."""
-        has_waited, self._has_waited = self._has_waited, True
+        """Return the reply, or None if no key has entries for the consumer yet.
+
+        All keys of the command are read, because a group that has disappeared ends the wait.
+        """
         found: list[tuple[bytes, list[Reply]]] = []
         for key, after in self._starts:
-            stream, group = _group_of(self._session, key, self._group_name, waited=has_waited)
+            stream, group = self._find(key)
             if after is not None:
-                consumer = find_consumer(self._session, key, group, self._words.consumer)
-                count = self._words.count
-                found.append((key, _history(self._session, stream, consumer, after, count)))
-                continue
-            has_new = stream.length > 0 and stream.highest_id > group.last_id
-            if has_new or self._makes_consumers:
-                consumer = self._consumer(key, group)
-                if has_new:
-                    found.append((key, self._deliver(key, stream, group, consumer)))
+                found.append((key, self._history(key, stream, group, after)))
+            elif (entries := self._new_entries(key, stream, group)) is not None:
+                found.append((key, entries))
+        self._has_waited = True
         return streams_reply(self._session, found) if found else None
+
+    def _find(self, key: bytes) -> tuple[Stream, Group]:
+        """Return the stream and the group; some versions have errors of their own after waiting."""
+        try:
+            return find_group(self._session, key, self._group_name, errors.no_group_to_read)
+        except CommandError:
+            if not self._has_waited or self._knows[_USUAL_ERROR]:
+                raise
+            has_stream = isinstance(self._session.db.find(key), Stream)
+            raise CommandError(errors.GROUP_GONE if has_stream else errors.STREAM_GONE) from None
+
+    def _history(self, key: bytes, stream: Stream, group: Group, after: int) -> list[Reply]:
+        """Return the consumer's pending entries, in which a deleted entry has no fields."""
+        now_ms = self._session.now_ms
+        pending = find_consumer(self._session, key, group, self._words.consumer).pending
+        entries: list[Reply] = []
+        for entry_id, each in islice(pending.items(after + 1), self._words.count or None):
+            fields = stream.get(entry_id)
+            if fields is None:
+                entries.append([format_id(entry_id), NIL_ARRAY])
+            else:
+                entries.append(entry_reply(entry_id, fields))
+                each.delivered_ms = now_ms
+                each.deliveries += 1
+        return entries
+
+    def _new_entries(self, key: bytes, stream: Stream, group: Group) -> list[Reply] | None:
+        """Deliver new entries to the consumer and return them, or None if there are none."""
+        has_new = stream.length > 0 and stream.highest_id > group.last_id
+        if not has_new and not self._knows[CONSUMERS_ARE_CREATED_EARLY]:
+            return None
+        consumer = self._consumer(key, group)
+        if not has_new:
+            return None
+        session = self._session
+        entries = stream.range(group.last_id + 1, count=self._words.count or -1)
+        if self._is_vendor and not self._words.noack:
+            self._check_pending_limit(key, consumer, len(entries))
+        estimates = self._knows["the counter of groups before the first entry is estimated"]
+        for entry_id, _ in entries:
+            advance(stream, group, entry_id, estimate=estimates)
+            if not self._words.noack:
+                group.deliver(entry_id, consumer, session.now_ms)
+                consumer.active_ms = session.now_ms
+        session.db.touch_unwatched(key, "")
+        return entries_reply(entries)
 
     def _consumer(self, key: bytes, group: Group) -> Consumer:
         name = self._words.consumer
@@ -181,20 +225,6 @@ class _GroupRead:
             # With NOACK, no entry becomes pending, so the vendor does not create the consumer.
             return group.consumers.get(name) or Consumer(name, 0)
         return find_consumer(self._session, key, group, name)
-
-    def _deliver(self, key: bytes, stream: Stream, group: Group, consumer: Consumer) -> list[Reply]:
-        """Deliver the new entries to the consumer, and return them as a reply."""
-        session = self._session
-        entries = stream.range(group.last_id + 1, count=self._words.count or -1)
-        if self._is_vendor and not self._words.noack:
-            self._check_pending_limit(key, consumer, len(entries))
-        for entry_id, _ in entries:
-            advance(stream, group, entry_id, estimate=self._estimates)
-            if not self._words.noack:
-                group.deliver(entry_id, consumer, session.now_ms)
-                consumer.active_ms = session.now_ms
-        session.db.touch_unwatched(key, "")
-        return entries_reply(entries)
 
     def _check_pending_limit(self, key: bytes, consumer: Consumer, more: int) -> None:
         limit, held = self._session.engine.limits.max_pending_entries, len(consumer.pending)
@@ -207,39 +237,9 @@ class _GroupRead:
 def xreadgroup(session: Session, args: Args) -> Reply:
     """Return new entries to a consumer of a group, or the consumer's pending entries."""
     words = read_words(session, args, grouped=True)
-    read = _GroupRead(session, words)
     # Match values of any type: if the key is replaced, the group no longer exists, which ends the
     # wait.
-    return answer_read(session, words, read.attempt, object)
-
-
-def _group_of(session: Session, key: bytes, name: bytes, *, waited: bool) -> tuple[Stream, Group]:
-    """Return the stream and the group; some versions have an error of their own after waiting."""
-    try:
-        return find_group(session, key, name, reading=True)
-    except CommandError:
-        usual = session.engine.table.knows["deleted groups are reported with the usual error"]
-        if waited and not usual:
-            there = isinstance(session.db.find(key), Stream)
-            text = errors.GROUP_GONE if there else errors.STREAM_GONE
-            raise CommandError(text) from None
-        raise
-
-
-def _history(
-    session: Session, stream: Stream, consumer: Consumer, after: int, count: int
-) -> list[Reply]:
-    """Return a consumer's pending entries as a reply, in which a deleted entry has no fields."""
-    entries: list[Reply] = []
-    for entry_id, pending in islice(consumer.pending.items(after + 1), count or None):
-        fields = stream.get(entry_id)
-        if fields is None:
-            entries.append([format_id(entry_id), NIL_ARRAY])
-        else:
-            entries.append(entry_reply(entry_id, fields))
-            pending.delivered_ms = session.now_ms
-            pending.deliveries += 1
-    return entries
+    return answer_read(session, words, _GroupRead(session, words).attempt, object)
 
 
 @command("XACK")

@@ -18,7 +18,7 @@ def entry_reply(entry_id: int, fields: list[bytes]) -> list[bytes | list[bytes]]
     return [format_id(entry_id), list(fields)]
 
 
-def _number(text: bytes) -> int:
+def _part(text: bytes) -> int:
     if not _UNSIGNED.match(text):
         raise CommandError(errors.STREAM_ID)
     number = int(text)
@@ -27,25 +27,27 @@ def _number(text: bytes) -> int:
     return number
 
 
-def _halves(text: bytes) -> tuple[int, bytes | None]:
+def _split_id(text: bytes) -> tuple[int, bytes | None]:
+    """Return the milliseconds of an ID and its unparsed sequence number, if it has one."""
+    # Redis copies an ID into a buffer of 128 bytes, which ends at the first NUL.
     if len(text) > 127:
         raise CommandError(errors.STREAM_ID)
     milliseconds, dash, sequence = text.split(b"\0")[0].partition(b"-")
-    return _number(milliseconds), sequence if dash else None
+    return _part(milliseconds), sequence if dash else None
 
 
 def parse_id(text: bytes, sequence: int = 0) -> int:
     """Parse an ID; ``sequence`` is the default for a missing sequence number."""
-    milliseconds, given = _halves(text)
-    return make_id(milliseconds, sequence if given is None else _number(given))
+    milliseconds, given = _split_id(text)
+    return make_id(milliseconds, sequence if given is None else _part(given))
 
 
 def parse_new_id(text: bytes) -> tuple[int, bool]:
     """Parse an ID for XADD; return it and whether its sequence number is fixed (unlike ``5-*``)."""
-    milliseconds, given = _halves(text)
+    milliseconds, given = _split_id(text)
     if given == b"*":
         return make_id(milliseconds, 0), False
-    return make_id(milliseconds, 0 if given is None else _number(given)), True
+    return make_id(milliseconds, 0 if given is None else _part(given)), True
 
 
 def parse_extreme_id(text: bytes, sequence: int = 0) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,10 +12,10 @@ from ...errors import CommandError
 from ...reply import NIL_ARRAY, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int, try_int
-from ...values.consumer_group import Consumer, Group, PendingList
+from ...values.consumer_group import Consumer, Group
 from ...values.stream import format_id
 from ..arguments import options
-from .groups import find_consumer, find_group
+from .groups import CONSUMERS_ARE_CREATED_EARLY, find_consumer, find_group
 from .ids import entry_reply, parse_id, parse_interval, parse_start
 
 
@@ -36,11 +36,18 @@ def xpending(session: Session, args: Args) -> Reply:
     count = max(parse_int(args[at + 2]), 0)
     start, end = parse_interval(args[at], args[at + 1])
     _, group = find_group(session, args[0], args[1])
-    pending: PendingList | None = group.pending
+    pending = group.pending
     if len(args) > at + 3:
         consumer = group.consumers.get(args[at + 3])
-        pending = None if consumer is None else consumer.pending
-    return [] if pending is None else _details(session, pending, start, end, count, min_idle)
+        if consumer is None:
+            return []
+        pending = consumer.pending
+    details: Iterator[Reply] = (
+        [format_id(entry_id), each.consumer.name, max(idle, 0), each.deliveries]
+        for entry_id, each in pending.items(start, end)
+        if (idle := session.now_ms - each.delivered_ms) >= min_idle or not min_idle
+    )
+    return list(islice(details, count))
 
 
 def _summary(group: Group) -> Reply:
@@ -53,17 +60,6 @@ def _summary(group: Group) -> Reply:
         if consumer.pending
     ]
     return [len(group.pending), format_id(lowest), format_id(highest), holders]
-
-
-def _details(
-    session: Session, pending: PendingList, start: int, end: int, count: int, min_idle: int
-) -> Reply:
-    details: Iterator[Reply] = (
-        [format_id(entry_id), each.consumer.name, max(idle, 0), each.deliveries]
-        for entry_id, each in pending.items(start, end)
-        if (idle := session.now_ms - each.delivered_ms) >= min_idle or not min_idle
-    )
-    return list(islice(details, count))
 
 
 @dataclass(slots=True)
@@ -146,7 +142,7 @@ def xclaim(session: Session, args: Args) -> Reply:
     changed = claim.last_id > group.last_id
     group.last_id = max(group.last_id, claim.last_id)
     now_ms = session.now_ms
-    claimant = _claimant(session, args[0], group, args[2])
+    _note_claimant(session, args[0], group, args[2])
     claimed: list[Reply] = []
     for entry_id in ids:
         fields = stream.get(entry_id)
@@ -154,26 +150,24 @@ def xclaim(session: Session, args: Args) -> Reply:
             changed |= group.acknowledge(entry_id)
             continue
         pending = group.pending.get(entry_id)
-        if pending is None:
-            if not claim.force:
-                continue
-            group.deliver(entry_id, claimant(), now_ms)
-        elif min_idle and now_ms - pending.delivered_ms < min_idle:
+        if pending is None and not claim.force:
             continue
-        claim.apply(group, entry_id, claimant(), now_ms)
+        if pending is not None and min_idle and now_ms - pending.delivered_ms < min_idle:
+            continue
+        consumer = find_consumer(session, args[0], group, args[2])
+        if pending is None:
+            group.deliver(entry_id, consumer, now_ms)
+        claim.apply(group, entry_id, consumer, now_ms)
         claimed.append(claim.reply(entry_id, fields))
     if claimed or changed:
         session.db.touch_unwatched(args[0])
     return claimed
 
 
-def _claimant(session: Session, key: bytes, group: Group, name: bytes) -> Callable[[], Consumer]:
-    """Return a function for the consumer, which older versions create only when it is called."""
-    knows = session.engine.table.knows
-    if knows["consumers are created before they receive an entry"] or name in group.consumers:
-        consumer = find_consumer(session, key, group, name)
-        return lambda: consumer
-    return lambda: find_consumer(session, key, group, name)
+def _note_claimant(session: Session, key: bytes, group: Group, name: bytes) -> None:
+    """Note that a consumer was seen. Older versions create it only when it claims an entry."""
+    if session.engine.table.knows[CONSUMERS_ARE_CREATED_EARLY] or name in group.consumers:
+        find_consumer(session, key, group, name)
 
 
 _MAX_AUTOCLAIM_COUNT = (2**63 - 1) // 16
@@ -197,23 +191,24 @@ def xautoclaim(session: Session, args: Args) -> Reply:
         else:
             claim.justid = True
     stream, group = find_group(session, args[0], args[1])
-    claimant = _claimant(session, args[0], group, args[2])
+    _note_claimant(session, args[0], group, args[2])
     now_ms = session.now_ms
     attempts = _ATTEMPTS_PER_ENTRY * count
     following = 0
     claimed: list[Reply] = []
     deleted: list[Reply] = []
-    for entry_id, pending in list(islice(group.pending.items(start), attempts + 1)):
-        if not attempts or len(claimed) + len(deleted) == count:
+    examined = list(islice(group.pending.items(start), attempts + 1))
+    for at, (entry_id, pending) in enumerate(examined):
+        if at == attempts or len(claimed) + len(deleted) == count:
             following = entry_id
             break
-        attempts -= 1
         fields = stream.get(entry_id)
         if fields is None:
             group.acknowledge(entry_id)
             deleted.append(format_id(entry_id))
         elif not min_idle or now_ms - pending.delivered_ms >= min_idle:
-            claim.apply(group, entry_id, claimant(), now_ms)
+            consumer = find_consumer(session, args[0], group, args[2])
+            claim.apply(group, entry_id, consumer, now_ms)
             claimed.append(claim.reply(entry_id, fields))
     if claimed or deleted:
         session.db.touch_unwatched(args[0])

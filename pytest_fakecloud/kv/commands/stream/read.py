@@ -126,8 +126,9 @@ def xread(session: Session, args: Args) -> Reply:
 
     def attempt(keys: list[bytes]) -> Reply:
         found: list[tuple[bytes, list[Reply]]] = []
+        wanted = set(keys)
         for key, start in zip(words.keys, starts, strict=True):
-            stream = session.db.get(key, Stream) if key in keys else None
+            stream = session.db.get(key, Stream) if key in wanted else None
             if stream is not None and stream.length and stream.highest_id >= start:
                 entries = stream.range(start, count=words.count or -1)
                 # Charge the budget, because one command may name the same large stream a thousand
