@@ -286,19 +286,17 @@ def describe_user(user: AclUser) -> bytes:
 
 def _selector_details(selector: Selector) -> list[Any]:
     return [
-        *(b"commands", " ".join(_command_rules(selector)).encode()),
-        *(b"keys", b" ".join(_keys(selector))),
-        *(b"channels", b" ".join(_channels(selector))),
-    ]
+        b"commands", " ".join(_command_rules(selector)).encode(),
+        b"keys", b" ".join(_keys(selector)),
+        b"channels", b" ".join(_channels(selector)),
+    ]  # fmt: skip
 
 
 def user_details(user: AclUser) -> Map:
     """Return the reply of ACL GETUSER."""
-    return Map(
-        [
-            *(b"flags", SetReply(_flags(user))),
-            *(b"passwords", [each.encode() for each in user.hashes]),
-            *_selector_details(user.root),
-            *(b"selectors", [Map(_selector_details(each)) for each in user.selectors[1:]]),
-        ]
-    )
+    return Map([
+        b"flags", SetReply(_flags(user)),
+        b"passwords", [each.encode() for each in user.hashes],
+        *_selector_details(user.root),
+        b"selectors", [Map(_selector_details(each)) for each in user.selectors[1:]],
+    ])  # fmt: skip

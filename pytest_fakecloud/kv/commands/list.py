@@ -174,12 +174,13 @@ def ltrim(session: Session, args: Args) -> Reply:
 def _take(
     session: Session, key: bytes, items: QuickList, left: bool, count: int = 1
 ) -> list[bytes]:
-    count = min(count, len(items))
-    if left:
-        taken = items.remove_slice(0, count) if count > 1 else [items.pop_left()]
+    """Remove elements from one end; return them in the order of removal."""
+    if count == 1:
+        taken = [items.pop_left() if left else items.pop_right()]
+    elif left:
+        taken = items.remove_slice(0, min(count, len(items)))
     else:
-        size = len(items)
-        taken = items.remove_slice(size - count, size)[::-1] if count > 1 else [items.pop_right()]
+        taken = items.remove_slice(max(len(items) - count, 0), len(items))[::-1]
     session.db.note_removal(key, "lpop" if left else "rpop")
     return taken
 
@@ -225,9 +226,12 @@ def _move(
     db.get(target, QuickList)  # Raise WRONGTYPE before anything changes.
     item = items.pop_left() if from_left else items.pop_right()
     receiving = db.get_or_create(target, QuickList)
-    (receiving.push_left if to_left else receiving.push_right)((item,))
+    if to_left:
+        receiving.push_left((item,))
+    else:
+        receiving.push_right((item,))
     db.touch(target, "lpush" if to_left else "rpush")
-    session.db.note_removal(source, "lpop" if from_left else "rpop")
+    db.note_removal(source, "lpop" if from_left else "rpop")
     return item
 
 

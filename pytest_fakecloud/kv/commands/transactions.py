@@ -8,7 +8,7 @@ from ..engine.client import Watched
 from ..engine.engine import Session
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, OK, Blocked, Reply
-from ..table.registry import Args, command
+from ..table.registry import Args, CommandSpec, command
 
 
 @command("MULTI")
@@ -52,28 +52,30 @@ def exec_(session: Session, args: Args) -> Reply:
     if broken:
         return NIL_ARRAY
     session.in_exec = len(queue)
-    replies: list[Reply] = []
     try:
-        for spec, argv in queue:
-            try:
-                if not session.user.unrestricted:
-                    session.engine.users.permit(session, spec, argv)
-                replies.append(session.engine.run(session, spec, argv))
-            except Denied as denied:
-                reason = errors.RULES_CHANGED[denied.reason]
-                replies.append(CommandError(errors.rules_changed(reason)))
-            except CommandError as error:
-                replies.append(error)
+        replies = [_run_queued(session, spec, argv) for spec, argv in queue]
     finally:
         session.in_exec = 0
         if session.tracking is not None:
             session.tracking.caching = None
     pauses = session.engine.pauses
-    if pauses.exec_sleep_ms:
-        asleep_ms = pauses.exec_sleep_ms
-        pauses.exec_sleep_ms = 0
+    asleep_ms, pauses.exec_sleep_ms = pauses.exec_sleep_ms, 0
+    if asleep_ms:
+        # The client waits for no key, only for the end of the sleep.
         return Blocked([], asleep_ms, lambda: None, on_timeout=replies)
     return replies
+
+
+def _run_queued(session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
+    """Run a queued command and return its reply or its error."""
+    try:
+        if not session.user.unrestricted:
+            session.engine.users.permit(session, spec, argv)
+        return session.engine.run(session, spec, argv)
+    except Denied as denied:
+        return CommandError(errors.rules_changed(errors.RULES_CHANGED[denied.reason]))
+    except CommandError as error:
+        return error
 
 
 @command("WATCH")

@@ -20,30 +20,27 @@ from ..errors import CommandError
 from .registry import EVERYTHING, Table
 from .syntax import I64_MAX, I64_MIN, decoded, encoded, try_int
 
-Parser: TypeAlias = Callable[[str, str], str]
-"""Returns the value to store, given the value that a client sent and the current value.
+Parser: TypeAlias = Callable[[str], str]
+"""Returns the value to store, given the value that a client sent.
 
-Raises ``ValueError`` with the reason if the value is invalid. Only ``output_buffer_limits`` needs
-the current value.
+Raises ``ValueError`` with the reason if the value is invalid.
 """
 I32_MIN, I32_MAX = -(2**31), 2**31 - 1
 U64_MAX = 2**64 - 1
 
 
-def any_text(value: str, before: str) -> str:
+def any_text(value: str) -> str:
     return value
 
 
-def yes_or_no(value: str, before: str) -> str:
+def yes_or_no(value: str) -> str:
     if value.lower() not in ("yes", "no"):
         raise ValueError(errors.CONFIG_NOT_BOOLEAN)
     return value.lower()
 
 
 def choice(*words: str) -> Parser:
-    """Return a parser of one of several words."""
-
-    def parse(value: str, before: str) -> str:
+    def parse(value: str) -> str:
         if value.lower() not in words:
             raise ValueError(f"argument(s) must be one of the following: {', '.join(words)}")
         return value.lower()
@@ -55,7 +52,7 @@ def choice(*words: str) -> Parser:
 
 
 def integer(low: int, high: int) -> Parser:
-    """Return a parser of integers in a range."""
+
     return _ranged(lambda value: try_int(encoded(value)), errors.CONFIG_NOT_INTEGER, low, high)
 
 
@@ -65,7 +62,7 @@ def memory(low: int, high: int) -> Parser:
 
 
 def _ranged(read: Callable[[str], int | None], reason: str, low: int, high: int) -> Parser:
-    def parse(value: str, before: str) -> str:
+    def parse(value: str) -> str:
         number = read(value)
         if number is None:
             raise ValueError(reason)
@@ -79,12 +76,12 @@ def _ranged(read: Callable[[str], int | None], reason: str, low: int, high: int)
 _any_frequency = integer(0, I32_MAX)
 
 
-def frequency(value: str, before: str) -> str:
+def frequency(value: str) -> str:
     """Parse ``hz``, which Redis changes to the nearest number from 1 to 500."""
-    return str(min(max(int(_any_frequency(value, before)), 1), 500))
+    return str(min(max(int(_any_frequency(value)), 1), 500))
 
 
-def memory_share(value: str, before: str) -> str:
+def memory_share(value: str) -> str:
     """Parse an amount of memory, given in bytes or as a percentage of ``maxmemory``."""
     if value.endswith("%"):
         percent = try_int(encoded(value[:-1]))
@@ -123,7 +120,7 @@ def _clamped_integer(word: str) -> int | None:
     return min(max(int(word), I64_MIN), I64_MAX)
 
 
-def save_points(value: str, before: str) -> str:
+def save_points(value: str) -> str:
     """Parse ``save``: pairs of a number of seconds and a number of changes."""
     numbers = [_clamped_integer(word) for word in _words(value)]
     seconds, changes = numbers[::2], numbers[1::2]
@@ -141,7 +138,7 @@ _CLIENT_CLASSES = {"normal": 0, "slave": 1, "replica": 1, "pubsub": 2}
 
 
 def output_buffer_limits(value: str, before: str) -> str:
-    """Replace the limits of the named client classes, and keep the others.
+    """Replace the limits of the named client classes in the current value, and keep the others.
 
     A class has four words: its name, the hard limit, the soft limit, and a number of seconds.
     """
@@ -161,7 +158,7 @@ def output_buffer_limits(value: str, before: str) -> str:
     return " ".join(limits)
 
 
-def percentiles(value: str, before: str) -> str:
+def percentiles(value: str) -> str:
     """Parse ``latency-tracking-info-percentiles``: numbers from 0 to 100."""
     return " ".join(map(_percentile, _words(value)))
 
@@ -178,7 +175,7 @@ def _percentile(word: str) -> str:
     return f"{number:.6f}".rstrip("0").rstrip(".")
 
 
-def oom_scores(value: str, before: str) -> str:
+def oom_scores(value: str) -> str:
     """Parse ``oom-score-adj-values``: three numbers for the kernel's out-of-memory killer."""
     words = _words(value)
     if len(words) != 3:
@@ -194,7 +191,7 @@ def oom_scores(value: str, before: str) -> str:
 _ALL_EVENTS = "g$lshzxetd"
 
 
-def event_classes(value: str, before: str) -> str:
+def event_classes(value: str) -> str:
     """Return the letters of event classes in the order of Redis, with ``A`` for all of them."""
     if not set(value) <= set("A" + _ALL_EVENTS + "KEmn"):
         raise ValueError(errors.CONFIG_EVENTS)
@@ -213,6 +210,8 @@ class Parameter(NamedTuple):
     parse: Parser
     refusal: str = ""
     """The reason why CONFIG SET rejects every value of this parameter, if it does."""
+    update: Callable[[str, str], str] | None = None
+    """Returns the value to store, given a parsed value that is a part of it, and the current one."""
 
 
 def _group(parse: Parser, defaults: str, refusal: str = "") -> dict[str, Parameter]:
@@ -283,54 +282,51 @@ _UNSORTED = {
     syslog-facility=local0 syslog-ident=redis tcp-backlog=511 unixsocket= unixsocketperm=0
     """, errors.CONFIG_FIXED),
     "acl-pubsub-default": Parameter("resetchannels", choice("allchannels", "resetchannels")),
-    "active-defrag-cycle-max": Parameter("25", integer(1, 99)),
-    "active-defrag-cycle-min": Parameter("1", integer(1, 99)),
-    "active-defrag-ignore-bytes": Parameter("104857600", memory(1, I64_MAX)),
+    **_group(integer(1, 99), "active-defrag-cycle-max=25 active-defrag-cycle-min=1"),
+    **_group(integer(0, 1000), "active-defrag-threshold-lower=10 active-defrag-threshold-upper=100"),
+    **_group(integer(1, I32_MAX), """
+    maxmemory-samples=5 repl-ping-replica-period=10 repl-ping-slave-period=10 repl-timeout=60
+    """),
+    **_group(integer(I32_MIN, I32_MAX), """
+    key-load-delay=0 list-max-listpack-size=-2 list-max-ziplist-size=-2 rdb-key-save-delay=0
+    """),
+    **_group(memory(0, U64_MAX), "cluster-link-sendbuf-limit=0 maxmemory=0"),
+    **_group(memory(1, I64_MAX), "active-defrag-ignore-bytes=104857600 repl-backlog-size=1048576"),
+    **_group(memory(1_048_576, I64_MAX), """
+    client-query-buffer-limit=1073741824 proto-max-bulk-len=536870912
+    """),
+    **_group(choice("default", "save", "nosave", "now", "force"), """
+    shutdown-on-sigint=default shutdown-on-sigterm=default
+    """),
     "active-defrag-max-scan-fields": Parameter("1000", integer(1, I64_MAX)),
-    "active-defrag-threshold-lower": Parameter("10", integer(0, 1000)),
-    "active-defrag-threshold-upper": Parameter("100", integer(0, 1000)),
     "active-expire-effort": Parameter("1", integer(1, 10)),
     "appendfsync": Parameter("everysec", choice("everysec", "always", "no")),
     "bind": Parameter("* -::*", any_text),
     "client-output-buffer-limit": Parameter(
-        "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", output_buffer_limits
+        "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", any_text,
+        update=output_buffer_limits,
     ),
-    "client-query-buffer-limit": Parameter("1073741824", memory(1_048_576, I64_MAX)),
-    "cluster-link-sendbuf-limit": Parameter("0", memory(0, U64_MAX)),
     "cluster-preferred-endpoint-type": Parameter("ip", choice("ip", "hostname", "unknown-endpoint")),
     "dbfilename": Parameter("dump.rdb", any_text, errors.CONFIG_PROTECTED),
     "dir": Parameter("/data", any_text, errors.CONFIG_PROTECTED),
     "hz": Parameter("10", frequency),
-    "key-load-delay": Parameter("0", integer(I32_MIN, I32_MAX)),
     "latency-tracking-info-percentiles": Parameter("50 99 99.9", percentiles),
-    "list-max-listpack-size": Parameter("-2", integer(I32_MIN, I32_MAX)),
-    "list-max-ziplist-size": Parameter("-2", integer(I32_MIN, I32_MAX)),
     "loading-process-events-interval-bytes": Parameter("2097152", integer(1024, I32_MAX)),
     "loglevel": Parameter("notice", choice("debug", "verbose", "notice", "warning")),
     "maxclients": Parameter("10000", integer(1, 2**32 - 1)),
-    "maxmemory": Parameter("0", memory(0, U64_MAX)),
     "maxmemory-clients": Parameter("0", memory_share),
     "maxmemory-eviction-tenacity": Parameter("10", integer(0, 100)),
     "maxmemory-policy": Parameter("noeviction", choice(
         "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "allkeys-lru",
         "allkeys-lfu", "allkeys-random", "noeviction")),
-    "maxmemory-samples": Parameter("5", integer(1, I32_MAX)),
     "notify-keyspace-events": Parameter("", event_classes),
     "oom-score-adj": Parameter("no", choice("no", "yes", "relative", "absolute")),
     "oom-score-adj-values": Parameter("0 200 800", oom_scores),
     "proc-title-template": Parameter("{title} {listen-addr} {server-mode}", any_text),
     "propagation-error-behavior": Parameter("ignore", choice("ignore", "panic", "panic-on-replicas")),
-    "proto-max-bulk-len": Parameter("536870912", memory(1_048_576, I64_MAX)),
-    "rdb-key-save-delay": Parameter("0", integer(I32_MIN, I32_MAX)),
-    "repl-backlog-size": Parameter("1048576", memory(1, I64_MAX)),
     "repl-diskless-load": Parameter("disabled", choice("disabled", "on-empty-db", "swapdb")),
-    "repl-ping-replica-period": Parameter("10", integer(1, I32_MAX)),
-    "repl-ping-slave-period": Parameter("10", integer(1, I32_MAX)),
-    "repl-timeout": Parameter("60", integer(1, I32_MAX)),
     "sanitize-dump-payload": Parameter("no", choice("no", "yes", "clients")),
     "save": Parameter("3600 1 300 100 60 10000", save_points),
-    "shutdown-on-sigint": Parameter("default", choice("default", "save", "nosave", "now", "force")),
-    "shutdown-on-sigterm": Parameter("default", choice("default", "save", "nosave", "now", "force")),
     "slowlog-log-slower-than": Parameter("10000", integer(-1, I64_MAX)),
     "tls-auth-clients": Parameter("yes", choice("no", "yes", "optional")),
 }
@@ -417,8 +413,12 @@ class Config:
             given[name] = decoded(raw_value)
         changes: dict[str, str] = {}
         for name, value in given.items():
+            parameter = PARAMETERS[name]
             try:
-                changes[name] = PARAMETERS[name].parse(value, self._texts[name])
+                text = parameter.parse(value)
+                changes[name] = (
+                    parameter.update(text, self._texts[name]) if parameter.update else text
+                )
             except ValueError as error:
                 raise CommandError(errors.config_failed(name, str(error))) from None
         if check is not None:

@@ -47,7 +47,7 @@ def _read_definition(words: Words) -> tuple[Definition, set[str]]:
     prefixes: list[str] = []
     flags: set[str] = set()
     while True:
-        word = words.upper("SCHEMA")
+        word = words.take_upper("SCHEMA")
         if word == "SCHEMA":
             break
         if word == "ON":
@@ -78,15 +78,14 @@ def _read_field(words: Words) -> FieldSpec:
     options: set[str] = set()
     source: str | None = None
     while words.peek() in ("FAST", "NOSTEM", "NOTOKENIZE", "FROM", "AS"):
-        word = words.upper("an option")
+        word = words.take_upper("an option")
         if word in ("FROM", "AS"):
             # upstash-redis 1.8.0 sends AS instead of FROM.
             source = words.take(f"the source of field '{name}'")
         else:
             options.add(word)
-    return FieldSpec(
-        name, kind, "FAST" in options, "NOSTEM" in options, "NOTOKENIZE" in options, source
-    )
+    flags = ("FAST" in options, "NOSTEM" in options, "NOTOKENIZE" in options)
+    return FieldSpec(name, kind, *flags, source)
 
 
 @command("SEARCH.DROP")
@@ -127,15 +126,13 @@ def search_describe(session: Session, args: Args) -> Reply:
     index.refresh(session.db, is_read=False)
     definition = index.definition
     fields = [[encoded(word) for word in each.words()] for each in definition.fields]
-    return Map(
-        [
-            *(b"name", name, b"type", definition.kind.encode()),
-            *(b"prefixes", [encoded(prefix) for prefix in definition.prefixes]),
-            *(b"language", definition.language.encode()),
-            *(b"indexSize", index.size, b"pendingUpdates", len(index.waiting)),
-            *(b"schema", fields),
-        ]
-    )
+    return Map([
+        b"name", name, b"type", definition.kind.encode(),
+        b"prefixes", [encoded(prefix) for prefix in definition.prefixes],
+        b"language", definition.language.encode(),
+        b"indexSize", index.size, b"pendingUpdates", len(index.waiting),
+        b"schema", fields,
+    ])  # fmt: skip
 
 
 @command("SEARCH.WAITINDEXING")

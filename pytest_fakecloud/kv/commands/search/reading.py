@@ -41,7 +41,10 @@ def find_index(session: Session, name: bytes) -> SearchIndex | None:
 
 
 class Words:
-    """Reads a command's arguments from left to right; ``what`` names them in error messages."""
+    """Reads a command's arguments from left to right.
+
+    The methods other than `peek()` consume what they return. ``what`` names it in error messages.
+    """
 
     def __init__(self, args: Args, at: int) -> None:
         self._args = args
@@ -60,12 +63,12 @@ class Words:
         self._at += 1
         return decoded(self._args[self._at - 1])
 
-    def upper(self, what: str) -> str:
+    def take_upper(self, what: str) -> str:
         return self.take(what).upper()
 
     def one_of(self, what: str, known: tuple[str, ...]) -> str:
         """Return the next argument in upper case; raise an error unless it is in ``known``."""
-        word = self.upper(what)
+        word = self.take_upper(what)
         if word not in known:
             raise SearchError(
                 f"syntax error: unknown {what} '{word}', expected one of {', '.join(known)}"

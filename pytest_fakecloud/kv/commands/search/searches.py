@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 from ...engine.engine import Session
 from ...reply import Map, Reply
@@ -77,8 +78,8 @@ def _find(session: Session, name: bytes) -> SearchIndex | None:
     return index
 
 
-def _clause(index: SearchIndex, filter: bytes) -> Clause:
-    return parse_filter(index.definition, filter)
+def _clause(index: SearchIndex, text: bytes) -> Clause:
+    return parse_filter(index.definition, text)
 
 
 def _remember(
@@ -92,58 +93,52 @@ def _remember(
 
 
 def _shown(hit: Hit) -> Reply:
-    score = _single(hit.score) if hit.relevance else format_number(hit.score)
+    score = shortest_float32(hit.score) if hit.relevance else format_number(hit.score)
     if hit.content is None:
         return [hit.key, score]
     return [hit.key, score, [[path, value] for path, value in hit.content]]
 
 
-def _single(score: float) -> bytes | None:
+def shortest_float32(score: float) -> bytes | None:
     """Format a relevance, like the vendor, as the shortest string for the same 32-bit float."""
     try:
-        kept = struct.unpack("<f", struct.pack("<f", score))[0]
+        packed = struct.pack("<f", score)
     except OverflowError:
         return format_number(score)
-    for digits in range(1, 10):
-        short = float(f"{score:.{digits}g}")
-        if struct.pack("<f", short) == struct.pack("<f", kept):
-            return format_number(short)
-    return format_number(kept)
+    rounded = struct.unpack("<f", packed)[0]
+    # Nine digits are enough for every 32-bit float.
+    candidates = (float(f"{rounded:.{digits}g}") for digits in range(1, 10))
+    return format_number(next(each for each in candidates if struct.pack("<f", each) == packed))
 
 
 def _read_query(words: Words) -> Query:
-    limit, offset = 10, 0
-    order: tuple[str, bool] | None = None
-    select: tuple[str, ...] | None = None
-    no_content = False
-    highlight: Highlight | None = None
-    function: ScoreFunction | None = None
+    given: dict[str, Any] = {}
     while words:
-        word = words.upper("an option")
+        word = words.take_upper("an option")
         if word == "LIMIT":
-            limit = _limit(words)
+            given["limit"] = _limit(words)
         elif word == "OFFSET":
-            offset = words.number("OFFSET")
-            if offset > _FARTHEST:
+            given["offset"] = words.number("OFFSET")
+            if given["offset"] > _FARTHEST:
                 raise SearchError(f"offset should be a number of at most {_FARTHEST}")
         elif word == "ORDERBY":
-            order = _order(words)
+            given["order"] = _order(words)
         elif word == "SELECT":
-            select = tuple(words.counted("fields of SELECT"))
+            given["select"] = tuple(words.counted("fields of SELECT"))
         elif word == "NOCONTENT":
-            no_content = True
+            given["no_content"] = True
         elif word == "HIGHLIGHT":
-            highlight = _highlight(words)
+            given["highlight"] = _highlight(words)
         elif word == "SCOREFUNC":
-            function = _score_function(words)
+            given["function"] = _score_function(words)
         else:
             raise SearchError(f"syntax error: unexpected '{word}'")
-    if no_content and (select is not None or highlight is not None):
-        other = "SELECT" if select is not None else "HIGHLIGHT"
+    if "no_content" in given and given.keys() & {"select", "highlight"}:
+        other = "SELECT" if "select" in given else "HIGHLIGHT"
         raise SearchError(f"syntax error: NOCONTENT and {other} cannot be combined")
-    if order is not None and function is not None:
+    if given.keys() >= {"order", "function"}:
         raise SearchError("syntax error: ORDERBY and SCOREFUNC cannot be combined")
-    return Query(limit, offset, order, select, no_content, highlight, function)
+    return Query(**given)
 
 
 def _limit(words: Words) -> int:
@@ -158,10 +153,10 @@ def _limit(words: Words) -> int:
 
 def _order(words: Words) -> tuple[str, bool]:
     field = words.take("the field of ORDERBY")
-    up = words.peek() == "ASC"
+    is_ascending = words.peek() == "ASC"
     if words.peek() in ("ASC", "DESC"):
         words.take("the direction")
-    return field, up
+    return field, is_ascending
 
 
 def _highlight(words: Words) -> Highlight:
@@ -177,7 +172,7 @@ def _score_function(words: Words) -> ScoreFunction:
     modes = {"SCOREMODE": "SUM", "COMBINEMODE": "SUM"}
     values = []
     while words.peek() in ("FIELDVALUE", *modes):
-        word = words.upper("FIELDVALUE")
+        word = words.take_upper("FIELDVALUE")
         if word == "SCOREMODE":
             modes[word] = words.one_of(word, ("SUM", "MULTIPLY", "REPLACE"))
         elif word == "COMBINEMODE":
@@ -193,7 +188,7 @@ def _field_value(words: Words) -> FieldValue:
     field = words.take("the field of FIELDVALUE")
     modifier, factor, missing = "NONE", 1.0, 0.0
     while words.peek() in ("MODIFIER", "FACTOR", "MISSING"):
-        word = words.upper("an option")
+        word = words.take_upper("an option")
         if word == "MODIFIER":
             modifier = words.one_of(word, tuple(MODIFIERS))
         elif word == "FACTOR":

@@ -100,12 +100,11 @@ def acl_dryrun(session: Session, args: Args) -> Reply:
     return OK
 
 
-def _random_digits(args: Args) -> bytes:
-    bits = PASSWORD_BITS
-    if args:
-        bits = parse_int(args[0])
-        if not 0 < bits <= 4096:
-            raise CommandError(errors.ACL_GENPASS_BITS)
+def _random_digits(given_bits: Args) -> bytes:
+    """Return a password as hexadecimal digits; ``given_bits`` is its length, or empty."""
+    bits = parse_int(given_bits[0]) if given_bits else PASSWORD_BITS
+    if not 0 < bits <= 4096:
+        raise CommandError(errors.ACL_GENPASS_BITS)
     digits = (bits + 3) // 4
     # Do not derive credentials from the random seed: a test's seed must not reveal its passwords.
     return secrets.token_hex((digits + 1) // 2)[:digits].encode()
@@ -170,9 +169,7 @@ def acl_log(session: Session, args: Args) -> Reply:
     if args and args[0].upper() == b"RESET":
         log.clear()
         return OK
-    count = 10
-    if args:
-        count = max(0, parse_int(args[0]))
+    count = max(0, parse_int(args[0])) if args else 10
     return log.show(count, session.engine.now_us)
 
 

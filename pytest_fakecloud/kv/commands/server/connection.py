@@ -105,13 +105,11 @@ def hello(session: Session, args: Args) -> Reply:
     if not user.known:
         raise CommandError(errors.HELLO_NOAUTH)
     session.user, session.name, session.resp = user, name, version
-    return Map(
-        [
-            *(b"server", b"redis"), *(b"version", engine.version.encode()), *(b"proto", version),
-            *(b"id", session.id), *(b"mode", b"standalone"), *(b"role", b"master"),
-            *(b"modules", loaded_modules(session)),
-        ]
-    )  # fmt: skip
+    return Map([
+        b"server", b"redis", b"version", engine.version.encode(), b"proto", version,
+        b"id", session.id, b"mode", b"standalone", b"role", b"master",
+        b"modules", loaded_modules(session),
+    ])  # fmt: skip
 
 
 @command("MONITOR")
