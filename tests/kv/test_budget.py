@@ -18,23 +18,19 @@ DOCUMENTS = 50
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def _filter(one: object) -> str:
-    return json.dumps(one)
-
-
 def _searched(clause: object, times: int = 200) -> tuple[str, ...]:
-    return ("SEARCH.COUNT", "i", _filter({"$or": [clause] * times}))
+    return ("SEARCH.COUNT", "i", json.dumps({"$or": [clause] * times}))
 
 
 def _summed(aggregation: object, times: int = 200) -> tuple[str, ...]:
-    return ("SEARCH.AGGREGATE", "i", "{}", _filter({f"a{n}": aggregation for n in range(times)}))
+    return ("SEARCH.AGGREGATE", "i", "{}", json.dumps({f"a{n}": aggregation for n in range(times)}))
 
 
 LINES: dict[str, tuple[str, ...]] = {
     "all documents": _searched({}, 1000),
     "$eq": _searched({"t": {"$eq": "common"}}),
     "$eq of numbers": _searched({"n": {"$eq": 1}}, 1000),
-    "$in": ("SEARCH.COUNT", "i", _filter({"t": {"$in": [f"x{n}" for n in range(1000)]}})),
+    "$in": ("SEARCH.COUNT", "i", json.dumps({"t": {"$in": [f"x{n}" for n in range(1000)]}})),
     "ranges": _searched({"n": {"$gte": 0}}),
     "$fuzzy": _searched({"t": {"$fuzzy": {"value": "wordxaa", "distance": 2}}}),
     "$fuzzy, beginnings": _searched({"t": {"$fuzzy": {"value": "word", "prefix": True}}}),
@@ -42,8 +38,8 @@ LINES: dict[str, tuple[str, ...]] = {
     "$phrase with slop": _searched({"t": {"$phrase": {"value": "again common", "slop": 1000}}}),
     "$phrase, beginnings": _searched({"t": {"$phrase": {"value": "wor", "prefix": True}}}),
     "$regex": _searched({"t": {"$regex": "(.*){50}x"}}, 1),
-    "must": ("SEARCH.COUNT", "i", _filter({"$must": [{}] * 1000})),
-    "boosts": ("SEARCH.COUNT", "i", _filter({"$or": [{"n": {"$gte": 0}, "$boost": 2}] * 200})),
+    "must": ("SEARCH.COUNT", "i", json.dumps({"$must": [{}] * 1000})),
+    "boosts": ("SEARCH.COUNT", "i", json.dumps({"$or": [{"n": {"$gte": 0}, "$boost": 2}] * 200})),
     "SCOREFUNC": (
         *("SEARCH.QUERY", "i", "{}", "NOCONTENT", "SCOREFUNC"),
         *("FIELDVALUE", "n") * 1000,
@@ -139,13 +135,9 @@ def test_a_transaction_and_a_script_have_one_budget(ask: Asked) -> None:
     assert isinstance(replies[-2], CommandError)
     assert b"stopped" in replies[-2].text
     assert not isinstance(replies[-1], CommandError)
+    script = "for n = 1, 5 do redis.call('SINTERCARD', 100, unpack(KEYS)) end"
     with pytest.raises(CommandError, match="the command was stopped"):
-        ask(
-            "EVAL",
-            "for n = 1, 5 do redis.call('SINTERCARD', 100, unpack(KEYS)) end",
-            "100",
-            *("set",) * 100,
-        )
+        ask("EVAL", script, "100", *("set",) * 100)
 
 
 @pytest.fixture

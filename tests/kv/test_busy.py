@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp import port
 from pytest_fakecloud.kv.rest import routes
 from pytest_fakecloud.kv.scripting.runs import ScriptLimits
+from tests.harness import wait_until
 from tests.kv.comparison.wire import Error, Status
 from tests.kv.resp.test_port import Client
 
@@ -37,31 +39,29 @@ def context() -> Context:
 
 
 @pytest.fixture
-def connect(context: Context) -> Iterator[Callable[[str], Callable[[], Client]]]:
+def connect(context: Context) -> Iterator[Callable[..., list[Client]]]:
     """Open connections to a server of a dialect."""
     with ExitStack() as stack:
 
-        def serve(dialect: Any) -> Callable[[], Client]:
+        @cache
+        def serve(dialect: Any) -> KVServer:
             server = stack.enter_context(KVServer(context, dialect=dialect))
             server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=20)
+            return server
 
-            def client() -> Client:
-                made = Client(server)
-                stack.callback(made.close)
-                return made
+        def clients(count: int, dialect: str = "redis") -> list[Client]:
+            made = [Client(serve(dialect)) for _ in range(count)]
+            for client in made:
+                stack.callback(client.close)
+            return made
 
-            return client
-
-        yield serve
+        yield clients
         assert context.problems == []
 
 
 def runs(client: Client) -> None:
     """Wait until the script of another client runs."""
-    engine = client.server._engine
-    deadline = monotonic() + 10
-    while engine.scripting.running is None:
-        assert monotonic() < deadline
+    wait_until(lambda: client.server._engine.scripting.running, 10)
 
 
 def busy_after(client: Client, milliseconds: int) -> None:
@@ -80,8 +80,7 @@ def busy_after(client: Client, milliseconds: int) -> None:
     ],
 )
 def test_a_script_is_killed(connect: Any, script: str) -> None:
-    client = connect("redis")
-    one, other = client(), client()
+    one, other = connect(2)
     one.send("EVAL", script, 0)
     runs(other)
     start = monotonic()
@@ -95,18 +94,17 @@ def test_a_script_is_killed(connect: Any, script: str) -> None:
 
 
 def test_a_new_client_can_kill(connect: Any) -> None:
-    client = connect("redis")
-    one = client()
+    [one] = connect(1)
     busy_after(one, 1)
     one.send("EVAL_RO", FOR_EVER, 0)
     runs(one)
-    assert client()("SCRIPT", "KILL") == OK
+    [new] = connect(1)
+    assert new("SCRIPT", "KILL") == OK
     assert one.read().text.startswith(KILLED)
 
 
 def test_time_is_the_clocks_too(connect: Any, context: Context) -> None:
-    client = connect("redis")
-    one, other = client(), client()
+    one, other = connect(2)
     one.send("EVAL", FOR_EVER, 0)
     runs(other)
     context.clock.advance("5s")
@@ -116,8 +114,7 @@ def test_time_is_the_clocks_too(connect: Any, context: Context) -> None:
 
 
 def test_function_stats_and_function_kill(connect: Any) -> None:
-    client = connect("redis")
-    one, other = client(), client()
+    one, other = connect(2)
     one("FUNCTION", "LOAD", LIBRARY)
     busy_after(one, 20)
     one.send("fcall", "read", 1, "key", "word")
@@ -146,8 +143,7 @@ def test_function_stats_and_function_kill(connect: Any) -> None:
 def test_a_script_that_wrote_cannot_be_killed(
     connect: Any, line: tuple[Any, ...], kill: str
 ) -> None:
-    client = connect("redis")
-    one, other = client(), client()
+    one, other = connect(2)
     one.server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=0.8)
     one("FUNCTION", "LOAD", LIBRARY)
     one.send(*line)
@@ -161,8 +157,7 @@ def test_a_script_that_wrote_cannot_be_killed(
 
 
 def test_other_commands_are_refused_after_a_while(connect: Any) -> None:
-    client = connect("redis")
-    one, other, third = client(), client(), client()
+    one, other, third = connect(3)
     busy_after(one, 30)
     third("MULTI")
     one.send("EVAL", FOR_EVER, 0)
@@ -188,8 +183,7 @@ def test_other_commands_are_refused_after_a_while(connect: Any) -> None:
 
 
 def test_without_a_threshold_others_wait(connect: Any) -> None:
-    client = connect("redis")
-    one, other, third = client(), client(), client()
+    one, other, third = connect(3)
     busy_after(one, 0)
     one.send("EVAL", FOR_EVER, 0)
     runs(other)
@@ -201,8 +195,7 @@ def test_without_a_threshold_others_wait(connect: Any) -> None:
 
 @pytest.mark.slow
 def test_the_vendor_kills_nothing(connect: Any) -> None:
-    client = connect("vendor")
-    one, other = client(), client()
+    one, other = connect(2, "vendor")
     one.server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=1.5)
     one.send("EVAL", FOR_EVER, 0)
     runs(other)
@@ -216,8 +209,7 @@ def test_the_vendor_kills_nothing(connect: Any) -> None:
 
 
 def test_a_tester_can_kill(connect: Any) -> None:
-    client = connect("redis")
-    one = client()
+    [one] = connect(1)
     one.send("EVAL", FOR_EVER, 0)
     runs(one)
     assert one.server.execute("SCRIPT", "KILL") == "OK"
@@ -276,8 +268,7 @@ def test_a_kill_over_rest(context: Context) -> None:
 
         thread = threading.Thread(target=evaluate)
         thread.start()
-        while server._engine.scripting.running is None:
-            pass
+        wait_until(lambda: server._engine.scripting.running, 10)
         with server._make_client() as redis:
             assert redis.execute(["SCRIPT", "KILL"]) == "OK"
         thread.join(10)

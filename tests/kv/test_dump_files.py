@@ -25,6 +25,7 @@ from .rdb.packing import count, file_of, text
 
 NOW = "2026-01-01T00:00:00Z"
 NOW_MS = 1767225600000
+LIBRARY = "#!lua name=l\nredis.register_function('f', function() return 7 end)"
 
 
 @pytest.fixture
@@ -50,15 +51,7 @@ def test_dumps_can_be_loaded(server: KVServer, file: Path) -> None:
     server.load({"s": "text", "l": ["a", "b"], "h": {"f": "v"}, "z": [("m", 1.5)], "set": {"x"}})
     server.load([["XADD", "x", "1-1", "f", "v"], ["JSON.SET", "j", "$", '{"a": [1]}']])
     server.load([["EXPIRE", "s", 100], ["HEXPIRE", "h", 50, "FIELDS", 1, "f"]])
-    server.load(
-        [
-            [
-                "FUNCTION",
-                "LOAD",
-                "#!lua name=l\nredis.register_function('f', function() return 7 end)",
-            ]
-        ]
-    )
+    server.load([["FUNCTION", "LOAD", LIBRARY]])
     before = server.values()
     server.dump_rdb(file)
     server.execute("FLUSHALL")
@@ -217,15 +210,7 @@ def test_a_real_server_is_loaded_by_restoring(file: Path) -> None:
         with KVServer(Context.alone(now=NOW)) as made:
             made.load({"s": "text", "l": ["a", "b"], "h": {"f": "v"}})
             made.load([["JSON.SET", "j", "$", "[1]"], ["PEXPIREAT", "j", 9 * 10**12]])
-            made.load(
-                [
-                    [
-                        "FUNCTION",
-                        "LOAD",
-                        "#!lua name=l\nredis.register_function('f', function() return 7 end)",
-                    ]
-                ]
-            )
+            made.load([["FUNCTION", "LOAD", LIBRARY]])
             made.dump_rdb(file)
             expected = made.values()
         with KVServer(Context.alone(), engine=behind.url, isolation="none") as server:

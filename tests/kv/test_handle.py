@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest.mock import ANY
@@ -106,22 +106,18 @@ class TestContents:
         assert (server.ttl("k"), server.ttl("board"), server.ttl("none")) == (10, -1, -2)
 
     @pytest.mark.parametrize(
-        "data", [{"k": None}, {"k": [["nested"]]}, {"k": [("a", 1), "b"]}, ["SET k v"], [[]]]
-    )
-    def test_unsupported_values_raise(self, server: KVServer, data: Any) -> None:
-        with pytest.raises(ContractError):
-            server.load(data)
-
-    @pytest.mark.parametrize(
         "data",
-        [None, 5, "SET k v", b"SET", [5], [None], [{"SET", "k"}], lambda: None, {"k": "\ud800"}],
-    )
+        [
+            None, 5, "SET k v", b"SET", [5], [None], [{"SET", "k"}], lambda: None, {"k": "\ud800"},
+            ["SET k v"], [[]],
+        ],
+    )  # fmt: skip
     def test_unsupported_data_are_explained(self, server: KVServer, data: Any) -> None:
         with pytest.raises(ContractError, match="pass"):
             server.load(data)
 
     @pytest.mark.parametrize(
-        "value", [None, [{"a": 1}], {"a": {"b": 1}}, [("a", 1), "b"], {1: {2}}]
+        "value", [None, [["nested"]], [{"a": 1}], {"a": {"b": 1}}, [("a", 1), "b"], {1: {2}}]
     )
     def test_a_wrong_value_changes_nothing(self, server: KVServer, value: Any) -> None:
         server.load({"first": "1", "k": "old"})
@@ -170,11 +166,9 @@ class TestContents:
         assert server.journal.calls() == []
 
     def test_values_that_cannot_be_loaded(self, server: KVServer) -> None:
-        with pytest.raises(
-            ContractError, match="the value of 'cart:7': None is not a valid arg"
-        ) as caught:
+        text = "the value of 'cart:7': None is not a valid arg.*pass a string, bytes or a number"
+        with pytest.raises(ContractError, match=text):
             server.load({"k": "v", "cart:7": None})  # type: ignore[dict-item]
-        assert "pass a string, bytes or a number" in str(caught.value)
         with pytest.raises(ContractError, match="the value of 'h': None is not"):
             server.load({"h": {"f": None}})  # type: ignore[dict-item]
         assert server.keys() == []
@@ -207,9 +201,8 @@ class TestSettings:
     def test_a_limit_is_a_whole_number(self, name: str, value: object) -> None:
         with KVServer(Context.alone(), **{name: 1}):  # type: ignore[arg-type]
             pass
-        with pytest.raises(
-            ContractError, match=rf"{name}={re.escape(repr(value))} .* must be a whole"
-        ):
+        text = rf"{name}={re.escape(repr(value))} .* must be a whole"
+        with pytest.raises(ContractError, match=text):
             KVServer(Context.alone(), **{name: value})  # type: ignore[arg-type]
 
     def test_tokens_and_password_are_created_once(self) -> None:
@@ -220,9 +213,7 @@ class TestSettings:
             assert {each.result() for each in asked} == {urlsplit(server.database_url).password}
 
     def test_a_share_is_one_of_a_real_server(self) -> None:
-        with pytest.raises(
-            ContractError, match="isolation='database' applies only to a real server"
-        ):
+        with pytest.raises(ContractError, match="isolation='database' applies only to a real"):
             KVServer(Context.alone(), isolation="database")
 
     @pytest.mark.parametrize(
@@ -347,14 +338,8 @@ class TestIdentity:
             ({"database_port": 65_536}, "must be a whole number from 0 to 65535"),
             ({"database_port": True}, "database_port=True of kv_server must be a whole"),
             ({"database_port": "6379"}, "database_port='6379' of kv_server must be a whole"),
-            (
-                {"database_password": ""},
-                "database_password='' of kv_server must be a non-empty string",
-            ),
-            (
-                {"database_password": 5},
-                "database_password=5 of kv_server must be a non-empty string",
-            ),
+            ({"database_password": ""}, "password='' of kv_server must be a non-empty string"),
+            ({"database_password": 5}, "database_password=5 of kv_server must be a non-empty str"),
             ({"database_port": 0, "engine": "redis://x"}, "a real server has a port of its own"),
             ({"database_password": "x", "engine": "redis://x"}, "a real server has a port"),
         ],
@@ -462,9 +447,11 @@ class TestBaseline:
 class TestBetween:
     LINES = (["GET", "n"], ["SET", "m", 1], ["GET", "n"], ["GET", "n"])
 
+    def post(self, server: KVServer, lines: Sequence[list[Any]] = LINES) -> httpx.Response:
+        return httpx.post(server.url + "/pipeline", json=lines, headers=server.headers)
+
     def send(self, server: KVServer) -> list[Any]:
-        answer = httpx.post(server.url + "/pipeline", json=self.LINES, headers=server.headers)
-        return [item["result"] for item in answer.json()]
+        return [item["result"] for item in self.post(server).json()]
 
     def test_after_a_number_of_commands(self, server: KVServer) -> None:
         with server.between(2, run=["INCR", "n"]) as between:
@@ -491,8 +478,7 @@ class TestBetween:
     def test_between_two_that_are_asked_for(self, server: KVServer, names: Any) -> None:
         server.execute("SET", "n", 0)
         with server.between(names, run=["INCR", "n"]) as between:
-            lines = [["GET", "n"], ["GET", "n"]]
-            answer = httpx.post(server.url + "/pipeline", json=lines, headers=server.headers)
+            answer = self.post(server, [["GET", "n"], ["GET", "n"]])
         assert answer.json() == [{"result": "0"}, {"result": "1"}]
         assert between.hits == 1
 
@@ -577,9 +563,7 @@ class TestBetween:
             (["NOPE"], "unknown command 'NOPE'"),
         ):
             with server.between(2, run=run):
-                answer = httpx.post(
-                    server.url + "/pipeline", json=self.LINES, headers=server.headers
-                )
+                answer = self.post(server)
             assert answer.status_code == 500
             problem = server._context.problems.pop()
             assert isinstance(problem.exception, ContractError)

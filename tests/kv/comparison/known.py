@@ -31,12 +31,11 @@ class Known:
     applies: Callable[[list[bytes], Any, dict[str, Any]], bool]
 
 
-def _words(*words: bytes) -> Callable[[list[bytes]], bool]:
-    return lambda line: [word.upper() for word in line[: len(words)]] == list(words)
-
-
 _ODD_BOUND = re.compile(rb"\(?(?:\s|[+-]?0[xX])")
-_encoding = _words(b"OBJECT", b"ENCODING")
+
+
+def _is_encoding(line: list[bytes]) -> bool:
+    return [word.upper() for word in line[:2]] == [b"OBJECT", b"ENCODING"]
 
 
 def _as_numbers(reply: Any) -> Any:
@@ -56,8 +55,15 @@ def _same_numbers(line: list[bytes], ours: Any, theirs: dict[str, Any]) -> bool:
     return any(normalise(line, _as_numbers(reply)) == ours for reply in theirs.values())
 
 
-def _only_valkey(*commands: bytes) -> Callable[[list[bytes], Any, dict[str, Any]], bool]:
-    return lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper() in commands
+def _of_valkey(
+    name: bytes, applies: Callable[[list[bytes], Any, Any], bool]
+) -> Callable[[list[bytes], Any, dict[str, Any]], bool]:
+    """Return the condition for commands with a name or a pattern if Valkey's is the only reply."""
+    return lambda line, ours, theirs: (
+        set(theirs) == {"valkey"}
+        and re.fullmatch(name, line[0].upper()) is not None
+        and applies(line, ours, theirs["valkey"])
+    )
 
 
 def _error_with(text: bytes, reply: Any) -> bool:
@@ -68,78 +74,70 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "BITCOUNT and BITPOS: Valkey checks their arguments in another order than Redis 7.0 and the "
         "fake",
-        _only_valkey(b"BITCOUNT", b"BITPOS"),
+        _of_valkey(b"BITCOUNT|BITPOS", lambda line, ours, reply: True),
     ),
     Known(
         "GETEX of a missing key with an invalid TTL: Valkey returns an error, Redis 7.0 and the fake "
         "nil",
-        lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper() == b"GETEX"
-        and ours is None and isinstance(theirs["valkey"], Error),
+        _of_valkey(b"GETEX", lambda line, ours, reply: ours is None and isinstance(reply, Error)),
     ),
     Known(
         "SCAN, HSCAN, SSCAN and ZSCAN: Valkey rejects a negative cursor and an unknown type, and "
         "accepts white space before a cursor; the fake follows Redis 7.0",
-        lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper().endswith(b"SCAN")
-        and (
-            _error_with(b"invalid cursor", theirs["valkey"])
-            or _error_with(b"unknown type name", theirs["valkey"])
+        _of_valkey(b".*SCAN", lambda line, ours, reply: (
+            _error_with(b"invalid cursor", reply)
+            or _error_with(b"unknown type name", reply)
             or (_error_with(b"invalid cursor", ours) and any(word[:1].isspace() for word in line[1:3]))
-        ),
+        )),
     ),
     Known(
         "LSET with an index of more than 32 bits: Valkey truncates the index, so it may find an "
         "element; Redis 7.0 and the fake return an error",
-        lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper() == b"LSET"
-        and _error_with(b"index out of range", ours) and not -(2**31) <= int(line[2]) < 2**31,
+        _of_valkey(b"LSET", lambda line, ours, reply: _error_with(b"index out of range", ours)
+        and not -(2**31) <= int(line[2]) < 2**31),
     ),
     Known(
         "LREM with the smallest 64-bit integer as its count: Valkey rejects it, Redis 7.0 and the "
         "fake do not",
-        lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper() == b"LREM"
-        and line[2] == b"-9223372036854775808",
+        _of_valkey(b"LREM", lambda line, ours, reply: line[2] == b"-9223372036854775808"),
     ),
     Known(
         "SORT of an empty string: Redis 7.0 and the fake count it as 0, Valkey returns an error",
-        lambda line, ours, theirs: set(theirs) == {"valkey"}
-        and line[0].upper() in (b"SORT", b"SORT_RO") and isinstance(ours, list) and b"" in ours
-        and _error_with(b"can't be converted into double", theirs["valkey"]),
+        _of_valkey(b"SORT|SORT_RO", lambda line, ours, reply: isinstance(ours, list) and b"" in ours
+        and _error_with(b"can't be converted into double", reply)),
     ),
     Known(
         "LIMIT with a negative offset: Redis 7.0 and the fake return nothing; in large sorted sets, "
         "Valkey counts from the end of the range",
-        lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper().startswith(b"Z")
-        and any(
+        _of_valkey(b"Z.*", lambda line, ours, reply: any(
             word.upper() == b"LIMIT" and offset.startswith(b"-")
             for word, offset in itertools.pairwise(line)
-        )
-        and not isinstance(ours, Error) and not isinstance(theirs["valkey"], Error),
+        ) and not isinstance(ours, Error) and not isinstance(reply, Error)),
     ),
     Known(
         "score bounds: Valkey rejects leading white space and hexadecimal numbers, Redis 7.0 and the "
         "fake accept them",
-        lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper().startswith(b"Z")
-        and _error_with(b"min or max is not a float", theirs["valkey"])
-        and any(_ODD_BOUND.match(word) for word in line[2:]),
+        _of_valkey(b"Z.*", lambda line, ours, reply: _error_with(b"min or max is not a float", reply)
+        and any(_ODD_BOUND.match(word) for word in line[2:])),
     ),
     Known(
         "a few error and help texts: Valkey has reworded them, the fake has those of Redis 7.0",
-        lambda line, ours, theirs: set(theirs) == {"valkey"}
-        and (
+        _of_valkey(b"(?s).*", lambda line, ours, reply: (
             _error_with(b"could not decode requested zset member", ours)
             or _error_with(b"Unbalanced XREAD list", ours)
             or line[-1].upper() == b"HELP"
-        ),
+        )),
     ),
     Known(
         "OBJECT ENCODING and REFCOUNT: Redis 7.0 and the fake report a short string that was modified "
         "as raw, and share small integers; Valkey does neither",
-        lambda line, ours, theirs: set(theirs) == {"valkey"}
-        and (_encoding(line) or line[:2] == [b"OBJECT", b"REFCOUNT"]),
+        _of_valkey(b"OBJECT", lambda line, ours, reply: _is_encoding(line)
+        or line[:2] == [b"OBJECT", b"REFCOUNT"]),
     ),
     Known(
         "OBJECT ENCODING of a list that has shrunk: in a server it stays a quicklist while its "
         "elements are in two nodes, which the fake does not have",
-        lambda line, ours, theirs: _encoding(line) and ours == b"listpack"
+        lambda line, ours, theirs: _is_encoding(line) and ours == b"listpack"
         and b"quicklist" in theirs.values(),
     ),
     Known(

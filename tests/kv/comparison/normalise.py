@@ -26,6 +26,10 @@ class Normalisation:
     apply: Rule
 
 
+def _rule(commands: str, reason: str, apply: Rule) -> Normalisation:
+    return Normalisation(frozenset(commands.split()), reason, apply)
+
+
 def _each(rule: Rule, line: list[bytes], reply: Any) -> Any:
     """Apply a rule to each item of a list or a RESP3 map."""
     if isinstance(reply, Typed):
@@ -129,9 +133,7 @@ _IDLE = (b"idle", b"inactive")
 
 
 def _idle(line: list[bytes], reply: Any) -> Any:
-    """In XINFO CONSUMERS these are the values after idle and inactive, in XPENDING the third of
-    four.
-    """
+    """Replace values after idle and inactive in XINFO CONSUMERS, the third of four in XPENDING."""
     if not isinstance(reply, list):
         return reply
     if line[0].upper() == b"XPENDING":
@@ -155,33 +157,23 @@ RULES: tuple[Normalisation, ...] = (
     Normalisation(
         UNORDERED, "the order of sets, hashes and scans depends on the hash table", _multiset
     ),
-    Normalisation(
-        frozenset(
-            {"TTL", "PTTL", "HTTL", "HPTTL"}
-            | {"EXPIRETIME", "PEXPIRETIME", "HEXPIRETIME", "HPEXPIRETIME"}
-        ),
+    _rule(
+        "TTL PTTL HTTL HPTTL EXPIRETIME PEXPIRETIME HEXPIRETIME HPEXPIRETIME",
         "time passes between the requests to the two servers",
         _ttl,
     ),
-    Normalisation(
-        frozenset({"XINFO"}),
+    _rule(
+        "XINFO",
         "ids of the clock that fall in one millisecond on one server need fewer nodes",
         _tree_nodes,
     ),
-    Normalisation(
-        frozenset(
-            {"XADD", "XRANGE", "XREVRANGE", "XREAD", "XREADGROUP", "XINFO", "XPENDING", "XCLAIM"}
-            | {"XAUTOCLAIM"}
-        ),
+    _rule(
+        "XADD XRANGE XREVRANGE XREAD XREADGROUP XINFO XPENDING XCLAIM XAUTOCLAIM",
         "ids contain the time, which passes between the requests to the two servers",
         _clock_ids,
     ),
-    Normalisation(
-        frozenset({"XINFO"}), "delivery times are read from each server's clock", _milliseconds
-    ),
-    Normalisation(
-        frozenset({"XINFO", "XPENDING"}), "idle times are measured on each server's clock", _idle
-    ),
+    _rule("XINFO", "delivery times are read from each server's clock", _milliseconds),
+    _rule("XINFO XPENDING", "idle times are measured on each server's clock", _idle),
 )
 
 

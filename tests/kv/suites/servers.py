@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from pytest_fakecloud.core.timeparse import monotonic
+from tests.kv.backing import free_port
 
 
 @dataclass
@@ -61,7 +62,7 @@ def real() -> Iterator[int]:
     if binary is None:
         raise RuntimeError("no redis-server on the path: install one, or compare with --only fake")
     with tempfile.TemporaryDirectory(prefix="kv") as folder:
-        port = _free_port()
+        port = free_port()
         process = subprocess.Popen(
             [binary, "--port", str(port), "--save", "", "--dir", folder,
              "--enable-debug-command", "yes", "--enable-protected-configs", "yes"],
@@ -73,13 +74,6 @@ def real() -> Iterator[int]:
         finally:
             process.kill()
             process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def _wait(process: subprocess.Popen[bytes], port: int) -> None:
