@@ -142,8 +142,7 @@ class Call:
     and facts that the journal has cut to their full sizes.
     """
 
-    # Class attributes hold most defaults, and __init__ sets only what every call has, because every
-    # request creates a Call.
+    # Class attributes hold most defaults, because every request creates a Call.
     status: int | None = None
     answer_headers: Headers = Headers()
     answer: bytes = b""
@@ -338,8 +337,7 @@ def _size_of(value: object, most: int = 1 << 20) -> int:
 
 def _beginning(value: Any, most: int = KEPT_OF_CUT) -> Any:
     if isinstance(value, str):
-        # Return a short string itself, because a new string would lose its subclass (names of
-        # commands have one).
+        # Keep a short string itself: a new one would lose its subclass (command names have one).
         return value if len(value) <= most else f"{value[:most]}…"
     if isinstance(value, bytes):
         return value[:most]

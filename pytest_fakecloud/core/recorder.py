@@ -218,8 +218,7 @@ class Recorder:
     def _update_size(self, call: Call) -> None:
         with self.shared.lock:
             over_limit = self.shared.large.update(call)
-        # Shorten the calls without holding the lock, because that may parse a large body for its
-        # facts.
+        # Shorten the calls without the lock, because that may parse a large body for its facts.
         for each in over_limit:
             shorten(each)
 
@@ -341,8 +340,7 @@ class Recorder:
         return gone
 
     def _open_children(self) -> list[Recorder]:
-        # Iterate over a copy: a fake can be garbage-collected at any time, which removes its
-        # reference.
+        # Iterate over a copy, because garbage collection of a fake removes its reference.
         found = (reference() for reference in self._children.copy())
         return [child for child in found if child is not None]
 

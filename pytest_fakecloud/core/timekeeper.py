@@ -154,8 +154,7 @@ class Timekeeper(Clock):
                     if hand_over is None or timer.begin is None:
                         timer.callback(timer.due_us)
                     elif (rest := timer.begin(timer.due_us)) is not None:
-                        # Register the function before the turn ends, so that no advance starts
-                        # before another thread runs it.
+                        # Register it now, so that no advance starts before it runs.
                         rest = self._turns.hand_over(rest)
             if rest is not None and hand_over is not None:
                 hand_over(rest)
@@ -229,8 +228,7 @@ class Timekeeper(Clock):
         real seconds in which the clock is frozen or held. ``poll`` is called without holding any
         lock.
         """
-        # Limit the real time of the wait to the time left now, because the process's clock may be
-        # set back.
+        # Limit the wait to the real time left now: the process's clock may be set back.
         running_left = max(0.0, (deadline_us - self.now_us()) / 1e6) + 0.01
         frozen_left = self._wait_cap
         while True:
@@ -247,8 +245,7 @@ class Timekeeper(Clock):
             started = monotonic()
             signal.sleep(seen, min(patience, _nap()))
             slept = monotonic() - started
-            # If a running clock did not move, the process's clock is frozen, so count the wait as
-            # one on a frozen clock.
+            # If a running clock did not move, the process's clock is frozen.
             if frozen or (slept >= _STALLED and self.now_us() == now_us):
                 frozen_left -= slept
             else:

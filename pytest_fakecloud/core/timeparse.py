@@ -38,8 +38,7 @@ _UNIT = "|".join(_UNITS)
 _PART = re.compile(rf"(\d+(?:\.\d+)?) *({_UNIT})")
 # Possessive quantifiers prevent backtracking, which would restart at each digit of a long number.
 _TEXT = re.compile(rf" *+(-?) *+((?:\d++(?:\.\d++)? *+(?:{_UNIT}) *+)++)")
-# A hundred years is longer than any realistic schedule, and that long from today is a valid
-# datetime.
+# A hundred years exceeds any realistic schedule, and so far from today is a valid datetime.
 _LONGEST_US = 36_525 * 86_400_000_000
 
 
@@ -57,8 +56,7 @@ def duration_us(value: Duration) -> int:
         microseconds = sum(round(min(span, 1e21)) for span in spans)
         microseconds = -microseconds if found[1] else microseconds
     elif _is_number(value) and -math.inf < value < math.inf:
-        # Clamp the number before multiplying it by a million, which would turn a large float into
-        # infinity.
+        # Clamp the number first: a large float times a million would be infinity.
         microseconds = round(min(max(value, -1e15), 1e15) * 1_000_000)
     else:
         raise ContractError(
@@ -122,10 +120,9 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def _true_monotonic() -> Callable[[], float]:
-    # Find a monotonic clock that freezegun does not replace. freezegun replaces attributes that
-    # *are* time.monotonic, in this module too, but not Linux's coarse monotonic clock. On other
-    # systems the function is hidden from freezegun's search in a partial object. time-machine moves
-    # only wall clocks.
+    # Find a monotonic clock that freezegun does not replace. It replaces attributes that *are*
+    # time.monotonic, in this module too, but not Linux's coarse monotonic clock. On other systems a
+    # partial object hides the function from its search. time-machine moves only wall clocks.
     if sys.platform.startswith("linux") and hasattr(time, "clock_gettime"):
         coarse = 6  # CLOCK_MONOTONIC_COARSE: 1-4 ms resolution, enough for timeouts
         with contextlib.suppress(OSError):  # a kernel without the coarse clock

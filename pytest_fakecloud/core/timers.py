@@ -69,8 +69,7 @@ class Timers:
             planned = self._lanes[timer.lane]
             heapq.heappush(planned, (timer.due_us, self._sequence, timer))
             if len(planned) > self._compact_at[timer.lane]:
-                # Remove cancelled timers, which pile up when a deadline is postponed again and
-                # again.
+                # Remove cancelled timers, which pile up when a deadline is postponed repeatedly.
                 planned[:] = [each for each in planned if not each[2].cancelled]
                 heapq.heapify(planned)
                 self._compact_at[timer.lane] = max(_COMPACT, 2 * len(planned))

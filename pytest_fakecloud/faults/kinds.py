@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 class DownRule(Rule):
     """Makes the service unavailable."""
 
-    # A refused connection leaves no trace. A test must not fail because the rule seems never to
-    # have fired.
+    # A refused connection leaves no trace, so the rule may seem never to have fired.
     must_fire = False
 
     def __init__(self, table: FaultTable, matchers: Mapping[str, Any]) -> None:

@@ -210,8 +210,7 @@ class Handle:
         if self._context.interceptor is None:
             raise ContractError("intercept() needs a fake that was started by a Cloud")
         if self.closed:
-            # Check first, because a fake that is already closed would never remove the
-            # interception.
+            # Check first: a fake that is already closed would never remove the interception.
             raise ContractError(f"{self.name} is closed and cannot answer for {shown(origin)}")
         interception = self._context.interceptor(self, origin)
         self._stack().push(interception)

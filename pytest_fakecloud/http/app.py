@@ -117,8 +117,7 @@ class App:
         try:
             return orjson.dumps(value)
         except TypeError:
-            # orjson rejects integers beyond 64 bits, keys that are not strings, and lone
-            # surrogates.
+            # orjson rejects integers beyond 64 bits, keys other than strings, lone surrogates.
             return _encode(value).encode("utf-8", "surrogatepass")
 
     # -- the pipeline ----------------------------------------------------------------------------
@@ -236,14 +235,11 @@ class App:
     def _report_bug(self, request: Request, error: BaseException) -> None:
         call = request.call
         call.note = "".join(traceback.format_exception(error))
+        asked = f"{self.name}: {request.method} {shortened(request.target)}"
         of_test = raised_by_test(error)
         if of_test is not None:
             call.problem = "assertion"
-            self.problems.report_raised(
-                of_test,
-                f"{self.name}: {request.method} {shortened(request.target)} was answered 500",
-                handle=self.name,
-            )
+            self.problems.report_raised(of_test, f"{asked} was answered 500", handle=self.name)
             return
         call.problem = "bug"
         if isinstance(error, ContractError):
@@ -255,7 +251,7 @@ class App:
             )
         self.problems.report(
             "bug",
-            f"{self.name}: {request.method} {shortened(request.target)} {blame}\n{call.note}",
+            f"{asked} {blame}\n{call.note}",
             exception=error,
             path=shortened(request.path),
             handle=self.name,

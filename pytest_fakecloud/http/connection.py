@@ -129,8 +129,7 @@ class Connection:
         except tls_error():
             pass
         except BaseException as error:
-            # pytest.fail() in a handler raises a BaseException. It must not end this thread, which
-            # belongs to a pool.
+            # pytest.fail() in a handler must not end this thread, which belongs to a pool.
             mount.report(error)
         finally:
             mount.forget(self)
@@ -143,8 +142,7 @@ class Connection:
             sock.settimeout(None)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if sys.platform != "win32":
-                # Without this option, a closed connection would prevent listening on the port
-                # again.
+                # Otherwise, a closed connection would prevent listening on the port again.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if self.mount.tls is not None:
                 self._secure(self.mount.tls)
@@ -174,8 +172,7 @@ class Connection:
         # Reset the connection to avoid TIME_WAIT, so that the port can be reused. The peer sees the
         # connection close in either case.
         self.reset_when_closed()
-        # Call the method of the plain socket: a TLS socket's shutdown() changes state that its
-        # reader relies on.
+        # Call the plain socket's method: a TLS socket's shutdown() breaks its reader.
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
@@ -213,9 +210,8 @@ class Watch:
         """Return True if the peer has closed its side, False to stop watching because unread data
         would hide that, and None to continue.
         """
-        # A TLS connection cannot be inspected without reading it. Treat any data as the end,
-        # because a client that sends data while it receives a response is probably closing the
-        # connection.
+        # A TLS connection cannot be inspected without reading it. Treat any data as the end: a
+        # client that sends data during a response is probably closing the connection.
         if self._connection.mount.tls is not None:
             return True
         if not self._reads:

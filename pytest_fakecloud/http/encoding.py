@@ -96,8 +96,7 @@ def _opening(status: int, second: int) -> str:
 
 @functools.lru_cache(maxsize=8)
 def _date_of(second: int) -> str:
-    # Format the date here, because email.utils fails at the end of the year 9999 in frozen process
-    # time.
+    # Format the date here: email.utils fails at the end of the year 9999 in frozen process time.
     t = time.gmtime(second)
     return (
         f"{_DAYS[t.tm_wday]}, {t.tm_mday:02} {_MONTHS[t.tm_mon - 1]} {t.tm_year} "

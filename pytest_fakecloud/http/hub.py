@@ -86,8 +86,7 @@ class Hub:
             protocol = _http()
         if self._selector is None:
             self._start()
-        # Remove the dot of a fully qualified name such as "localhost.", because clients compare
-        # host names as strings.
+        # Remove the final dot of "localhost.", because clients compare host names as strings.
         mount = Mount(self, app, host.rstrip(".") or host, port, tls, protocol)
         self._mounts.add(mount)
         if held:
@@ -184,8 +183,7 @@ class Hub:
             inner.setblocking(False)
             self._wake.setblocking(False)
             selector.register(inner, selectors.EVENT_READ, None)
-            # While waiting, epoll and kqueue notice sockets added by other threads; other selectors
-            # must be woken.
+            # epoll and kqueue notice sockets added while they wait; others must be woken.
             self._wakes = type(selector).__name__ not in ("EpollSelector", "KqueueSelector")
             self._thread = threading.Thread(
                 target=self._run, args=(selector, inner), name="fakecloud-hub", daemon=True
@@ -296,8 +294,7 @@ def _drop(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
 def _drop_closed(selector: selectors.BaseSelector) -> None:
     for key in list((selector.get_map() or {}).values()):
         try:
-            # Check with a method of the socket, because on Windows a socket is not a file
-            # descriptor.
+            # Check with the socket's method, because Windows has no file descriptors of sockets.
             key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)  # type: ignore[union-attr]
         except OSError:
             _drop(selector, key)

@@ -40,8 +40,7 @@ class Request:
         self.method = method
         self.target = target
         path, _, self.query_string = target.partition("?")
-        # Remove scheme and host from an absolute URL, which clients send to a fake that is set as
-        # their proxy.
+        # Remove the origin from an absolute URL, which clients send to a fake that is their proxy.
         if not path.startswith("/"):
             _, _, rest = path.partition("://")
             path = "/" + rest.partition("/")[2]

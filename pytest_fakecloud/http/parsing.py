@@ -255,16 +255,14 @@ class RequestReader:
         header = name.decode("latin-1"), value.rstrip(b" \t").decode("latin-1")
         lower = header[0].lower()
         if lower in _FRAMING:
-            # Do not cache framing headers: they are checked per request, and repeated ones form one
-            # list.
+            # Framing headers are not cached: they are checked per request, and joined if repeated.
             before = self._framing.get(lower)
             self._framing[lower] = header[1] if before is None else f"{before}, {header[1]}"
             return header
         if lower == "host":
             if self._host in self._headers:
                 raise Refusal(400, _TWO_HOSTS)
-            # Keep only one Host header in the cache, so that a second one in a request always
-            # arrives here.
+            # Cache only one Host header, so that a second one in a request always arrives here.
             self._known = {raw: known for raw, known in self._known.items() if known != self._host}
             self._host = header
         if len(value) <= _LONGEST_REMEMBERED:
@@ -332,8 +330,7 @@ class RequestReader:
             message.body = bytes(self._body)
         message.keep_alive = self._parser.should_keep_alive()
         if message.keep_alive and message.version == "1.0":
-            # Check for "close", which the parser lets "keep-alive" override (RFC 9112, section
-            # 9.3).
+            # Check for "close", which the parser lets "keep-alive" override (RFC 9112, 9.3).
             message.keep_alive = not asks_to_close(",".join(message.headers.getlist("Connection")))
         self.messages.append(message)
         learning, self._learning = self._learning, None

@@ -20,7 +20,7 @@ from .encoding import (
     phrase,
     status_line,
 )
-from .messages import Answer, Effect, Stream, close_chunks
+from .messages import Answer, Effect, Response, Stream, close_chunks
 from .parsing import BODY_LIMIT, Message, Refusal, RequestReader
 
 if TYPE_CHECKING:
@@ -56,9 +56,7 @@ class HTTPHandler:
     def handle(self, begun: bytes = b"") -> None:
         sock, reader = self.sock, self.reader
         messages = reader.messages
-        answer = self._run_app if self.native else self._run_wsgi_app
-        # A request that is incomplete when the client disconnects is dropped and never reaches the
-        # engine.
+        # A request that is incomplete at the end is dropped and never reaches the engine.
         data = begun or sock.recv(16_384)
         while data:
             self.connection.received += len(data)
@@ -67,7 +65,7 @@ class HTTPHandler:
                 message = messages.popleft()
                 if message.expects:
                     sock.sendall(_CONTINUE)
-                if not answer(message) or not message.keep_alive:
+                if not self._answer(message) or not message.keep_alive:
                     return
             if reader.refusal is not None:
                 self._refuse(reader.refusal)
@@ -82,27 +80,37 @@ class HTTPHandler:
             else:
                 data = sock.recv(16_384 if reader.pending is None else 1_048_576)
 
-    def _run_app(self, message: Message) -> bool:
-        connection = self.connection
-        if not connection.enter(message):
+    def _answer(self, message: Message) -> bool:
+        """Respond to a request; return False if the connection must be closed."""
+        if not self.connection.enter(message):
             return False
         try:
-            try:
-                response = self.app.answer(message)
-            except Exception:
-                raise
-            except BaseException as error:
-                # Respond to the client even if a callback called pytest.fail(); the test fails for
-                # the violation that is recorded here.
-                response = self.app.broken_off(message, error)
-            if type(response) is Stream:
+            if not self.native:
+                # Imported here, because werkzeug takes 25 ms, and few fakes are WSGI applications.
+                from .wsgi import run_wsgi_app
+
+                return run_wsgi_app(self.connection, message)
+            response = self._response(message)
+            if isinstance(response, Stream):
                 return self._stream(message, response)
         finally:
-            connection.leave()
-        if type(response) is Answer:
+            self.connection.leave()
+        if isinstance(response, Answer):
             self.sock.sendall(encode(message, response))
             return True
         return self._perform(message, response)
+
+    def _response(self, message: Message) -> Response:
+        response: Response
+        try:
+            response = self.app.answer(message)
+        except Exception:
+            raise
+        except BaseException as error:
+            # Respond to the client even if a callback called pytest.fail(); the test fails for the
+            # violation that is recorded here.
+            response = self.app.broken_off(message, error)
+        return response
 
     def _perform(self, message: Message, effect: Effect) -> bool:
         """Apply a fault's effect to the connection; return False, because the connection ends."""
@@ -151,18 +159,6 @@ class HTTPHandler:
             close_chunks(chunks)
             on_close()
         return chunked
-
-    def _run_wsgi_app(self, message: Message) -> bool:
-        # Imported here because werkzeug takes 25 ms to import, and most fakes have no WSGI
-        # application.
-        from .wsgi import run_wsgi_app
-
-        if not self.connection.enter(message):
-            return False
-        try:
-            return run_wsgi_app(self.connection, message)
-        finally:
-            self.connection.leave()
 
     def _refuse(self, refusal: Refusal) -> None:
         """Send the reason for closing the connection, and let the client read it."""

@@ -102,8 +102,7 @@ class _WSGICall:
         except BaseException as error:  # pytest.fail() raises a BaseException.
             connection.mount.report(error)
             if self.head_sent:
-                # A partial response must not look complete, so omit the last chunk and close the
-                # connection.
+                # A partial response must not look complete: omit the last chunk and close.
                 return False
             self.status = "500 Internal Server Error"
             self.headers = [("Content-Type", "text/plain")]

@@ -93,8 +93,7 @@ def _tasks(stack: list[FrameType]) -> Iterator[FrameType | None]:
         for task in tasks:
             frames = _coroutine_frames(task)
             application = _application(frames[::-1])
-            # Skip a task that waits in the application's own code: it is not waiting for a
-            # response.
+            # Skip a task that waits in the application's code: it waits for no response.
             if application is None:
                 if any(map(_is_client, frames)):
                     yield None

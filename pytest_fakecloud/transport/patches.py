@@ -55,8 +55,7 @@ class _NoProxy:
                     self._apply()
 
     def _apply(self) -> None:
-        # Set the variables even if there is no proxy, because a test may set one while its fakes
-        # are open.
+        # Set the variables even without a proxy, because a test may set one later.
         for name in _PROXY_VARIABLES:
             before = os.environ.get(name)
             hosts = [part.strip() for part in (before or "").split(",") if part.strip()]

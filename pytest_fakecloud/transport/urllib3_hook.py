@@ -161,8 +161,7 @@ def _response(
         request_url=target,
         **{"preload_content": False, **options},
     )
-    # Set after construction, because the constructor of the urllib3 fork in niquests does not
-    # accept it.
+    # Set after construction, because the constructor in niquests' fork does not accept it.
     response.version_string = "HTTP/1.1"
     return response
 

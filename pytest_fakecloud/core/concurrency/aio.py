@@ -59,8 +59,7 @@ async def drive(
     done: Callable[[], bool] = lambda: False,
 ) -> list[Fired]:
     """Awaitable ``Clock._fire()``, which awaits deliveries in the running event loop."""
-    # Yield first, so that other tasks run and the caller can be cancelled even if it repeats this
-    # call in a loop.
+    # Yield first, so that a caller that repeats this call in a loop can be cancelled.
     await checkpoint()
     fired = []
     with closing(clock._steps(target, yielding=yielding)) as steps:

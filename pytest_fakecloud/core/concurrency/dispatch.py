@@ -51,8 +51,7 @@ class Dispatcher:
         self._wake = threading.Event()
         # Keep no idle threads: each pool serves one dispatcher and ends with it.
         self._workers = WorkerPool(keep=0, spare=at_once, name="fakecloud-delivery")
-        # Hold only a weak reference to the cloud in the thread and the exit hook, so that an unused
-        # cloud is garbage-collected.
+        # Hold only weak references, so that an unused cloud is garbage-collected.
         self._at_exit = partial(_stop, weakref.ref(self))
         self._unlisten = clock.on_move(self._start_if_needed)
 

@@ -48,8 +48,7 @@ class WorkerPool:
         """Run a job, which must not raise, in a thread; call ``abandon()`` if none can be started."""
         with self._lock:
             if self.idle:
-                # Take the thread that was busy last, so that surplus threads stay idle long enough
-                # to end.
+                # Take the thread that was busy last, so that surplus threads stay idle and end.
                 worker = self.idle.pop()
                 worker.job = job
                 worker.wake.release()
