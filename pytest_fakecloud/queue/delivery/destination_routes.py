@@ -27,7 +27,8 @@ from .url_scopes import Url, split_text, split_wire
 
 if TYPE_CHECKING:
     from .destinations import Destinations
-    from .event_loops import AsgiRunner, RunningLifespan
+    from .event_loops import AsgiRunner
+    from .running_lifespans import RunningLifespan
 
 
 LifespanMode: TypeAlias = Literal["auto"] | bool

@@ -22,6 +22,7 @@ from ..wire import filters, records
 from ..wire.headers import read_given
 from ..wire.text import as_text, unprefixed
 from ..workflow.model import WorkflowRun
+from ..workflow.restarts import restart, resume
 from .payloads import (
     Endpoints,
     accepted_record,
@@ -177,10 +178,10 @@ class WorkflowHistoryRoutes(Endpoints):
         return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
 
     def resume(self, request: Request) -> object:
-        return self._start_again(request, self.runs.resume)
+        return self._start_again(request, resume)
 
     def restart(self, request: Request) -> object:
-        return self._start_again(request, self.runs.restart)
+        return self._start_again(request, restart)
 
     def retry_failure(self, request: Request) -> object:
         engine = self.engine
@@ -208,7 +209,7 @@ class WorkflowHistoryRoutes(Endpoints):
         return {"deleted": 1}
 
     def _start_again(
-        self, request: Request, start: Callable[[Message, dict[str, Any]], WorkflowRun]
+        self, request: Request, start: Callable[[Engine, Message, dict[str, Any]], WorkflowRun]
     ) -> object:
         """Start a run for each selected dead letter, and delete the dead letter."""
         given = read_given(
@@ -223,11 +224,12 @@ class WorkflowHistoryRoutes(Endpoints):
             refuse_empty_id(request, "dlq message")
             rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
         # If the daily limit has no room for all selected runs, start none of them.
-        self.engine.quota.check_room(len(rows))
+        engine = self.engine
+        engine.quota.check_room(len(rows))
         runs = []
         for row in rows:
-            runs.append(start(self.engine.dead_letters.message(row), given))
-            self.engine.dead_letters.delete([row])
+            runs.append(start(engine, engine.dead_letters.message(row), given))
+            engine.dead_letters.delete([row])
         if single:
             return _created(runs[0])
         return {"workflowRuns": [_created(run) for run in runs]} | cursor_field(cursor)

@@ -33,8 +33,7 @@ from ..model import (
     first,
 )
 from ..wire.delivery import encoded
-from ..wire.headers import settings_to_republish
-from ..wire.text import as_text, first_setting, header_map, unprefixed
+from ..wire.text import as_text, first_setting, header_map
 from .model import (
     SDK_VERSION,
     RunState,
@@ -237,69 +236,6 @@ class WorkflowRuns:
         )
         self._finish_run(run, "RUN_CANCELED", now, b"")
 
-    def resume(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
-        """Start a run that continues at a failed message. ``given`` replaces the run's settings."""
-        old = self.require_run_of(message)
-        # The position is None, and all steps are kept, if the failed message is not in the list.
-        steps = old.steps[: old.position(message.id)]
-        if not steps:
-            return self.restart(message, given)
-        new = WorkflowRun(
-            self.engine.new_id("wfr_"),
-            old.url,
-            self.engine.clock.now_us(),
-            old.first_message_id,
-            settings_to_republish(old.settings, given),
-            old.caller_ip,
-            steps=steps,
-            invoker=old.invoker,
-            number=self.engine.next_sequence(),
-        )
-        settings = settings_to_republish(message.settings, given, message.max_retries)
-        # Publishing a step requires that its run exists.
-        self.runs[new.id] = new
-        try:
-            self._publish_again(message, new.id, settings, message.body, init=False)
-        except QueueError:
-            del self.runs[new.id]
-            raise
-        return new
-
-    def restart(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
-        """Like ``resume()``, but publish the run's first message again."""
-        old = self.require_run_of(message)
-        started = self.first_message(old)
-        new_id = self.engine.new_id("wfr_")
-        settings = settings_to_republish(old.settings, given, started.max_retries)
-        body = old.steps[0].body if old.steps else started.body
-        self._publish_again(started, new_id, settings, body, init=True)
-        new = self.get(new_id)
-        new.invoker = old.invoker
-        return new
-
-    def _publish_again(
-        self, message: Message, run_id: str, settings: PublishSettings, body: bytes, *, init: bool
-    ) -> None:
-        """Publish a message of another run in this run, as its first message if ``init``."""
-        own = {"workflow-runid", "workflow-init", "workflow-invoke"}
-        workflow = [pair for pair in settings.workflow if unprefixed(pair[0]) not in own]
-        workflow += [
-            ("Upstash-Workflow-RunId", run_id),
-            ("Upstash-Workflow-Init", "true" if init else "false"),
-        ]
-        settings = replace(
-            settings,
-            workflow=workflow,
-            callback_headers=_of_run(settings.callback_headers, run_id),
-            failure_callback_headers=_of_run(settings.failure_callback_headers, run_id),
-        )
-        self.engine.publisher.publish_again(message, settings, body)
-
-    def first_message(self, run: WorkflowRun) -> Message:
-        """Return the message that started a run; raise a 404 error if it has been forgotten."""
-        found = self.engine.messages.get(run.first_message_id)
-        return existing(found, "first message of workflow run", run.id)
-
     def _start(self, part: WorkflowPart, message: Message, at_us: int) -> None:
         run = WorkflowRun(
             part.run_id, part.url, at_us, message.id, message.settings, message.caller_ip
@@ -351,14 +287,6 @@ def _read_part(message: Message) -> WorkflowPart | None:
 
 def _is_true(message: Message, header: str) -> bool:
     return (first(message.settings.workflow, header) or "").lower() == "true"
-
-
-def _of_run(nested: HeaderList, run_id: str) -> HeaderList:
-    """Return the headers of a callback, with this run in place of the one that they name."""
-    return [
-        (name, run_id if name.lower().endswith("workflow-runid") else value)
-        for name, value in nested
-    ]
 
 
 def _already_finished(run: WorkflowRun) -> QueueError:
