@@ -18,10 +18,10 @@ from ..core.errors import ContractError, raised_by_test, report_failure
 from ..core.problems import Problems
 from ..core.recorder import Recorder
 from .handler_errors import attempt_note, handler_traceback, raised_text
+from .hooks import AttemptHooks
 from .model import (
     MESSAGE,
     Attempt,
-    AttemptHooks,
     Delivery,
     HeaderList,
     Message,

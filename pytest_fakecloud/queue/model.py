@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ..core.calls import Headers
 from ..core.timeparse import to_datetime
@@ -335,45 +335,6 @@ class Message:
             for attempt in self.attempts
         ]
         return replace(self, attempts=attempts, log=list(self.log))
-
-
-class AttemptHooks:
-    """Hooks that report attempts and errors that no caller receives. These defaults report nothing."""
-
-    def before_outcome(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Report an outcome before it is applied, so before a test can observe the new state."""
-
-    def after_attempt(
-        self, message: Message, attempt: Attempt, delivery: Delivery, outcome: Outcome
-    ) -> None:
-        """Report a finished attempt. An exception is raised by the call that delivers."""
-
-    def endless_loop(self, text: str) -> None:
-        """Report messages that publish each other endlessly in the background."""
-
-    def rejected_step(self, step: RejectedStep) -> None:
-        """Report a step of a workflow run that was rejected without an error response."""
-
-
-class DeliveryHooks:
-    """Hooks that injected faults use to change deliveries. These defaults change nothing.
-
-    The engine does not call the hooks while ``active`` is empty.
-    """
-
-    active: tuple[Any, ...] = ()
-
-    def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
-        """Return the names of the faults that apply to a delivery."""
-        return ()
-
-    def callback(self, message: Message, kind: Kind, url: str) -> bool:
-        """Return whether a fault drops a callback before it is published."""
-        return False
-
-    def overtaken(self, message: Message) -> bool:
-        """Return whether a fault lets other messages overtake this one."""
-        return False
 
 
 def first(headers: Sequence[tuple[str, str]], name: str) -> str | None:

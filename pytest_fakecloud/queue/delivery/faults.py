@@ -24,7 +24,8 @@ from ...faults.table import FaultTable
 from ...http.messages import Answer, Request, Serve
 from ..errors import QueueError, burst_limited, daily_limited
 from ..fields import DESTINATION, LABEL, NAME
-from ..model import CALLBACK, FAILURE_CALLBACK, KINDS, Delivery, DeliveryHooks, Kind, Message
+from ..hooks import DeliveryHooks
+from ..model import CALLBACK, FAILURE_CALLBACK, KINDS, Delivery, Kind, Message
 from ..wire.text import as_text
 
 DELIVERY_KINDS = (

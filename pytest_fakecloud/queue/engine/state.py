@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from ...core.ids import BASE58, Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane, Timer
-from ..model import AttemptHooks, DeliveryHooks, LogEntry, Message, Outcome
+from ..hooks import AttemptHooks, DeliveryHooks
+from ..model import LogEntry, Message, Outcome
 from ..settings import PlanLimits, QueueConfig
 from .flow import FlowControl
 from .url_groups import UrlGroups

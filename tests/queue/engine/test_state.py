@@ -11,7 +11,8 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import Lane
 from pytest_fakecloud.queue.engine.state import State
-from pytest_fakecloud.queue.model import SECOND, DeliveryHooks, Message
+from pytest_fakecloud.queue.hooks import DeliveryHooks
+from pytest_fakecloud.queue.model import SECOND, Message
 from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
 
 from .bench import CALLBACK, URL, Bench
