@@ -102,22 +102,6 @@ def test_the_signature_is_about_the_list(wire: Wire) -> None:
     Receiver(*keys).verify(signature=signature, body=request.text, url=APP)
 
 
-@pytest.mark.parametrize("call_type", ["toCallback", "fromCallback", "failureCall"])
-def test_other_call_types_are_delivered_as_they_are(wire: Wire, call_type: str) -> None:
-    version = "Upstash-Workflow-Sdk-Version"
-    wire.start(Upstash_Forward_Upstash_Workflow_Sdk_Version="1", Upstash_Forward_X_A="b")
-    wire.publish("r", b"raw", Upstash_Workflow_CallType=call_type)
-    wire.queue.run_until_idle()
-    assert wire.delivered[1].body == b"raw"
-    # With the version header, the client would treat the delivery as a step.
-    assert [one.headers.get(version) for one in wire.delivered] == ["1", None]
-    assert [one.headers.get("X-A") for one in wire.delivered] == ["b", "b"]
-    assert len(wire.ask("GET", "/v2/workflows/runs/r")) == 1
-    wire.publish("r", b"step")
-    wire.queue.run_until_idle()
-    assert wire.delivered[2].headers.get(version) == "1"
-
-
 def test_a_list_that_just_fits_is_sent(wire: Wire) -> None:
     wire.start_and_deliver(body=b"x" * 900)
     whole = len(wire.delivered[0].body)
@@ -169,20 +153,6 @@ def test_a_callback_is_tried_as_often_as_the_run_says(wire: Wire) -> None:
         wire.publish("r", b"call", Upstash_Workflow_CallType="toCallback", **more)
     wire.queue.run_until_idle()
     assert [one.max_retries for one in wire.queue.messages(kind="failure_callback")] == [5, 2]
-
-
-def test_a_run_id_is_taken_while_the_run_lives(wire: Wire) -> None:
-    first = wire.start()
-    again = wire.ask(
-        "POST",
-        f"/v2/publish/{APP}",
-        202,
-        headers={"Upstash-Workflow-RunId": "r", "Upstash-Workflow-Init": "true"},
-    )
-    assert again["messageId"] == first["messageId"]
-    assert again["deduplicated"] is True
-    wire.ask("DELETE", "/v2/workflows/runs/r")
-    assert wire.start()["messageId"] != first["messageId"]
 
 
 def rejected(wire: Wire) -> list[dict[str, Any]]:
@@ -251,38 +221,6 @@ def test_a_rejected_step_with_half_a_character_can_be_reported(wire: Wire) -> No
     wire.ask("POST", "/v2/batch", content=body)
     (problem,) = wire.queue._context.problems
     assert problem.text.encode()
-
-
-@pytest.mark.parametrize("end", ["cancel=true", "cancel=false"])
-def test_a_step_of_an_ended_run_refuses_its_whole_batch(wire: Wire, end: str) -> None:
-    wire.start_and_deliver()
-    wire.ask("DELETE", f"/v2/workflows/runs/r?{end}")
-    of_run = {"Service-Workflow-RunId": "r", "Upstash-Workflow-Url": APP}
-    items: list[Any] = [
-        {"destination": APP},
-        {"destination": "nowhere"},
-        7,
-        {"destination": APP, "headers": of_run, "queue": "line"},
-    ]
-    assert "already finished" in wire.ask("POST", "/v2/batch", 400, json=items)["error"]
-    wire.queue.run_until_idle()
-    assert len(wire.delivered) == 1
-    assert wire.ask("GET", "/v2/queues") == []
-    # The id may be used for a new run, together with its first step.
-    anew = {"destination": APP, "headers": {**of_run, "Upstash-Workflow-Init": "true"}}
-    answers = wire.ask("POST", "/v2/batch", json=[anew, items[-1]])
-    assert all("messageId" in one for one in answers)
-
-
-@pytest.mark.parametrize("first", ["cancel=true", "cancel=false"])
-def test_an_ended_run_may_be_told_to_be_done_again(wire: Wire, first: str) -> None:
-    wire.start()
-    wire.ask("DELETE", f"/v2/workflows/runs/r?{first}", content=b'"one"')
-    ended = wire.runs()
-    for _ in range(2):
-        wire.ask("DELETE", "/v2/workflows/runs/r?cancel=false", content=b'"other"')
-    assert wire.runs() == ended
-    wire.ask("DELETE", "/v2/workflows/runs/unknown?cancel=false", 404)
 
 
 # -- settings of the trigger that apply to the whole run ---------------------------------------------
@@ -554,39 +492,11 @@ def test_a_resumed_or_restarted_run_keeps_its_settings(wire: Wire, verb: str) ->
     assert wire.delivered[-1].headers.get("X-A") == "secret"
 
 
-def test_retrying_the_dead_letter_itself_reopens_the_run(wire: Wire) -> None:
-    dlq_id = failed_run(wire)
-    wire.queue.retry_dead_letter(dlq_id)
-    wire.queue.run_until_idle()
-    assert len(bodies(wire.delivered[-1])) == 2
-    assert wire.runs()[0]["workflowState"] == "RUN_STARTED"
-    assert "workflowRunCompletedAt" not in wire.runs()[0]
-    wire.ask("DELETE", "/v2/workflows/runs/r?cancel=false")
-    (run,) = wire.runs()
-    ended = 1000 * int(wire.queue.clock.now().timestamp())
-    assert (run["workflowState"], run["workflowRunCompletedAt"]) == ("RUN_SUCCESS", ended)
-
-
 # -- state -----------------------------------------------------------------------------------------
 
 
-def test_snapshot_and_restore(wire: Wire) -> None:
-    wire.start_and_deliver()
-    wait(wire, "e")
-    wire.ask("POST", "/v2/notify/r/early", 201, content=b"kept")
-    saved = wire.queue.snapshot()
-    wire.ask("POST", "/v2/notify/e", 201, content=b"x")
-    wire.queue.run_until_idle()
-    wire.ask("DELETE", "/v2/workflows/runs/r?cancel=false")
-    wire.queue.restore(saved)
-    assert len(wire.ask("GET", "/v2/workflows/runs/r")) == 1
-    assert len(wire.ask("GET", "/v2/waiters/e")) == 1
-    wait(wire, "early")
-    assert wire.ask("GET", "/v2/waiters/early") == []
-    wire.ask("POST", "/v2/notify/e", 201, content=b"y")
-    wire.queue.run_until_idle()
-    out = json.loads(bodies(wire.delivered[-1])[-1])["out"]
-    assert base64.b64decode(out) == b"y"
+def test_a_reset_forgets_the_runs(wire: Wire) -> None:
+    wire.start()
     wire.queue.reset()
     assert wire.runs() == []
 
@@ -709,37 +619,3 @@ def test_errors_are_the_queues_own() -> None:
     with pytest.raises(QueueError, match="workflow run r not found"):
         queue.publish(APP, settings={"Upstash-Workflow-RunId": "r"})
     queue.close()
-
-
-def test_dead_letters_of_which_one_is_refused_are_retried_all_or_none(wire: Wire) -> None:
-    failed_run(wire)
-    wire.queue.destinations.answers(APP, 200, 500)
-    wire.start_and_deliver("over")
-    wire.publish("over", b"step", Upstash_Retries="0")
-    wire.queue.run_until_idle()
-    wire.start("over")
-    wire.ask("DELETE", "/v2/workflows/runs/over")
-    letters, messages = wire.queue.dead_letters(), wire.queue.messages()
-    runs = wire.runs()
-    assert len(letters) == 2
-    assert "already finished" in wire.ask("POST", "/v2/dlq/retry", 400)["error"]
-    assert [one.id for one in wire.queue.dead_letters()] == [one.id for one in letters]
-    assert wire.queue.messages() == messages
-    assert wire.runs() == runs
-
-
-@pytest.mark.parametrize("verb", ["resume", "restart"])
-def test_runs_that_the_day_has_no_room_for_are_started_anew_all_or_none(verb: str) -> None:
-    wire = Wire(limits={"daily_messages": 5})
-    try:
-        for run in ("one", "two"):
-            wire.queue.destinations.answers(APP, 200, 500)
-            wire.start_and_deliver(run)
-            wire.publish(run, b"step", Upstash_Retries="0")
-            wire.queue.run_until_idle()
-        runs = wire.runs()
-        wire.ask("POST", f"/v2/workflows/dlq/{verb}", 429)
-        assert len(wire.queue.dead_letters()) == 2
-        assert wire.runs() == runs
-    finally:
-        wire.close()
