@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.errors import ContractError, raised_by_test, report_failure
 from ..core.problems import Problems
 from ..core.recorder import Recorder
+from .engine.hooks import AttemptHooks
 from .handler_errors import attempt_note, handler_traceback, raised_text
-from .hooks import AttemptHooks
 from .model import (
     MESSAGE,
     Attempt,

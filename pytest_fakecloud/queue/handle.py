@@ -27,7 +27,6 @@ from .delivery.drivers import Attempts, Driver, QueueAio
 from .delivery.faults import DeliveryFaults, QueueFaults
 from .delivery.sender import Sender
 from .engine.engine import Engine
-from .loading import load
 from .model import DAY, MESSAGE, SigningKeys
 from .rest.routes import QueueApp
 from .settings import QueueConfig, QueueSettings
@@ -256,6 +255,9 @@ class Queue(QueueAssertions, QueueActions, Handle):
         """
         __tracebackhide__ = True
         self._check_open()
+        # Imported here, because few tests load data.
+        from .loading import load
+
         load(self, data)
 
     # -- delivering ------------------------------------------------------------------------------

@@ -242,7 +242,7 @@ class _QueueCopy(_Copy):
     """A replayed queue, whose delivery attempts end with the outcomes of the real ones."""
 
     def __init__(self, real: Handle, context: Context, time: _Time) -> None:
-        from ..queue.hooks import AttemptHooks
+        from ..queue.engine.hooks import AttemptHooks
 
         super().__init__(real, context, time)
         # Use the recorded outcomes of the deliveries, and send no requests.

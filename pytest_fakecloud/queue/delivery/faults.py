@@ -22,9 +22,9 @@ from ...faults.fault import Fault, Matchers, ServiceRule
 from ...faults.plan import FaultPlan
 from ...faults.table import FaultTable
 from ...http.messages import Answer, Request, Serve
+from ..engine.hooks import DeliveryHooks
 from ..errors import QueueError, burst_limited, daily_limited
 from ..fields import DESTINATION, LABEL, NAME
-from ..hooks import DeliveryHooks
 from ..model import CALLBACK, FAILURE_CALLBACK, KINDS, Delivery, Kind, Message
 from ..wire.text import as_text
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from ...core.ids import BASE58, Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane, Timer
-from ..hooks import AttemptHooks, DeliveryHooks
 from ..model import LogEntry, Message, Outcome
 from ..settings import PlanLimits, QueueConfig
 from .flow import FlowControl
+from .hooks import AttemptHooks, DeliveryHooks
 from .url_groups import UrlGroups
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.hooks import AttemptHooks
+from pytest_fakecloud.queue.engine.hooks import AttemptHooks
 from pytest_fakecloud.queue.model import SECOND, Delivery, Outcome, SigningKeys
 from pytest_fakecloud.queue.settings import QueueConfig, plan
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.queue.engine.hooks import DeliveryHooks
 from pytest_fakecloud.queue.engine.lifecycle import causing
 from pytest_fakecloud.queue.errors import Loop
-from pytest_fakecloud.queue.hooks import DeliveryHooks
 from pytest_fakecloud.queue.model import (
     SECOND,
     Delivery,

@@ -13,8 +13,8 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import to_datetime
 from pytest_fakecloud.queue.engine.engine import Engine
+from pytest_fakecloud.queue.engine.hooks import DeliveryHooks
 from pytest_fakecloud.queue.errors import QueueError
-from pytest_fakecloud.queue.hooks import DeliveryHooks
 from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Message, Outcome
 from pytest_fakecloud.queue.settings import plan
 from pytest_fakecloud.queue.timeline import timeline, waiting_text

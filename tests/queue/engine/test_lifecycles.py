@@ -20,7 +20,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import to_datetime
 from pytest_fakecloud.queue.engine.engine import Engine, Saved
-from pytest_fakecloud.queue.hooks import DeliveryHooks
+from pytest_fakecloud.queue.engine.hooks import DeliveryHooks
 from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Message, Outcome, SigningKeys
 from pytest_fakecloud.queue.settings import PlanLimits
 from pytest_fakecloud.queue.wire.retry import next_wait

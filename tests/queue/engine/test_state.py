@@ -10,8 +10,8 @@ import pytest
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import Lane
+from pytest_fakecloud.queue.engine.hooks import DeliveryHooks
 from pytest_fakecloud.queue.engine.state import State
-from pytest_fakecloud.queue.hooks import DeliveryHooks
 from pytest_fakecloud.queue.model import SECOND, Message
 from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
 

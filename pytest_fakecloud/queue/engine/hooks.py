@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .model import Attempt, Delivery, Kind, Message, Outcome, RejectedStep
+from ..model import Attempt, Delivery, Kind, Message, Outcome, RejectedStep
 
 
 class AttemptHooks:
