@@ -5,31 +5,23 @@ Rows are data; `wording` describes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from inspect import signature
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
-from ..core.recorder import Recorder
 from ..handle import closed_fakes_of
 from .applications import Served
-from .bodies import items_of
 from .masking import Mask
-from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject
-from .scene import Scene, has_full_answer
+from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row
+from .scene import Scene, has_full_answer, records_of
+from .subjects import subjects_of, subjects_of_action, subjects_of_event, subjects_of_scene
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
 
-_ON_CHANNELS = {
-    "PUBLISH", "SPUBLISH", "SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE",
-    "PUNSUBSCRIBE",
-}  # fmt: skip
-"""Commands whose arguments name channels or patterns of channels."""
 _VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ahead_s"}
 """Details that may differ between two otherwise equal events."""
 
@@ -47,40 +39,12 @@ def rows(
     application; successful requests that called no fake are left out. ``scene`` knows the calls that
     are shown in another call's row, and the schedules of deliveries.
     """
-    scene = scene or Scene()
-    mask = Mask(cloud)
     source = list(cloud.journal.entries if entries is None else entries)
-    recorder: Recorder | None = getattr(cloud.journal, "_recorder", None)
-    sites: Mapping[int, Any] = {} if recorder is None else recorder.shared.sites
-    addresses = {url: name for name, (_, url) in closed_fakes_of(cloud).addresses.items()}
-    addresses.update((handle.url, handle.name) for handle in cloud.handles)
-    attempts = _attempts_of_calls(source)
-    received = {id(attempt) for attempt in attempts.values()}
-
-    def row_of(entry: Entry) -> Row:
-        attempt = attempts.get(id(entry))
-        if isinstance(entry, Call):
-            site = sites.get(entry.number)
-            row = _call_row(entry, mask, attempt, None if site is None else Place(**site))
-        else:
-            row = _event_row(entry, mask, addresses)
-        subjects = (*row.subjects, *_subjects_of_scene(attempt or entry, scene))
-        return replace(row, subjects=tuple(dict.fromkeys(subjects)))
-
-    found: list[Row] = []
-    for entry in source:
-        if id(entry) in received or entry.number in scene.without_row:
-            continue
-        # An entry that raises an exception must not prevent the rows of the other entries.
-        failures: list[str] = []
-        with report_failure("this entry cannot be shown", failures.append):
-            found.append(row_of(entry))
-        for text in failures:
-            failed = _row_for(entry)
-            found.append(replace(failed, ok=False, same=entry.number, failure=mask.text(text)))
-    if entries is None and recorder is not None:
-        found += [_action_row(one, cloud, mask) for one in tuple(recorder.shared.actions)]
-    found += _served_rows(served, found, source, mask)
+    builder = _Builder(cloud, source, scene or Scene())
+    found = builder.rows(source)
+    if entries is None:
+        found += builder.action_rows()
+    found += _served_rows(served, found, source, builder.mask)
     return _nested(found)
 
 
@@ -184,6 +148,93 @@ def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
 # -- rows of each kind -----------------------------------------------------------------------------
 
 
+class _Builder:
+    """Makes the rows of the entries and actions of a cloud, with credentials masked."""
+
+    def __init__(self, cloud: AnyCloud, entries: Sequence[Entry], scene: Scene) -> None:
+        self.mask = Mask(cloud)
+        self._cloud, self._scene = cloud, scene
+        self._records = records_of(cloud)
+        self._names = {url: name for name, (_, url) in closed_fakes_of(cloud).addresses.items()}
+        self._names.update((handle.url, handle.name) for handle in cloud.handles)
+        self._attempts = _attempts_of_calls(entries)
+
+    def rows(self, entries: Iterable[Entry]) -> list[Row]:
+        """Return a row for each entry that is not shown in the row of another entry."""
+        received = {id(attempt) for attempt in self._attempts.values()}
+        found: list[Row] = []
+        for entry in entries:
+            if id(entry) in received or entry.number in self._scene.without_row:
+                continue
+            # An entry that raises an exception must not prevent the rows of the other entries.
+            failures: list[str] = []
+            with report_failure("this entry cannot be shown", failures.append):
+                found.append(self._row_of(entry))
+            for text in failures:
+                failed = replace(_row_for(entry), ok=False, same=entry.number)
+                found.append(replace(failed, failure=self.mask.text(text)))
+        return found
+
+    def action_rows(self) -> list[Row]:
+        return [self._action_row(one) for one in tuple(self._records.actions)]
+
+    def _row_of(self, entry: Entry) -> Row:
+        attempt = self._attempts.get(id(entry))
+        row = self._event_row(entry) if isinstance(entry, Event) else self._call_row(entry, attempt)
+        subjects = (*row.subjects, *subjects_of_scene(attempt or entry, began(entry), self._scene))
+        return replace(row, subjects=tuple(dict.fromkeys(subjects)))
+
+    def _call_row(self, call: Call, attempt: Event | None) -> Row:
+        masked, faults = self.mask.call(call), _faults_of(call)
+        site: Any = self._records.sites.get(call.number)
+        # Leave out the error of a fault's function, which is reported separately, as a problem of
+        # the test.
+        note = "" if call.problem == "bug" else masked.note
+        row = replace(
+            _row_for(call), entry=masked, kind="call", actor=CLIENT, operation=_operation(masked),
+            subjects=tuple(subjects_of(masked)), status=call.status, outcome=call.outcome,
+            ok=_succeeded(call), faults=faults, where=None if site is None else Place(**site),
+            ended=faults_ended(call) if any(one.kind == "call" for one in faults) else 0,
+            same=(masked.method, masked.target, masked.body, masked.answer, call.outcome, note),
+        )  # fmt: skip
+        if attempt is None:
+            return row
+        return replace(
+            row, kind="attempt", actor=attempt.handle, faults=faults or _faults_of_attempt(attempt),
+            began=min(call.number, began(attempt)), ended=row.ended or _ended(attempt),
+            attempt=_count_of(attempt), delivery=self.mask.event(attempt),
+        )  # fmt: skip
+
+    def _event_row(self, event: Event) -> Row:
+        masked = self.mask.event(event)
+        details = {name: value for name, value in masked.data.items() if name not in _VOLATILE}
+        row = replace(
+            _row_for(event), entry=masked, operation=event.kind,
+            subjects=tuple(subjects_of_event(masked)), faults=_faults_of_attempt(event),
+            began=began(event), ended=_ended(event), same=(masked.text, repr(details)),
+        )  # fmt: skip
+        if event.kind != "attempt":
+            return row
+        row = replace(
+            row, kind="attempt", attempt=_count_of(event), same=repr(details), delivery=masked
+        )
+        if "url" not in event.data:
+            return row
+        url, status = str(masked.data["url"]), event.data.get("status")
+        parts, status = parts_of(url), status if isinstance(status, int) else None
+        peer = self._names.get(f"{parts.scheme}://{parts.netloc}", url)
+        return replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
+
+    def _action_row(self, action: Action) -> Row:
+        masked = self.mask.event(action)
+        subjects = subjects_of_action(action, self._cloud, self.mask)
+        return replace(
+            _row_for(action), entry=masked, kind="action", actor=TEST, operation=action.kind,
+            subjects=tuple(dict.fromkeys(subjects)), where=Place(**masked.data["where"]),
+            same=(action.kind, repr(masked.data)),
+        )  # fmt: skip
+
+
 def _row_for(source: Entry) -> Row:
     """Return the row of a journal entry as if the entry was an event inside its fake."""
     return Row(
@@ -192,60 +243,9 @@ def _row_for(source: Entry) -> Row:
     )  # fmt: skip
 
 
-def _call_row(call: Call, mask: Mask, attempt: Event | None, where: Place | None) -> Row:
-    masked, faults = mask.call(call), _faults_of(call)
-    # Leave out the error of a fault's function, which is reported separately, as a problem of the
-    # test.
-    note = "" if call.problem == "bug" else masked.note
-    row = replace(
-        _row_for(call), entry=masked, kind="call", actor=CLIENT, operation=_operation(masked),
-        subjects=tuple(_subjects(masked)), status=call.status, outcome=call.outcome,
-        ok=_succeeded(call), faults=faults, where=where,
-        ended=faults_ended(call) if any(one.kind == "call" for one in faults) else 0,
-        same=(masked.method, masked.target, masked.body, masked.answer, call.outcome, note),
-    )  # fmt: skip
-    if attempt is None:
-        return row
-    return replace(
-        row, kind="attempt", actor=attempt.handle, faults=faults or _faults_of_attempt(attempt),
-        began=min(call.number, began(attempt)), ended=row.ended or _ended(attempt),
-        attempt=_count_of(attempt), delivery=mask.event(attempt),
-    )  # fmt: skip
-
-
 def _succeeded(call: Call) -> bool:
     streamed = call.status is not None and call.status < 400 and call.outcome == "streamed"
     return streamed or has_full_answer(call)
-
-
-def _event_row(event: Event, mask: Mask, addresses: Mapping[str, str]) -> Row:
-    masked = mask.event(event)
-    details = {name: value for name, value in masked.data.items() if name not in _VOLATILE}
-    row = replace(
-        _row_for(event), entry=masked, operation=event.kind,
-        subjects=tuple(_subjects_of_event(masked)), faults=_faults_of_attempt(event),
-        began=began(event), ended=_ended(event), same=(masked.text, repr(details)),
-    )  # fmt: skip
-    if event.kind != "attempt":
-        return row
-    row = replace(
-        row, kind="attempt", attempt=_count_of(event), same=repr(details), delivery=masked
-    )
-    if "url" not in event.data:
-        return row
-    url, status = str(masked.data["url"]), event.data.get("status")
-    parts, status = parts_of(url), status if isinstance(status, int) else None
-    peer = addresses.get(f"{parts.scheme}://{parts.netloc}", url)
-    return replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
-
-
-def _action_row(action: Action, cloud: AnyCloud, mask: Mask) -> Row:
-    masked = mask.event(action)
-    return replace(
-        _row_for(action), entry=masked, kind="action", actor=TEST, operation=action.kind,
-        subjects=tuple(dict.fromkeys(_subjects_of_action(action, cloud, mask))),
-        where=Place(**masked.data["where"]), same=(action.kind, repr(masked.data)),
-    )  # fmt: skip
 
 
 def _served_rows(
@@ -327,79 +327,3 @@ def _operation(call: Call) -> str:
     if call.service == "kv" and isinstance(command, list) and len(command) == 1:
         return str(command[0])
     return call.route or f"{call.method} {call.path}"
-
-
-def _subjects(call: Call) -> Iterator[Subject]:
-    facts, fake = call.facts, call.handle
-    if call.service == "kv":
-        for line in facts.get("words") or ():
-            names, kind = _keys(line), "key"
-            if line and line[0].upper() in _ON_CHANNELS:
-                names, kind = line[1:2] if "PUBLISH" in line[0].upper() else line[1:], "channel"
-            yield from (Subject(kind, name, fake) for name in names)
-    elif call.service == "vector":
-        yield Subject("namespace", str(facts.get("namespace") or ""), fake)
-    elif call.service == "broker":
-        for topic in facts.get("topic") or ():
-            yield Subject("topic", str(topic), fake)
-        if facts.get("group"):
-            yield Subject("group", str(facts["group"]), fake)
-    elif call.service == "queue":
-        yield from _messages(call, fake)
-    message = call.headers.get("Upstash-Message-Id")
-    if message:
-        yield Subject("message", message, fake)
-
-
-def _subjects_of_scene(entry: Entry, scene: Scene) -> Iterator[Subject]:
-    """Yield the subjects of the calls that a row includes, and the schedule of a delivery."""
-    for step in scene.grouped_calls.get(entry.number, ()):
-        yield from _subjects(step)
-    if schedule := scene.header(began(entry), "upstash-schedule-id"):
-        yield Subject("schedule", schedule, entry.handle)
-
-
-def _subjects_of_action(action: Action, cloud: AnyCloud, mask: Mask) -> Iterator[Subject]:
-    """Yield the topics, groups and keys in the arguments of the method that the test called."""
-    handle = next((one for one in cloud.handles if one.name == action.handle), None)
-    method = getattr(handle, action.kind, None)
-    if action.call is None or method is None:
-        return
-    given, named = action.call
-    with suppress(TypeError, ValueError):
-        arguments = signature(method).bind(*given, **named).arguments
-        for kind in ("topic", "group", "key"):
-            value = arguments.get(kind)
-            if isinstance(value, str):
-                yield Subject(kind, mask.text(value), action.handle)
-
-
-def _messages(call: Call, fake: str) -> Iterator[Subject]:
-    if call.facts.get("queue"):
-        yield Subject("queue", str(call.facts["queue"]), fake)
-    for one in items_of(call.answer) if has_full_answer(call) else ():
-        for name, kind in (("messageId", "message"), ("scheduleId", "schedule")):
-            if isinstance(one.get(name), str):
-                yield Subject(kind, one[name], fake)
-
-
-def _keys(line: Sequence[str]) -> list[str]:
-    from ..kv.table.registry import COMMANDS
-
-    spec = COMMANDS.get(line[0].upper()) if line else None
-    if spec is not None and spec.subcommands is not None and len(line) > 1:
-        spec = spec.subcommands.get(line[1].upper().encode())
-    if spec is None:
-        return []
-    try:
-        places = spec.key_positions([word.encode("utf-8", "surrogatepass") for word in line])
-        return [line[at] for at, _ in places]
-    except (LookupError, ValueError):
-        return []
-
-
-def _subjects_of_event(event: Event) -> Iterator[Subject]:
-    data: Mapping[str, Any] = event.data
-    for name, kind in (("message_id", "message"), ("about", "message"), ("group", "group")):
-        if isinstance(data.get(name), str):
-            yield Subject(kind, data[name], event.handle)

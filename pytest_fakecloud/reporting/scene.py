@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
+from ..core.recorder import SharedRecords
 from ..core.timeparse import instant_us
 from .bodies import items_of
-from .connections import gathered
+from .connections import gathered, lines_of
 from .masking import Mask
 
 if TYPE_CHECKING:
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 
 _SENT = 2_000
 """Maximum number of characters of a body that an attempt's event keeps."""
+_DETAILS = attrgetter("_details.finished")
+"""Returns the number, request and outcome of each recent attempt of a queue."""
 _LONG = 16
 """Maximum length of a consumer's name that is shown in full."""
-_SINGLE = ("publish", "enqueue", "batch")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Scene:
     """Lookups of one cloud and its journal.
 
@@ -44,103 +46,105 @@ class Scene:
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
-    published: dict[str, int] = field(default_factory=dict)
-    bodies: dict[str, str] = field(default_factory=dict)
-    end_offsets: dict[tuple[str, str], Sequence[int]] = field(default_factory=dict)
-    attempts: dict[int, tuple[Delivery, Outcome]] = field(default_factory=dict)
+    published: Mapping[str, int] = field(default_factory=dict)
+    bodies: Mapping[str, str] = field(default_factory=dict)
+    end_offsets: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
+    attempts: Mapping[int, tuple[Delivery, Outcome]] = field(default_factory=dict)
     created_by_lost_call: Mapping[int, str] = field(default_factory=dict)
     grouped_calls: Mapping[int, Sequence[Call]] = field(default_factory=dict)
     without_row: Set[int] = frozenset()
-    scripts: dict[str, str] = field(default_factory=dict)
+    scripts: Mapping[str, str] = field(default_factory=dict)
     mask: Mask = field(default_factory=Mask)
 
     def short(self, name: object) -> str:
         """Return the short form of an id or name; the name itself if it has none."""
         return self.ids.get(str(name), str(name))
 
-    def header(self, began: object, name: str) -> str:
+    def header(self, began: int | None, name: str) -> str:
         """Return a header of the delivery that began at a journal number; empty if it is unknown."""
-        sent = self.attempts.get(began)  # type: ignore[call-overload]
+        sent = self.attempts.get(began or 0)
         headers = sent[0].headers if sent is not None else ()
         return next((value for one, value in headers if one.lower() == name), "")
 
 
-def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
-    """Return the lookups of a cloud and its journal; without a cloud, only those based on the
-    entries.
+def scene_of(cloud: AnyCloud, entries: Sequence[Entry]) -> Scene:
+    """Return the lookups of a cloud and its journal, with credentials in grouped calls masked.
 
-    A fake that raises an exception contributes nothing. Credentials in ``gathered`` calls are
-    masked.
+    A fake that raises an exception contributes nothing.
     """
-    scene = Scene()
-    ids, instances = _read_entries(entries, scene)
-    for handle in cloud.handles if cloud is not None else ():
-        if handle.service == "queue":
-            _read_queue(handle, scene, ids)
-        elif handle.service == "broker":
-            _read_broker(handle, scene)
-    if cloud is not None:
-        scene.created_by_lost_call = _messages_of_lost_calls(cloud, entries)
-        groups, scene.without_row = gathered(entries)
-        mask = scene.mask = Mask(cloud)
-        scene.grouped_calls = {
-            number: [mask.call(call) for call in calls] for number, calls in groups.items()
-        }
-    scene.ids = _abbreviated(ids) | _abbreviated_names(instances)
-    return scene
+    queues: list[Any] = [one for one in cloud.handles if one.service == "queue"]
+    brokers: list[Any] = [one for one in cloud.handles if one.service == "broker"]
+    messages = [message for queue in queues for message in _tried(queue.messages)]
+    schedules = [schedule.id for queue in queues for schedule in _tried(queue.schedules)]
+    attempts = [each for queue in queues for each in _tried(_DETAILS, queue)]
+    calls = [one for one in entries if isinstance(one, Call)]
+    created = list(_created(calls))
+    published: dict[str, int] = {}
+    for message_id, call in created:
+        published.setdefault(message_id, call.at_us)
+    published.update((one.id, instant_us(one.created)) for one in messages)
+    instances = {str(one.facts.get("instance")) for one in calls if one.service == "broker"}
+    ids = [*_named_by_events(entries), *(one.id for one in messages), *schedules]
+    groups, without_row = gathered(entries)
+    mask = Mask(cloud)
+    return Scene(
+        ids=_abbreviated(ids) | _abbreviated_names(instances),
+        published=published,
+        bodies={message_id: _beginning(call) for message_id, call in created
+                if call.route != "batch"},
+        end_offsets={(broker.name, topic): broker.topic(topic).end_offsets
+                     for broker in brokers for topic in _tried(broker.topics)},
+        attempts={number: (sent, outcome) for number, sent, outcome in attempts},
+        created_by_lost_call=_messages_of_lost_calls(cloud, entries),
+        grouped_calls={
+            number: [mask.call(one) for one in grouped] for number, grouped in groups.items()
+        },
+        without_row=without_row,
+        scripts={hash_of(source)[:8]: source for call in calls if call.service == "kv"
+                 for source in _scripts_of(call)},
+        mask=mask,
+    )  # fmt: skip
 
 
-def _read_entries(entries: Iterable[Entry], scene: Scene) -> tuple[set[str], set[str]]:
-    """Add entries to a scene; return the IDs of messages and the instances of consumer groups."""
-    ids: set[str] = set()
-    instances: set[str] = set()
-    for entry in entries:
-        if isinstance(entry, Event):
-            ids.update(str(entry.data[name]) for name in ("message_id", "about")
-                       if "message_id" in entry.data and entry.data.get(name))  # fmt: skip
-        elif entry.route in _SINGLE and has_full_answer(entry):
-            _read_publish(entry, scene)
-        elif entry.service == "broker":
-            instances.add(str(entry.facts.get("instance")))
-        elif entry.service == "kv":
-            scene.scripts.update((hash_of(source)[:8], source) for source in _scripts_of(entry))
-    return ids, instances
+def records_of(cloud: AnyCloud) -> SharedRecords:
+    """Return the actions and call sites of a cloud; none if it runs in another process."""
+    recorder = getattr(cloud.journal, "_recorder", None)
+    return SharedRecords() if recorder is None else recorder.shared
 
 
-def _read_publish(call: Call, scene: Scene) -> None:
-    for one in items_of(call.answer):
-        if "messageId" in one and not one.get("deduplicated"):
-            scene.published.setdefault(str(one["messageId"]), call.at_us)
-            if call.route != "batch":
-                body = call.body[: 4 * _SENT].decode("utf-8", "replace")[:_SENT]
-                scene.bodies[str(one["messageId"])] = body
+def _tried(read: Callable[..., Iterable[Any]], *given: Any) -> list[Any]:
+    """Return the values that a function of a fake returns; none if it raises an exception."""
+    with report_failure("", lambda line: None):
+        return list(read(*given))
+    return []
+
+
+def _created(calls: Iterable[Call]) -> Iterator[tuple[str, Call]]:
+    """Yield the ID of each message that a publish request created, with the request."""
+    for call in calls:
+        if call.route in ("publish", "enqueue", "batch") and has_full_answer(call):
+            for one in items_of(call.answer):
+                if "messageId" in one and not one.get("deduplicated"):
+                    yield str(one["messageId"]), call
+
+
+def _beginning(call: Call) -> str:
+    """Return as much of a call's body as the event of a delivery attempt keeps."""
+    return call.body[: 4 * _SENT].decode("utf-8", "replace")[:_SENT]
+
+
+def _named_by_events(entries: Iterable[Entry]) -> Iterator[str]:
+    """Yield the IDs of the messages of the events, and of those that callbacks are about."""
+    for event in entries:
+        if isinstance(event, Event) and "message_id" in event.data:
+            for name in ("message_id", "about"):
+                if event.data.get(name):
+                    yield str(event.data[name])
 
 
 def _scripts_of(call: Call) -> Iterator[str]:
-    for line in call.facts.get("words") or ():
-        name, *arguments = line or [""]
+    for name, *arguments in lines_of(call):
         yield from {"EVAL": arguments[:1], "SCRIPT": arguments[1:2]}.get(name.upper(), ())
-
-
-def _read_queue(queue: Any, scene: Scene, ids: set[str]) -> None:
-    with _ignored_failures():
-        for message in queue.messages():
-            ids.add(message.id)
-            scene.published[message.id] = instant_us(message.created)
-        ids.update(one.id for one in queue.schedules())
-        for number, sent, outcome in tuple(queue._details.finished):
-            scene.attempts[number] = sent, outcome
-
-
-def _read_broker(broker: Any, scene: Scene) -> None:
-    with _ignored_failures():
-        for topic in broker.topics():
-            scene.end_offsets[broker.name, topic] = broker.topic(topic).end_offsets
-
-
-def _ignored_failures() -> AbstractContextManager[None]:
-    """Ignore a fake's exception: a report without its data is better than none."""
-    return report_failure("", lambda line: None)
 
 
 def hash_of(script: str) -> str:

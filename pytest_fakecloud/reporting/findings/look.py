@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.calls import Action, Call, Entry, Event
 from ..applications import Served
 from ..model import Finding, Subject
-from ..scene import Scene
+from ..scene import Scene, records_of
 
 if TYPE_CHECKING:
     from ...any_cloud import AnyCloud
@@ -83,8 +83,7 @@ class Look:
 
     def actions_on(self, handle: Any) -> list[Action]:
         """Return the actions of the test on a fake."""
-        recorder = getattr(self.cloud.journal, "_recorder", None)
-        every = tuple(recorder.shared.actions) if recorder is not None else ()
+        every = tuple(records_of(self.cloud).actions)
         return [one for one in every if one.handle == handle.name]
 
     def calls_to(self, service: str) -> Iterator[Call]:

@@ -1,0 +1,103 @@
+"""The subjects of rows: keys, channels, namespaces, topics, groups, queues, messages, schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from ..core.calls import Action, Call, Entry, Event
+from .bodies import items_of
+from .connections import lines_of
+from .masking import Mask
+from .model import Subject
+from .scene import Scene, has_full_answer
+
+if TYPE_CHECKING:
+    from ..any_cloud import AnyCloud
+
+_SUBSCRIBING = {
+    "SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE", "PUNSUBSCRIBE",
+}  # fmt: skip
+"""Commands whose arguments are channels or patterns of channels."""
+
+
+def subjects_of(call: Call) -> Iterator[Subject]:
+    """Yield the subjects of a call, which must be masked."""
+    facts, fake = call.facts, call.handle
+    if call.service == "kv":
+        for line in lines_of(call):
+            name, *arguments = line
+            if name.upper() in ("PUBLISH", "SPUBLISH"):
+                yield from (Subject("channel", one, fake) for one in arguments[:1])
+            elif name.upper() in _SUBSCRIBING:
+                yield from (Subject("channel", one, fake) for one in arguments)
+            else:
+                yield from (Subject("key", one, fake) for one in _keys(line))
+    elif call.service == "vector":
+        yield Subject("namespace", str(facts.get("namespace") or ""), fake)
+    elif call.service == "broker":
+        for topic in facts.get("topic") or ():
+            yield Subject("topic", str(topic), fake)
+        if facts.get("group"):
+            yield Subject("group", str(facts["group"]), fake)
+    elif call.service == "queue":
+        yield from _messages(call, fake)
+    message = call.headers.get("Upstash-Message-Id")
+    if message:
+        yield Subject("message", message, fake)
+
+
+def subjects_of_scene(entry: Entry, began: int, scene: Scene) -> Iterator[Subject]:
+    """Yield the subjects of the calls that an entry's row includes, and the schedule of a delivery."""
+    for step in scene.grouped_calls.get(entry.number, ()):
+        yield from subjects_of(step)
+    if schedule := scene.header(began, "upstash-schedule-id"):
+        yield Subject("schedule", schedule, entry.handle)
+
+
+def subjects_of_action(action: Action, cloud: AnyCloud, mask: Mask) -> Iterator[Subject]:
+    """Yield the topics, groups and keys in the arguments of the method that the test called."""
+    handle = next((one for one in cloud.handles if one.name == action.handle), None)
+    method = getattr(handle, action.kind, None)
+    if action.call is None or method is None:
+        return
+    given, named = action.call
+    with suppress(TypeError, ValueError):
+        arguments = signature(method).bind(*given, **named).arguments
+        for kind in ("topic", "group", "key"):
+            value = arguments.get(kind)
+            if isinstance(value, str):
+                yield Subject(kind, mask.text(value), action.handle)
+
+
+def _messages(call: Call, fake: str) -> Iterator[Subject]:
+    if call.facts.get("queue"):
+        yield Subject("queue", str(call.facts["queue"]), fake)
+    for one in items_of(call.answer) if has_full_answer(call) else ():
+        for name, kind in (("messageId", "message"), ("scheduleId", "schedule")):
+            if isinstance(one.get(name), str):
+                yield Subject(kind, one[name], fake)
+
+
+def _keys(line: Sequence[str]) -> list[str]:
+    from ..kv.table.registry import COMMANDS
+
+    spec = COMMANDS.get(line[0].upper())
+    if spec is not None and spec.subcommands is not None and len(line) > 1:
+        spec = spec.subcommands.get(line[1].upper().encode())
+    if spec is None:
+        return []
+    try:
+        places = spec.key_positions([word.encode("utf-8", "surrogatepass") for word in line])
+        return [line[at] for at, _ in places]
+    except (LookupError, ValueError):
+        return []
+
+
+def subjects_of_event(event: Event) -> Iterator[Subject]:
+    data: Mapping[str, Any] = event.data
+    for name, kind in (("message_id", "message"), ("about", "message"), ("group", "group")):
+        if isinstance(data.get(name), str):
+            yield Subject(kind, data[name], event.handle)
