@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import Call
@@ -20,6 +20,7 @@ from .scene import Scene, scene_of
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
+    from ..core.problems import Problem
 
 MOST_UNFINISHED = 8
 """Maximum number of findings about unfinished work; further ones are only counted."""
@@ -60,7 +61,7 @@ def report_of(
     with report_failure("what is unfinished cannot be shown", failures.append):
         left = unfinished(cloud, scene, found)
     closed = closed_fakes_of(cloud).addresses.items()
-    numbers = _numbers(every)
+    masked = partial(_masked, mask=mask, numbers=_numbers(every))
     return Report(
         now_us=cloud.clock.now_us(),
         clock=cloud.clock.mode,
@@ -72,9 +73,9 @@ def report_of(
             *(Fake(name, fixture, url, closed=True) for name, (fixture, url) in closed),
         ],
         rows=every,
-        findings=[_masked(one, mask, numbers) for one in found],
-        unfinished=[_masked(one, mask) for one in left],
-        problems=[_masked(one, mask) for one in problems(cloud) if not _repeats(one, found)],
+        findings=list(map(masked, found)),
+        unfinished=list(map(masked, left)),
+        problems=[masked(one) for one in problems(cloud) if not _repeats(one, found)],
         failures=list(map(mask.text, failures)),
         hints=list(map(mask.text, hints)),
         log=mask.text(log),
@@ -84,20 +85,17 @@ def report_of(
 
 def problems(cloud: AnyCloud) -> list[Finding]:
     """Return the strict-mode violations, counted if identical, and the rejected credentials."""
-    found: dict[object, Finding] = {}
-    times: Counter[object] = Counter()
+    groups: dict[object, list[Problem]] = {}
     for problem in cloud.problems:
         # Treat violations that differ only in the message ID as identical.
         facts = {name: value for name, value in problem.facts.items() if name != "message_id"}
         alike = problem.kind, repr(facts) if "message_id" in problem.facts else problem.text
-        times[alike] += 1
-        values = {"problem": problem.kind, "text": problem.text}
-        fake = str(problem.facts.get("handle") or "")
-        found.setdefault(alike, Finding("problem", fake, values=values))
-    counted = [
-        replace(one, values={**one.values, "times": times[alike]}) for alike, one in found.items()
-    ]
-    return [*counted, *rejected(cloud)]
+        groups.setdefault(alike, []).append(problem)
+    found = []
+    for first, *others in groups.values():
+        values = {"problem": first.kind, "text": first.text, "times": 1 + len(others)}
+        found.append(Finding("problem", str(first.facts.get("handle") or ""), values=values))
+    return [*found, *rejected(cloud)]
 
 
 def rejected(
@@ -214,7 +212,7 @@ def _numbers(every: Sequence[Row]) -> dict[int, int]:
     return {one.number: row.number for one, row in shown}
 
 
-def _masked(finding: Finding, mask: Mask, numbers: Mapping[int, int] = {}) -> Finding:
+def _masked(finding: Finding, mask: Mask, numbers: Mapping[int, int]) -> Finding:
     """Return a masked copy of a finding, with the numbers of rows in place of journal numbers."""
     rows = tuple(numbers.get(number, number) for number in finding.rows)
     values: dict[str, Any] = mask.value(finding.values)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from ..core.calls import Event
 from .model import Row
@@ -17,6 +18,9 @@ KEPT = 60
 NEWEST = 30
 """Number of rows at the end that are always shown."""
 _LEAVING = ("join", "leave", "expire")
+_SAME = attrgetter(
+    "kind", "actor", "peer", "operation", "status", "outcome", "faults", "where", "same"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,28 +104,25 @@ def folded(every: Sequence[Line]) -> list[Line]:
         else:
             blocks.append([line])
     found: list[list[Line]] = []
+    last_key: object = None
     for block in blocks:
         block = [block[0], *folded(block[1:])] if len(block) > 1 else block
-        if found and _key(found[-1]) == _key(block):
+        key = [_key(line, block[0].row.depth) for line in block]
+        if key == last_key:
             found[-1] = [
                 replace(one, rows=(*one.rows, *other.rows))
                 for one, other in zip(found[-1], block, strict=True)
             ]
         else:
             found.append(block)
+        last_key = key
     return [line for block in found for line in block]
 
 
-def _key(block: Sequence[Line]) -> tuple[object, ...]:
-    first = block[0]
-    return tuple(
-        (line.row.kind, line.row.actor, line.row.peer, line.row.operation, line.row.status,
-         line.row.outcome, line.row.faults, line.row.where, line.row.same,
-         line.row.depth - first.row.depth, repr([one.data for one in line.effects]),
-         # Nested lines that are already folded only match lines with the same number of rows.
-         0 if line is first else len(line.rows))
-        for line in block
-    )  # fmt: skip
+def _key(line: Line, depth: int) -> tuple[object, ...]:
+    """Return what is equal in lines that can be folded, given the depth of their blocks."""
+    effects = repr([one.data for one in line.effects])
+    return _SAME(line.row), line.row.depth - depth, effects, len(line.rows)
 
 
 def kept(every: Sequence[Line], marked: Collection[int]) -> Iterator[Line | int]:
@@ -155,6 +156,7 @@ def _shown(every: Sequence[Row], marked: Collection[int]) -> set[int]:
     newest = every[-NEWEST:]
 
     def weight(row: Row) -> tuple[bool | int, ...]:
+        """Return findings before errors, before faults, before the ends of a kind, before others."""
         # A fault explains the error of its row, so an error without a fault weighs more.
         is_unexplained = not row.ok and not row.faults
         is_notable = not row.ok or bool(row.faults)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -15,8 +16,8 @@ from .bodies import CONTROLS, printable
 from .model import Finding, Report, Row
 from .report import report_of
 from .selection import Line, folded, kept, merged, without_held_runs
-from .wording import Scene, describe, effect, sentence
-from .wording.common import clock_time
+from .wording import Scene, Summary, describe, effect, sentence
+from .wording.common import Script, clock_time
 from .wording.kv import PIPELINED
 
 if TYPE_CHECKING:
@@ -157,28 +158,31 @@ class _Writer:
     def _entry(self, line: Line, nests: bool) -> tuple[list[str], list[str]]:
         """Return the lines of a row, and of its note; ``nests`` is True if rows are nested in it."""
         row, indent = line.row, " " * (_STAMP + 2 + 2 * line.row.depth)
+        words = self._described(line)
+        place = self._new_place(row)
+        note = [f"note: {words.note}"] if words.note else []
+        is_known = self._was_shown([*words.below, *words.remarks, *note])
+        below = [] if is_known else list(words.below)
+        marks = self._add_marks(line, below)
+        head = f"{_stamp(row)} {'  ' * row.depth}{_ends(row)} {words.what}{_times(line)}{marks}"
+        parts = [head, f"<-- {words.answer}"] if words.answer else [head]
+        parts[-1] += " (as above)" if is_known else ""
+        lines = self._first_lines([*parts, *_faults(row, nests)], indent)
+        if not is_known:
+            packed = _packed([*place, *words.remarks], self._width - len(indent))
+            lines += self._lines_below([*below, *packed], indent)
+        lines += self._script_lines(words.script, indent)
+        return lines, [] if is_known else self._lines_below(note, indent)
+
+    def _described(self, line: Line) -> Summary:
+        """Return the description of a line's row, with the effects of events that it caused."""
+        row = line.row
         words = describe(row, self._scene, line.rows[-1])
         call = row.entry if isinstance(row.entry, Call) else None
         effects = list(filter(None, (effect(one, call, self._scene) for one in line.effects)))
-        inside = row.actor == row.peer
-        what = "; ".join([words.what, *effects]) if inside else words.what
-        remarks = list(words.remarks) if inside else [*words.remarks, *effects]
-        note = [f"note: {words.note}"] if words.note else []
-        is_known = self._was_shown([*words.below, *remarks, *note])
-        remarks = [*self._new_place(row), *remarks]
-        below = [] if is_known else list(words.below)
-        ends = f"{_times(line)}{self._add_marks(line, below)}"
-        above = " (as above)" if is_known else ""
-        answer = [f"<-- {words.answer}{above}"] if words.answer else []
-        head = f"{_stamp(row)} {'  ' * row.depth}{_ends(row)} {what}{ends}{'' if answer else above}"
-        lines = self._first_lines(head, [*answer, *_faults(row, nests)], indent)
-        if not is_known:
-            packed = _packed(remarks, self._width - len(indent))
-            lines += self._lines_below([*below, *packed], indent)
-        if words.script is not None and words.script.sha not in self._shown_scripts:
-            self._shown_scripts.add(words.script.sha)
-            lines += _script(*words.script, indent, self._width)
-        return lines, [] if is_known else self._lines_below(note, indent)
+        if row.actor == row.peer:
+            return replace(words, what="; ".join([words.what, *effects]))
+        return replace(words, remarks=[*words.remarks, *effects])
 
     def _lines_below(self, texts: Sequence[str], indent: str) -> list[str]:
         return [
@@ -210,22 +214,37 @@ class _Writer:
         marks = ""
         for number in [one.number for one in line.rows if one.number in self._marks]:
             mark = f" [{self._marks[number]}]"
-            if self._inner.get(number, PIPELINED) < min(len(below), PIPELINED):
-                below[self._inner[number]] += mark
+            index = self._inner.get(number)
+            if index is not None and index < min(len(below), PIPELINED):
+                below[index] += mark
             else:
                 marks += mark
         return marks
 
-    def _first_lines(self, head: str, ends: Sequence[str], indent: str) -> list[str]:
-        """Return the head of a row and its ends, such as the answer: in one line if they fit."""
-        lines = _wrapped(head, indent, self._width, LINES_OF_A_TEXT)
-        for each in ends:
+    def _first_lines(self, parts: Sequence[str], indent: str) -> list[str]:
+        """Return the head of a row and its other parts, such as the answer: in one line if they fit."""
+        lines = _wrapped(parts[0], indent, self._width, LINES_OF_A_TEXT)
+        for each in parts[1:]:
             each = each.translate(CONTROLS)
             if len(lines[-1]) + 1 + len(each) <= self._width:
                 lines[-1] += f" {each}"
             else:
                 lines += _wrapped(indent + each, f"{indent}    ", self._width, LINES_OF_A_TEXT)
         return lines
+
+    def _script_lines(self, script: Script | None, indent: str) -> Iterator[str]:
+        """Yield the source of a script that no earlier row has shown."""
+        if script is None or script.sha in self._shown_scripts:
+            return
+        self._shown_scripts.add(script.sha)
+        whole = textwrap.dedent(script.source.replace("\t", "  ")).strip("\n").splitlines()
+        yield f"{indent}script {script.sha}:"
+        for line in whole[:LINES_OF_A_SCRIPT]:
+            lead = " " * (len(line) - len(line.lstrip()))
+            yield from _wrapped(f"{indent}  {line}", f"{indent}    {lead}", self._width) or [""]
+        more = len(whole) - LINES_OF_A_SCRIPT
+        if more > 0:
+            yield f"{indent}  ... {counted(more, 'more line')}"
 
 
 def _have_nested(lines: Sequence[Line | int]) -> list[bool]:
@@ -266,18 +285,6 @@ def _packed(texts: Sequence[str], room: int) -> list[str]:
         else:
             lines.append(each)
     return lines
-
-
-def _script(sha: str, source: str, indent: str, width: int) -> Iterator[str]:
-    whole = textwrap.dedent(source.replace("\t", "  ")).strip("\n").splitlines()
-    yield f"{indent}script {sha}:"
-    for line in whole[:LINES_OF_A_SCRIPT]:
-        lead = " " * (len(line) - len(line.lstrip()))
-        each = f"{indent}  {line}"
-        yield from _wrapped(each, f"{indent}    {lead}", width) or [""]
-    more = len(whole) - LINES_OF_A_SCRIPT
-    if more > 0:
-        yield f"{indent}  ... {counted(more, 'more line')}"
 
 
 def _stamp(row: Row) -> str:

@@ -41,8 +41,10 @@ def counts(*rows: Row) -> list[int]:
 def test_rows_are_folded_together_with_what_is_nested_in_them() -> None:
     attempt = row(1, "a", attempt=1), row(2, "set", depth=1)
     again = row(3, "a", attempt=2), row(4, "set", depth=1)
+    third = row(5, "a", attempt=3), row(6, "set", depth=1)
     other = row(5, "a", attempt=3), row(6, "del", depth=1)
     assert counts(*attempt, *again) == [2, 2]
+    assert counts(*attempt, *again, *third) == [3, 3]
     assert counts(*attempt, *again, *other) == [2, 2, 1, 1]
 
 
