@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import errors
 from ..model import EventKind, consumer_config
-from .members import ConsumerGroup, GroupCopy, Instance, InstanceState, cancel, copied, names
+from .members import ConsumerGroup, GroupCopy, Instance, InstanceState, cancel, partitions_text
 from .offsets import GroupOffsets
 from .rebalancing import Rebalancer
 from .state import BrokerState
@@ -70,19 +70,26 @@ class Coordinator:
             instance.state = "active"
         group.instances[name] = instance
         if before is not None and before.topics == topics:
-            # Do not rebalance if a static member returns within its session. Like a new consumer,
-            # though, it starts at the committed offsets.
-            instance.assignment = before.assignment
-            if group.state == "Stable":
-                self._rebalancer.activate(instance, now)
-            kept = names(instance.assignment)
-            text = f"{name} returned to {group.name} within its session and keeps {kept}"
-            self._tell("return", text, now, instance)
+            self._return(instance, before, now)
         else:
             text = f"{name} joined {group.name}, subscribed to {', '.join(topics)}"
             self._tell("join", text, now, instance, topics=list(topics))
             self._rebalancer.rebalance(group, f"{name} joined", now, ("join", name))
         return instance
+
+    def _return(self, instance: Instance, before: Instance, now: int) -> None:
+        """Give the partitions of a static member to its new instance, without a rebalance.
+
+        Like a new consumer, though, the instance starts at the committed offsets.
+        """
+        instance.assignment = before.assignment
+        if instance.group.state == "Stable":
+            self._rebalancer.activate(instance, now)
+        kept = partitions_text(instance.assignment)
+        text = (
+            f"{instance.name} returned to {instance.group.name} within its session and keeps {kept}"
+        )
+        self._tell("return", text, now, instance)
 
     def _check_instance_limit(self, group_name: str) -> None:
         scope = self._settings.instance_limit
@@ -163,7 +170,7 @@ class Coordinator:
         left = instance.config.session_timeout_ms
         until = now + left * 1000
         self._arm(instance, "session", until)
-        text = f"{text}; it keeps {names(instance.assignment)} for {left} ms"
+        text = f"{text}; it keeps {partitions_text(instance.assignment)} for {left} ms"
         held = [list(one) for one in sorted(instance.assignment)]
         self._tell(kind, text, now, instance, keeps=held, until_us=until, idle=idle)
 
@@ -192,7 +199,7 @@ class Coordinator:
 
     def _arm(self, instance: Instance, kind: str, due: int) -> None:
         ended = self._close_idle if kind == "idle close" else self._session_ran_out
-        self._state.arm(instance, kind, due, lambda at: ended(instance, at))
+        self._state.start_timer(instance, kind, due, lambda at: ended(instance, at))
 
     def _session_ran_out(self, instance: Instance, at: int) -> None:
         if not instance.consuming:
@@ -203,26 +210,22 @@ class Coordinator:
         self._state.tell(kind, text, at, group=group, instance=instance.name, **data)
 
     def copy_groups(self, now: int) -> list[GroupCopy]:
-        """Return independent copies of the groups, with the remaining time of each timer."""
         copies = []
         for group in self._state.groups.values():
-            left = {
-                name: {kind: timer.due_us - now for kind, timer in instance.timers.items()}
-                for name, instance in group.instances.items()
-            }
+            left = {name: _time_left(one, now) for name, one in group.instances.items()}
             for name, instance in group.instances.items():
                 # Add the timers that start when a consume call ends, because no call is in progress
                 # in the copy.
                 if instance.consuming and instance.live:
                     left[name] |= self._idle_timers(instance)
-            remaining = None if group.timer is None else group.timer.due_us - now
-            copies.append(GroupCopy(copied(group, self._state.clock), left, remaining))
+            copy = group.copy(self._state.clock)
+            copies.append(GroupCopy(copy, _time_left(group, now), left))
         return copies
 
     def restore_groups(self, copies: list[GroupCopy], now: int) -> None:
         """Replace the groups with copies, and start their timers with the remaining times."""
         for group in self._state.groups.values():
-            self._state.set_timer(group, None)
+            cancel(group)
             for instance in group.instances.values():
                 # Mark the old instances as removed, so that calls still waiting on them start no
                 # timers.
@@ -231,7 +234,7 @@ class Coordinator:
                 self._state.woken.add(instance.signal)
         self._state.groups.clear()
         for copy in copies:
-            group = self._state.groups[copy.group.name] = copied(copy.group, self._state.clock)
+            group = self._state.groups[copy.group.name] = copy.group.copy(self._state.clock)
             for name, timers in copy.timers.items():
                 for kind, left in timers.items():
                     instance = group.instances[name]
@@ -242,8 +245,12 @@ class Coordinator:
             for instance in group.instances.values():
                 for tp in instance.positions:
                     self._state.log(tp).watchers.add(instance.signal)
-            if copy.remaining is not None:
-                if group.state == "PreparingRebalance":
-                    self._rebalancer.plan_completion(group, now + copy.remaining)
+            for kind, left in copy.own_timers.items():
+                if kind == "rebalance":
+                    self._rebalancer.plan_completion(group, now + left)
                 else:
-                    self._offsets.plan_forgetting(group, now + copy.remaining)
+                    self._offsets.plan_forgetting(group, now + left)
+
+
+def _time_left(owner: Instance | ConsumerGroup, now: int) -> dict[str, int]:
+    return {kind: timer.due_us - now for kind, timer in owner.timers.items()}

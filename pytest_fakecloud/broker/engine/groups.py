@@ -61,14 +61,15 @@ class MemoryGroups:
                 raise errors.concurrent_consume(group, instance)
             member.consuming += 1
             seen = (self._waits.epoch, member.epoch)
+            must_wait = False
             try:
                 found = self._poll_member(member, turn, seen, now)
-            except errors.BrokerError:
-                coordinator.finish(member, turn, now)
-                raise
-            if found is not None or not timeout_ms:
-                coordinator.finish(member, turn, now)
-                return found or []
+                must_wait = found is None and timeout_ms > 0
+            finally:
+                if not must_wait:
+                    coordinator.finish(member, turn, now)
+        if not must_wait:
+            return found or []
 
         def poll() -> list[Record] | None:
             with self._state as now:
@@ -150,19 +151,12 @@ class MemoryGroups:
             found = self._known_group(group)
             if topic is not None:
                 self._state.partition(topic, partition or 0, now)
-            before = {tp: after for tp, _, after in found.deliveries}
-            moved = self._offsets.redeliver(
+            return self._offsets.redeliver(
                 found,
                 last,
                 lambda tp: topic in (None, tp.topic) and partition in (None, tp.partition),
                 now,
             )
-            records: list[Record] = []
-            for name, number, offset in moved:
-                log = self._state.partition(name, number, now)
-                end = before[TopicPartition(name, number)]
-                records += [record for record in log.read(offset) if record.offset < end]
-        return records
 
     def _known_group(self, name: str) -> ConsumerGroup:
         found = self._state.groups.get(name)

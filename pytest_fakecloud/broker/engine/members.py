@@ -10,6 +10,7 @@ Instance states::
     joining -> active -> closed   (idle for too long; a member until its session expires)
                       -> crashed  (disappeared without a commit; a member until its session expires)
                       -> expired  (no longer a member; its next consume request rejoins)
+           -> removed (from any state: deleted, or replaced by a restored copy)
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ..model import ConsumerConfig, TopicPartition
 InstanceState = Literal["joining", "active", "closed", "crashed", "expired", "removed"]
 GroupState = Literal["Empty", "PreparingRebalance", "Stable", "Dead"]
 LIVE = ("joining", "active", "expired")
+NO_CAUSE = ("", "")
 # Maximum number of deliveries that a group remembers. Tests inspect far fewer, but a load test
 # delivers without end.
 _REMEMBERED_DELIVERIES = 10_000
@@ -55,6 +57,7 @@ class Instance:
     epoch: int = 0
     """Incremented when partitions are revoked, so that long polls that started earlier end."""
     consuming: int = 0
+    """Number of consume calls in progress."""
     holder: object | None = None
     """The consume call that may proceed. Other calls on the same instance wait."""
     timers: dict[str, Timer] = field(default_factory=dict)
@@ -68,6 +71,9 @@ class Instance:
     def member(self) -> bool:
         """Whether the group still includes the instance."""
         return self.state not in ("expired", "removed")
+
+    def __str__(self) -> str:
+        return f"{self.group.name}/{self.name}"
 
 
 @dataclass(slots=True, eq=False)
@@ -84,13 +90,25 @@ class ConsumerGroup:
     )
     """For each delivery: partition, offset of the first record, and offset after the last record."""
     reason: str = ""
-    cause: tuple[str, str] = ("", "")
-    timer: Timer | None = None
+    """Why the latest rebalance was started, for people."""
+    cause: tuple[str, str] = NO_CAUSE
+    """The kind of event and the instance that caused the latest rebalance, or ``NO_CAUSE``."""
+    timers: dict[str, Timer] = field(default_factory=dict)
     """The timer that completes the current rebalance, or deletes the empty group."""
+
+    def __str__(self) -> str:
+        return self.name
 
     def members(self) -> list[Instance]:
         """Return the members, sorted by name."""
         return [instance for _, instance in sorted(self.instances.items()) if instance.member]
+
+    def remember(self, tp: TopicPartition, first: int, after: int) -> None:
+        """Add a delivery, as a part of the previous delivery if it continues that one."""
+        deliveries = self.deliveries
+        if deliveries and deliveries[-1][0] == tp and deliveries[-1][2] == first:
+            first = deliveries.pop()[1]
+        deliveries.append((tp, first, after))
 
     def forget(self, topic: str) -> None:
         """Remove all offsets and deliveries in a topic."""
@@ -104,56 +122,47 @@ class ConsumerGroup:
             for tp in [tp for tp in known if tp.topic == topic]:
                 del known[tp]
 
+    def copy(self, clock: Timekeeper) -> ConsumerGroup:
+        """Return an independent copy without timers, in which no consume call is in progress."""
+        copy = replace(
+            self,
+            instances={},
+            committed=dict(self.committed),
+            deliveries=self.deliveries.copy(),
+            timers={},
+        )
+        for name, instance in self.instances.items():
+            copy.instances[name] = replace(
+                instance,
+                group=copy,
+                signal=clock.signal(),
+                assignment=list(instance.assignment),
+                positions=dict(instance.positions),
+                starts=dict(instance.starts),
+                delivered=dict(instance.delivered),
+                consuming=0,
+                holder=None,
+                timers={},
+            )
+        return copy
+
 
 class GroupCopy(NamedTuple):
-    """A copy of a group at a point in time.
-
-    ``timers`` contains the remaining microseconds of the instances' timers, by instance and kind.
-    ``remaining`` is the remaining time of the group's own timer, in microseconds.
+    """A copy of a group, with the remaining microseconds of its own timers and of its instances'
+    timers, by instance and kind.
     """
 
     group: ConsumerGroup
+    own_timers: dict[str, int]
     timers: dict[str, dict[str, int]]
-    remaining: int | None
 
 
-def copied(group: ConsumerGroup, clock: Timekeeper) -> ConsumerGroup:
-    copy = replace(
-        group,
-        instances={},
-        committed=dict(group.committed),
-        deliveries=group.deliveries.copy(),
-        timer=None,
-    )
-    for name, instance in group.instances.items():
-        copy.instances[name] = replace(
-            instance,
-            group=copy,
-            signal=clock.signal(),
-            assignment=list(instance.assignment),
-            positions=dict(instance.positions),
-            starts=dict(instance.starts),
-            delivered=dict(instance.delivered),
-            consuming=0,
-            holder=None,
-            timers={},
-        )
-    return copy
-
-
-def cancel(instance: Instance, *kinds: str) -> None:
-    """Cancel an instance's timers of these kinds, or all of them."""
-    for kind in kinds or list(instance.timers):
-        timer = instance.timers.pop(kind, None)
+def cancel(owner: Instance | ConsumerGroup, *kinds: str) -> None:
+    """Cancel the timers of these kinds, or all timers, of an instance or of a group."""
+    for kind in kinds or list(owner.timers):
+        timer = owner.timers.pop(kind, None)
         if timer is not None:
             timer.cancel()
-
-
-def remember(group: ConsumerGroup, tp: TopicPartition, first: int, after: int) -> None:
-    deliveries = group.deliveries
-    if deliveries and deliveries[-1][0] == tp and deliveries[-1][2] == first:
-        first = deliveries.pop()[1]
-    deliveries.append((tp, first, after))
 
 
 def by_topic(assignment: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -163,6 +172,6 @@ def by_topic(assignment: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
-def names(assignment: Iterable[TopicPartition]) -> str:
+def partitions_text(assignment: Iterable[TopicPartition]) -> str:
     topics = by_topic(assignment)
     return " ".join(f"{topic}{partitions}" for topic, partitions in topics.items()) or "nothing"

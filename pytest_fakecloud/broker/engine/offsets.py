@@ -9,7 +9,7 @@ from ...core.wording import counted
 from .. import errors
 from ..model import EventKind, Record, TopicPartition, TopicPartitionOffset
 from .log import PartitionLog
-from .members import ConsumerGroup, Instance, cancel, remember
+from .members import ConsumerGroup, Instance, cancel
 from .state import BrokerState
 
 
@@ -113,7 +113,7 @@ class GroupOffsets:
             cancel(instance, "auto commit")
             self._auto_commit(instance, at)
 
-        self._state.arm(instance, "auto commit", due, commit)
+        self._state.start_timer(instance, "auto commit", due, commit)
 
     def _auto_commit(self, instance: Instance, at: int) -> None:
         offsets = [
@@ -187,7 +187,7 @@ class GroupOffsets:
             records = log.read(position, left, self._settings.max_partition_bytes)
             after = position + len(records)
             instance.positions[tp] = instance.delivered[tp] = after
-            remember(instance.group, tp, position, after)
+            instance.group.remember(tp, position, after)
             parts.append(records)
             left -= len(records)
             if left <= 0:
@@ -257,30 +257,37 @@ class GroupOffsets:
 
     def redeliver(
         self, group: ConsumerGroup, last: int, only: Callable[[TopicPartition], bool], now: int
-    ) -> list[TopicPartitionOffset]:
-        """Rewind a group by its ``last`` delivered records; return the affected partitions' offsets.
+    ) -> list[Record]:
+        """Rewind a group by its ``last`` delivered records; return the records to deliver again.
 
         Records that were deleted from the log are not delivered again.
         """
-        rewound = _before_last(group, last, only)
-        moved = [
-            TopicPartitionOffset(*tp, self._rewind(group, tp, offset))
-            for tp, offset in sorted(rewound.items())
-        ]
+        ends = {tp: after for tp, _, after in group.deliveries}
+        moved = {
+            tp: self._rewind(group, tp, offset)
+            for tp, offset in sorted(_before_last(group, last, only).items())
+        }
+        places = ", ".join(f"{tp.topic}-{tp.partition}={at}" for tp, at in moved.items())
         self._state.tell(
             "redeliver",
             f"{group.name} gets {counted(last, 'record')} again, from "
-            + (", ".join(f"{t}-{p}={o}" for t, p, o in moved) or "nowhere: none was delivered"),
+            + (places or "nowhere: none was delivered"),
             now,
             group=group.name,
         )
-        return moved
+        return [
+            record
+            for tp, offset in moved.items()
+            for record in self._state.partition(*tp, now).read(offset)
+            if record.offset < ends[tp]
+        ]
 
     def _rewind(self, group: ConsumerGroup, tp: TopicPartition, offset: int) -> int:
-        owner = next((i for i in group.members() if tp in i.positions), None)
+        """Make the next delivery from a partition start at an offset or before; return the start."""
         committed = group.committed.get(tp)
+        owner = next((i for i in group.members() if tp in i.positions), None)
         if owner is None:
-            # Use the committed offset if it is smaller, because the next owner starts there.
+            # The next owner starts at the committed offset, so rewind at least to that one.
             first_delivered = min(first for at, first, _ in group.deliveries if at == tp)
             offset = min(offset, first_delivered if committed is None else committed)
         offset = max(offset, self._state.log(tp).start)
@@ -289,10 +296,10 @@ class GroupOffsets:
             owner.starts[tp] = min(offset, owner.starts.get(tp, offset))
             owner.delivered.pop(tp, None)
             self._state.woken.add(owner.signal)
-        # Without an owner, set a missing committed offset, too. Otherwise the next owner's reset
-        # policy would determine where delivery starts.
-        must_set = owner is None if committed is None else committed > offset
-        if must_set:
+        elif committed is None:
+            # Otherwise, the next owner's reset policy would determine where delivery starts.
+            group.committed[tp] = offset
+        if committed is not None and committed > offset:
             group.committed[tp] = offset
         return offset
 
@@ -300,15 +307,13 @@ class GroupOffsets:
 
     def retain(self, group: ConsumerGroup, now: int) -> None:
         """Start the retention period of the offsets of a group that has just become empty."""
-        retention = self._settings.offset_retention_ms
-        if retention is None:
-            self._state.set_timer(group, None)
-        else:
-            self.plan_forgetting(group, now + retention * 1000)
+        cancel(group)
+        if self._settings.offset_retention_ms is not None:
+            self.plan_forgetting(group, now + self._settings.offset_retention_ms * 1000)
 
     def plan_forgetting(self, group: ConsumerGroup, due: int) -> None:
-        """Schedule the deletion of a group. The deletion is cancelled if a member joins before."""
-        self._state.set_timer(group, due, lambda at: self._forget(group, at), "offset retention")
+        """Schedule the deletion of a group, which is cancelled if a member joins before."""
+        self._state.start_timer(group, "offset retention", due, lambda at: self._forget(group, at))
 
     def _forget(self, group: ConsumerGroup, at: int) -> None:
         group.state = "Dead"

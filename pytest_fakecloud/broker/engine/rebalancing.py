@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..model import TopicPartition
-from .members import ConsumerGroup, Instance, cancel, names
+from .members import NO_CAUSE, ConsumerGroup, Instance, cancel, partitions_text
 from .offsets import GroupOffsets
 from .state import BrokerState
 
@@ -38,7 +38,7 @@ class Rebalancer:
                 self.rebalance(group, reason, now)
 
     def rebalance(
-        self, group: ConsumerGroup, reason: str, now: int, cause: tuple[str, str] = ("", "")
+        self, group: ConsumerGroup, reason: str, now: int, cause: tuple[str, str] = NO_CAUSE
     ) -> None:
         """Revoke all partitions of a group and assign them again.
 
@@ -56,7 +56,7 @@ class Rebalancer:
             self._tell_rebalance(group, {}, now)
             self._offsets.retain(group, now)
         elif self._settings.join_delay_ms:
-            if group.state != "PreparingRebalance" or group.timer is None:
+            if group.state != "PreparingRebalance" or not group.timers:
                 self.plan_completion(group, now + self._settings.join_delay_ms * 1000)
             group.state = "PreparingRebalance"
             self._state.tell(
@@ -71,7 +71,7 @@ class Rebalancer:
             self._complete(group, now)
 
     def _complete(self, group: ConsumerGroup, at: int) -> None:
-        self._state.set_timer(group, None)
+        cancel(group)
         members = group.members()
         group.generation += 1
         group.state = "Stable"
@@ -88,7 +88,7 @@ class Rebalancer:
     def _tell_rebalance(
         self, group: ConsumerGroup, shares: Mapping[str, Sequence[TopicPartition]], at: int
     ) -> None:
-        text = "; ".join(f"{name}: {names(share)}" for name, share in shares.items())
+        text = "; ".join(f"{name}: {partitions_text(share)}" for name, share in shares.items())
         self._state.tell(
             "rebalance",
             f"{group.name} generation {group.generation} ({group.reason}): {text or 'no members'}",
@@ -101,6 +101,7 @@ class Rebalancer:
         )
 
     def activate(self, instance: Instance, now: int) -> None:
+        """Let an instance read its partitions from its start positions."""
         instance.state = "active"
         for tp in instance.assignment:
             self._state.topic(tp.topic, now)
@@ -112,6 +113,7 @@ class Rebalancer:
         self._state.woken.add(instance.signal)
 
     def revoke(self, instance: Instance) -> None:
+        """Take an instance's partitions away, and end its waiting calls."""
         self.release(instance)
         if instance.state != "joining":
             instance.epoch += 1
@@ -119,6 +121,7 @@ class Rebalancer:
         self._state.woken.add(instance.signal)
 
     def release(self, instance: Instance) -> None:
+        """Stop reading the partitions of an instance, which keeps them."""
         for tp in instance.assignment:
             if tp.topic in self._state.topics:
                 self._state.log(tp).watchers.discard(instance.signal)
@@ -128,7 +131,8 @@ class Rebalancer:
         cancel(instance, "auto commit")
 
     def plan_completion(self, group: ConsumerGroup, due: int) -> None:
-        self._state.set_timer(group, due, lambda at: self._complete(group, at), "rebalance")
+        cancel(group)
+        self._state.start_timer(group, "rebalance", due, lambda at: self._complete(group, at))
 
 
 def range_assignment(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...core.timekeeper import Timekeeper
-from ...core.timers import Lane, Signal, Timer
+from ...core.timers import Lane, Signal
 from .. import errors
 from ..model import EventKind, TopicPartition
 from ..settings import BrokerConfig
@@ -18,7 +18,8 @@ T = TypeVar("T")
 GroupListener = Callable[..., object]
 """Called with the kind of an event, a description, the time in microseconds, and details."""
 _STATE: tuple[Lane, ...] = ("state",)
-_AGAIN: Any = object()
+_EARLIER: Any = object()
+"""Result of polling if a timer has been started that is due before the end of the wait."""
 
 
 class BrokerState:
@@ -80,41 +81,25 @@ class BrokerState:
             raise errors.unknown_instance(group_name, name)
         return instance
 
-    def arm(self, instance: Instance, kind: str, due: int, callback: Callable[[int], None]) -> None:
-        """Start an instance's timer of the given kind, replacing the previous timer of that kind."""
-        planned = instance.timers.get(kind)
+    def start_timer(
+        self, owner: Instance | ConsumerGroup, kind: str, due: int, callback: Callable[[int], None]
+    ) -> None:
+        """Start a timer of an instance or a group, which replaces its timer of the same kind."""
+        planned = owner.timers.get(kind)
         if planned is not None:
             if planned.due_us == due and not planned.cancelled:
                 return
             planned.cancel()
-        label = f"{kind} of {instance.group.name}/{instance.name}"
-        instance.timers[kind] = self._call_at(instance.group, due, callback, label)
 
-    def set_timer(
-        self,
-        group: ConsumerGroup,
-        due: int | None,
-        callback: Callable[[int], None] | None = None,
-        kind: str = "",
-    ) -> None:
-        """Replace the group's own timer. If ``due`` is None, only cancel the current timer."""
-        if group.timer is not None:
-            group.timer.cancel()
-            group.timer = None
-        if due is not None and callback is not None:
-            group.timer = self._call_at(group, due, callback, f"{kind} of {group.name}")
-
-    def _call_at(
-        self, group: ConsumerGroup, due: int, callback: Callable[[int], None], label: str
-    ) -> Timer:
         def fire(at_us: int) -> None:
             with self:
                 callback(at_us)
 
         # Wake the calls that wait in this group, so that they wait for the new timer if it is due
         # first.
+        group = owner if isinstance(owner, ConsumerGroup) else owner.group
         self.woken.update(i.signal for i in group.instances.values() if i.consuming)
-        return self.clock.call_at(due, fire, lane="state", label=label)
+        owner.timers[kind] = self.clock.call_at(due, fire, lane="state", label=f"{kind} of {owner}")
 
     def tell(self, kind: EventKind, text: str, at: int, **data: Any) -> None:
         """Report an event of a group, after the lock is released."""
@@ -136,30 +121,39 @@ class Waits:
 
     def wait(self, signal: Signal, poll: Callable[[], T | None], timeout_ms: int) -> T | None:
         """Call ``poll`` after each notification until it returns a result, or until the timeout."""
-        clock = self._clock
-        deadline = clock.now_us() + timeout_ms * 1000
+        deadline = self._clock.now_us() + timeout_ms * 1000
         self.waiting.append(signal)
         try:
             while not self._closed:
-                # Wake up when the next timer is due, too. With a running clock, there may be no
-                # other thread that fires a timer which changes a group.
-                until = self._next_change(deadline)
-
-                def look(until: int = until) -> T | None:
-                    found = poll()
-                    return (
-                        _AGAIN if found is None and self._next_change(deadline) < until else found
-                    )
-
-                found = clock.wait(signal, look, until)
-                if found is _AGAIN:
-                    continue
-                if found is not None or until == deadline or clock.now_us() < until:
+                found, ended = self._wait_for_change(signal, poll, deadline)
+                if ended:
                     return found
-                clock.settle()
             return None
         finally:
             self.waiting.remove(signal)
+
+    def _wait_for_change(
+        self, signal: Signal, poll: Callable[[], T | None], deadline: int
+    ) -> tuple[T | None, bool]:
+        """Wait until the next timer is due, and fire it. Return a result of ``poll`` and whether to
+        stop waiting.
+
+        With a running clock, there may be no other thread that fires a timer of a group.
+        """
+        clock = self._clock
+        until = self._next_change(deadline)
+
+        def look() -> T | None:
+            found = poll()
+            return _EARLIER if found is None and self._next_change(deadline) < until else found
+
+        found = clock.wait(signal, look, until)
+        if found is _EARLIER:
+            return None, False
+        if found is not None or until == deadline or clock.now_us() < until:
+            return found, True
+        clock.settle()
+        return None, False
 
     def _next_change(self, deadline: int) -> int:
         due = None if self._clock.driving else self._clock.next_due_us(_STATE)
