@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..core.calls import Call
@@ -14,7 +13,7 @@ from ..core.journal import Journal
 from ..core.matching import Condition, Field, Query
 from ..core.timekeeper import Timekeeper
 from ..core.wording import brief, counted, unknown_name
-from .errors import as_misuse, string
+from .errors import AsMisuse, string
 from .loading import ListedFields, RecordFields, header_list
 from .model import (
     OFFSET_FIELDS,
@@ -39,13 +38,10 @@ class BrokerAssertions:
     _time: Timekeeper
     journal: Journal
 
-    @contextmanager
-    def _settled(self) -> Iterator[None]:
+    def _settled(self) -> AsMisuse:
         """Fire due timers before the engine is called, and raise its errors as ``ContractError``."""
-        __tracebackhide__ = True
         self._time.settle()
-        with as_misuse():
-            yield
+        return AsMisuse()
 
     def topics(self) -> dict[str, int]:
         """Return partition counts by topic name."""
@@ -53,7 +49,6 @@ class BrokerAssertions:
 
     def topic(self, name: str) -> TopicView:
         """Return a topic with its records and offsets; raise ``ContractError`` if it is unknown."""
-        __tracebackhide__ = True
         string("topic", name)
         with self._settled():
             return self._engine.fetching.topic_view(name)
@@ -64,7 +59,6 @@ class BrokerAssertions:
         ``where`` are conditions on fields of the record, such as a value or a function of the
         field's value. Raises ``ContractError`` for a condition that can never be true.
         """
-        __tracebackhide__ = True
         records = self.topic(topic).records
         return records.where(**where) if where else records
 
@@ -74,7 +68,6 @@ class BrokerAssertions:
 
     def group(self, name: str) -> GroupView:
         """Return a group with its members, partitions, committed offsets, positions and lag."""
-        __tracebackhide__ = True
         string("group", name)
         with self._settled():
             return self._engine.groups.view(name)
@@ -100,7 +93,6 @@ class BrokerAssertions:
         condition can also be a string with ``*``, a compiled pattern or a function. Records that
         the test itself produced do not count.
         """
-        __tracebackhide__ = True
         string("topic", topic)
         wanted = {"value": value, **where, "headers": _by_name(where.get("headers"))}
         with self._settled():
@@ -127,7 +119,6 @@ class BrokerAssertions:
         self, topic: str, value: object = None, **where: Unpack[RecordFields]
     ) -> None:
         """Assert that no client has produced a matching record; see ``assert_produced()``."""
-        __tracebackhide__ = True
         self.assert_produced(topic, value, times=0, **where)
 
     def _came_to_nothing(self) -> list[str]:
@@ -155,7 +146,6 @@ class BrokerAssertions:
         made (by clients or automatically) instead of the current offsets. Raises ``ContractError``
         for an unknown topic.
         """
-        __tracebackhide__ = True
         string("group", group)
         self._time.settle()
         wanted = {"topic": topic, "partition": partition, "offset": offset}
@@ -192,7 +182,6 @@ class BrokerAssertions:
 
         Raises ``ContractError`` for a group that never existed.
         """
-        __tracebackhide__ = True
         string("group", group)
         if group not in self.groups() and not self.journal.events(group=group):
             raise ContractError(unknown_name("group", group, self.groups()))
@@ -200,7 +189,6 @@ class BrokerAssertions:
 
     def assert_caught_up(self, group: str) -> GroupView:
         """Assert that a group has committed all records, and return the group."""
-        __tracebackhide__ = True
         view = self.group(group)
         if view.state == "Dead":
             reason = unknown_name("group", group, self.groups())
@@ -240,7 +228,6 @@ class BrokerAssertions:
         after it, an ``AssertionError`` lists the records of the topic. Raises ``ContractError`` if
         a predicate raises.
         """
-        __tracebackhide__ = True
         string("topic", topic)
         check_predicate(predicate)
         if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout >= 0:
@@ -253,7 +240,7 @@ class BrokerAssertions:
             given = {**where, "predicate": predicate}
             fields = {**fields, "predicate": _WHOLE_RECORD}
         query = Query(given, fields, "record")
-        with as_misuse():
+        with AsMisuse():
             found = self._engine.fetching.wait_for(
                 topic, lambda: next(filter(query, self.records(topic)), None), timeout
             )

@@ -8,8 +8,8 @@ Kafka's error codes. The broker's ``errors`` setting replaces the status or the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 
 from ..core.errors import ContractError, ServiceError
 
@@ -51,16 +51,15 @@ class BrokerError(ServiceError):
         self.kind = kind
 
 
-@contextmanager
-def as_misuse() -> Iterator[None]:
-    """Convert a ``BrokerError`` raised in the ``with`` block to a ``ContractError``.
+class AsMisuse(AbstractContextManager[None]):
+    """Converts a ``BrokerError`` raised in a ``with`` block to a ``ContractError``.
 
     If the service would reject an operation that the test itself requests, the test is wrong.
     """
-    try:
-        yield
-    except BrokerError as error:
-        raise ContractError(error.message) from error
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, BrokerError):
+            raise ContractError(error.message) from error
 
 
 def illegal_argument(message: str) -> BrokerError:
@@ -105,7 +104,6 @@ def invalid_topic(topic: str) -> BrokerError:
 
 
 def record_too_large(size: int, limit: int) -> BrokerError:
-    """Return the error for a message that exceeds the size limit of its topic."""
     return BrokerError(
         "record_too_large",
         f"The message is {size} bytes, larger than the maximum message size of {limit} bytes",
@@ -129,7 +127,6 @@ def no_offset(topic: str, partition: int) -> BrokerError:
 
 
 def unknown_instance(group: str, instance: str) -> BrokerError:
-    """Return the error for an instance that was never created, was closed, or was deleted."""
     return BrokerError(
         "unknown_instance",
         f"Consumer instance {instance!r} of group {group!r} does not exist: it was never created, "
@@ -138,12 +135,10 @@ def unknown_instance(group: str, instance: str) -> BrokerError:
 
 
 def unknown_group(group: str) -> BrokerError:
-    """Return the error for a group that has neither members nor committed offsets."""
     return BrokerError("unknown_group", f"Consumer group {group!r} does not exist")
 
 
 def too_many_instances(active: int, limit: int) -> BrokerError:
-    """Return the error for having more consumer instances than partitions."""
     return BrokerError(
         "too_many_instances",
         f"Too many consumer instances: {active} are active and the total number of partitions "
@@ -152,7 +147,6 @@ def too_many_instances(active: int, limit: int) -> BrokerError:
 
 
 def not_assigned(group: str, instance: str, topic: str, partition: int) -> BrokerError:
-    """Return the error for a commit to a partition that another instance owns."""
     return BrokerError(
         "not_assigned",
         f"Commit cannot be completed: {topic}-{partition} is not assigned to instance "
@@ -161,7 +155,6 @@ def not_assigned(group: str, instance: str, topic: str, partition: int) -> Broke
 
 
 def rebalance_in_progress(group: str) -> BrokerError:
-    """Return the error for a commit between the revocation of partitions and the next assignment."""
     return BrokerError(
         "rebalance_in_progress",
         f"Commit cannot be completed: group {group!r} is rebalancing; consume again first",
@@ -169,7 +162,6 @@ def rebalance_in_progress(group: str) -> BrokerError:
 
 
 def unknown_member(group: str, instance: str) -> BrokerError:
-    """Return the error for a commit by an instance whose session has expired."""
     return BrokerError(
         "unknown_member",
         f"Commit cannot be completed: the session of instance {instance!r} expired and group "
@@ -178,7 +170,6 @@ def unknown_member(group: str, instance: str) -> BrokerError:
 
 
 def concurrent_consume(group: str, instance: str) -> BrokerError:
-    """Return the error for a consume request on an instance that already serves another one."""
     return BrokerError(
         "concurrent_consume",
         f"Instance {instance!r} of group {group!r} is already serving another consume request",

@@ -131,14 +131,12 @@ class Broker(BrokerAssertions, Handle):
         """Return an ``httpx.Client`` with the fake's URL and credentials, because the vendor has no
         Python client. ``options`` are passed to it. Closing the fake closes the client.
         """
-        __tracebackhide__ = True
         client: httpx.Client = self._official(self._make_client, options)
         self._at_close(client.close)
         return client
 
     def async_client(self, **options: Any) -> httpx.AsyncClient:
         """Return an ``httpx.AsyncClient`` with the fake's URL and credentials."""
-        __tracebackhide__ = True
         client: httpx.AsyncClient = self._official(self._make_async_client, options)
         return client
 
@@ -182,7 +180,6 @@ class Broker(BrokerAssertions, Handle):
         Omitted arguments default to the broker's settings. Raises ``ContractError`` for an invalid
         name, an existing topic, and numbers out of range.
         """
-        __tracebackhide__ = True
         with self._settled():
             self._engine.topics.create(
                 topic,
@@ -197,7 +194,6 @@ class Broker(BrokerAssertions, Handle):
     @action
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its records and committed offsets. Its groups rebalance."""
-        __tracebackhide__ = True
         string("topic", topic)
         with self._settled():
             self._engine.topics.delete(topic)
@@ -205,7 +201,6 @@ class Broker(BrokerAssertions, Handle):
     @action
     def add_partitions(self, topic: str, count: int = 1) -> int:
         """Add partitions, rebalance the topic's groups, and return the new partition count."""
-        __tracebackhide__ = True
         string("topic", topic)
         with self._settled():
             return self._engine.topics.add_partitions(topic, count)
@@ -215,7 +210,6 @@ class Broker(BrokerAssertions, Handle):
         self, topic: str, retention: Duration | None = None, *, retention_bytes: int | None = None
     ) -> None:
         """Set how long a topic keeps records, and how many bytes per partition; None: no limit."""
-        __tracebackhide__ = True
         string("topic", topic)
         with self._settled():
             self._engine.topics.set_retention(
@@ -263,7 +257,6 @@ class Broker(BrokerAssertions, Handle):
         ``timestamp`` is in milliseconds or an ISO time. Returns ``Metadata``, or a list of
         ``Metadata`` for a batch. ``assert_produced()`` does not count these records.
         """
-        __tracebackhide__ = True
         like = checked(
             ProducerRecord(topic, "", key, partition, timestamp_ms(timestamp), header_list(headers))
         )
@@ -284,7 +277,6 @@ class Broker(BrokerAssertions, Handle):
         file given as ``Path``, or a string, contains one message as JSON per line. Missing topics
         are created with the partitions that they need. If any record is invalid, none are loaded.
         """
-        __tracebackhide__ = True
         messages = list(messages_in(data))
         needed: dict[str, int] = {}
         for message in messages:
@@ -297,7 +289,6 @@ class Broker(BrokerAssertions, Handle):
     @action
     def delete_records(self, topic: str, *, before: int, partition: int | None = None) -> int:
         """Delete the records below an offset in one partition or in all; return their number."""
-        __tracebackhide__ = True
         string("topic", topic)
         whole(0).read("before", before)
         optional(whole(0)).read("partition", partition)
@@ -311,7 +302,6 @@ class Broker(BrokerAssertions, Handle):
         Creates the group if necessary. Clients' later commits replace the offset, and so do
         automatic commits of later deliveries.
         """
-        __tracebackhide__ = True
         string("group", group)
         string("topic", topic)
         whole(0).read("partition", partition)
@@ -324,7 +314,6 @@ class Broker(BrokerAssertions, Handle):
     @action
     def crash(self, group: str, instance: str) -> None:
         """Crash an instance, which does not commit and keeps its partitions during its session."""
-        __tracebackhide__ = True
         _check_instance(group, instance)
         with self._settled():
             self._engine.groups.crash(group, instance)
@@ -332,7 +321,6 @@ class Broker(BrokerAssertions, Handle):
     @action
     def expire(self, group: str, instance: str) -> None:
         """End an instance's session, reassign its partitions, and reject its later commits."""
-        __tracebackhide__ = True
         _check_instance(group, instance)
         with self._settled():
             self._engine.groups.expire(group, instance)
@@ -340,7 +328,6 @@ class Broker(BrokerAssertions, Handle):
     @action
     def rebalance(self, group: str) -> GroupView:
         """Make a group rebalance, after the usual automatic commits of its members."""
-        __tracebackhide__ = True
         string("group", group)
         with self._settled():
             self._engine.groups.rebalance(group)
@@ -361,7 +348,6 @@ class Broker(BrokerAssertions, Handle):
         committed offset, like the consume request's header of that name. The instance is closed
         when it has been idle for too long, like any other.
         """
-        __tracebackhide__ = True
         _check_instance(group, instance)
         wanted = strings("topics", topics)
         if not wanted:
@@ -375,7 +361,6 @@ class Broker(BrokerAssertions, Handle):
     @action
     def leave(self, group: str, instance: str) -> GroupView:
         """Make an instance leave its group, as a delete-consumer request does."""
-        __tracebackhide__ = True
         _check_instance(group, instance)
         with self._settled():
             self._engine.groups.delete(group, instance)
@@ -391,7 +376,6 @@ class Broker(BrokerAssertions, Handle):
         partition without an owner, the next owner also receives every record that was delivered but
         never committed. Returns the records that will be delivered again.
         """
-        __tracebackhide__ = True
         string("group", group)
         string("topic", topic, optional=True)
         whole(1).read("last", last, "redeliver()")
@@ -410,7 +394,6 @@ class Broker(BrokerAssertions, Handle):
         """Make the next ``times`` client batches of more than ``keep`` messages fail with status
         503. The first ``keep`` messages of each such batch are stored.
         """
-        __tracebackhide__ = True
         whole(0).read("keep", keep, "partial_produce()")
         whole(1, 1_000_000).read("times", times, "partial_produce()")
         self._engine.producing.fail_batches(keep, times)

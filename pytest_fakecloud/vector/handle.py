@@ -144,13 +144,11 @@ class VectorIndex(Handle):
 
     def client(self, **options: Any) -> upstash_vector.Index:
         """Return an ``upstash_vector.Index`` for this index; ``options`` are passed to it."""
-        __tracebackhide__ = True
         client: upstash_vector.Index = self._official(self._make_client, options)
         return client
 
     def async_client(self, **options: Any) -> upstash_vector.AsyncIndex:
         """Return an ``upstash_vector.AsyncIndex`` for this index; ``options`` are passed to it."""
-        __tracebackhide__ = True
         client: upstash_vector.AsyncIndex = self._official(self._make_async_client, options)
         return client
 
@@ -179,7 +177,6 @@ class VectorIndex(Handle):
         ``.jsonl``, ``.json`` or ``.npz`` file. A record with a ``namespace`` field is loaded into
         that namespace. Raises ``ContractError`` for invalid data.
         """
-        __tracebackhide__ = True
         _check_namespace(namespace)
         groups: dict[str, list[VectorRecord]] = {}
         records = read_records(data, self._reader, self._embedder, dimension=self._engine.dimension)
@@ -194,7 +191,6 @@ class VectorIndex(Handle):
         self, namespace: str = DEFAULT_NAMESPACE, *, limit: int | None = None
     ) -> Found[Item]:
         """Return at most ``limit`` records of a namespace in insertion order, as ``/fetch`` does."""
-        __tracebackhide__ = True
         _check_namespace(namespace)
         if limit is not None and (type(limit) is not int or limit < 0):
             raise ContractError(f"limit={limit!r} must be a whole number of at least 0, or None")
@@ -210,7 +206,6 @@ class VectorIndex(Handle):
 
         Used as a ``with`` block, it holds every change made in the block back until its end.
         """
-        __tracebackhide__ = True
         self._time.settle()
         return PendingChanges(
             self,
@@ -233,7 +228,6 @@ class VectorIndex(Handle):
 
         Raises ``ContractError`` for an invalid filter, and for metadata that is not JSON.
         """
-        __tracebackhide__ = True
         if not isinstance(filter, str):
             raise ContractError(f'filter={filter!r:.80} must be a string, such as "price < 10"')
         if metadata is not None and not isinstance(metadata, Mapping):
@@ -263,7 +257,6 @@ class VectorIndex(Handle):
         describes the closest records, or why records were rejected. Two vectors match if they are
         equal in float32. A condition can be a value, a string with ``*``, a pattern or a function.
         """
-        __tracebackhide__ = True
         return expect(
             "an upsert",
             executed(self.journal, UPSERTS),
@@ -278,7 +271,6 @@ class VectorIndex(Handle):
         self, id: Condition[str | int] = None, **where: Unpack[UpsertFields]
     ) -> None:
         """Assert that no client has upserted a matching record; see ``assert_upserted()``."""
-        __tracebackhide__ = True
         self.assert_upserted(id, times=0, **where)
 
     def assert_queried(
@@ -288,7 +280,6 @@ class VectorIndex(Handle):
 
         Each query of a batch counts. See ``assert_upserted()`` for ``times`` and conditions.
         """
-        __tracebackhide__ = True
         return expect(
             "a query",
             executed(self.journal, QUERIES),
@@ -301,7 +292,6 @@ class VectorIndex(Handle):
 
     def assert_not_queried(self, **where: Unpack[QueryFields]) -> None:
         """Assert that no client has made a matching query; see ``assert_queried()``."""
-        __tracebackhide__ = True
         self.assert_queried(times=0, **where)
 
 

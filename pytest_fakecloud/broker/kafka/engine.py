@@ -15,7 +15,7 @@ from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Signal
-from ..errors import BrokerError, as_misuse
+from ..errors import AsMisuse, BrokerError
 from ..model import ProducerRecord, TopicPartition, TopicPartitionOffset
 from ..settings import BrokerConfig
 from .client import Address, real_only
@@ -114,7 +114,7 @@ class KafkaEngine:
             if first:
                 return KafkaCopy(None)
             raise _shared("copied")
-        with as_misuse():
+        with AsMisuse():
             return self._copied()
 
     @public_names
@@ -143,7 +143,7 @@ class KafkaEngine:
             )
         if copy.topics is None:
             raise _shared("restored")
-        with as_misuse():
+        with AsMisuse():
             self._put_back(copy, copy.topics)
 
     @public_names

@@ -20,7 +20,7 @@ from ...core.settings import optional, whole
 from ...core.timeparse import monotonic
 from .. import errors
 from ..engine.log import Topic
-from ..errors import BrokerError, as_misuse, string
+from ..errors import AsMisuse, BrokerError, string
 from ..model import TopicPartition
 from ..settings import BrokerConfig
 from .client import Address, real_only
@@ -193,7 +193,7 @@ class KafkaTopics:
             "max.message.bytes": max_message_bytes,
         }
         given = {key: str(value) for key, value in config.items() if value is not None}
-        with as_misuse():
+        with AsMisuse():
             self.cluster.create_topic(real, partitions, given)
         self._wait(lambda: name in self.counts(), f"topic {name!r} did not appear")
 
@@ -205,7 +205,7 @@ class KafkaTopics:
     def add_partitions(self, name: str, count: int) -> int:
         whole(1).read("count", count, "add_partitions()")
         total = self.check(name) + count
-        with as_misuse():
+        with AsMisuse():
             self.cluster.add_partitions(self.real(name), total)
         self._wait(
             lambda: self.counts().get(name) == total,
@@ -224,7 +224,7 @@ class KafkaTopics:
             for number in numbers
             if min(before, ends[number]) > starts[number]
         }
-        with as_misuse():
+        with AsMisuse():
             self.cluster.delete_records(wanted)
         return sum(offset - starts[number] for (_, number), offset in wanted.items())
 
