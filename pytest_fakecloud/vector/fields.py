@@ -178,7 +178,6 @@ class FieldReader:
         raise wrong(name, "a string", value)
 
     def required_text(self, fields: Mapping[str, Any], name: str) -> str:
-        """Return a string; raise ``VectorError`` if it is absent or null."""
         value = self.text(fields, name)
         if value is None:
             raise missing(name, "a string")
@@ -200,7 +199,6 @@ class FieldReader:
         return value
 
     def flag(self, fields: Mapping[str, Any], name: str) -> bool:
-        """Return a boolean; False if it is absent or null."""
         value = fields.get(name)
         if not isinstance(value, bool | None):
             raise wrong(name, "true or false", value)
@@ -275,7 +273,6 @@ class FieldReader:
         return value
 
     def required_data(self, fields: Mapping[str, Any]) -> str:
-        """Return the text of a record or query; raise ``VectorError`` if it is absent or null."""
         value = self.data(fields)
         if value is None:
             raise missing("data", "a string")
@@ -346,7 +343,6 @@ class FieldReader:
         return value
 
     def query_mode(self, fields: Mapping[str, Any]) -> QueryMode:
-        """Return the components of a hybrid index that a text query searches."""
         return self.choice(fields, "queryMode", QueryMode) or QueryMode.HYBRID
 
     def max_idle_us(self, fields: Mapping[str, Any]) -> int:

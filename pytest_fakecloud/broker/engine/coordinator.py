@@ -223,7 +223,6 @@ class Coordinator:
         return copies
 
     def restore_groups(self, copies: list[GroupCopy], now: int) -> None:
-        """Replace the groups with copies, and start their timers with the remaining times."""
         for group in self._state.groups.values():
             cancel(group)
             for instance in group.instances.values():

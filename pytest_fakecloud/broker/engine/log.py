@@ -49,12 +49,10 @@ class PartitionLog:
 
     @property
     def start(self) -> int:
-        """The offset of the oldest record, or ``end`` if there are no records."""
         return self._base + self._head
 
     @property
     def end(self) -> int:
-        """The offset that the next record will get."""
         return self._base + len(self._values)
 
     @property

@@ -86,7 +86,6 @@ class GroupOffsets:
     def committed(
         self, group_name: str, partitions: Sequence[TopicPartition], now: int
     ) -> list[TopicPartitionOffset]:
-        """Return committed offsets in request order, with ``never_committed`` for missing ones."""
         for topic, partition in partitions:
             self._state.partition(topic, partition, now)
         group = self._state.groups.get(group_name)

@@ -79,7 +79,6 @@ class Cluster:
             raise translated(error) from None
 
     def is_reachable(self, seconds: float) -> bool:
-        """Return whether the cluster responds within a number of seconds."""
         try:
             self._admin.list_topics(timeout=min(seconds, self._timeout))
         except KafkaException:
@@ -128,20 +127,17 @@ class Cluster:
                 raise translated(place.error)
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create a topic with the cluster's settings in ``config``."""
         topic = _api.NewTopic(name, num_partitions=partitions, config=dict(config))
         futures = self._admin.create_topics([topic], request_timeout=self._timeout)
         self._result(futures[name])
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Add partitions to a topic until it has ``total`` partitions."""
         futures = self._admin.create_partitions(
             [_api.NewPartitions(name, total)], request_timeout=self._timeout
         )
         self._result(futures[name])
 
     def delete_records(self, before: Mapping[tuple[str, int], int]) -> None:
-        """Delete the records below an offset in each partition."""
         futures = self._admin.delete_records(
             [TopicPartition(*tp, offset) for tp, offset in before.items()],
             request_timeout=self._timeout,

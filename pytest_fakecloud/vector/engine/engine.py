@@ -189,13 +189,11 @@ class VectorEngine:
             return True
 
     def delete(self, namespace: str, ids: Sequence[str]) -> int:
-        """Remove records by id; return the number of removed records."""
         with self._lock:
             home = self.namespaces.homes.get(namespace)
             return 0 if home is None else sum(home.delete(id) for id in ids)
 
     def delete_prefix(self, namespace: str, prefix: str) -> int:
-        """Remove the records whose id starts with a prefix; return the number of removed records."""
         with self._lock:
             home = self.namespaces.homes.get(namespace)
             return 0 if home is None else self.delete(namespace, home.ids(prefix))
@@ -257,7 +255,6 @@ class VectorEngine:
             return len(self.namespaces.homes.get(namespace, ()))
 
     def random(self, namespace: str) -> VectorRecord | None:
-        """Return a record chosen by the seeded random generator, or None if the namespace is empty."""
         with self._lock:
             home = self.namespaces.homes.get(namespace)
             if home is None or not len(home):
@@ -313,7 +310,6 @@ class VectorEngine:
     # -- pending changes -------------------------------------------------------------------------
 
     def pending(self) -> list[tuple[str, VectorRecord]]:
-        """Return the namespace and the record of every pending change."""
         with self._lock:
             return [
                 (name, record)
@@ -337,7 +333,6 @@ class VectorEngine:
     # -- snapshots -------------------------------------------------------------------------------
 
     def snapshot(self) -> VectorSnapshot:
-        """Return an independent copy of all data of the index."""
         with self._lock:
             return VectorSnapshot(
                 self.identity,
@@ -366,7 +361,6 @@ class VectorEngine:
             self.quota.restore(snapshot.quota)
 
     def close(self) -> None:
-        """Cancel the timers of pending changes."""
         with self._lock:
             self.readiness.cancel()
 

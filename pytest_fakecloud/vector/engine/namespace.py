@@ -95,11 +95,9 @@ class Namespace:
         return VectorRecord(stored.id, self.matrix.values[row].copy(), *stored[2:])
 
     def id(self, row: int) -> str | None:
-        """Return the id of a row, or None if the row is a hole."""
         return self._ids[row]
 
     def metadata(self, row: int) -> Metadata | None:
-        """Return the version of a row's metadata that queries see."""
         return self._stored[row].metadata
 
     def scan(self, slot: int = 0, prefix: str = "") -> Iterator[tuple[int, VectorRecord]]:
@@ -110,7 +108,6 @@ class Namespace:
                 yield self._slots[row], self._newest(row)
 
     def ids(self, prefix: str = "") -> list[str]:
-        """Return the ids that start with a prefix, in insertion order."""
         return [id for id in self._ids if id is not None and id.startswith(prefix)]
 
     def nth(self, position: int) -> VectorRecord:

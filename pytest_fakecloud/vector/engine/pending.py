@@ -54,11 +54,9 @@ class Readiness:
 
     @property
     def immediate(self) -> bool:
-        """Whether a change made now is ready immediately."""
         return not self.held and self._delay_us is None and self._reads is None
 
     def wait_for(self, namespace: str, records: list[VectorRecord]) -> None:
-        """Add changes that become ready later."""
         due_us = None if self._delay_us is None else self._clock.now_us() + self._delay_us
         batch = Batch(namespace, records, due_us, self._reads)
         self.batches.append(batch)
@@ -88,23 +86,19 @@ class Readiness:
                 self._finish(batch)
 
     def follow(self, namespace: str, new: str) -> None:
-        """Move the pending changes of a renamed namespace."""
         for batch in self.batches:
             if batch.namespace == namespace:
                 batch.namespace = new
 
     def cancel(self) -> None:
-        """Cancel all timers; the batches stay pending."""
         for batch in self.batches:
             if batch.timer is not None:
                 batch.timer.cancel()
 
     def copy(self) -> list[Batch]:
-        """Return copies of the pending batches, without their timers."""
         return [replace(batch, timer=None) for batch in self.batches]
 
     def restore(self, batches: list[Batch], held: bool) -> None:
-        """Replace the pending batches, and start their timers."""
         self.cancel()
         self.held = held
         self.batches = [replace(batch, timer=None) for batch in batches]

@@ -193,7 +193,6 @@ def _accept(namespace: Namespace, question: Question) -> Accept | None:
 
 
 def reciprocal_ranks(ranking: Ranking) -> Floats:
-    """Return 1 / (60 + rank) for each row, where ranks start at 0."""
     ranks = np.arange(len(ranking.rows)) + RANK_CONSTANT
     return (1 / ranks).astype(np.float32)
 
