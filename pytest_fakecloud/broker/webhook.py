@@ -14,47 +14,43 @@ from .model import Header
 ALWAYS_DROPPED = frozenset({"authorization", "cookie", "host", "content-length"})
 """Headers that no setting can keep, because they contain secrets or describe the transport."""
 
-# fmt: off
-STANDARD = frozenset({
-    "a-im", "accept", "accept-additions", "accept-ch", "accept-datetime", "accept-encoding",
-    "accept-features", "accept-language", "accept-patch", "accept-post", "accept-query",
-    "accept-ranges", "accept-signature", "access-control", "access-control-allow-credentials",
-    "access-control-allow-headers", "access-control-allow-methods", "access-control-allow-origin",
-    "access-control-expose-headers", "access-control-max-age", "access-control-request-headers",
-    "access-control-request-method", "age", "allow", "alpn", "alt-svc", "alt-used", "alternates",
-    "apply-to-redirect-ref", "authentication-control", "authentication-info", "authorization",
-    "available-dictionary", "cache-control", "cache-group-invalidation", "cache-groups",
-    "cache-status", "cal-managed-id", "caldav-timezones", "capsule-protocol", "cdn-cache-control",
-    "cdn-loop", "cert-not-after", "cert-not-before", "clear-site-data", "client-cert",
-    "client-cert-chain", "close", "concealed-auth-export", "connection", "content-digest",
-    "content-disposition", "content-encoding", "content-language", "content-length",
-    "content-location", "content-md5", "content-range", "content-security-policy",
-    "content-security-policy-report-only", "content-type", "cookie",
-    "cross-origin-embedder-policy", "cross-origin-embedder-policy-report-only",
-    "cross-origin-opener-policy", "cross-origin-opener-policy-report-only",
-    "cross-origin-resource-policy", "dasl", "date", "dav", "delta-base", "deprecation", "depth",
-    "destination", "detached-jws", "dictionary-id", "dpop", "dpop-nonce", "early-data", "etag",
-    "expect", "expires", "forwarded", "from", "hobareg", "host", "if", "if-match",
-    "if-modified-since", "if-none-match", "if-range", "if-schedule-tag-match",
-    "if-unmodified-since", "im", "include-referred-token-binding-id", "incremental", "keep-alive",
-    "label", "last-event-id", "last-modified", "link", "link-template", "location", "lock-token",
-    "max-forwards", "memento-datetime", "meter", "mime-version", "negotiate", "nel",
-    "odata-entityid", "odata-isolation", "odata-maxversion", "odata-version", "ordering-type",
-    "origin", "origin-agent-cluster", "oscore", "oslc-core-version", "overwrite", "ping-from",
-    "ping-to", "position", "prefer", "preference-applied", "priority", "proxy-authenticate",
-    "proxy-authentication-info", "proxy-authorization", "proxy-connection", "proxy-status",
-    "public-key-pins", "public-key-pins-report-only", "range", "redirect-ref", "referer",
-    "referrer-policy", "replay-nonce", "reporting-endpoints", "repr-digest", "retry-after",
-    "schedule-reply", "schedule-tag", "server", "server-timing", "set-cookie", "set-cookie2",
-    "signature", "signature-input", "slug", "soapaction", "status-uri",
-    "strict-transport-security", "sunset", "te", "timeout", "topic", "traceparent", "tracestate",
-    "trailer", "transfer-encoding", "ttl", "unencoded-digest", "upgrade", "urgency",
-    "use-as-dictionary", "user-agent", "variant-vary", "vary", "via", "want-content-digest",
-    "want-repr-digest", "want-unencoded-digest", "warning", "www-authenticate",
-    "x-content-type-options", "x-frame-options", "x-real-ip",
-})
-# fmt: on
-"""Standard field names, in lower case. They do not become message headers by default."""
+STANDARD = frozenset(
+    """
+    a-im accept accept-additions accept-ch accept-datetime accept-encoding accept-features
+    accept-language accept-patch accept-post accept-query accept-ranges accept-signature
+    access-control access-control-allow-credentials access-control-allow-headers
+    access-control-allow-methods access-control-allow-origin access-control-expose-headers
+    access-control-max-age access-control-request-headers access-control-request-method age
+    allow alpn alt-svc alt-used alternates apply-to-redirect-ref authentication-control
+    authentication-info authorization available-dictionary cache-control
+    cache-group-invalidation cache-groups cache-status cal-managed-id caldav-timezones
+    capsule-protocol cdn-cache-control cdn-loop cert-not-after cert-not-before clear-site-data
+    client-cert client-cert-chain close concealed-auth-export connection content-digest
+    content-disposition content-encoding content-language content-length content-location
+    content-md5 content-range content-security-policy content-security-policy-report-only
+    content-type cookie cross-origin-embedder-policy cross-origin-embedder-policy-report-only
+    cross-origin-opener-policy cross-origin-opener-policy-report-only
+    cross-origin-resource-policy dasl date dav delta-base deprecation depth destination
+    detached-jws dictionary-id dpop dpop-nonce early-data etag expect expires forwarded from
+    hobareg host if if-match if-modified-since if-none-match if-range if-schedule-tag-match
+    if-unmodified-since im include-referred-token-binding-id incremental keep-alive label
+    last-event-id last-modified link link-template location lock-token max-forwards
+    memento-datetime meter mime-version negotiate nel odata-entityid odata-isolation
+    odata-maxversion odata-version ordering-type origin origin-agent-cluster oscore
+    oslc-core-version overwrite ping-from ping-to position prefer preference-applied priority
+    proxy-authenticate proxy-authentication-info proxy-authorization proxy-connection
+    proxy-status public-key-pins public-key-pins-report-only range redirect-ref referer
+    referrer-policy replay-nonce reporting-endpoints repr-digest retry-after schedule-reply
+    schedule-tag server server-timing set-cookie set-cookie2 signature signature-input slug
+    soapaction status-uri strict-transport-security sunset te timeout topic traceparent
+    tracestate trailer transfer-encoding ttl unencoded-digest upgrade urgency use-as-dictionary
+    user-agent variant-vary vary via want-content-digest want-repr-digest want-unencoded-digest
+    warning www-authenticate x-content-type-options x-frame-options x-real-ip
+    """.split()  # noqa: SIM905
+)
+"""Standard field names, in lower case, as of November 2026. They do not become message headers by
+default. Source: https://www.iana.org/assignments/http-fields
+"""
 
 _PREFIXES = ("sec-", "x-forwarded-")
 
@@ -67,19 +63,19 @@ def message_headers(
     ``drop`` lists additional names to drop, ``keep`` standard names to keep. Both ignore case and
     accept a trailing ``*`` as a wildcard.
     """
-    kept = []
-    for name, value in headers:
-        lower = name.lower()
-        if lower in ALWAYS_DROPPED or _listed(lower, drop):
-            continue
-        standard = lower in STANDARD or lower.startswith(_PREFIXES)
-        if not standard or _listed(lower, keep):
-            # Decode as UTF-8, which clients usually send, although headers are read as Latin-1.
-            kept.append(Header(_text(name), _text(value)))
-    return tuple(kept)
+
+    def is_custom(name: str) -> bool:
+        if name in ALWAYS_DROPPED or _is_listed(name, drop):
+            return False
+        standard = name in STANDARD or name.startswith(_PREFIXES)
+        return not standard or _is_listed(name, keep)
+
+    return tuple(
+        Header(_text(name), _text(value)) for name, value in headers if is_custom(name.lower())
+    )
 
 
-def _listed(lower: str, names: Sequence[str]) -> bool:
+def _is_listed(lower: str, names: Sequence[str]) -> bool:
     return any(
         lower.startswith(name[:-1].lower()) if name.endswith("*") else lower == name.lower()
         for name in names
@@ -87,6 +83,7 @@ def _listed(lower: str, names: Sequence[str]) -> bool:
 
 
 def _text(raw: str) -> str:
+    """Decode a header as UTF-8, which clients usually send, although it was read as Latin-1."""
     try:
         return raw.encode("latin-1").decode("utf-8")
     except (UnicodeEncodeError, UnicodeDecodeError):
