@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ..core.calls import Call
 from ..core.errors import ContractError
@@ -14,7 +14,7 @@ from ..core.matching import Condition, Field, Query
 from ..core.timekeeper import Timekeeper
 from ..core.wording import brief, counted, unknown_name
 from .errors import AsMisuse, string
-from .loading import ListedFields, RecordFields, header_list
+from .loading import Headers, header_list
 from .model import (
     OFFSET_FIELDS,
     RECORD_FIELDS,
@@ -29,6 +29,25 @@ if TYPE_CHECKING:
     from .handle import BrokerEngine
 
 _WHOLE_RECORD = Field(ITEM, lambda record: record, bare=True)
+
+
+class RecordFields(TypedDict, total=False):
+    """Fields of a record that assertions can match, besides its topic and its value.
+
+    ``headers`` is a mapping from header name to a value, a pattern or a function.
+    """
+
+    key: Condition[str]
+    partition: Condition[int]
+    offset: Condition[int]
+    timestamp: Condition[int]
+    headers: Condition[Headers | Mapping[str, Condition[str]]]
+
+
+class ListedFields(RecordFields, total=False):
+    """Fields by which a list of records can be filtered."""
+
+    value: object
 
 
 class BrokerAssertions:
@@ -151,16 +170,7 @@ class BrokerAssertions:
         wanted = {"topic": topic, "partition": partition, "offset": offset}
         fields = {**OFFSET_FIELDS, "topic": Field(OneOf("topic", self.topics()), optional=False)}
         query = Query(_given(wanted), fields, "committed offset")
-        if times is None:
-            now = self.group(group).committed
-            places = [TopicPartitionOffset(*tp, at) for tp, at in now.items()]
-        else:
-            places = [
-                TopicPartitionOffset(*place)
-                for event in self.journal.events(group=group)
-                if event.kind in ("commit", "auto commit")
-                for place in event.data["offsets"]
-            ]
+        places = self._offsets_of(group) if times is None else self._commits_of(group)
         known = group in self.groups()
         return expect(
             f"a {'committed offset' if times is None else 'commit'} of group {group!r}",
@@ -170,6 +180,17 @@ class BrokerAssertions:
             show=lambda at: f"{at.topic}-{at.partition}={at.offset}",
             if_empty="the group has never committed" if known else "there is no such group",
         )
+
+    def _offsets_of(self, group: str) -> list[TopicPartitionOffset]:
+        return [TopicPartitionOffset(*tp, at) for tp, at in self.group(group).committed.items()]
+
+    def _commits_of(self, group: str) -> list[TopicPartitionOffset]:
+        return [
+            TopicPartitionOffset(*place)
+            for event in self.journal.events(group=group)
+            if event.kind in ("commit", "auto commit")
+            for place in event.data["offsets"]
+        ]
 
     def assert_not_committed(
         self,
@@ -234,27 +255,30 @@ class BrokerAssertions:
             raise ContractError(
                 f"timeout={timeout!r:.200} is invalid: pass a non-negative number of wall-clock seconds"
             )
-        given: Mapping[str, object] = where
-        fields = self._fields_of(topic)
-        if predicate is not None:
-            given = {**where, "predicate": predicate}
-            fields = {**fields, "predicate": _WHOLE_RECORD}
-        query = Query(given, fields, "record")
+        query = self._record_query(topic, predicate, where)
         with AsMisuse():
             found = self._engine.fetching.wait_for(
                 topic, lambda: next(filter(query, self.records(topic)), None), timeout
             )
-        # Without a record, check once more, because one may have arrived at the last moment.
-        return (
-            found
-            or expect(
-                f"a record in topic {topic!r} within {timeout} s",
-                self.records(topic),
-                query,
-                show=_shown_record,
-                if_empty="the topic has no records",
-            )[0]
-        )
+        if found is not None:
+            return found
+        # Check once more, because a record may have arrived at the last moment.
+        return expect(
+            f"a record in topic {topic!r} within {timeout} s",
+            self.records(topic),
+            query,
+            show=_shown_record,
+            if_empty="the topic has no records",
+        )[0]
+
+    def _record_query(
+        self, topic: str, predicate: Callable[[Record], object] | None, where: Mapping[str, object]
+    ) -> Query:
+        fields = self._fields_of(topic)
+        if predicate is not None:
+            where = {**where, "predicate": predicate}
+            fields = {**fields, "predicate": _WHOLE_RECORD}
+        return Query(where, fields, "record")
 
 
 def _by_name(headers: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..http.readers import json_value
 from .errors import illegal_argument
@@ -16,6 +16,8 @@ from .model import INT64_MAX, Header, ProducerRecord, TopicPartition, TopicParti
 
 NO_BODY: Any = object()
 _SHOWN = 60
+# A number with this many digits does not fit into 64 bits. Python refuses to read thousands.
+_MOST_DIGITS = 100
 # A string without a closing quote matches up to the end of the body. Otherwise the search would
 # start again at every quote inside it, which takes quadratic time.
 _STRING = re.compile(rb'(?s)"(?:\\.?|[^"\\])*+"?')
@@ -34,7 +36,7 @@ class BodyReader:
             return NO_BODY
         try:
             if self._coerce_scalars:
-                return json.loads(body, parse_int=Source, parse_float=Source)
+                return json.loads(body, parse_int=JsonNumber, parse_float=JsonNumber)
             return json_value(body)
         except (ValueError, RecursionError) as error:
             reason = str(error) or "it is nested too deeply"
@@ -48,7 +50,7 @@ class BodyReader:
         if value is None or type(value) is str:
             return value
         if self._coerce_scalars:
-            if isinstance(value, Source):
+            if isinstance(value, JsonNumber):
                 return value.text
             if isinstance(value, bool):
                 return "true" if value else "false"
@@ -82,42 +84,26 @@ class BodyReader:
         headers = []
         for place, item in items_in(value, f"{where}headers"):
             fields = object_of(item, place)
-            name, text = self.text(fields, "key", place), self.text(fields, "value", place)
-            if name is None or text is None:
-                raise illegal_argument(f"{place}{'key' if name is None else 'value'} is missing")
-            headers.append(Header(name, text))
+            name = self._required_text(fields, "key", place)
+            headers.append(Header(name, self._required_text(fields, "value", place)))
         return tuple(headers)
 
     def partition(self, item: object, where: str) -> TopicPartition:
         fields = object_of(item, where)
-        topic = self.text(fields, "topic", where)
-        partition = long_of(fields, "partition", where)
-        if topic is None or partition is None:
-            missing = "topic" if topic is None else "partition"
-            raise illegal_argument(f"{where}{missing} is missing")
-        return TopicPartition(topic, partition)
+        topic = self._required_text(fields, "topic", where)
+        return TopicPartition(topic, _required_long(fields, "partition", where))
 
     def position(self, item: object, where: str) -> TopicPartitionOffset:
         fields = object_of(item, where)
         topic, partition = self.partition(fields, where)
-        offset = long_of(fields, "offset", where, minimum=0)
-        if offset is None:
-            raise illegal_argument(f"{where}offset is missing")
+        offset = _required_long(fields, "offset", where, minimum=0)
         return TopicPartitionOffset(topic, partition, offset)
 
 
-class Source(int):
-    """A JSON number that keeps its source text, such as ``1.10``."""
+class JsonNumber(NamedTuple):
+    """A JSON number as its source text, such as ``1.10``."""
 
     text: str
-
-    def __new__(cls, text: str) -> Source:
-        try:
-            number = super().__new__(cls, text)
-        except ValueError:
-            number = super().__new__(cls, 2**64)
-        number.text = text
-        return number
 
 
 def items_in(value: object, name: str = "") -> Iterator[tuple[str, object]]:
@@ -140,17 +126,28 @@ def long_of(
     fields: Mapping[str, object], name: str, where: str, *, minimum: int | None = None
 ) -> int | None:
     """Return a 64-bit integer field, or None if absent; raise ``BrokerError`` if invalid."""
-    value = fields.get(name)
+    value = number = fields.get(name)
     if value is None:
         return None
-    if isinstance(value, Source) and not value.text.lstrip("-").isdigit():
-        raise illegal_argument(f"{where}{name} must be an integer, got {value.text[:40]}")
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, JsonNumber):
+        if not value.text.lstrip("-").isdigit():
+            raise illegal_argument(f"{where}{name} must be an integer, got {value.text[:40]}")
+        number = int(value.text[:_MOST_DIGITS])
+    if isinstance(number, bool) or not isinstance(number, int):
         raise illegal_argument(f"{where}{name} must be an integer, got {shown(value)}")
-    if not -INT64_MAX - 1 <= value <= INT64_MAX:
+    if not -INT64_MAX - 1 <= number <= INT64_MAX:
         raise illegal_argument(f"{where}{name} does not fit into 64 bits: {shown(value)}")
-    if minimum is not None and value < minimum:
-        raise illegal_argument(f"{where}{name} must be at least {minimum}, got {value}")
+    if minimum is not None and number < minimum:
+        raise illegal_argument(f"{where}{name} must be at least {minimum}, got {number}")
+    return number
+
+
+def _required_long(
+    fields: Mapping[str, object], name: str, where: str, *, minimum: int | None = None
+) -> int:
+    value = long_of(fields, name, where, minimum=minimum)
+    if value is None:
+        raise illegal_argument(f"{where}{name} is missing")
     return value
 
 
@@ -174,7 +171,7 @@ def shown(value: object) -> str:
 
 
 def _pieces(value: object) -> Iterator[str]:
-    if isinstance(value, Source):
+    if isinstance(value, JsonNumber):
         yield value.text
     elif isinstance(value, list):
         yield "["

@@ -15,19 +15,10 @@ from ..core.settings import choice, optional, whole
 from ..core.timeparse import Duration, duration_us
 from ..core.wording import unknown_name
 from ..handle import Context, Handle, action
-from .assertions import BrokerAssertions
+from .assertions import BrokerAssertions, ListedFields
 from .engine.engine import MemoryEngine
 from .errors import string, strings
-from .loading import (
-    Headers,
-    ListedFields,
-    Loadable,
-    checked,
-    header_list,
-    messages_in,
-    text,
-    timestamp_ms,
-)
+from .loading import Headers, Loadable, checked, header_list, messages_in, text, timestamp_ms
 from .model import (
     AUTO_OFFSET_RESETS,
     INT64_MAX,

@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from ..core.errors import ContractError
-from ..core.matching import Condition
 from ..core.settings import optional, whole
 from ..core.timeparse import instant_us
 from ..core.wording import unknown_name
@@ -30,25 +29,6 @@ in the API.
 
 _PARTITION = optional(whole())
 _TIMESTAMP = optional(whole(maximum=INT64_MAX))
-
-
-class RecordFields(TypedDict, total=False):
-    """Fields of a record that assertions can match, besides its topic and its value.
-
-    ``headers`` is a mapping from header name to a value, a pattern or a function.
-    """
-
-    key: Condition[str]
-    partition: Condition[int]
-    offset: Condition[int]
-    timestamp: Condition[int]
-    headers: Condition[Headers | Mapping[str, Condition[str]]]
-
-
-class ListedFields(RecordFields, total=False):
-    """Fields by which a list of records can be filtered."""
-
-    value: object
 
 
 def text(value: Any) -> str:
@@ -84,12 +64,11 @@ def header_list(headers: Headers | None) -> tuple[Header, ...]:
 
 
 def _header(item: Any) -> Header:
+    """Convert a pair or a mapping; raise ``TypeError`` or ``ValueError`` if the item is neither."""
     if isinstance(item, Mapping):
-        if set(item) - {"key", "value"}:
-            raise ValueError
-        return Header(item.get("key"), item.get("value"))  # type: ignore[arg-type]
+        return Header(**{"key": None, "value": None, **item})
     if isinstance(item, str):
-        raise TypeError
+        raise TypeError("a string is not a pair of strings")
     name, value = item
     return Header(name, value)
 
@@ -151,26 +130,28 @@ def _each(items: Any, what: str) -> Iterable[Any]:
 def _message(item: Any, topic: str | None) -> ProducerRecord:
     if isinstance(item, ProducerRecord):
         return item
-    if not isinstance(item, Mapping) or "value" not in item:
-        if topic is None:
-            raise ContractError(
-                f"{item!r:.200} is not a message: pass a mapping with topic and value"
-            )
-        return ProducerRecord(topic, text(item))
-    unknown = set(item) - set(ProducerRecord._fields)
+    if isinstance(item, Mapping) and "value" in item:
+        return _message_of_fields(item, topic)
+    if topic is None:
+        raise ContractError(f"{item!r:.200} is not a message: pass a mapping with topic and value")
+    return ProducerRecord(topic, text(item))
+
+
+def _message_of_fields(fields: Mapping[Any, Any], topic: str | None) -> ProducerRecord:
+    unknown = set(fields) - set(ProducerRecord._fields)
     if unknown:
-        name = min(unknown, key=str)
-        raise ContractError(unknown_name("field of a message", name, ProducerRecord._fields))
-    name = item.get("topic", topic)
-    if name is None:
+        first = min(unknown, key=str)
+        raise ContractError(unknown_name("field of a message", first, ProducerRecord._fields))
+    topic = fields.get("topic", topic)
+    if topic is None:
         raise ContractError(
-            f"{item!r:.200} has no topic: add one, or load {{topic: [message, ...]}}"
+            f"{fields!r:.200} has no topic: add one, or load {{topic: [message, ...]}}"
         )
     return ProducerRecord(
-        name,
-        text(item["value"]),
-        item.get("key"),
-        item.get("partition"),
-        timestamp_ms(item.get("timestamp")),
-        header_list(item.get("headers")),
+        topic,
+        text(fields["value"]),
+        fields.get("key"),
+        fields.get("partition"),
+        timestamp_ms(fields.get("timestamp")),
+        header_list(fields.get("headers")),
     )

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pytest_fakecloud.broker.fields import Source, long_of, shown
+from pytest_fakecloud.broker.fields import JsonNumber, long_of, shown
 from pytest_fakecloud.broker.handle import Broker
 
 from .conftest import Rest
@@ -22,7 +22,7 @@ def test_a_value_is_quoted_as_json(text: str) -> None:
 
 def test_a_number_is_quoted_as_it_was_written() -> None:
     body = '[1.50, {"a": 1e400}, 12345678901234567890]'
-    assert shown(json.loads(body, parse_int=Source, parse_float=Source)) == body
+    assert shown(json.loads(body, parse_int=JsonNumber, parse_float=JsonNumber)) == body
 
 
 def test_every_number_of_64_bits_is_one() -> None:
