@@ -83,6 +83,10 @@ def missing_topic(topic: str, known: list[str]) -> BrokerError:
     )
 
 
+def topic_exists(topic: str) -> ContractError:
+    return ContractError(f"topic {topic!r} already exists; add_partitions() adds partitions to it")
+
+
 def unknown_partition(topic: str, partition: int, count: int) -> BrokerError:
     return BrokerError(
         "unknown_partition",

@@ -176,7 +176,8 @@ def test_fetch_takes_one_position_several_and_both(rest: Rest, method: str, path
 
 def test_fetch_waits_for_the_first_record(broker: Broker, rest: Rest) -> None:
     broker.clock.wait_cap = 10
-    body = {"topic": "orders", "partition": 1, "offset": 0, "timeout": 60_000}
+    places = [{"topic": "orders", "partition": number, "offset": 0} for number in (1, 2)]
+    body = {"topicPartitionOffsets": places, "timeout": 60_000}
     poll = Parked(lambda: rest("POST", "/fetch", body))
     until_parked(broker)
     rest.produce("orders", "elsewhere", partition=0)

@@ -30,9 +30,7 @@ class MemoryTopics:
         topic = self.new(name, partitions, **options)
         with self._state as now:
             if name in self._state.topics:
-                raise ContractError(
-                    f"topic {name!r} already exists; add_partitions() adds partitions to it"
-                )
+                raise errors.topic_exists(name)
             self.check_limit(partitions)
             self._state.topics[name] = topic
             self._rebalancer.created(name, now)
@@ -49,12 +47,8 @@ class MemoryTopics:
     ) -> Topic:
         """Return a new topic that is not part of the broker yet."""
         limits = self._settings.limits
-        string("a topic's name", name)
-        if not errors.can_name_a_topic(name):
-            raise ContractError(str(errors.invalid_topic(name)))
+        check_new_topic(name, retention_bytes, max_message_bytes)
         whole(1, MOST_PARTITIONS).read("partitions", partitions, f"topic {name!r}")
-        optional(whole(0)).read("retention_bytes", retention_bytes)
-        optional(whole(1)).read("max_message_bytes", max_message_bytes)
         whole(0, INT64_MAX).read("first_offset", first_offset)
         return Topic(
             name,
@@ -114,3 +108,12 @@ class MemoryTopics:
     def counts(self) -> dict[str, int]:
         with self._state:
             return {name: len(topic.logs) for name, topic in self._state.topics.items()}
+
+
+def check_new_topic(name: str, retention_bytes: int | None, max_message_bytes: int | None) -> None:
+    """Raise ``ContractError`` unless a topic can have this name and these limits."""
+    string("a topic's name", name)
+    if not errors.can_name_a_topic(name):
+        raise ContractError(str(errors.invalid_topic(name)))
+    optional(whole(0)).read("retention_bytes", retention_bytes)
+    optional(whole(1)).read("max_message_bytes", max_message_bytes)

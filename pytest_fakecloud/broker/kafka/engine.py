@@ -25,10 +25,10 @@ from .groups import KafkaGroups
 from .producing import KafkaProducing
 from .topics import KafkaTopics, public_names
 
-_GOODBYE = 0.7
-"""Maximum seconds to wait for a response of the cluster when the fake is closed."""
-_LEFT = 0.3
-"""Maximum seconds to wait for instances to end if the cluster does not respond."""
+_CLOSE_SECONDS = 0.7
+"""Maximum time to wait for a response of the cluster when the fake is closed."""
+_STOP_SECONDS = 0.3
+"""Maximum time to wait for instances to end if the cluster does not respond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +181,8 @@ class KafkaEngine:
         self._cluster.interrupt()
         join = self.groups.stop_all()
         # Check first, because an unavailable cluster cannot delete topics and groups.
-        there = self._cluster.is_reachable(_GOODBYE)
-        join(self._patience if there else _LEFT)
+        there = self._cluster.is_reachable(_CLOSE_SECONDS)
+        join(self._patience if there else _STOP_SECONDS)
         self.producing.close()
         if there and not self.topics.kept:
             with suppress(BrokerError):

@@ -21,7 +21,7 @@ from .client import translated, when_away
 from .topics import KafkaTopics, public_names
 
 T = TypeVar("T")
-_STEP = 0.05
+_POLL_SECONDS = 0.05
 """Seconds between two polls of a waiting call."""
 
 
@@ -72,14 +72,14 @@ class KafkaFetching:
         self._waits.waiting.append(signal)
         try:
             until = monotonic() + timeout_ms / 1000
-            reachable = self._reachable(wanted, until)
+            reachable = self._inside_logs(wanted, until)
             # A timeout of 0 would allow a round trip.
             left_ms = max(1, int((until - monotonic()) * 1000)) if timeout_ms else 0
-            return self._fetch(reachable, left_ms) if reachable else []
+            return self._fetch_from(reachable, left_ms) if reachable else []
         finally:
             self._waits.waiting.remove(signal)
 
-    def _reachable(
+    def _inside_logs(
         self, wanted: Sequence[TopicPartitionOffset], until: float
     ) -> list[TopicPartitionOffset]:
         """Return the positions inside the logs. If all are beyond the end, wait for the first."""
@@ -94,9 +94,9 @@ class KafkaFetching:
                     found.append(at)
             if found or monotonic() > until or epoch != self._waits.epoch:
                 return found
-            pause.wait(_STEP)
+            pause.wait(_POLL_SECONDS)
 
-    def _fetch(self, wanted: list[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
+    def _fetch_from(self, wanted: list[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
         away = threading.Event()
         reader = Consumer(
             self._address.settings(
@@ -127,12 +127,12 @@ class KafkaFetching:
     ) -> list[Record]:
         parts: dict[tuple[str, int], list[Record]] = {(t, p): [] for t, p, _ in wanted}
         sizes = dict.fromkeys(parts, 0)
-        open_ends = set(parts)
+        done: set[tuple[str, int]] = set()
         # Allow one round trip even with a timeout of 0, to return the records that are available.
         until = monotonic() + (timeout_ms / 1000 or self._address.timeout)
         epoch = self._waits.epoch
         while epoch == self._waits.epoch and (left := until - monotonic()) > 0:
-            message = reader.poll(min(left, _STEP))
+            message = reader.poll(min(left, _POLL_SECONDS))
             if away.is_set():
                 away.clear()
                 self._topics.look(fresh=True)
@@ -141,22 +141,18 @@ class KafkaFetching:
             tp = (self._topics.shown(message.topic() or ""), message.partition())
             problem = message.error()
             if problem is None:
-                size = len(message)
-                if parts[tp] and sizes[tp] + size > self._settings.max_partition_bytes:
-                    open_ends.discard(tp)
-                elif tp in open_ends:
+                sizes[tp] += len(message)
+                if parts[tp] and sizes[tp] > self._settings.max_partition_bytes:
+                    done.add(tp)
+                else:
                     parts[tp].append(self.record(message))
-                    sizes[tp] += size
             elif problem.code() == KafkaError._PARTITION_EOF:
-                open_ends.discard(tp)
+                done.add(tp)
             else:
                 raise translated(problem)
-            if not open_ends:
-                if timeout_ms == 0 or any(parts.values()):
-                    break
-                # Return as soon as the next record arrives, because all available records have been
-                # read.
-                open_ends = set(parts)
+            # If all ends were reached without a record, return when the first record arrives.
+            if len(done) == len(parts) and (timeout_ms == 0 or any(parts.values())):
+                break
         return [record for part in parts.values() for record in part]
 
     def record(self, message: Any) -> Record:
@@ -227,7 +223,7 @@ class KafkaFetching:
             found = look()
             if found is not None or monotonic() > until:
                 return found
-            pause.wait(_STEP)
+            pause.wait(_POLL_SECONDS)
 
 
 def _text(data: bytes) -> str:

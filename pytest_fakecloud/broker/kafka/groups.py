@@ -256,7 +256,7 @@ class KafkaGroups:
     @public_names
     def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
         """Set a group's committed offset. The cluster rejects this while the group has members."""
-        self._fetching.offsets("earliest", [TopicPartition(offset.topic, offset.partition)])
+        self._topics.check_partition(offset.topic, offset.partition)
         real = self._real([offset])
         self._store(group, real)
         self._report_commit(group, "the test", real, "offsets set")

@@ -94,8 +94,7 @@ class KafkaInstance:
         self._used = monotonic()
         if tuple(topics) == self.topics:
             return
-        first, self.topics = not self.topics, tuple(topics)
-        if first:
+        if self._thread.ident is None:
             self._thread.start()
         self.ask(
             lambda consumer: consumer.subscribe(
@@ -105,6 +104,7 @@ class KafkaInstance:
                 on_lost=self._in_thread_lose,
             )
         )
+        self.topics = tuple(topics)
 
     def ask(self, what: Callable[[Any], Any]) -> Any:
         """Call ``what(consumer)`` in the instance's thread, which must not call this method."""
@@ -316,8 +316,8 @@ class RecordBuffer:
 
     def discard(self) -> None:
         with self._lock:
-            self._messages.clear()
-        self.assign(())
+            for known in (self._messages, self._assigned, self._delivered, self._unreadable):
+                known.clear()
 
     def add(self, message: Any) -> None:
         """Append a message, unless its partition has been revoked."""

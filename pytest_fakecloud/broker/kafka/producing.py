@@ -15,17 +15,17 @@ from confluent_kafka import KafkaException, Producer
 from ...core.ids import RandomStream
 from ...core.timekeeper import Timekeeper
 from ...core.wording import counted
-from ..engine.producing import Placement
+from ..engine.producing import Placement, Plan
 from ..model import Metadata, ProducerRecord
 from .client import Unavailable, real_only, translated
 from .topics import KafkaTopics, public_names
 
 OnDelivery = Callable[[Any, Any], None]
 CREATE_TIME = 1
-_LOOK = 0.02
-"""Interval, in seconds, at which the producer's thread checks whether it must end."""
-_MORE = 5.0
-"""Seconds that a request waits beyond the message timeout, because librdkafka rounds it up."""
+_POLL_SECONDS = 0.02
+"""Interval at which the producer's thread checks whether it must end."""
+_EXTRA_SECONDS = 5.0
+"""Time that a request waits beyond the message timeout, because librdkafka rounds it up."""
 
 
 class KafkaProducing:
@@ -42,7 +42,7 @@ class KafkaProducing:
         self._lock = threading.Lock()
         self._closed = False
         address = topics.address
-        self._patience = address.timeout + _MORE
+        self._confirmation_seconds = address.timeout + _EXTRA_SECONDS
         self._producer = Producer(
             address.settings(
                 {
@@ -61,32 +61,29 @@ class KafkaProducing:
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
     ) -> list[Metadata]:
+        plan = self._plan(messages, atomic=not by_client or self._settings.batches == "atomic")
+        batch = _Batch(len(plan.positions))
+        # The positions are those of the first messages, up to the first invalid one.
+        for index, (message, place) in enumerate(zip(messages, plan.positions, strict=False)):
+            self._send(message, place, batch.delivered(index))
+        found = batch.wait(self._confirmation_seconds)
+        confirmed = [_confirmed(*pair) for pair in zip(plan.positions, found, strict=True)]
+        if not by_client:
+            self.by_tester.update((at.topic, at.partition, at.offset) for at in confirmed)
+        if plan.error is not None:
+            raise plan.error
+        return confirmed
+
+    def _plan(self, messages: Sequence[ProducerRecord], *, atomic: bool) -> Plan:
+        """Choose the positions of messages; raise ``BrokerError`` if none of them can be sent."""
         self._look_up(messages)
-        atomic = not by_client or self._settings.batches == "atomic"
         with self._lock:
             placement = Placement(self._topics.known, self._settings, self._stream)
             plan = placement.plan(messages, self._clock.now_ms())
             if plan.error is not None and (atomic or not plan.positions):
                 raise plan.error
             placement.take_turns(plan)
-        places = plan.positions
-        sent = _Batch(len(places))
-        # The positions are those of the first messages, up to the first invalid one.
-        for index, (message, place) in enumerate(zip(messages, places, strict=False)):
-            self._send(message, place, sent.delivered(index))
-        found = sent.wait(self._patience)
-        confirmed = []
-        for place, message in zip(places, found, strict=True):
-            kind, ms = message.timestamp()
-            timestamp = ms if kind == CREATE_TIME else place.timestamp
-            confirmed.append(
-                Metadata(place.topic, message.partition(), message.offset(), timestamp)
-            )
-        if not by_client:
-            self.by_tester.update((at.topic, at.partition, at.offset) for at in confirmed)
-        if plan.error is not None:
-            raise plan.error
-        return confirmed
+        return plan
 
     def _look_up(self, messages: Sequence[ProducerRecord]) -> None:
         # Ignore topics that are still missing. They are rejected later, when positions are chosen
@@ -114,6 +111,7 @@ class KafkaProducing:
                 or None,
             )
         except (KafkaException, BufferError) as error:
+            # librdkafka does not call the callback of a message that it did not accept.
             delivered(error, None)
 
     def fail_batches(self, keep: int, times: int) -> NoReturn:
@@ -121,7 +119,7 @@ class KafkaProducing:
 
     def _run(self) -> None:
         while not self._closed:
-            self._producer.poll(_LOOK)
+            self._producer.poll(_POLL_SECONDS)
 
     def interrupt(self) -> None:
         """Fail all messages that the cluster has not confirmed yet."""
@@ -162,6 +160,13 @@ class _Batch:
         if self._error is not None:
             raise translated(self._error)
         return self._found
+
+
+def _confirmed(place: Metadata, message: Any) -> Metadata:
+    """Return the position of a message on the cluster, which may set a timestamp of its own."""
+    kind, ms = message.timestamp()
+    timestamp = ms if kind == CREATE_TIME else place.timestamp
+    return Metadata(place.topic, message.partition(), message.offset(), timestamp)
 
 
 def _bytes(text: str) -> bytes:

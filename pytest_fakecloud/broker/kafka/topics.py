@@ -16,11 +16,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from ...core.errors import ContractError
-from ...core.settings import optional, whole
+from ...core.settings import whole
 from ...core.timeparse import monotonic
 from .. import errors
 from ..engine.log import Topic
-from ..errors import AsMisuse, BrokerError, string
+from ..engine.topics import check_new_topic
+from ..errors import AsMisuse, BrokerError
 from ..model import TopicPartition
 from ..settings import BrokerConfig
 from .client import Address, real_only
@@ -66,7 +67,8 @@ class KafkaTopics:
         self.cluster = cluster
         self.address = address
         self.settings = settings
-        self._mark = "" if settings.isolation == "none" else address.prefix or _mark()
+        own = f"fakecloud-{secrets.token_hex(5)}."
+        self._first_prefix = "" if settings.isolation == "none" else address.prefix or own
         self._generation = 0
         self._known_at = float("-inf")
         self._lock = threading.Lock()
@@ -78,8 +80,8 @@ class KafkaTopics:
     def prefix(self) -> str:
         """The prefix of the fake's topics and groups on the cluster."""
         if self.kept or not self._generation:
-            return self._mark
-        return f"{self._mark}{self._generation}."
+            return self._first_prefix
+        return f"{self._first_prefix}{self._generation}."
 
     def real(self, name: str) -> str:
         """Return the name of a topic or group on the cluster."""
@@ -171,19 +173,13 @@ class KafkaTopics:
     ) -> None:
         if first_offset:
             raise real_only("first_offset=")
-        string("a topic's name", name)
+        check_new_topic(name, retention_bytes, max_message_bytes)
         real = self.real(name)
-        if not errors.can_name_a_topic(name):
-            raise ContractError(str(errors.invalid_topic(name)))
         if not errors.TOPIC_NAME.fullmatch(real):
             raise ContractError(str(errors.invalid_topic(real)))
         whole(1).read("partitions", partitions, f"topic {name!r}")
-        optional(whole(0)).read("retention_bytes", retention_bytes)
-        optional(whole(1)).read("max_message_bytes", max_message_bytes)
         if name in self.counts():
-            raise ContractError(
-                f"topic {name!r} already exists; add_partitions() adds partitions to it"
-            )
+            raise errors.topic_exists(name)
         limits = self.settings.limits
         config = {
             "retention.ms": retention_ms if retention_ms is not None else limits.retention_ms,
@@ -240,7 +236,3 @@ class KafkaTopics:
             if monotonic() > until:
                 raise ContractError(f"{failure} within {self.address.timeout} s")
             pause.wait(_POLL_SECONDS)
-
-
-def _mark() -> str:
-    return f"fakecloud-{secrets.token_hex(5)}."

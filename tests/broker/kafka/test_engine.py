@@ -33,7 +33,7 @@ from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.kafka import engine as kafka_engine
 from pytest_fakecloud.broker.kafka.client import Address, Unavailable, translated
 from pytest_fakecloud.broker.kafka.cluster import Cluster
-from pytest_fakecloud.broker.kafka.instance import RecordBuffer
+from pytest_fakecloud.broker.kafka.instance import KafkaInstance, RecordBuffer
 from pytest_fakecloud.broker.kafka.producing import _Batch
 from pytest_fakecloud.broker.kafka.topics import KafkaTopics
 from pytest_fakecloud.broker.settings import BrokerConfig
@@ -307,6 +307,18 @@ class TestGroups:
 
         monkeypatch.setattr(member, "ask", refuse)
         rest.produce("orders", "x", partition=0)
+        assert rest.values("g", "a", "orders") == ["x"]
+
+    def test_a_subscription_that_failed_is_made_again(
+        self, rest: Rest, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*given: object) -> None:
+            raise Unavailable("it did not respond")
+
+        rest.produce("orders", "x", partition=0)
+        with monkeypatch.context() as patched:
+            patched.setattr(KafkaInstance, "ask", fail)
+            rest.consume("g", "a", "orders", status=503, **self.EARLIEST)
         assert rest.values("g", "a", "orders") == ["x"]
 
     def test_a_record_of_no_bytes_overtakes_none(self) -> None:
