@@ -40,7 +40,11 @@ class Address:
     """
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            # The address may contain a password, so leave it out.
+            raise ContractError(f"engine= is not an address: {error}") from None
         user, _, hosts = parts.netloc.rpartition("@")
         if parts.scheme not in ("kafka", "kafkas") or not hosts:
             raise ContractError(
@@ -50,13 +54,10 @@ class Address:
         settings = dict(parse_qsl(parts.query))
         self.where = hosts
         self.prefix = settings.pop("prefix", None)
-        static = settings.pop("static", "true")
-        if static.lower() not in ("true", "1", "yes", "false", "0", "no"):
-            raise ContractError(f"static={static!r} is invalid: pass true or false")
-        self.static = static.lower() in ("true", "1", "yes")
-        self.timeout = _seconds(settings.pop("request.timeout", "5"))
-        tls = parts.scheme == "kafkas"
-        base: dict[str, Any] = {
+        self.static = _flag("static", settings.pop("static", "true"))
+        self.timeout = _seconds("request.timeout", settings.pop("request.timeout", "5"))
+        self._settings = settings
+        self._base: dict[str, Any] = {
             "bootstrap.servers": hosts,
             "log_level": 0,
             # Reconnect quickly. By default, librdkafka can take ten seconds to notice that a
@@ -64,31 +65,41 @@ class Address:
             # second.
             "reconnect.backoff.ms": 10,
             "reconnect.backoff.max.ms": 1000,
+            **_security(user, tls=parts.scheme == "kafkas"),
         }
-        if user:
-            name, _, password = user.partition(":")
-            base["sasl.mechanism"] = "PLAIN"
-            base["sasl.username"], base["sasl.password"] = unquote(name), unquote(password)
-            base["security.protocol"] = "SASL_SSL" if tls else "SASL_PLAINTEXT"
-        elif tls:
-            base["security.protocol"] = "SSL"
-        self._base = base
-        self._settings = settings
 
     def settings(self, what: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings for a client. Settings in the address override those in ``what``."""
         return {**self._base, **what, **self._settings, "logger": _null_logger()}
 
 
-def _seconds(text: str) -> float:
+def _security(user: str, *, tls: bool) -> dict[str, str]:
+    """Return librdkafka's settings for a connection with ``name:password``, or without a user."""
+    if not user:
+        return {"security.protocol": "SSL"} if tls else {}
+    name, _, password = user.partition(":")
+    return {
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": unquote(name),
+        "sasl.password": unquote(password),
+        "security.protocol": "SASL_SSL" if tls else "SASL_PLAINTEXT",
+    }
+
+
+def _flag(name: str, text: str) -> bool:
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if text.lower() not in words:
+        raise ContractError(f"{name}={text!r} is invalid: pass true or false")
+    return words[text.lower()]
+
+
+def _seconds(name: str, text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0
     if not 0 < seconds < float("inf"):
-        raise ContractError(
-            f"request.timeout={text!r} is invalid: pass a positive number of seconds"
-        )
+        raise ContractError(f"{name}={text!r} is invalid: pass a positive number of seconds")
     return seconds
 
 

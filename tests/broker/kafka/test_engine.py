@@ -789,6 +789,7 @@ class TestSettings:
             ({"interleave": "random"}, "in-memory engine"),
             ({"delete_leaves": False}, "static members"),
             ({"engine": "amqp://x"}, "'kafka://127.0.0.1:9092'"),
+            ({"engine": "kafka://u:secret@[::1"}, "engine= is not an address: Invalid IPv6 URL"),
             ({"engine": "kafka://127.0.0.1:1?request.timeout=0.2"}, "cannot use the cluster"),
             ({"engine": "kafka://h?request.timeout=x"}, "number of seconds"),
             ({"engine": "kafka://h?request.timeout=-1"}, "a positive number of seconds"),
