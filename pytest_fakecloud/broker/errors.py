@@ -83,10 +83,6 @@ def missing_topic(topic: str, known: list[str]) -> BrokerError:
     )
 
 
-def topic_exists(topic: str) -> ContractError:
-    return ContractError(f"topic {topic!r} already exists; add_partitions() adds partitions to it")
-
-
 def unknown_partition(topic: str, partition: int, count: int) -> BrokerError:
     return BrokerError(
         "unknown_partition",
@@ -108,6 +104,7 @@ def invalid_topic(topic: str) -> BrokerError:
 
 
 def record_too_large(size: int, limit: int) -> BrokerError:
+    """Return the error for a message that exceeds the size limit of its topic."""
     return BrokerError(
         "record_too_large",
         f"The message is {size} bytes, larger than the maximum message size of {limit} bytes",
@@ -131,6 +128,7 @@ def no_offset(topic: str, partition: int) -> BrokerError:
 
 
 def unknown_instance(group: str, instance: str) -> BrokerError:
+    """Return the error for an instance that was never created, was closed, or was deleted."""
     return BrokerError(
         "unknown_instance",
         f"Consumer instance {instance!r} of group {group!r} does not exist: it was never created, "
@@ -139,10 +137,12 @@ def unknown_instance(group: str, instance: str) -> BrokerError:
 
 
 def unknown_group(group: str) -> BrokerError:
+    """Return the error for a group that has neither members nor committed offsets."""
     return BrokerError("unknown_group", f"Consumer group {group!r} does not exist")
 
 
 def too_many_instances(active: int, limit: int) -> BrokerError:
+    """Return the error for having more consumer instances than partitions."""
     return BrokerError(
         "too_many_instances",
         f"Too many consumer instances: {active} are active and the total number of partitions "
@@ -151,6 +151,7 @@ def too_many_instances(active: int, limit: int) -> BrokerError:
 
 
 def not_assigned(group: str, instance: str, topic: str, partition: int) -> BrokerError:
+    """Return the error for a commit to a partition that another instance owns."""
     return BrokerError(
         "not_assigned",
         f"Commit cannot be completed: {topic}-{partition} is not assigned to instance "
@@ -159,6 +160,7 @@ def not_assigned(group: str, instance: str, topic: str, partition: int) -> Broke
 
 
 def rebalance_in_progress(group: str) -> BrokerError:
+    """Return the error for a commit between the revocation of partitions and the next assignment."""
     return BrokerError(
         "rebalance_in_progress",
         f"Commit cannot be completed: group {group!r} is rebalancing; consume again first",
@@ -166,6 +168,7 @@ def rebalance_in_progress(group: str) -> BrokerError:
 
 
 def unknown_member(group: str, instance: str) -> BrokerError:
+    """Return the error for a commit by an instance whose session has expired."""
     return BrokerError(
         "unknown_member",
         f"Commit cannot be completed: the session of instance {instance!r} expired and group "
@@ -174,6 +177,7 @@ def unknown_member(group: str, instance: str) -> BrokerError:
 
 
 def concurrent_consume(group: str, instance: str) -> BrokerError:
+    """Return the error for a consume request on an instance that already serves another one."""
     return BrokerError(
         "concurrent_consume",
         f"Instance {instance!r} of group {group!r} is already serving another consume request",

@@ -31,26 +31,29 @@ def unprocessable(message: str) -> VectorError:
 
 
 def invalid_dimension(given: int, expected: int) -> VectorError:
-    return unprocessable(f"Invalid vector dimension: {given}, expected: {expected}")
+    return VectorError(422, f"Invalid vector dimension: {given}, expected: {expected}")
 
 
 def no_embedding_model() -> VectorError:
-    return unprocessable(
+    return VectorError(
+        422,
         "Embedding data for this index is not allowed. "
-        "The index must be created with an embedding model to use it."
+        "The index must be created with an embedding model to use it.",
     )
 
 
 def namespace_missing(namespace: str, index: str) -> VectorError:
+    """The error for deleting or renaming a namespace that does not exist."""
     return VectorError(404, f"Namespace {namespace} for the index {index} does not exist")
 
 
 def invalid_filter(line: int, column: int, what: str) -> VectorError:
     """The error for a filter with a syntax error; columns are counted from 0."""
-    return bad_request(f"Invalid filter. At line {line}:{column} {what}")
+    return VectorError(400, f"Invalid filter. At line {line}:{column} {what}")
 
 
 def cursor_missing(uuid: str) -> VectorError:
+    """The error for a resumable query that never existed, was closed, or was idle too long."""
     return VectorError(
         404,
         f"Resumable query {uuid[:80]!r} does not exist: it was never started, was ended, "
@@ -61,8 +64,12 @@ def cursor_missing(uuid: str) -> VectorError:
 def check_limit(what: str, given: int, limit: int | None, unit: str = "") -> None:
     """Raise ``VectorError`` 400 if a number exceeds a limit, which can be None."""
     if limit is not None and given > limit:
-        suffix = f" {unit}" if unit else ""
-        raise bad_request(f"{what} limit exceeded: {given}{suffix}, maximum: {limit}{suffix}")
+        raise limit_exceeded(what, given, limit, unit)
+
+
+def limit_exceeded(what: str, given: int, limit: int, unit: str = "") -> VectorError:
+    unit = unit and f" {unit}"
+    return VectorError(400, f"{what} limit exceeded: {given}{unit}, maximum: {limit}{unit}")
 
 
 def quota_exceeded(what: str, limit: int) -> VectorError:

@@ -30,7 +30,7 @@ class MemoryTopics:
         topic = self.new(name, partitions, **options)
         with self._state as now:
             if name in self._state.topics:
-                raise errors.topic_exists(name)
+                raise topic_exists(name)
             self.check_limit(partitions)
             self._state.topics[name] = topic
             self._rebalancer.created(name, now)
@@ -117,3 +117,7 @@ def check_new_topic(name: str, retention_bytes: int | None, max_message_bytes: i
         raise ContractError(str(errors.invalid_topic(name)))
     optional(whole(0)).read("retention_bytes", retention_bytes)
     optional(whole(1)).read("max_message_bytes", max_message_bytes)
+
+
+def topic_exists(name: str) -> ContractError:
+    return ContractError(f"topic {name!r} already exists; add_partitions() adds partitions to it")

@@ -20,7 +20,7 @@ from ...core.settings import whole
 from ...core.timeparse import monotonic
 from .. import errors
 from ..engine.log import Topic
-from ..engine.topics import check_new_topic
+from ..engine.topics import check_new_topic, topic_exists
 from ..errors import AsMisuse, BrokerError
 from ..model import TopicPartition
 from ..settings import BrokerConfig
@@ -179,7 +179,7 @@ class KafkaTopics:
             raise ContractError(str(errors.invalid_topic(real)))
         whole(1).read("partitions", partitions, f"topic {name!r}")
         if name in self.counts():
-            raise errors.topic_exists(name)
+            raise topic_exists(name)
         limits = self.settings.limits
         config = {
             "retention.ms": retention_ms if retention_ms is not None else limits.retention_ms,
