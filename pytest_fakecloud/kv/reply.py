@@ -79,6 +79,12 @@ class Attributed(bytes):
         return made
 
 
+class Encoded(_Text):
+    """A part of a reply that is already encoded."""
+
+    __slots__ = ()
+
+
 class BigNumber(_Text):
     """An integer of any size: a big number in RESP3, a bulk string of its digits in RESP2."""
 
@@ -146,6 +152,7 @@ Reply: TypeAlias = (
     | Bool
     | Verbatim
     | BigNumber
+    | Encoded
     | _Marker
     | CommandError
     | Blocked
@@ -278,6 +285,8 @@ def _write_one(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
         put(b"$%d\r\n%b\r\n" % (len(reply.text), reply.text))
     elif reply is NIL_ARRAY:
         put(b"_\r\n" if resp3 else b"*-1\r\n")
+    elif isinstance(reply, Encoded):
+        put(reply.text)
     elif reply is not NO_REPLY:
         raise TypeError(f"{reply!r} is not a reply")
 

@@ -230,11 +230,11 @@ class _KVCopy(_Copy):
                 self._compare(call, self.fake._engine.unblock(waiter), waiter.session)
 
     def _compare(self, call: Call, reply: Any, session: Any) -> None:
-        from ..kv.resp.outbox import written
+        from ..kv.reply import to_resp
 
         if call.fault is not None or "answer" in call.cut:
             return
-        if written(self.fake._app.with_int_text(reply), session.resp) != call.answer:
+        if to_resp(self.fake._app.with_int_text(reply), session.resp) != call.answer:
             raise Inexact(f"command {call.number} received a different answer in the replay")
 
 

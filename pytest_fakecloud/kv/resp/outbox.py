@@ -7,9 +7,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
-from ..reply import NO_REPLY, Push, Reply, Status, to_resp
+from ..reply import NO_REPLY, Encoded, Push, Reply, Status, to_resp
 
 if TYPE_CHECKING:
     from ...core.timekeeper import Timekeeper
@@ -138,7 +138,8 @@ def _pubsub_limits(text: str) -> tuple[int, int, int]:
 
 # -- pushes ----------------------------------------------------------------------------------------
 
-_MESSAGES = frozenset({b"message", b"pmessage", b"smessage", b"invalidate"})
+_INVALIDATIONS = frozenset({b"invalidate", b"tracking-redir-broken"})
+_MESSAGES = _INVALIDATIONS | {b"message", b"pmessage", b"smessage"}
 """Kinds of pushes that confirm no SUBSCRIBE or UNSUBSCRIBE."""
 
 
@@ -195,13 +196,10 @@ class Pushes:
         confirmations, self._confirmations = self._confirmations, []
         if not isinstance(reply, list):
             return reply
-        data = b"".join(to_resp(push, self._session.resp) for push in confirmations)
-        first = next((at for at, item in enumerate(reply) if item is NO_REPLY), None)
         # The first SUBSCRIBE carries the confirmations of all.
-        return [
-            Raw(data if at == first else b"") if item is NO_REPLY else item
-            for at, item in enumerate(reply)
-        ]
+        data = b"".join(to_resp(push, self._session.resp) for push in confirmations)
+        first = reply.index(NO_REPLY)
+        return [*reply[:first], Encoded(data), *reply[first + 1 :]]
 
     def take_after_reply(self) -> bytes:
         """Remove and return the messages to send after the reply."""
@@ -214,22 +212,4 @@ def _follows_reply(message: list[Any]) -> bool:
     """Return whether a message that the client itself caused is sent after the reply."""
     if not isinstance(message, Push):
         return True  # A list of strings consists of lines of MONITOR.
-    return message[0] == b"invalidate" or message[1:2] == [b"__redis__:invalidate"]
-
-
-class Raw(bytes):
-    """Bytes in a reply that are already encoded."""
-
-    __slots__ = ()
-
-
-def is_raw_list(reply: Reply) -> TypeGuard[list[Any]]:
-    return isinstance(reply, list) and any(isinstance(item, Raw) for item in reply)
-
-
-def written(reply: Reply, version: int) -> bytes:
-    """Encode a reply, leaving ``Raw`` items unchanged because they are already encoded."""
-    if is_raw_list(reply):
-        parts = [item if isinstance(item, Raw) else to_resp(item, version) for item in reply]
-        return b"*%d\r\n" % len(reply) + b"".join(parts)
-    return to_resp(reply, version)
+    return message[0] in _INVALIDATIONS or message[1:2] == [b"__redis__:invalidate"]

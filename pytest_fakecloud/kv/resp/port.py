@@ -22,7 +22,7 @@ from .. import errors
 from ..errors import CommandError
 from ..model import TURN_SECONDS
 from ..reply import LARGEST, NO_REPLY, Blocked, Reply, resp_parts, size_of, to_resp
-from .outbox import Outbox, Pushes, is_raw_list, written
+from .outbox import Outbox, Pushes
 from .parser import CommandReader, ProtocolFault, protocol_of
 from .recorded import LARGE, SHOWN_BYTES, RecordedCommands
 
@@ -255,9 +255,9 @@ class PortConnection:
         size = size_of(reply)
         if size > LARGEST:
             reply = CommandError(errors.MAX_REQUEST_SIZE)
-        elif put and size > LARGE and session.reply_mode == "on" and not is_raw_list(reply):
+        elif put and size > LARGE and session.reply_mode == "on":
             return 200, self._put_large(reply)
-        data = b"" if reply is NO_REPLY else written(reply, session.resp)
+        data = to_resp(reply, session.resp)
         if mode == "skip" and session.reply_mode == "skip":
             if [word.upper() for word in argv[:2]] != [b"CLIENT", b"REPLY"]:
                 session.reply_mode = "on"

@@ -639,6 +639,24 @@ class TestListening:
         server.execute("FLUSHALL")
         assert client.read() == Typed(b">", [b"invalidate", None])
 
+    def test_a_broken_redirection_is_reported_after_the_reply(
+        self, server: KVServer, connect: Connect
+    ) -> None:
+        client, target = connect(), connect()
+        client("HELLO 3")
+        number = target("CLIENT ID")
+        client(f"CLIENT TRACKING ON REDIRECT {number}")
+        target.close()
+        wait_until(lambda: number not in server._engine.clients.connected)
+        client("GET k")
+        client("MULTI")
+        client("SET k 1")
+        assert client("EXEC") == [OK]
+        assert client.read() == Typed(b">", [b"tracking-redir-broken", number])
+        client("GET k")
+        assert client("SET k 2") == OK
+        assert client.read() == Typed(b">", [b"tracking-redir-broken", number])
+
 
 class TestClients:
     def test_list_and_kill(self, server: KVServer, connect: Connect) -> None:
