@@ -135,14 +135,7 @@ class Changes:
             or any(keyspace.indexes is not None for keyspace in engine.databases)
         )
         for keyspace in engine.databases:
-            if not self.followed:
-                keyspace.touched = None
-            elif keyspace.touched is None:
-                keyspace.touched = set()
-            if not engine.tracking:
-                keyspace.changed = None
-            elif keyspace.changed is None:
-                keyspace.changed = {}
+            keyspace.record_changes(self.followed, for_tracking=bool(engine.tracking))
 
     def hand_on(self, writer: Client | None, now_ms: int) -> None:
         """Send invalidation messages for changed keys, and retry the commands blocked on them."""

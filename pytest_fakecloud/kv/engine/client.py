@@ -143,7 +143,7 @@ S = TypeVar("S", bound=Client)
 _BUFFERS = dict.fromkeys(
     ("qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"), 0
 )
-"""Sizes of buffers in CLIENT LIST, which are always 0 because a fake has no buffers."""
+"""Sizes of buffers in CLIENT LIST, which are 0 because a fake has no buffers (decided here)."""
 _DESCRIPTOR = 8
 """File descriptor that CLIENT LIST shows for every client."""
 
@@ -177,14 +177,13 @@ class Clients(Generic[S]):
 
 
 def client_line(
-    client: Client, now_us: int, *, waits: bool, running: str = "", libraries: bool = True
+    client: Client, now_us: int, *, waits: bool, running: str, libraries: bool
 ) -> bytes:
     """Return a client's line in the reply of CLIENT LIST.
 
     Pass ``waits=True`` for a blocked client, and ``libraries=False`` to omit ``lib-name`` and
     ``lib-ver``. ``running`` is the name of the command that requests the line; empty in the lines
-    of other clients. All sizes of buffers are 0 (decided here: a fake has no buffers), except that
-    of the query buffer of the client that sent the command.
+    of other clients. Only the query buffer of the client that sent the command has a size.
     """
     subscriptions, tracking = client.subscriptions, client.tracking
     fields = {
@@ -235,6 +234,7 @@ def _flags(client: Client, waits: bool) -> str:
 
 def _line_size(command: str) -> int:
     """Return the size in bytes of a command's name (``client|list``) as sent in the Redis protocol."""
-    words = command.split("|") if command else []
-    sizes = [len(word) + len(str(len(word))) + len("$\r\n\r\n") for word in words]
-    return sum(sizes) + (len("*2\r\n") if words else 0)
+    if not command:
+        return 0
+    words = command.split("|")
+    return len("*2\r\n") + sum(len(f"${len(word)}\r\n{word}\r\n") for word in words)

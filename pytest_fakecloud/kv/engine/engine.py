@@ -165,13 +165,8 @@ class Engine:
     def describe(self, session: Client, running: str = "") -> bytes:
         """Return a client's line in CLIENT LIST; ``running`` is the command if the client sent it."""
         waits = self.waiters.of(session.id) is not None or session.id in self.pauses.delayed
-        return client_line(
-            session,
-            self.now_us,
-            waits=waits,
-            running=running,
-            libraries=self.table.knows["CLIENT LIST lib-name"],
-        )
+        libraries = self.table.knows["CLIENT LIST lib-name"]
+        return client_line(session, self.now_us, waits=waits, running=running, libraries=libraries)
 
     def abandon(self, session: Session) -> None:
         """Remove an ended session, and discard its transaction, watched keys and subscriptions."""
@@ -208,8 +203,7 @@ class Engine:
                 or self.admission.strict
                 or not spec.least <= len(argv) <= spec.most
             ):
-                # If none of these conditions holds, ``admit()`` would find nothing to reject, so
-                # skip it.
+                # Otherwise, ``admit()`` would find nothing to reject.
                 spec = self.admission.admit(session, argv)
                 if spec is None:
                     return QUEUED
@@ -360,8 +354,7 @@ class Engine:
             waiter = Waiter(session, blocked, self.clock, self.running, self.line)
             self.waiters.append(waiter)
             self.changes.follow()
-            # Retry once now: another client may have written a key after the command ran and before
-            # this call.
+            # Another client may have written a key since the command ran, so retry once now.
             for key in blocked.keys:
                 session.db.touch(key, "")
             self.changes.serve_waiters(self.now_ms)
@@ -378,10 +371,9 @@ class Engine:
                 # As on a real server, the slow log lists a blocking command only if a retry
                 # executed it.
                 if waiter.tried:
-                    begun_us = waiter.begun_us
-                    usec = self.clock.now_us() - begun_us
+                    at_us = waiter.begun_us
                     self.statistics.record_duration(
-                        waiter.session, waiter.spec, waiter.line, begun_us, usec
+                        waiter.session, waiter.spec, waiter.line, at_us, self.clock.now_us() - at_us
                     )
             return waiter.reply
 
@@ -428,8 +420,7 @@ class Engine:
         with self.lock:
             self.update_time()
             self.config.restore(saved.config)
-            # The policy decides whether keys have access counters, so apply it before restoring
-            # them.
+            # The policy decides whether keys have access counters, which are restored next.
             self.follow_policy()
             for keyspace, content in zip(self.databases, saved.databases, strict=True):
                 keyspace.restore(content)

@@ -90,8 +90,8 @@ class Eviction:
 
 # -- access counters -------------------------------------------------------------------------------
 
-_FIRST = 5
-_MOST = 255
+_FIRST_COUNTER = 5
+_MAX_COUNTER = 255
 _MINUTE_MS = 60_000
 
 Counters = dict[bytes, tuple[int, int]]
@@ -110,14 +110,14 @@ class Frequencies:
 
     def note(self, key: bytes, now_ms: int) -> None:
         counter = self.of(key, now_ms)
-        if counter < _MOST:
-            base = max(0, counter - _FIRST) * self._config.number("lfu-log-factor")
+        if counter < _MAX_COUNTER:
+            base = max(0, counter - _FIRST_COUNTER) * self._config.number("lfu-log-factor")
             counter += self._random.random() < 1 / (base + 1)
         self.put(key, counter, now_ms)
 
     def of(self, key: bytes, now_ms: int) -> int:
         """Return a key's counter after applying the decay up to the current time."""
-        counter, minute = self._counters.get(key, (_FIRST, now_ms // _MINUTE_MS))
+        counter, minute = self._counters.get(key, (_FIRST_COUNTER, now_ms // _MINUTE_MS))
         decay = self._config.number("lfu-decay-time")
         idle = (now_ms // _MINUTE_MS - minute) // decay if decay else 0
         return max(0, counter - idle)

@@ -117,10 +117,7 @@ class Keyspace:
         if value is not None and (key in self.expires or self.volatile):
             value = self.find(key)
         if value is None:
-            if self.counts_reads:
-                self.misses += 1
-            if self.notify is not None:
-                self.notify(self, key, "keymiss")
+            self._note_miss(key)
             return None
         if self.counts_reads:
             self.hits += 1
@@ -132,14 +129,16 @@ class Keyspace:
     def peek(self, key: bytes) -> Any:
         """Return a key's value, or None. Updates the hit statistics, but not the key's access time."""
         value = self.find(key)
-        if self.counts_reads:
-            if value is None:
-                self.misses += 1
-            else:
-                self.hits += 1
         if value is None:
-            self.announce(key, "keymiss")
+            self._note_miss(key)
+        elif self.counts_reads:
+            self.hits += 1
         return value
+
+    def _note_miss(self, key: bytes) -> None:
+        if self.counts_reads:
+            self.misses += 1
+        self.announce(key, "keymiss")
 
     def find(self, key: bytes) -> Any:
         """Return a key's value, or None, without updating hit statistics and access time."""
@@ -273,13 +272,13 @@ class Keyspace:
         self.touch(key, event)
         return True
 
-    def expire_at(self, key: bytes, at_ms: int, event: str = "expire") -> None:
+    def expire_at(self, key: bytes, at_ms: int) -> None:
         """Set the expiry of an existing key. A time that is not in the future removes the key."""
         if at_ms <= self.now_ms:
             self.delete(key)
             return
         self._set_expiry(key, at_ms)
-        self.touch(key, event)
+        self.touch(key, "expire")
 
     def _set_expiry(self, key: bytes, at_ms: int) -> None:
         if len(self.expires) >= self._purge_at:
@@ -308,10 +307,8 @@ class Keyspace:
 
     def next_expiry(self) -> int | None:
         """Return the earliest time at which ``purge()`` may find something to remove, or None."""
-        found = [*self.volatile.values()]
-        if self.expires:
-            found.append(self._soonest)
-        return min(found, default=None)
+        soonest = [self._soonest] if self.expires else []
+        return min([*self.volatile.values(), *soonest], default=None)
 
     def put_back(self, key: bytes, value: Any, at_ms: int | None, event: str = "") -> None:
         """Store a complete value with its expiry, e.g. when restoring a dump.
@@ -341,12 +338,9 @@ class Keyspace:
             self.frequencies.clear()
         self._order = None
         if self.watchers or self.touched is not None:
-            # Do not invalidate each key: a flush sends a single message for all keys.
-            changed = self.changed
-            self.changed = None
             for key in gone:
-                self._note_change(key)
-            self.changed = changed
+                # Do not invalidate each key: a flush sends a single message for all keys.
+                self._note_change(key, invalidates=False)
         if self.indexes is not None:
             self.indexes.clear()
 
@@ -358,8 +352,8 @@ class Keyspace:
             for key in {*self.values, *other.values}:
                 one.touch(key, "")
         for name in _CONTENT:
-            mine = getattr(self, name)
-            setattr(self, name, getattr(other, name))
+            mine, theirs = getattr(self, name), getattr(other, name)
+            setattr(self, name, theirs)
             setattr(other, name, mine)
 
     def purge(self) -> None:
@@ -404,16 +398,21 @@ class Keyspace:
         self._note_change(key, expired=expired)
         self.announce(key, event)
 
-    def _note_change(self, key: bytes, *, expired: bool = False) -> None:
+    def _note_change(self, key: bytes, *, expired: bool = False, invalidates: bool = True) -> None:
         """Mark a key as changed for the clients that watch it, the engine and the search indexes."""
         for watcher in self.watchers.get(key, ()):
             watcher.watch_broken = True
         if self.touched is not None:
             self.touched.add(key)
-            if self.changed is not None:
+            if invalidates and self.changed is not None:
                 self.changed[key] = expired
             if self.indexes is not None:
                 self.indexes.note_change(self, key)
+
+    def record_changes(self, touched: bool, *, for_tracking: bool) -> None:
+        """Start or stop recording changed keys, and those that need an invalidation message."""
+        self.touched = (self.touched or set()) if touched else None
+        self.changed = (self.changed or {}) if for_tracking else None
 
     # -- copies ----------------------------------------------------------------------------------
 

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 _LATENCY_SAMPLES = 160
 """Maximum number of samples that are kept of a latency event, as on a real server."""
-_SLOW_LOG_WORDS, _SLOW_LOG_BYTES = 32, 128
-"""Maximum number of words of a line in the slow log, and of bytes of each word."""
+_SLOW_LOG_WORDS = 32
+"""Maximum number of words of a line in the slow log."""
+_SLOW_LOG_BYTES = 128
+"""Maximum number of bytes of each word of a line in the slow log."""
 
 
 @dataclass(eq=False, slots=True)
@@ -64,14 +66,16 @@ class Statistics:
         self.latency: dict[str, list[tuple[int, int]]] = {}
         """Samples of each latency event: a time in seconds and a duration in milliseconds."""
         self._next_slow = 0
-        self.reset()
-
-    def reset(self) -> None:
-        """Reset the counts of commands and errors, but neither the slow log nor the latency events."""
         self.commands: dict[CommandSpec, CommandCount] = {}
         self.errors: dict[str, int] = {}
         self.freed_lazily = 0
         """Number of keys removed by flushes with ASYNC."""
+
+    def reset(self) -> None:
+        """Reset the counts of commands and errors, but neither the slow log nor the latency events."""
+        self.commands.clear()
+        self.errors.clear()
+        self.freed_lazily = 0
 
     def of(self, spec: CommandSpec) -> CommandCount:
         count = self.commands.get(spec)
@@ -121,13 +125,12 @@ class Statistics:
 
     def _add_slow(self, session: Client, argv: list[bytes], at_us: int, usec: int) -> None:
         """Add a command to the slow log, redacted and shortened as on a real server."""
-        shown = [
-            argument
-            if len(argument) <= _SLOW_LOG_BYTES
-            else argument[:_SLOW_LOG_BYTES]
-            + b"... (%d more bytes)" % (len(argument) - _SLOW_LOG_BYTES)
-            for argument in without_secrets(argv[:_SLOW_LOG_WORDS])
-        ]
+        shown = []
+        for word in without_secrets(argv[:_SLOW_LOG_WORDS]):
+            more = len(word) - _SLOW_LOG_BYTES
+            shown.append(
+                word[:_SLOW_LOG_BYTES] + b"... (%d more bytes)" % more if more > 0 else word
+            )
         if len(argv) > _SLOW_LOG_WORDS:
             # The last word that fits is replaced by the number of words left out.
             shown[-1] = b"... (%d more arguments)" % (len(argv) - _SLOW_LOG_WORDS + 1)
@@ -141,15 +144,7 @@ class Statistics:
 # -- MONITOR ---------------------------------------------------------------------------------------
 
 _REDACTED = b"(redacted)"
-_ESCAPES = {
-    ord("\\"): b"\\\\",
-    ord('"'): b'\\"',
-    ord("\n"): b"\\n",
-    ord("\r"): b"\\r",
-    ord("\t"): b"\\t",
-    7: b"\\a",
-    8: b"\\b",
-}
+_ESCAPES = {byte: b"\\%c" % sign for byte, sign in zip(b'\\"\n\r\t\a\b', b'\\"nrtab', strict=True)}
 
 
 def monitor_line(at_us: int, session: Client, argv: list[bytes]) -> bytes:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SAME_WITHIN_US = 60_000_000
 """Microseconds within which equal denials are counted in one entry."""
+_COMPARED = 10
+"""Number of the newest entries with which a denial is compared, as on a real server."""
 
 
 @dataclass(eq=False, slots=True)
@@ -43,10 +45,9 @@ class _Entry:
     count: int = 1
 
     def same(self, other: _Entry) -> bool:
-        return (
-            (self.reason, self.context, self.object, self.name)
-            == (other.reason, other.context, other.object, other.name)
-        ) and abs(other.at_us - self.at_us) <= SAME_WITHIN_US
+        mine = (self.reason, self.context, self.object, self.name)
+        others = (other.reason, other.context, other.object, other.name)
+        return mine == others and abs(other.at_us - self.at_us) <= SAME_WITHIN_US
 
 
 class AclLog:
@@ -61,7 +62,7 @@ class AclLog:
     ) -> None:
         """Add an entry. ``client`` is the client's line in CLIENT LIST."""
         entry = _Entry(reason, context, object, name, at_us, client)
-        for known in self._entries[:10]:
+        for known in self._entries[:_COMPARED]:
             if known.same(entry):
                 self._entries.remove(known)
                 entry.count = known.count + 1
