@@ -22,8 +22,9 @@ LANGUAGES = (
 )  # fmt: skip
 
 _LONGEST = 40
+"""Length in bytes from which on words are not indexed."""
+_CACHED_WORDS = 100_000
 _ASCII_RUN = re.compile(r"[0-9A-Za-z]+")
-
 
 _SIGNS = """
 345 363-36f 5b0-5bd 5bf 5c1-5c2 5c4-5c5 5c7 610-61a 64b-657 659-65f 670 6d6-6dc 6e1-6e8 6ed
@@ -36,11 +37,7 @@ dcf-df3 e31-e3a e4d eb1-eb9 ebb-ebc ecd f71-f83 f8d-fbc 102b-1036 1038 103b-103e
 a674-a67b a69e-a69f a802 a80b-a827 a880-a8c3 a8c5 a8ff-a92a a947-a952 a980-a983 a9b4-a9bf
 a9e5-aa4d aa7b-aabe aaeb-aaef aaf5 abe3-abea fb1e
 """
-"""Vowel signs and similar characters that are letters in Unicode (property Alphabetic) but not in
-Python.
-
-The list covers characters up to U+FFFF. The tests compare every character with Tantivy.
-"""
+"""Characters up to U+FFFF, such as vowel signs, that are letters in Unicode but not in Python."""
 
 
 @cache
@@ -83,14 +80,9 @@ class Analyzer:
     """Converts texts to tokens, stemmed by ``stem``; with ``whole``, a text is one token."""
 
     def __init__(self, stem: Callable[[str], str] | None, whole: bool = False) -> None:
+        self.whole = whole
         self._stem = stem
-        self._whole = whole
         self._known: dict[str, str | None] = {}
-
-    @property
-    def whole(self) -> bool:
-        """Whether each text is kept as a single token."""
-        return self._whole
 
     def token(self, word: str) -> str | None:
         """Return the token of a word, or None if the word is too long to be indexed."""
@@ -102,14 +94,14 @@ class Analyzer:
                 token = _fold(word)
                 if self._stem is not None:
                     token = self._stem(token)
-            if len(self._known) >= 100_000:
+            if len(self._known) >= _CACHED_WORDS:
                 self._known.clear()
             self._known[word] = token
             return token
 
     def tokens(self, text: str) -> tuple[str | None, ...]:
         """Return the tokens of a text in order. Each dropped word is represented by None."""
-        if self._whole:
+        if self.whole:
             return (text,)
         return tuple(self.token(text[start:end]) for start, end in spans(text))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -86,17 +86,17 @@ def make_document(definition: Definition, key: bytes, value: Any) -> Document | 
         return None
     fields: dict[str, tuple[Any, ...]] = {}
     for spec in definition.fields:
+        found: Iterable[Any]
         if definition.kind == "HASH":
             raw = source.get(encoded(spec.path))
-            texts = [] if raw is None else [bytes(raw).decode("utf-8", "replace")]
-            converted = (_FROM_STRING[spec.kind](text) for text in texts)
+            found = () if raw is None else (bytes(raw).decode("utf-8", "replace"),)
+            convert = _FROM_STRING[spec.kind]
         else:
-            values_found = values_at(source, spec.path.split("."))
-            converted = (_FROM_JSON[spec.kind](value) for value in values_found)
-        values = tuple(value for value in converted if value is not None)
-        if values and spec.is_text:
-            analyze = definition.analyzer(spec).tokens
-            values = tuple(map(analyze, values))
+            found = values_at(source, spec.path.split("."))
+            convert = _FROM_JSON[spec.kind]
+        values = tuple(value for value in map(convert, found) if value is not None)
+        if spec.is_text:
+            values = tuple(map(definition.analyzer(spec).tokens, values))
         if values:
             fields[spec.name] = values
     return Document(key, fields)

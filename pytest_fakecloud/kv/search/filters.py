@@ -291,8 +291,7 @@ def _typed(spec: FieldSpec, operand: Any) -> Any:
         what = "a path such as '/a/b'"
         value = facet_path(operand) if isinstance(operand, str) else None
         if value is None:
-            # The start of the message is the vendor's, as reported by users. The rest is decided
-            # here.
+            # The start of the message is the vendor's, as reported by users.
             where = f"Couldn't parse the value as facet path: field '{spec.name}'"
             raise _wrong(where, what, operand)
     else:

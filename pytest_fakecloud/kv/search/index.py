@@ -84,7 +84,7 @@ class SearchIndex:
             "type": definition.kind,
             "prefixes": list(definition.prefixes),
             "language": definition.language,
-            "schema": {each.name: each.words()[1:] for each in definition.fields},
+            "schema": definition.described(),
         }
 
     # -- tracking changes ------------------------------------------------------------------------

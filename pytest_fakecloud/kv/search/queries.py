@@ -166,9 +166,9 @@ def _ranking_columns(index: SearchIndex, query: Query) -> list[_Column]:
 
 def _numbers(index: SearchIndex, name: str) -> _Column:
     column = index.column(name)
-    kind = index.definition.by_name[name].kind
-    if not index.definition.by_name[name].is_number:
-        raise SearchError(f"SCOREFUNC takes numeric fields: field '{name}' is of type {kind}")
+    spec = index.definition.by_name[name]
+    if not spec.is_number:
+        raise SearchError(f"SCOREFUNC takes numeric fields: field '{name}' is of type {spec.kind}")
     return column
 
 
@@ -205,7 +205,6 @@ def _by_field(postings: ValuePostings, found: Matches, count: int, ascending: bo
 
 
 def _by_sorting(postings: ValuePostings, found: Matches, count: int, ascending: bool) -> _Ranked:
-    """Return the first matches by sorting them."""
     sign, values = 1 if ascending else -1, postings.of
     # Compare the values themselves, because large integers are not exact as floats.
     numbers = (number for number in found if number in values)
@@ -214,7 +213,6 @@ def _by_sorting(postings: ValuePostings, found: Matches, count: int, ascending: 
 
 
 def _by_walking(postings: ValuePostings, found: Matches, count: int, ascending: bool) -> _Ranked:
-    """Return the first matches by iterating over all values in order."""
     values = postings.order.all()
     ranked: _Ranked = []
     for value in values if ascending else reversed(values):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -12,7 +13,10 @@ from .analysis import LANGUAGES, Analyzer, analyzer
 
 KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string"}
 """Maps the words that can follow ``ON`` in SEARCH.CREATE to types of keys."""
-_WITH_FAST = frozenset({"U64", "I64", "F64", "DATE", "BOOL"})
+_KINDS_WITH = {
+    "FAST": ("U64", "I64", "F64", "DATE", "BOOL"), "NOSTEM": ("TEXT",), "NOTOKENIZE": ("TEXT",),
+}  # fmt: skip
+"""The types of fields that can have each option."""
 RANGED = frozenset({"U64", "I64", "F64", "DATE", "KEYWORD"})
 """Types of fields that support range operators such as ``$gt``."""
 FIELD_TYPES = ("TEXT", "U64", "I64", "F64", "BOOL", "DATE", "KEYWORD", "FACET")
@@ -37,15 +41,14 @@ class FieldSpec:
     source: str | None = None
 
     def __post_init__(self) -> None:
-        if self.fast and self.kind not in _WITH_FAST:
-            raise SearchError(
-                f"syntax error: FAST is not an option of {self.kind} field '{self.name}'"
-            )
-        if (self.nostem or self.notokenize) and self.kind != "TEXT":
-            word = "NOSTEM" if self.nostem else "NOTOKENIZE"
-            raise SearchError(
-                f"syntax error: {word} is not an option of {self.kind} field '{self.name}'"
-            )
+        for word, given in self._options():
+            if given and self.kind not in _KINDS_WITH[word]:
+                raise SearchError(
+                    f"syntax error: {word} is not an option of {self.kind} field '{self.name}'"
+                )
+
+    def _options(self) -> tuple[tuple[str, bool], ...]:
+        return ("FAST", self.fast), ("NOSTEM", self.nostem), ("NOTOKENIZE", self.notokenize)
 
     @property
     def path(self) -> str:
@@ -68,8 +71,7 @@ class FieldSpec:
 
     def words(self) -> list[str]:
         """Return the field as SEARCH.DESCRIBE shows it: the name, the type and the options."""
-        options = {"FAST": self.fast, "NOSTEM": self.nostem, "NOTOKENIZE": self.notokenize}
-        words = [self.name, self.kind, *(word for word, given in options.items() if given)]
+        words = [self.name, self.kind, *(word for word, given in self._options() if given)]
         return words if self.source is None else [*words, "FROM", self.source]
 
 
@@ -88,17 +90,15 @@ class Definition:
                 f"syntax error: unknown language '{self.language}', expected one of "
                 f"{', '.join(LANGUAGES)}"
             )
-        ordered = sorted(self.prefixes)
-        for one, other in pairwise(ordered):
+        for one, other in pairwise(sorted(self.prefixes)):
             if other.startswith(one):
                 raise SearchError(f"prefix '{one}' covers prefix '{other}': pass only the first")
         if len(self.fields) > _MOST_FIELDS:
             raise SearchError(
                 f"an index can have at most {_MOST_FIELDS} fields, not {len(self.fields)}"
             )
-        names = [each.name for each in self.fields]
-        for name in names:
-            if names.count(name) > 1:
+        for name, times in Counter(each.name for each in self.fields).items():
+            if times > 1:
                 raise SearchError(f"syntax error: field '{name}' is declared twice")
 
     @cached_property
@@ -115,6 +115,10 @@ class Definition:
         # match.
         at = bisect_right(self._starts, key)
         return at > 0 and key.startswith(self._starts[at - 1])
+
+    def described(self) -> dict[str, list[str]]:
+        """Return the type and the options of each field, by its name."""
+        return {each.name: each.words()[1:] for each in self.fields}
 
     def analyzer(self, spec: FieldSpec) -> Analyzer:
         return analyzer(self.language, not spec.nostem, spec.notokenize)

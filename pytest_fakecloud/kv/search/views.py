@@ -39,7 +39,7 @@ class SearchIndexView:
     def schema(self) -> dict[str, list[str]]:
         """The fields of the index with their types and options: ``{"title": ["TEXT", "NOSTEM"]}``."""
         with self._index() as (_, index):
-            return {each.name: each.words()[1:] for each in index.definition.fields}
+            return index.definition.described()
 
     @property
     def documents(self) -> dict[str, dict[str, list[Any]]]:
