@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, reduce
+from operator import xor
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,9 +12,10 @@ if TYPE_CHECKING:
 _POLYNOMIAL = 0x95AC9329AC4BC9B5
 """The polynomial 0xad93d23594c935a9 with its bits reversed."""
 _LANES = 4096
-_LANE = 64
-_BLOCK = _LANES * _LANE
-"""Size of a block in bytes. From this size on, numpy is faster than a loop over bytes."""
+"""Number of parts of a block that are computed in parallel."""
+_LANE_BYTES = 64
+_BLOCK_BYTES = _LANES * _LANE_BYTES
+"""Size of a block. From this size on, numpy is faster than a loop over bytes."""
 
 
 def _entry(byte: int) -> int:
@@ -25,12 +27,12 @@ def _entry(byte: int) -> int:
 _TABLE = [_entry(byte) for byte in range(256)]
 
 
-def crc64(data: bytes | memoryview, crc: int = 0) -> int:
-    """Return the CRC-64 of ``data``. ``crc`` is the checksum of the data that precedes it."""
+def crc64(data: bytes | memoryview) -> int:
     view = memoryview(data)
-    whole = len(view) - len(view) % _BLOCK
-    for start in range(0, whole, _BLOCK):
-        crc = _block(view[start : start + _BLOCK], crc)
+    crc = 0
+    whole = len(view) - len(view) % _BLOCK_BYTES
+    for start in range(0, whole, _BLOCK_BYTES):
+        crc = _block(view[start : start + _BLOCK_BYTES], crc)
     table = _TABLE
     for byte in view[whole:]:
         crc = table[(crc ^ byte) & 255] ^ crc >> 8
@@ -38,32 +40,30 @@ def crc64(data: bytes | memoryview, crc: int = 0) -> int:
 
 
 def _block(view: memoryview, crc: int) -> int:
-    """Return the checksum of one block, computed with numpy.
+    """Return the checksum of one block after data with the checksum ``crc``, computed with numpy.
 
-    The lanes of the block are computed in parallel and combined in pairs: the checksum of two parts
-    is that of the first, advanced by as many zero bytes as the second has, XOR that of the second.
+    The lanes of the block are computed in parallel and combined in pairs. A CRC without an initial
+    value is linear: the checksum of two parts is the checksum of the first, advanced by as many
+    zero bytes as the second has, XOR the checksum of the second.
     """
     import numpy as np
 
-    table, shifts = _tables()
+    table, operators = _tables()
     # Each step processes two bytes of every lane.
     columns = np.frombuffer(view, "<u2").reshape(_LANES, -1).T.astype(np.uint64)
     columns[:4, 0] ^= np.frombuffer(crc.to_bytes(8, "little"), "<u2")
     found = np.zeros(_LANES, np.uint64)
     for column in columns:
         found = table[(found ^ column) & np.uint64(0xFFFF)] ^ found >> np.uint64(16)
-    for shift in shifts:
-        found = _moved(shift, found[::2]) ^ found[1::2]
+    for operator in operators:
+        found = _advanced(operator, found[::2]) ^ found[1::2]
     return int(found[0])
 
 
-def _moved(shift: Any, found: np.ndarray[Any, Any]) -> Any:
+def _advanced(operator: Any, crcs: np.ndarray[Any, Any]) -> Any:
     """Apply an operator, which has a lookup table for each byte, to an array of checksums."""
-    pieces = found.astype("<u8").view("u1").reshape(-1, 8)
-    moved = shift[0][pieces[:, 0]]
-    for place in range(1, 8):
-        moved = moved ^ shift[place][pieces[:, place]]
-    return moved
+    pieces = crcs.astype("<u8").view("u1").reshape(-1, 8)
+    return reduce(xor, (operator[place][pieces[:, place]] for place in range(8)))
 
 
 @cache
@@ -72,17 +72,17 @@ def _tables() -> tuple[Any, list[Any]]:
     import numpy as np
 
     table = np.array(_TABLE, np.uint64)
-    # The operator for one lane. It starts as the identity, and has a table for each of the eight
-    # bytes of a checksum.
+
+    def advance(crcs: Any, zero_bytes: int) -> Any:
+        for _ in range(zero_bytes):
+            crcs = table[crcs & np.uint64(255)] ^ crcs >> np.uint64(8)
+        return crcs
+
+    # An operator has a table for each of the eight bytes of a checksum.
     values = np.arange(256, dtype=np.uint64)
-    shift = np.stack([values << np.uint64(8 * place) for place in range(8)])
-    for _ in range(_LANE):
-        shift = table[shift & np.uint64(255)] ^ shift >> np.uint64(8)
-    shifts = [shift]
-    while len(shifts) < _LANES.bit_length() - 1:
-        last = shifts[-1]
-        shifts.append(_moved(last, last.reshape(-1)).reshape(8, 256))
-    pairs = np.arange(1 << 16, dtype=np.uint64)
-    for _ in range(2):
-        pairs = table[pairs & np.uint64(255)] ^ pairs >> np.uint64(8)
-    return pairs, shifts
+    identity = np.stack([values << np.uint64(8 * place) for place in range(8)])
+    operators = [advance(identity, _LANE_BYTES)]
+    while len(operators) < _LANES.bit_length() - 1:
+        last = operators[-1]
+        operators.append(_advanced(last, last.reshape(-1)).reshape(8, 256))
+    return advance(np.arange(1 << 16, dtype=np.uint64), 2), operators

@@ -5,7 +5,8 @@ A payload consists of a value or of function libraries, the format version and a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -106,11 +107,11 @@ def read_file(data: bytes) -> Contents:
     """Parse an RDB file of Redis up to 8.x or Valkey up to 9.2; raise ``RdbError`` for others."""
     version, source = _opened(data)
     found = Contents()
-    seen: dict[int, set[bytes]] = {}
+    seen = defaultdict[int, set[bytes]](set)
     database = 0
-    keys = seen.setdefault(0, set())
-    plain: tuple[None, None, None] = (None, None, None)
-    expires_ms, idle_s, frequency = plain
+    expires_ms: int | None = None
+    idle_s: int | None = None
+    frequency: int | None = None
     while True:
         code = source.byte()
         if code < _SLOT_INFO:
@@ -122,11 +123,11 @@ def read_file(data: bytes) -> Contents:
             except RdbError as error:
                 raise RdbError(f"the value of the key {_shown(key)} is damaged: {error}") from None
             else:
-                if key in keys:
+                if key in seen[database]:
                     raise RdbError(f"database {database} has the key {_shown(key)} twice")
-                keys.add(key)
+                seen[database].add(key)
                 found.records.append(Record(database, key, value, expires_ms, idle_s, frequency))
-            expires_ms, idle_s, frequency = plain
+            expires_ms = idle_s = frequency = None
         elif code == _EXPIRES_MS:
             expires_ms = source.int64()
         elif code == _EXPIRES:
@@ -137,7 +138,6 @@ def read_file(data: bytes) -> Contents:
             frequency = source.byte()
         elif code == _SELECT:
             database = source.length()
-            keys = seen.setdefault(database, set())
         elif code == _END:
             break
         elif code == _SLOT_INFO and version < _NEWEST:
@@ -221,21 +221,15 @@ def write_file(
     for library in libraries:
         writer.raw(bytes([_FUNCTION]))
         writer.string(library)
-    for record in _with_databases(records, writer):
-        if record.expires_ms is not None:
-            writer.raw(bytes([_EXPIRES_MS]) + record.expires_ms.to_bytes(8, "little"))
-        writer.value(record.key, record.value)
-    writer.raw(bytes([_END]))
-    body = writer.taken()
-    body = b"REDIS%04d" % writer.version + body
-    return body + crc64(body).to_bytes(8, "little")
-
-
-def _with_databases(records: Iterable[Record], writer: Writer) -> Iterator[Record]:
     database = None
     for record in records:
         if record.database != database:
             database = record.database
             writer.raw(bytes([_SELECT]))
             writer.length(database)
-        yield record
+        if record.expires_ms is not None:
+            writer.raw(bytes([_EXPIRES_MS]) + record.expires_ms.to_bytes(8, "little"))
+        writer.value(record.key, record.value)
+    writer.raw(bytes([_END]))
+    body = b"REDIS%04d" % writer.version + writer.taken()
+    return body + crc64(body).to_bytes(8, "little")

@@ -1,4 +1,9 @@
-"""The LZF algorithm, which compresses strings in RDB data."""
+"""The LZF algorithm, which compresses strings in RDB data.
+
+A control byte below 32 announces that number of literals plus 1. In any other, the upper three bits
+are the length of a match minus 2, or 7 if another byte extends it. The lower five bits and a
+further byte are the distance of the match minus 1.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ MOST_GROWTH = 88
 _FARTHEST = 8192
 _LONGEST = 264
 _LITERALS = 32
+_SHORT_MATCH = 8  # the longest match whose length fits into its control byte
 
 
 def decompress(data: bytes, size: int) -> bytes:
@@ -28,7 +34,7 @@ def decompress(data: bytes, size: int) -> bytes:
                 at = stop
                 continue
             length = (control >> 5) + 2
-            if length == 9:
+            if length == _SHORT_MATCH + 1:
                 length += data[at]
                 at += 1
             start = len(out) - ((control & 31) << 8 | data[at]) - 1
@@ -73,10 +79,10 @@ def compress(data: bytes, most: int) -> bytes | None:
         length = _common(data, start, at, longest)
         _literals(out, data, literal, at)
         distance = at - start - 1
-        if length - 2 < 7:
+        if length <= _SHORT_MATCH:
             out.append(length - 2 << 5 | distance >> 8)
         else:
-            out += bytes((7 << 5 | distance >> 8, length - 9))
+            out += bytes((7 << 5 | distance >> 8, length - _SHORT_MATCH - 1))
         out.append(distance & 255)
         at += length
         literal = at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from sys import byteorder
@@ -13,7 +14,6 @@ from .source import RdbError
 Entry = bytes | int
 """An element of a listpack or ziplist."""
 
-
 _LISTPACK_WIDTHS = {0xF1: 2, 0xF2: 3, 0xF3: 4, 0xF4: 8}
 _BY_WIDTH = tuple(
     (-(1 << 8 * width - 1), 1 << 8 * width - 1, width, bytes([first]))
@@ -21,6 +21,7 @@ _BY_WIDTH = tuple(
 )
 _HEADER = 6
 _UNKNOWN = 0xFFFF
+"""The declared number of entries if a listpack or ziplist has at least as many."""
 
 
 def texts(entries: Iterable[Entry]) -> list[bytes]:
@@ -63,7 +64,7 @@ def read_listpack(blob: bytes) -> list[Entry]:
                 at += 1
             else:
                 back = _back_length(size)
-                if blob[at : at + len(back)] != back:
+                if not blob.startswith(back, at):
                     raise RdbError("the length after a listpack entry is wrong")
                 at += len(back)
             found.append(entry)
@@ -120,15 +121,13 @@ def _integer(number: int) -> bytes:
     raise ValueError(f"{number} does not fit into 64 bits")
 
 
-_BOUNDS = (0, 128, 16383, 2097151, 268435455, 1 << 62)
+_BOUNDS = (128, 16383, 2097151, 268435455)
 """Sizes of entries from which on the length that follows an entry takes one more byte."""
 
 
 def _back_length(size: int) -> bytes:
     """Encode the length after an entry: groups of seven bits, all but the first with the top bit."""
-    width = next(
-        width for width, (low, high) in enumerate(pairwise(_BOUNDS), 1) if low <= size < high
-    )
+    width = bisect_right(_BOUNDS, size) + 1
     groups = [size >> 7 * (width - 1 - place) & 127 for place in range(width)]
     return bytes([groups[0], *(group | 128 for group in groups[1:])])
 
@@ -181,7 +180,7 @@ def read_ziplist(blob: bytes) -> list[Entry]:
         raise RdbError("a ziplist contains an invalid entry") from None
     count = int.from_bytes(blob[8:10], "little")
     tail = int.from_bytes(blob[4:8], "little")
-    if at != end or tail != start or count not in (len(found), 0xFFFF):
+    if at != end or tail != start or count not in (len(found), _UNKNOWN):
         raise RdbError(
             "a ziplist does not end after its last entry, or declares a wrong number of entries"
         )

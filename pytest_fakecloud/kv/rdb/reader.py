@@ -297,8 +297,7 @@ def module_items(source: Source) -> list[bytes | int]:
 
 
 def _stream_id(source: Source) -> int:
-    ms, sequence = source.length(), source.length()
-    return make_id(ms, sequence)
+    return make_id(source.length(), source.length())
 
 
 def _raw_id(source: Source) -> int:
@@ -405,9 +404,8 @@ def _group(source: Source, stream: Stream, form: RdbType) -> Group:
         if consumer.name in group.consumers:
             raise RdbError("a consumer group has two consumers of the same name")
         group.consumers[consumer.name] = consumer
-        consumer.active_ms = (
-            source.int64() if form >= RdbType.STREAM_LISTPACKS_3 else consumer.seen_ms
-        )
+        has_activity = form >= RdbType.STREAM_LISTPACKS_3
+        consumer.active_ms = source.int64() if has_activity else consumer.seen_ms
         for _ in range(source.count()):
             entry_id = _raw_id(source)
             if entry_id in owners or entry_id not in delivered:

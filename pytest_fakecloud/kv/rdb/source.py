@@ -13,7 +13,7 @@ False) and packed structures (key True).
 Packed structures have a lower limit, because their elements become objects, which need more memory
 than the bytes.
 """
-MOST_GROWTH = 20
+SPARE_PER_BYTE = 20
 """Decompressed bytes allowed in addition for each byte of data; servers write 2 to 6."""
 
 
@@ -34,7 +34,7 @@ class Source:
         self.data = data
         self.at = at
         self._spare = {
-            packed: most + MOST_GROWTH * len(data) for packed, most in MOST_UNPACKED.items()
+            packed: most + SPARE_PER_BYTE * len(data) for packed, most in MOST_UNPACKED.items()
         }
 
     def left(self) -> int:
