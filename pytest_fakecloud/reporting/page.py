@@ -123,8 +123,23 @@ def file_name(name: str) -> str:
 
 def document(data: Mapping[str, Any]) -> str:
     """Return the HTML document of a report in its JSON form (`docs/reference/report.schema.json`)."""
-    rows = data["rows"]
-    clock = data["clock"]
+    # The page has both modules in one script, which needs no import.
+    script = _asset("trace.js") + re.sub(r"(?m)^import .*\n", "", _asset("page.js"))
+    report = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=shown)
+    # A "<" in the data must not end the element that contains it.
+    escaped = printable(report).replace("<", "\\u003c")
+    return _whole(
+        data["test"],
+        "\n".join([*_header(data), *_timelines(data.get("beside"))])
+        + f'<script type="application/json" id="report">{escaped}</script>'
+        + f'<script type="module">{script}</script>',
+        style=_asset("trace.css"),
+        script=script,
+    )
+
+
+def _header(data: Mapping[str, Any]) -> Iterator[str]:
+    rows, clock = data["rows"], data["clock"]
     now = clock["now"][:19].replace("T", " ")
     at = f" at {now} UTC" if clock["mode"] == "frozen" else f", {now} UTC at the end"
     facts = f"clock {clock['mode']}{at} · {counted(len(rows), 'row')}"
@@ -136,33 +151,18 @@ def document(data: Mapping[str, Any]) -> str:
         for place, row in enumerate(rows, 1)
     }
     failed = [one for one in data["unfinished"] if one["kind"] == "dead_letter"]
-    body = [
-        f"<header><h1>{html.escape(data['test'])}</h1>",
-        f'<p class="facts">{html.escape(facts)}</p>',
-        *_failure(data["failure"]),
-        *_hints(data.get("hints", ())),
-        *_findings("Problems", data["problems"], links),
-        *_findings("Findings", data["findings"], links, marked=True),
-        *_first_error(rows, links),
-        *_findings("Unfinished", [one for one in data["unfinished"] if one not in failed], links),
-        *_findings("Failed", failed, links),
-        *_log(data.get("log", ""), is_open=not data["findings"]),
-        "</header>",
-        *_timelines(data.get("beside")),
-    ]
-    # The page has both modules in one script, which needs no import.
-    script = _asset("trace.js") + re.sub(r"(?m)^import .*\n", "", _asset("page.js"))
-    report = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=shown)
-    # A "<" in the data must not end the element that contains it.
-    escaped = printable(report).replace("<", "\\u003c")
-    return _whole(
-        data["test"],
-        "\n".join(body)
-        + f'<script type="application/json" id="report">{escaped}</script>'
-        + f'<script type="module">{script}</script>',
-        style=_asset("trace.css"),
-        script=script,
-    )
+    waiting = [one for one in data["unfinished"] if one not in failed]
+    yield f"<header><h1>{html.escape(data['test'])}</h1>"
+    yield f'<p class="facts">{html.escape(facts)}</p>'
+    yield from _failure(data["failure"])
+    yield from _hints(data.get("hints", ()))
+    yield from _findings("Problems", data["problems"], links)
+    yield from _findings("Findings", data["findings"], links, marked=True)
+    yield from _first_error(rows, links)
+    yield from _findings("Unfinished", waiting, links)
+    yield from _findings("Failed", failed, links)
+    yield from _log(data.get("log", ""), is_open=not data["findings"])
+    yield "</header>"
 
 
 def _timelines(beside: Mapping[str, Any] | None) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...core.calls import Call, Event
@@ -26,37 +26,62 @@ _EVENTS = {
 
 def summary(call: Call, scene: Scene) -> Summary | None:
     """Describe a request about records or offsets; return None for any other request."""
-    body = parsed(call.body) if call.body.strip() else None
-    group = f"{call.facts.get('group')}/{scene.short(call.facts.get('instance'))}"
-    topics = [str(topic) for topic in call.facts.get("topic") or ()]
-    whole = has_full_answer(call)
-    found = parsed(call.answer) if whole else []
-    if call.route == "produce":
-        items = _items(body)
-        shown = listed([_message(item, topics, call, scene) for item in items])
-        placed = any(item.get("partition") is not None for item in items)
-        what = "produce" if placed or len(set(topics)) > 1 else f"produce {topics[0]}"
-        places = found if isinstance(found, list) else [found]
-        return Summary(f"{what} {shown}".strip(), listed(list(map(_place, places))))
-    if call.route == "consume":
-        what = f"consume {', '.join(topics)} as {group}"
-        return Summary(what, _records(found) if whole else "")
-    if call.route == "fetch":
-        what = f"fetch {listed(list(map(_place, _positions(body))))}"
-        return Summary(what, _records(found) if whole else "")
-    if call.route == "commit":
-        committed = [_committed(item, call.handle, scene) for item in _items(body)]
-        what = f"commit {listed(committed) or 'delivered offsets'}"
-        return Summary(f"{what} as {group}", "OK" if whole else "")
-    if call.route == "committed":
-        items = body if isinstance(body, list) else [body]
-        what = listed([f"{item['topic']}-{item['partition']}" for item in items])
-        return Summary(f"committed {what} as {group}", listed(list(map(_place, found))))
-    return None
+    describe = _ROUTES.get(call.route)
+    return None if describe is None else describe(call, scene)
 
 
-def _items(body: Any) -> list[Any]:
-    return body if isinstance(body, list) else [body] if isinstance(body, dict) else []
+def _produce(call: Call, scene: Scene) -> Summary:
+    topics, items = _topics(call), _items(call.body)
+    shown = listed([_message(item, topics, call, scene) for item in items])
+    placed = any(item.get("partition") is not None for item in items)
+    what = "produce" if placed or len(set(topics)) > 1 else f"produce {topics[0]}"
+    return Summary(f"{what} {shown}".strip(), _answered_places(call))
+
+
+def _consume(call: Call, scene: Scene) -> Summary:
+    what = f"consume {', '.join(_topics(call))} as {_member(call, scene)}"
+    return Summary(what, _answered_records(call))
+
+
+def _fetch(call: Call, scene: Scene) -> Summary:
+    positions = _positions(parsed(call.body))
+    return Summary(f"fetch {listed(list(map(_place, positions)))}", _answered_records(call))
+
+
+def _commit(call: Call, scene: Scene) -> Summary:
+    offsets = [_committed(item, call.handle, scene) for item in _items(call.body)]
+    what = f"commit {listed(offsets) or 'delivered offsets'} as {_member(call, scene)}"
+    return Summary(what, "OK" if has_full_answer(call) else "")
+
+
+def _query_committed(call: Call, scene: Scene) -> Summary | None:
+    items = _items(call.body)
+    what = listed([f"{item['topic']}-{item['partition']}" for item in items])
+    whole = f"committed {what} as {_member(call, scene)}"
+    return Summary(whole, _answered_places(call)) if items else None
+
+
+_ROUTES: Mapping[str, Callable[[Call, Scene], Summary | None]] = {
+    "produce": _produce,
+    "consume": _consume,
+    "fetch": _fetch,
+    "commit": _commit,
+    "committed": _query_committed,
+}
+
+
+def _topics(call: Call) -> list[str]:
+    return [str(topic) for topic in call.facts.get("topic") or ()]
+
+
+def _member(call: Call, scene: Scene) -> str:
+    return f"{call.facts.get('group')}/{scene.short(call.facts.get('instance'))}"
+
+
+def _items(body: bytes) -> list[Any]:
+    """Return the items of a body, which is one object or a list of objects; none without a body."""
+    value = parsed(body)
+    return value if isinstance(value, list) else [value] if isinstance(value, dict) else []
 
 
 def _message(item: dict[str, Any], topics: list[str], call: Call, scene: Scene) -> str:
@@ -84,9 +109,15 @@ def _place(one: dict[str, Any]) -> str:
     return f"{one['topic']}-{one['partition']}@{one['offset']}"
 
 
-def _records(records: list[dict[str, Any]] | None) -> str:
+def _answered_places(call: Call) -> str:
+    return listed(list(map(_place, _items(call.answer)))) if has_full_answer(call) else ""
+
+
+def _answered_records(call: Call) -> str:
+    if not has_full_answer(call):
+        return ""
     shown = []
-    for one in records or ():
+    for one in parsed(call.answer) or ():
         key = f" key {shortened(one['key'])}" if one.get("key") else ""
         shown.append(f"{_place(one)}{key} {shortened(_value(one['value']), 80)}")
     return listed(shown) or "no records"
@@ -133,9 +164,9 @@ def effect(event: Event, call: Call | None, scene: Scene) -> str:
     """Return what an event adds to the row of its call; empty if it only repeats the call."""
     if event.kind == "rebalance":
         return _generation(event.data, scene)
-    body = parsed(call.body) if call is not None and call.body.strip() else None
     # The row of a commit with offsets already shows the offsets.
-    return f"committed {_stored(event.data)}" if event.kind == "commit" and not body else ""
+    is_shown = call is not None and bool(parsed(call.body))
+    return f"committed {_stored(event.data)}" if event.kind == "commit" and not is_shown else ""
 
 
 def _stored(data: Mapping[str, Any]) -> str:
@@ -186,18 +217,17 @@ def _received_again(values: Values, scene: Scene) -> str:
 
 def _skipped(values: Values, scene: Scene) -> str:
     name, count, deleted = values["partition"], values["skipped"], values["deleted"]
-    gone = "no longer exists" if deleted == 1 else "no longer exist"
-    gone += f" (the log now starts at {values['start']})"
     text = f"group {values['group']} had committed {name}={values['committed']} and next received "
     text += f"{name}@{values['received']}: "
     if not deleted:
         return f"{text}{counted(count, 'record')} skipped"
+    exist = "exists" if deleted == 1 else "exist"
+    gone = f"no longer {exist} (the log now starts at {values['start']})"
     if deleted == count:
         return f"{text}the {counted(count, 'record')} in between {gone}"
     was = "was" if count - deleted == 1 else "were"
-    text += (
-        f"of the {count} records in between, {deleted} {gone} and {count - deleted} {was} skipped"
-    )
+    text += f"of the {count} records in between, {deleted} {gone} and "
+    text += f"{count - deleted} {was} skipped"
     if not values["latest"]:
         return text
     return f"{text} (auto.offset.reset is latest): earliest continues at the oldest record"

@@ -122,14 +122,14 @@ def _is_base64(call: Call) -> bool:
     return call.facts.get("encoding") == "base64"
 
 
-def command_text(line: Sequence[str], scripts: Mapping[str, str] = {}) -> str:
+def command_text(line: Sequence[str], scripts: Mapping[str, str] | None = None) -> str:
     """Return a command as one line, with a short hash in place of a script.
 
     ``scripts`` are the sources of scripts by their hash.
     """
     # Show command names in capitals, which are easy to see; REST clients may send any case.
     name = line[0].upper()
-    script = _script(line, scripts)
+    script = _script(line, scripts or {})
     if script is None:
         return " ".join([name, *_fitting(line[1:]), *_deadline(name, line)])
     end_of_keys = 3 + int(line[2])

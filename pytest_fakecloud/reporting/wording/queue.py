@@ -193,28 +193,27 @@ def attempt_name(row: Row, last: Row, scene: Scene) -> str:
 
 
 def exchange_lines(data: Mapping[str, Any], scene: Scene) -> Iterator[str]:
-    """Yield the body and headers of a failed attempt, and the exceptions logged during it.
-
-    The body is left out if the row of the publish request shows it.
-    """
+    """Yield the body and headers of a failed attempt, and the exceptions logged during it."""
     headers = [f"{name}: {value}" for name, value in data.get("sent_headers", ())]
     with_headers = f"with {plural('header', len(headers))} {', '.join(headers)}" if headers else ""
-    signature = data.get("signature")
-    whole = str(data.get("sent") or "")
-    if signature:
-        # Show the body unchanged, because every character of it is signed.
-        sent = whole if "\n" in whole else shortened(whole, EXCERPT)
-    else:
-        sent = _sent_callback(data) or _body(data, "sent")
-        if whole == scene.bodies.get(str(data.get("message_id"))):
-            sent = ""
-        elif not sent and headers:
-            sent = "no body"
+    sent = _sent_body(data, scene)
     if sent or headers:
         yield " ".join(filter(None, ["sent", sent, with_headers]))
     yield from data.get("logged") or ()
-    if signature:
+    if signature := data.get("signature"):
         yield from _signature_lines(signature)
+
+
+def _sent_body(data: Mapping[str, Any], scene: Scene) -> str:
+    """Return the body of a failed attempt; empty if the row of the publish request shows it."""
+    whole = str(data.get("sent") or "")
+    if data.get("signature"):
+        # Show the body unchanged, because every character of it is signed.
+        return whole if "\n" in whole else shortened(whole, EXCERPT)
+    if whole == scene.bodies.get(str(data.get("message_id"))):
+        return ""
+    nothing = "no body" if data.get("sent_headers") else ""
+    return _sent_callback(data) or _body(data, "sent") or nothing
 
 
 def _answered(data: Mapping[str, Any]) -> str:

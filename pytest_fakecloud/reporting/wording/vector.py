@@ -15,27 +15,29 @@ _UPSERTS = ("upsert", "upsert-data")
 
 
 def summary(call: Call, scene: Scene) -> Summary | None:
-    if not call.route:
-        return None
+    """Describe a request; return None if its route is unknown or its body is not JSON."""
     body = parsed(call.body) if call.body.strip() else {}
-    if body is None:
+    if not call.route or body is None:
         return None
     space = call.facts.get("namespace")
     where = f" in {namespace(space)}" if space else ""
+    return Summary(f"{call.route} {_content(call.route, body)}".strip() + where, _answer(call))
+
+
+def _content(route: str, body: Any) -> str:
+    """Describe the body of a request."""
     items = body if isinstance(body, list) else [body]
-    if call.route in _QUERIES:
-        what = "; ".join(map(_query, items))
-    elif call.route in _UPSERTS and body:
+    if route in _QUERIES:
+        return "; ".join(map(_query, items))
+    if route in _UPSERTS and body:
         shown = [_record(item) for item in items]
-        what = f"of {len(items)}: {listed(shown)}" if len(items) > 1 else shown[0]
-    elif call.route == "update" and isinstance(body, dict):
+        return f"of {len(items)}: {listed(shown)}" if len(items) > 1 else shown[0]
+    if route == "update" and isinstance(body, dict):
         mode = f" ({body.get('metadataUpdateMode') or 'OVERWRITE'})" if body.get("metadata") else ""
-        what = _record(body) + mode
-    elif isinstance(body, list):
-        what = listed([shortened(str(each)) for each in body])
-    else:
-        what = _named(body)
-    return Summary(f"{call.route} {what}".strip() + where, _answer(call))
+        return _record(body) + mode
+    if isinstance(body, list):
+        return listed([shortened(str(each)) for each in body])
+    return _named(body)
 
 
 def _query(item: dict[str, Any]) -> str:
@@ -54,8 +56,8 @@ def _record(item: dict[str, Any]) -> str:
         parts.append(f"metadata {pairs(item['metadata'])}")
     if item.get("data") is not None:
         parts.append(f"data {compact(shortened(str(item['data'])))}")
-    id = item.get("id")
-    name = scalar(shortened(id) if isinstance(id, str) else id)
+    record_id = item.get("id")
+    name = scalar(shortened(record_id) if isinstance(record_id, str) else record_id)
     return f"{name} ({', '.join(parts)})" if parts else name
 
 
@@ -122,11 +124,11 @@ def _no_longer_matches(values: Values, scene: Scene) -> str:
     did = "changed" if mode == "PATCH" else "replaced"
     write = f"this {route}, which" if writes == 1 else f"its {writes} later writes; this {route}"
     metadata = f"metadata ({mode})" if mode else "metadata"
-    text = (
+    advice = "; PATCH keeps the other fields" if mode == "OVERWRITE" else ""
+    return (
         f"{shortened(values['id'])} would match the filter of the query without {write} {did} its "
+        f"{metadata}: {values['why']}{advice}"
     )
-    text += f"{metadata}: {values['why']}"
-    return f"{text}; PATCH keeps the other fields" if mode == "OVERWRITE" else text
 
 
 def _empty_namespace(values: Values, scene: Scene) -> str:
@@ -142,9 +144,9 @@ def _score(score: float) -> str:
 
 
 def _hit_not_used(values: Values, scene: Scene) -> str:
-    id, unread, written = (shortened(values[name]) for name in ("id", "unread", "written"))
+    hit, unread, written = (shortened(values[name]) for name in ("id", "unread", "written"))
     return (
-        f"the query returned {id} with score {_score(values['score'])} (a similarity: the higher, "
+        f"the query returned {hit} with score {_score(values['score'])} (a similarity: the higher, "
         f"the nearer), but {unread} was not read, and then {written} was written; was the score "
         "compared as if it were a distance?"
     )
