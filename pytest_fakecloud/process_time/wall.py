@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -30,12 +31,20 @@ STANDING_SECONDS = 20.0
 """Real seconds of consecutive reads at one line after which a read raises an error."""
 
 
+@dataclass
+class _Reads:
+    """Consecutive reads of an unchanged time at one source line; ``since`` is in real seconds."""
+
+    line: object
+    since: float
+    count: int = 0
+
+
 class _FrozenReads:
     """Counts the consecutive reads of an unchanged time at one source line, for each thread."""
 
     def __init__(self) -> None:
-        self._runs: dict[int, tuple[object, int, float]] = {}
-        """The line, the number of reads, and the real time of the first, by thread."""
+        self._by_thread: dict[int, _Reads] = {}
 
     def check(self, frame: FrameType | None) -> None:
         """Count a read; raise ``ContractError`` if the code seems to wait for the time to change."""
@@ -44,15 +53,16 @@ class _FrozenReads:
         if frame is None:
             return
         line, thread = (frame.f_code, frame.f_lineno), threading.get_ident()
-        before, reads, since = self._runs.get(thread, (None, 0, 0.0))
-        reads, since = (reads + 1, since) if line == before else (1, monotonic())
-        waited = monotonic() - since
-        waits = reads >= POLLS and waited >= STANDING_SECONDS
-        # Code that handles the error may go on reading, until the same time has passed again.
-        self._runs[thread] = line, reads, monotonic() if waits else since
-        if waits:
+        reads = self._by_thread.get(thread)
+        if reads is None or reads.line != line:
+            reads = self._by_thread[thread] = _Reads(line, monotonic())
+        reads.count += 1
+        waited = monotonic() - reads.since
+        if reads.count >= POLLS and waited >= STANDING_SECONDS:
+            # Code that handles the error may go on reading, until the same time has passed again.
+            reads.since = monotonic()
             raise ContractError(
-                f"{frame.f_code.co_filename}:{frame.f_lineno} has read the time {reads} times "
+                f"{frame.f_code.co_filename}:{frame.f_lineno} has read the time {reads.count} times "
                 f"within {waited:.0f} s of real time, but it is frozen: with process_time it moves only "
                 "with the clock, so a loop that waits for it never ends. Let sleeps move it "
                 "(process_time='autojump'), move the clock from another thread, or omit "
@@ -60,105 +70,70 @@ class _FrozenReads:
             )
 
     def forget(self) -> None:
-        """Forget all reads, because the time has changed."""
-        self._runs.clear()
+        self._by_thread.clear()
 
 
-class Wall:
-    """Makes ``time.time()``, ``datetime.now()`` and similar functions follow a clock.
+class _Travel:
+    """A travel of time-machine, which stops at any time, also while later travels are active.
 
-    A loop that only reads a frozen time would never end. After some real time, its next read raises
-    ``ContractError`` with the source line and the reason.
+    time-machine has no public names for that, so use private ones: the stack of active travels,
+    and the time zone that a travel restores.
     """
 
-    def __init__(self, clock: Timekeeper) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._shown_us = 0
-        self._travel: Any = None
-        self._traveller: Any = None
-        self._unlisten: Callable[[], None] = lambda: None
-        self._reads = _FrozenReads()
-        self.on_read: Callable[[], None] | None = None
-        """A function that is called when code reads the time, but not for HTTP headers and logs."""
-
-    def start(self) -> None:
-        """Start controlling the wall clock. The cloud's clock must be frozen."""
-        if datetime.datetime.__name__ == "FakeDatetime" and "freezegun" in sys.modules:
-            self._check_same()
-        else:
-            try:
-                import time_machine
-            except ModuleNotFoundError as error:
-                raise ContractError(
-                    "process_time needs time-machine: pip install 'pytest-fakecloud[time]'"
-                ) from error
-            self._travel = time_machine.travel(self._clock.now(), tick=False)
-            self._traveller = self._travel.start()
-            self._observe_reads(self._traveller)
-        self._shown_us = self._clock.now_us()
-        self._unlisten = self._clock.on_move(self._follow)
-
-    def _check_same(self) -> None:
-        shown = datetime.datetime.now(datetime.UTC).timestamp() * 1e6
-        if abs(shown - self._clock.now_us()) > _TOLERANCE_US:
+    def __init__(self, now: datetime.datetime, on_read: Callable[[FrameType], object]) -> None:
+        try:
+            import time_machine
+        except ModuleNotFoundError as error:
             raise ContractError(
-                "freezegun has set this process's time, which differs from this clock's time: omit "
-                "now=, or freezegun, because process_time controls the process's time itself"
-            )
-
-    def _observe_reads(self, traveller: Any) -> None:
-        read = traveller.time_ns
+                "process_time needs time-machine: pip install 'pytest-fakecloud[time]'"
+            ) from error
+        self._travel = time_machine.travel(now, tick=False)
+        self._traveller: Any = self._travel.start()
+        read = self._traveller.time_ns
 
         def time_ns() -> int:
             reader: FrameType | None = sys._getframe(1)
-            while reader is not None and (name := module_of(reader)) == "time_machine":
+            while reader is not None and module_of(reader) == "time_machine":
                 reader = reader.f_back
-            if reader is not None and name not in _OF_REQUESTS:
-                if self.on_read is not None and name != "logging":
-                    self.on_read()
-                self._reads.check(reader)
+            if reader is not None:
+                on_read(reader)
             instant: int = read()
             return instant
 
-        traveller.time_ns = time_ns
+        self._traveller.time_ns = time_ns  # type: ignore[method-assign]
 
-    def forget_reads(self) -> None:
-        """Reset the counts of consecutive reads at one line."""
-        self._reads.forget()
-
-    def _follow(self) -> None:
-        with self._lock:
-            now_us = self._clock.now_us()
-            moved = datetime.timedelta(microseconds=now_us - self._shown_us)
-            self._shown_us = now_us
-            self._reads.forget()
-            if not moved:
-                return
-            if self._traveller is not None:
-                # Unlike move_to(), shift() does not set the time zone again.
-                self._traveller.shift(moved)
-            _move_others(self._traveller, moved)
+    def shift(self, span: datetime.timedelta) -> None:
+        """Move the time of this travel, and of the innermost travel that another tool started."""
+        # Unlike move_to(), shift() does not set the time zone again.
+        self._traveller.shift(span)
+        top = _travellers()[-1:]
+        if top and top[0] is not self._traveller:
+            top[0].shift(span)
 
     def stop(self) -> None:
-        """Restore the wall clock, even if another tool controls it now."""
-        self._unlisten()
-        with self._lock:
-            traveller, self._traveller = self._traveller, None
-            if traveller is None:
-                return
-            stack = _travellers()
-            if stack[-1:] == [traveller]:
-                self._travel.stop()
-            elif traveller in stack:
-                # A travel that was started later is still active. When it ends, it must restore the
-                # time zone that was set before this travel.
-                above = stack[stack.index(traveller) + 1]
-                if hasattr(above, "_orig_tz") and hasattr(traveller, "_orig_tz"):
-                    above._orig_tz = traveller._orig_tz
-                elif hasattr(traveller, "_orig_tz"):
-                    _set_zone(traveller._orig_tz)
-                stack.remove(traveller)
+        traveller, stack = self._traveller, _travellers()
+        if stack[-1:] == [traveller]:
+            self._travel.stop()
+        elif traveller in stack:
+            # A travel that was started later is still active. When it ends, it must restore the
+            # time zone that was set before this travel.
+            above = stack[stack.index(traveller) + 1]
+            if hasattr(above, "_orig_tz") and hasattr(traveller, "_orig_tz"):
+                above._orig_tz = traveller._orig_tz
+            elif hasattr(traveller, "_orig_tz"):
+                _set_zone(traveller._orig_tz)
+            stack.remove(traveller)
+
+
+def _travellers() -> list[Any]:
+    """Return the active travels of time-machine, innermost last."""
+    import time_machine
+
+    # The name of the list depends on the version of time-machine.
+    is_new = hasattr(time_machine, "traveller_stack")
+    stack: list[Any]
+    stack = getattr(time_machine, "traveller_stack" if is_new else "coordinates_stack", [])
+    return stack
 
 
 def _set_zone(name: str | None) -> None:
@@ -172,27 +147,70 @@ def _set_zone(name: str | None) -> None:
         time.tzset()
 
 
-def _travellers() -> list[Any]:
-    """Return the active travels of time-machine, innermost last.
+class Wall:
+    """Makes ``time.time()``, ``datetime.now()`` and similar functions follow a clock.
 
-    The name of time-machine's list depends on its version.
+    A loop that only reads a frozen time would never end. After some real time, its next read raises
+    ``ContractError`` with the source line and the reason.
     """
-    import time_machine
 
-    for name in ("traveller_stack", "coordinates_stack"):
-        found = getattr(time_machine, name, None)
-        if found is not None:
-            stack: list[Any] = found
-            return stack
-    return []
+    def __init__(self, clock: Timekeeper) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._shown_us = 0
+        self._travel: _Travel | None = None
+        self._unlisten: Callable[[], None] = lambda: None
+        self._reads = _FrozenReads()
+        self.on_read: Callable[[], None] | None = None
+        """A function that is called when code reads the time, but not for HTTP headers and logs."""
 
+    def start(self) -> None:
+        """Start controlling the wall clock. The cloud's clock must be frozen."""
+        if datetime.datetime.__name__ == "FakeDatetime" and "freezegun" in sys.modules:
+            self._check_same()
+        else:
+            self._travel = _Travel(self._clock.now(), self._note_read)
+        self._shown_us = self._clock.now_us()
+        self._unlisten = self._clock.on_move(self._follow)
 
-def _move_others(own: Any, span: datetime.timedelta) -> None:
-    """Move the time that another tool has set since ``start()`` by the same duration."""
-    if own is not None:
-        top = _travellers()[-1:]
-        if top and top[0] is not own:
-            top[0].shift(span)
-    freezegun = sys.modules.get("freezegun.api")
-    if freezegun is not None and freezegun.freeze_factories:
-        freezegun.freeze_factories[-1].tick(span)
+    def _check_same(self) -> None:
+        shown = datetime.datetime.now(datetime.UTC).timestamp() * 1e6
+        if abs(shown - self._clock.now_us()) > _TOLERANCE_US:
+            raise ContractError(
+                "freezegun has set this process's time, which differs from this clock's time: omit "
+                "now=, or freezegun, because process_time controls the process's time itself"
+            )
+
+    def _note_read(self, reader: FrameType) -> None:
+        name = module_of(reader)
+        if name not in _OF_REQUESTS:
+            if self.on_read is not None and name != "logging":
+                self.on_read()
+            self._reads.check(reader)
+
+    def forget_reads(self) -> None:
+        """Reset the counts of consecutive reads at one line."""
+        self._reads.forget()
+
+    def _follow(self) -> None:
+        with self._lock:
+            now_us = self._clock.now_us()
+            moved = datetime.timedelta(microseconds=now_us - self._shown_us)
+            self._shown_us = now_us
+            self._reads.forget()
+            if not moved:
+                return
+            if self._travel is not None:
+                self._travel.shift(moved)
+            # Also move a time that freezegun has set, before or after start().
+            freezegun = sys.modules.get("freezegun.api")
+            if freezegun is not None and freezegun.freeze_factories:
+                freezegun.freeze_factories[-1].tick(moved)
+
+    def stop(self) -> None:
+        """Restore the wall clock, even if another tool controls it now."""
+        self._unlisten()
+        with self._lock:
+            travel, self._travel = self._travel, None
+            if travel is not None:
+                travel.stop()
