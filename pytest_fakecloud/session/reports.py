@@ -101,7 +101,7 @@ def _journal(phase: _Phase, cloud: AnyCloud, name: str, hints: list[str], width:
         cloud,
         test=name,
         failure=str(report.longrepr) if report.failed else "",
-        served=run.application.served(cloud),
+        served=run.observation.served(cloud),
         # Use the run's own measurement, because tests can freeze pytest's clock.
         idle_s=run.sleep.seconds() if phase.is_call else None,
         raised=phase.raised,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..services import services_by_word
-from .application import ApplicationObserver
 from .clouds import SessionCloud, new_cloud, publish_env
+from .observation import Observation
 from .options import (
     BECAUSE_OF_SERVER,
     BECAUSE_OF_SESSION,
@@ -107,7 +107,7 @@ class Run:
         self.test = TestState()
         self._session = SessionCloud(self.options)
         self.sleep = SleepMeter()
-        self.application = ApplicationObserver()
+        self.observation = Observation(self.options)
         self._environment = pytest.MonkeyPatch()
         self._process_changes: Changes | None = None
 
@@ -146,7 +146,7 @@ class Run:
             cloud = new_cloud(settings, "driven")
             test.item.addfinalizer(cloud.close)
         test.cloud = cloud
-        self._observe(cloud)
+        self.observation.observe(cloud, test.item)
         if settings["env"]:
             publish = publish_env(cloud, _fixture_value(test.item, "monkeypatch"))
             test.item.addfinalizer(publish)
@@ -225,7 +225,7 @@ class Run:
             for variable, value in handle.env.items():
                 self._environment.setenv(variable, value)
 
-    # -- changes to the process, and what is recorded --------------------------------------------
+    # -- changes to the process ------------------------------------------------------------------
 
     def _keep_process_changes(self, settings: Mapping[str, Any]) -> None:
         # Keep a cloud's process-wide patches between tests: undoing and reapplying them for each
@@ -242,26 +242,7 @@ class Run:
         if self._process_changes is not None:
             self._process_changes.close()
             self._process_changes = None
-        self.application.close()
-
-    def _observe(self, cloud: AnyCloud) -> None:
-        """Record the source lines of calls, and the requests that the application serves."""
-        if self.options.url is not None:
-            return
-        from ..core.journal import recorder_of
-
-        recorded = recorder_of(cloud.journal).shared
-        recorded.find_site = None
-        if self.options.wants_call_sites(self.test.item):
-            from ..transport.call_sites import call_site
-
-            recorded.find_site = call_site
-        if self.options.timelines is not None:
-            from ..reporting.replay import record_times
-
-            record_times(cloud)
-        if self.options.journal_when != "never" or self.options.timelines is not None:
-            self.application.observe(cloud)
+        self.observation.close()
 
     # -- between tests ---------------------------------------------------------------------------
 
@@ -283,13 +264,13 @@ class Run:
         self.sleep.start()
         cloud = self.test.cloud or self._session.cloud
         if cloud is not None:
-            self._observe(cloud)
+            self.observation.observe(cloud, self.test.item)
         self._session.begin_call()
 
     def end_test(self) -> None:
         """Release the test's cloud; otherwise its data would be kept in memory until the run ends."""
         self.test = TestState()
-        self.application.pause()
+        self.observation.pause()
 
     def close(self) -> None:
         """Close the fakes that outlive tests and restore the environment."""

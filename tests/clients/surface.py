@@ -6,30 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
-
-Found = TypeVar("Found")
-
-
-class Kept(Generic[Found]):
-    """Results of scenarios, stored so that each scenario runs only once.
-
-    If the scenarios ran in another worker or were not selected, they run when a result is
-    requested.
-    """
-
-    def __init__(self, run: Callable[..., Found]) -> None:
-        self._run = run
-        self._found: dict[tuple[Any, ...], Found] = {}
-
-    def run(self, *which: Any) -> Found:
-        """Run a scenario and store its result unless it fails."""
-        found = self._found[which] = self._run(*which)
-        return found
-
-    def found(self, *which: Any) -> Found:
-        """Return the stored result of a scenario, or run it."""
-        return self._found[which] if which in self._found else self.run(*which)
+from typing import Any
 
 
 @dataclass
@@ -43,6 +20,34 @@ class Used:
     def note(self, group: str, name: str, arguments: Iterable[str]) -> None:
         self.calls.add(f"{group}.{name}")
         self.calls |= {f"{group}.{name}({argument})" for argument in arguments}
+
+
+class Kept:
+    """The uses that scenarios made of a client, stored so that each scenario runs only once.
+
+    ``run`` receives a scenario, a flavour of the client, and an object that records the uses. If
+    the scenarios ran in another worker or were not selected, they run when their uses are requested.
+    """
+
+    def __init__(self, run: Callable[[Any, Any, Any], object], used: type[Used] = Used) -> None:
+        self._run = run
+        self._used = used
+        self._found: dict[tuple[Any, Any], Used] = {}
+
+    def run(self, scenario: Any, flavour: Any) -> Any:
+        """Run a scenario; store and return its uses unless it fails."""
+        used = self._used()
+        self._run(scenario, flavour, used)
+        self._found[scenario, flavour] = used
+        return used
+
+    def each(self, scenarios: Iterable[Any], flavour: Any) -> list[Any]:
+        """Return the uses of each scenario, and run those that have not run yet."""
+        return [self._found.get((one, flavour)) or self.run(one, flavour) for one in scenarios]
+
+    def calls(self, scenarios: Iterable[Any], flavour: Any) -> set[str]:
+        """Return all names that the scenarios called, and arguments that they passed."""
+        return set[str]().union(*(used.calls for used in self.each(scenarios, flavour)))
 
 
 class Api:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,29 +95,23 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield made
 
 
-class make_world:
-    def __init__(self, kind: str, used: Used, **settings: Any) -> None:
-        self.kind, self.used, self.settings = kind, used, settings
-
-    def __enter__(self) -> World:
-        self.cloud = Cloud(now=NOW, seed=1, delivery="driven")
-        queue: Any = self.cloud.queue(**self.settings)
+@contextmanager
+def make_world(kind: str, used: Used, **settings: Any) -> Iterator[World]:
+    loop = asyncio.new_event_loop()
+    with Cloud(now=NOW, seed=1, delivery="driven") as cloud, closing(loop):
+        queue: Any = cloud.queue(**settings)
         handler = Handler(Receiver(queue.current_signing_key, queue.next_signing_key))
         queue.destinations.wsgi(APP, handler.app(), raise_exceptions=True)
-        self.loop = asyncio.new_event_loop()
-        flavour: Any = QStash if self.kind == "sync" else AsyncQStash
-        self.client = flavour(queue.token, base_url=queue.url, retry=False)
-        groups = {flavour: "client", **groups_of(self.client)}
-        api = Api(self.client, groups, self.used, self.loop)
-        return World(self.cloud, queue, handler, api)
-
-    def __exit__(self, *exc: object) -> None:
-        if self.kind == "async":
-            self.loop.run_until_complete(self.client.http._client.aclose())
-        else:
-            self.client.http._client.close()
-        self.loop.close()
-        self.cloud.close()
+        flavour: Any = QStash if kind == "sync" else AsyncQStash
+        client = flavour(queue.token, base_url=queue.url, retry=False)
+        try:
+            api = Api(client, {flavour: "client", **groups_of(client)}, used, loop)
+            yield World(cloud, queue, handler, api)
+        finally:
+            if kind == "async":
+                loop.run_until_complete(client.http._client.aclose())
+            else:
+                client.http._client.close()
 
 
 # -- scenarios -------------------------------------------------------------------------------------
@@ -437,15 +432,13 @@ SCENARIOS = [
 ]  # fmt: skip
 
 
-def called_by(scenario: Callable[[World], None], kind: str) -> set[str]:
-    used = Used()
+def run(scenario: Callable[[World], None], kind: str, used: Used) -> None:
     with make_world(kind, used) as made:
         scenario(made)
         assert made.cloud.problems == []
-    return used.calls
 
 
-CALLED = Kept(called_by)
+CALLED = Kept(run)
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -456,7 +449,7 @@ def test_scenario(scenario: Callable[[World], None], kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_no_method_and_no_parameter_is_left_out(kind: str) -> None:
-    used = set[str]().union(*(CALLED.found(scenario, kind) for scenario in SCENARIOS))
+    used = CALLED.calls(SCENARIOS, kind)
     with make_world(kind, Used()) as unused:
         groups = groups_of(unused.api._target)
     wanted = set[str]().union(*(surface(cls, group) for cls, group in groups.items()))

@@ -778,13 +778,7 @@ def users(w: World, r: Any) -> None:
     assert r.acl_deluser("ann") == 1
 
 
-def calls_of(name: str, flavour: str) -> set[str]:
-    used = Used()
-    run(name, flavour, used)
-    return used.calls
-
-
-CALLS = Kept(calls_of)
+CALLS = Kept(run)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -806,7 +800,7 @@ def excused(name: str) -> bool:
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_nothing_of_the_surface_is_left_out(flavour: str) -> None:
-    used = set[str]().union(*(CALLS.found(name, flavour) for name in SCENARIOS))
+    used = CALLS.calls(SCENARIOS, flavour)
     wanted = surface(FLAVOURS[flavour], "redis")
     assert sorted(name for name in wanted - used if not excused(name)) == []
 

@@ -190,13 +190,7 @@ def units(w: World) -> None:
         assert limit.limit("ann").allowed is False
 
 
-def calls_of(function: Scenario, flavour: str) -> set[str]:
-    used = Used()
-    run(function, flavour, used)
-    return used.calls
-
-
-CALLS = Kept(calls_of)
+CALLS = Kept(run)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -232,7 +226,7 @@ def test_scenario_in_front_of_a_server(function: Scenario, front: tuple[Server, 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_nothing_of_the_surface_is_left_out(flavour: str) -> None:
-    used = set[str]().union(*(CALLS.found(function, flavour) for function in SCENARIOS))
+    used = CALLS.calls(SCENARIOS, flavour)
     wanted = surface(FLAVOURS[flavour], "Ratelimit", special={"__init__"})
     assert sorted(wanted - used) == []
     # Ratelimit calls the limiters' own methods; their parameters are covered above.

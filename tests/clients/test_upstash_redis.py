@@ -734,13 +734,7 @@ def several_documents_at_once(w: World, r: Any) -> None:
         assert pipeline.exec() == [True, True, [1]]
 
 
-def calls_of(name: str, flavour: type) -> set[str]:
-    used = Used()
-    run(name, flavour, used)
-    return used.calls
-
-
-CALLS = Kept(calls_of)
+CALLS = Kept(run)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=["sync", "async"])
@@ -752,7 +746,7 @@ def test_scenario(name: str, flavour: type) -> None:
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=["sync", "async"])
 @pytest.mark.slow
 def test_nothing_of_the_surface_is_left_out(flavour: type) -> None:
-    used = set[str]().union(*(CALLS.found(name, flavour) for name in SCENARIOS))
+    used = CALLS.calls(SCENARIOS, flavour)
     groups = groups_of(flavour)
     wanted: set[str] = set()
     for cls, group in groups.items():

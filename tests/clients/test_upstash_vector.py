@@ -568,14 +568,7 @@ def query_modes_choose_the_component(world: World) -> None:
 
 # -- running -------------------------------------------------------------------------------------
 
-
-def used_by(name: str, flavour: type) -> Used:
-    used = Used()
-    run(name, flavour, used)
-    return used
-
-
-USED = Kept(used_by)
+USED = Kept(run, Used)
 
 
 @pytest.mark.parametrize("flavour", [Index, AsyncIndex])
@@ -586,18 +579,15 @@ def test_scenario(name: str, flavour: type) -> None:
 
 @pytest.mark.parametrize("flavour", [Index, AsyncIndex])
 def test_the_whole_surface_was_used(flavour: type) -> None:
-    used = Used()
-    for found in (USED.found(name, flavour) for name in SCENARIOS):
-        used.calls |= found.calls
-        used.words |= found.words
+    used_words = set().union(*(used.words for used in USED.each(SCENARIOS, flavour)))
     place = 0 if flavour is Index else 1
     wanted = {f"QueryRequest.keys({key})" for key in QueryRequest.__annotations__}
     for group, classes in CLASSES.items():
         wanted |= surface.surface(classes[place], group, special=ENTRANCES)
-    missing = wanted - used.calls - set(EXCUSED)
+    missing = wanted - USED.calls(SCENARIOS, flavour) - set(EXCUSED)
     assert missing == set()
     assert set(EXCUSED) <= wanted
-    assert {word for words in WORDS for word in words} == used.words
+    assert {word for words in WORDS for word in words} == used_words
 
 
 def test_the_surface_is_read_from_the_client() -> None:

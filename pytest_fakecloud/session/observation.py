@@ -1,4 +1,4 @@
-"""Observation of the requests that the application under test serves."""
+"""What a run records of a test for its report, besides the journal of the fakes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,44 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import pytest
+
     from ..any_cloud import AnyCloud
     from ..reporting.applications import Listener, Served
+    from .options import RunOptions
 
 _FRAMEWORKS = ("flask", "django.core.signals", "starlette.testclient", "httpx")
 """Modules of frameworks whose requests are observed (see ``reporting.applications``)."""
 
 
-class ApplicationObserver:
-    """Records the requests that the application serves, if its framework announces them."""
+class Observation:
+    """Records the source lines of calls, their times, and the requests that the application serves."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: RunOptions) -> None:
+        self._options = options
         self._listener: Listener | None = None
 
-    def observe(self, cloud: AnyCloud) -> None:
-        """Record the requests of the test that uses a cloud, if a framework is loaded."""
+    def observe(self, cloud: AnyCloud, item: pytest.Item | None) -> None:
+        """Record what the report of a test needs, if its cloud is in this process."""
+        options = self._options
+        if options.url is not None:
+            return
+        from ..core.journal import recorder_of
+
+        recorded = recorder_of(cloud.journal).shared
+        recorded.find_site = None
+        if options.wants_call_sites(item):
+            from ..transport.call_sites import call_site
+
+            recorded.find_site = call_site
+        if options.timelines is not None:
+            from ..reporting.replay import record_times
+
+            record_times(cloud)
+        if options.journal_when != "never" or options.timelines is not None:
+            self._listen(cloud)
+
+    def _listen(self, cloud: AnyCloud) -> None:
         if sys.modules.keys().isdisjoint(_FRAMEWORKS):
             return
         if self._listener is None:
@@ -40,7 +63,6 @@ class ApplicationObserver:
         return list(listener.served) if listener is not None and listener.cloud is cloud else []
 
     def close(self) -> None:
-        """Stop observing."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
