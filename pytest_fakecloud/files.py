@@ -22,36 +22,36 @@ def open_file(path: str | PathLike[str], most: int = MOST_BYTES) -> BinaryIO:
     Raises ``ContractError`` for a file that cannot be opened, is larger than ``most`` bytes, or is
     a folder, a pipe or a device, where reading may never end.
     """
-    file = None
     try:
         file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115
-        state = os.fstat(file.fileno())
-        if not stat.S_ISREG(state.st_mode):
-            raise ContractError(f"{_cannot(path)}: it is not a regular file")
-        if state.st_size > most:
-            raise ContractError(
-                f"{_cannot(path)}: it has {state.st_size} bytes, and at most {most} are read"
-            )
     except (OSError, ValueError) as error:  # a name with a NUL character raises ValueError
         # Use only the reason, because the message already contains the file's name.
         reason = getattr(error, "strerror", None) or error
         raise ContractError(f"{_cannot(path)}: {reason}") from None
-    except ContractError:
-        if file is not None:
-            file.close()
-        raise
-    return file
+    state = os.fstat(file.fileno())
+    if stat.S_ISREG(state.st_mode) and state.st_size <= most:
+        return file
+    file.close()
+    if not stat.S_ISREG(state.st_mode):
+        raise ContractError(f"{_cannot(path)}: it is not a regular file")
+    raise _too_large(path, state.st_size, most)
 
 
 def read_file(path: str | PathLike[str], most: int = MOST_BYTES) -> bytes:
     """Return the content of a regular file of at most ``most`` bytes; raises like ``open_file()``."""
     with open_file(path, most) as file:
         try:
-            # Read at most ``most`` bytes, because a file can grow after the check, as some in /proc
-            # do.
-            return file.read(most)
+            # A file can grow after the check, as some in /proc do.
+            data = file.read(most + 1)
         except OSError as error:
             raise ContractError(f"{_cannot(path)}: {error.strerror or error}") from None
+    if len(data) > most:
+        raise _too_large(path, len(data), most)
+    return data
+
+
+def _too_large(path: str | PathLike[str], size: int, most: int) -> ContractError:
+    return ContractError(f"{_cannot(path)}: it has {size} bytes, and at most {most} are read")
 
 
 def _cannot(path: str | PathLike[str]) -> str:

@@ -40,42 +40,28 @@ class Service(NamedTuple):
         return None if self.word is None else f"fakecloud_{self.word}"
 
 
-def _list(*services: Service) -> Mapping[str, Service]:
-    return {service.fixture: service for service in services}
+def _service(fixture: str, word: str, class_name: str) -> Service:
+    """Return a service of this package that the command line can start and the console can show."""
+    return Service(
+        fixture,
+        f"pytest_fakecloud.{word}.handle:{class_name}",
+        word=word,
+        in_process=True,
+        view=f"pytest_fakecloud.standalone.browse.{word}:{word}_view",
+    )
 
 
-SERVICES = _list(
-    Service(
-        "kv_server",
-        "pytest_fakecloud.kv.handle:KVServer",
-        word="kv",
-        in_process=True,
-        view="pytest_fakecloud.standalone.browse.kv:kv_view",
-    ),
-    Service(
-        "vector_index",
-        "pytest_fakecloud.vector.handle:VectorIndex",
-        word="vector",
-        in_process=True,
-        view="pytest_fakecloud.standalone.browse.vector:vector_view",
-    ),
-    Service(
-        "broker",
-        "pytest_fakecloud.broker.handle:Broker",
-        word="broker",
-        in_process=True,
-        view="pytest_fakecloud.standalone.browse.broker:broker_view",
-    ),
-    Service(
-        "queue",
-        "pytest_fakecloud.queue.handle:Queue",
-        word="queue",
-        in_process=True,
-        view="pytest_fakecloud.standalone.browse.queue:queue_view",
-    ),
-    Service("callback_capture", "pytest_fakecloud.queue.capture.handle:CallbackCapture"),
-    Service("destination", "pytest_fakecloud.queue.delivery.destination_server:Destination"),
-)
+SERVICES: Mapping[str, Service] = {
+    service.fixture: service
+    for service in (
+        _service("kv_server", "kv", "KVServer"),
+        _service("vector_index", "vector", "VectorIndex"),
+        _service("broker", "broker", "Broker"),
+        _service("queue", "queue", "Queue"),
+        Service("callback_capture", "pytest_fakecloud.queue.capture.handle:CallbackCapture"),
+        Service("destination", "pytest_fakecloud.queue.delivery.destination_server:Destination"),
+    )
+}
 """Every service by the name of its fixture, in the order in which services are listed."""
 
 
@@ -112,9 +98,7 @@ def handle_class(service: Service) -> type[Handle]:
 
 def view_of(service: Service) -> Callable[[Any], dict[str, Any]] | None:
     """Import the function that returns a fake's content for the console; None if there is none."""
-    found: Callable[[Any], dict[str, Any]] | None
-    found = None if service.view is None else _imported(service.view)
-    return found
+    return None if service.view is None else _imported(service.view)
 
 
 @cache

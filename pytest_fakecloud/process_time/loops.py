@@ -27,7 +27,11 @@ _loops: weakref.WeakKeyDictionary[Any, AsyncioLoop] = weakref.WeakKeyDictionary(
 
 
 class AsyncioLoop:
-    """An asyncio event loop in which tasks sleep, as a ``Loop``."""
+    """An asyncio event loop in which tasks sleep, as a ``Loop``.
+
+    asyncio has no public names for a loop's ready and planned calls, its selector and its worker
+    threads, so read private ones of Python 3.11 to 3.14.
+    """
 
     cancelled: type[BaseException] = asyncio.CancelledError
 
@@ -100,10 +104,7 @@ class AsyncioLoop:
         task.add_done_callback(self._tasks.discard)
 
     def _awaits_others(self) -> bool:
-        """Return whether a response may arrive through a socket or from a worker thread.
-
-        asyncio has no public names for these, so read private ones of Python 3.11 to 3.14.
-        """
+        """Return whether a response may arrive through a socket or from a worker thread."""
         executor = getattr(self._loop, "_default_executor", None)
         threads = getattr(executor, "_threads", ())
         idle = getattr(getattr(executor, "_idle_semaphore", None), "_value", 0)
@@ -152,7 +153,7 @@ class TrioRun:
 
     @classmethod
     def running(cls, sleepers: Sleepers, real_sleep: Callable[[float], Any]) -> TrioRun:
-        """Return the ``TrioRun`` for the trio run of this thread."""
+        """Return a ``TrioRun`` for the trio run of this thread. It has no state, so it is not kept."""
         found = cls(sys.modules["trio"], real_sleep)
         sleepers.carry(found.key, found.move)
         return found

@@ -301,6 +301,13 @@ def test_what_is_not_a_file_to_read_is_refused_wherever_it_is_named(
             read_file(path)
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc of Linux")
+def test_a_file_that_grows_after_its_check_is_not_cut() -> None:
+    # The files in /proc have content, although their size is 0.
+    with pytest.raises(ContractError, match="it has 11 bytes, and at most 10 are read"):
+        read_file("/proc/self/maps", 10)
+
+
 @pytest.mark.parametrize("option", ["--load", "--config"])
 @pytest.mark.parametrize("content", [b"", b"[" * 5000, b"\xff", b"a = " + b"[" * 5000, None])
 def test_a_server_ends_with_one_line(

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from ...core.errors import ContractError
-from ...core.timeparse import instant_us, to_datetime
+from ...core.timeparse import to_datetime
 from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, page_of_names, plain
 
 if TYPE_CHECKING:
@@ -66,19 +65,12 @@ def records(handle: Broker, wanted: Wanted) -> View:
 
 def _filtered(records: Iterable[Record], wanted: Wanted) -> Iterator[Record]:
     partition, offset = wanted.number("partition"), wanted.number("offset")
-    from_ms = None
-    if at := wanted.filters.get("at"):
-        try:
-            from_ms = instant_us(at) // 1000
-        except (ContractError, TypeError, ValueError) as error:
-            raise ContractError(
-                f"at={at!r:.50} is not a time; pass e.g. 2026-01-01T12:00:00Z"
-            ) from error
+    from_us = wanted.time_us("at")
     for one in records:
         if (
             (partition is None or one.partition == partition)
             and (offset is None or one.offset >= offset)
-            and (from_ms is None or one.timestamp >= from_ms)
+            and (from_us is None or one.timestamp >= from_us // 1000)
         ):
             yield one
 
