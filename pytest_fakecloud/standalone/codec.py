@@ -97,27 +97,29 @@ def encode(value: Any, objects: Objects | None = None, where: str = "the value")
     ``where``.
     """
     try:
-        return _copy(value)
+        return _copy(value) if objects is None else _copy_or_refer(value, objects)
     except RecursionError:
         raise ContractError(
             f"{where} cannot be sent to another process: it contains itself, or is nested too deeply"
         ) from None
     except _ByReference as error:
-        if objects is None:
-            raise ContractError(
-                f"{where} cannot be sent to another process: {error}. "
-                "Use fakes in the test's own process for it"
-            ) from None
+        raise ContractError(
+            f"{where} cannot be sent to another process: {error}. "
+            "Use fakes in the test's own process for it"
+        ) from None
+
+
+def _copy_or_refer(value: Any, objects: Objects) -> Any:
+    with contextlib.suppress(_ByReference):
+        return _copy(value)
     kind = name_of(type(value))
     if isinstance(value, list) and found_type(kind) is not None and _is_plain(value):
-        return _found(value, [encode(item, objects) for item in value])
+        return _found(value, [_copy_or_refer(item, objects) for item in value])
     if type(value) is list:
-        return {TAG: "list", "v": [encode(item, objects) for item in value]}
+        return {TAG: "list", "v": [_copy_or_refer(item, objects) for item in value]}
     if isinstance(value, Mapping):
-        return {
-            TAG: "dict",
-            "v": [[encode(k, objects), encode(v, objects)] for k, v in value.items()],
-        }
+        pairs = [[_copy_or_refer(one, objects) for one in pair] for pair in value.items()]
+        return {TAG: "dict", "v": pairs}
     return {
         TAG: "object",
         "id": objects.keep(value),

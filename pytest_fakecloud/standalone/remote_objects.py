@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..core.concurrency.aio import Twin
@@ -52,20 +53,17 @@ class Connection:
         target: int | str | None,
         name: str,
         args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        kwargs: Mapping[str, Any] = MappingProxyType({}),
     ) -> Any:
         """Call a method of a remote object: a number, a fake's name, or None for the cloud."""
-        sent = {
-            "args": [
-                self.encoded(arg, f"argument {place} of {name}()")
-                for place, arg in enumerate(args, 1)
-            ],
-            "kwargs": {
-                key: self.encoded(value, f"{key}= of {name}()")
-                for key, value in (kwargs or {}).items()
-            },
-        }
-        return self._use({"object": target, "name": name, "get": False, **sent}, _timeout(kwargs))
+        sent = [
+            self.encoded(arg, f"argument {place} of {name}()") for place, arg in enumerate(args, 1)
+        ]
+        named = {key: self.encoded(value, f"{key}= of {name}()") for key, value in kwargs.items()}
+        body = {"object": target, "name": name, "get": False, "args": sent, "kwargs": named}
+        timeout = kwargs.get("timeout")
+        more = timeout if isinstance(timeout, int | float) and 0 < timeout < 1e9 else 0
+        return self._use(body, more)
 
     def read(self, target: int | str | None, name: str) -> Any:
         """Read a field of a remote object."""
@@ -180,11 +178,6 @@ class Connection:
         self._pool.clear()
 
 
-def _timeout(kwargs: Mapping[str, Any] | None) -> float:
-    given = (kwargs or {}).get("timeout")
-    return float(given) if isinstance(given, int | float) and 0 < given < 1e9 else 0.0
-
-
 class _Remote:
     """An object on the server. Two proxies are equal if they refer to the same object."""
 
@@ -233,7 +226,10 @@ class _Remote:
 
 
 class RemoteObject(_Remote):
-    """Local proxy of an object that stays on the server. It forwards field reads and method calls."""
+    """Local proxy of an object that stays on the server. It forwards field reads and method calls.
+
+    A proxy is also equal to a list with the same items, which are requested for the comparison.
+    """
 
     def __init__(self, connection: Connection, number: int, class_name: str, text: str) -> None:
         self._connection = connection
@@ -292,7 +288,12 @@ class RemoteObject(_Remote):
 
 
 class _RemoteHandle(_Remote):
-    """Mixin for handle classes that forwards attribute access to the fake on the server."""
+    """Mixin of handle classes whose fakes are on the server.
+
+    An instance is one of a handle class only for ``isinstance()``: its ``__init__`` is not called,
+    because it would start a fake here, and all public attributes except those in ``_LOCAL`` are
+    read from the server.
+    """
 
     _handle_class: ClassVar[type[Handle]]
 
@@ -331,7 +332,6 @@ def _remote_class(original: type[Handle]) -> type:
 
 def remote_handle(connection: Connection, fixture: str, name: str) -> Handle:
     """Return a handle of a fake on the server, as an instance of the fixture's handle class."""
-    # The __init__ of a handle class would start a fake in this process.
     made = _remote_class(handle_class(find(fixture)))  # type: ignore[arg-type]
     handle: Any = object.__new__(made)
     vars(handle).update(_connection=connection, _target=name, _exits=connection.exits, closed=False)
