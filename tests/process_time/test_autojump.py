@@ -55,6 +55,12 @@ def jumping(**settings: Any) -> Iterator[Cloud]:
         yield cloud
 
 
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with jumping() as made:
+        yield made
+
+
 def since_noon(cloud: Cloud) -> float:
     return (cloud.clock.now() - datetime(2026, 1, 1, 12, tzinfo=UTC)).total_seconds()
 
@@ -62,17 +68,16 @@ def since_noon(cloud: Cloud) -> float:
 # -- threads ---------------------------------------------------------------------------------------
 
 
-def test_a_sleep_moves_all_time_there_is() -> None:
-    with jumping() as cloud:
-        wall, mono, counter = time.time(), time.monotonic(), time.perf_counter_ns()
-        time.sleep(40)
-        took_sleep(20)
-        assert since_noon(cloud) == 60
-        assert time.time() - wall == 60
-        assert datetime.now(UTC) == cloud.clock.now()
-        assert 60 <= time.monotonic() - mono < 80
-        assert 60 <= took_monotonic() - mono < 80
-        assert 60e9 <= time.perf_counter_ns() - counter < 80e9
+def test_a_sleep_moves_all_time_there_is(cloud: Cloud) -> None:
+    wall, mono, counter = time.time(), time.monotonic(), time.perf_counter_ns()
+    time.sleep(40)
+    took_sleep(20)
+    assert since_noon(cloud) == 60
+    assert time.time() - wall == 60
+    assert datetime.now(UTC) == cloud.clock.now()
+    assert 60 <= time.monotonic() - mono < 80
+    assert 60 <= took_monotonic() - mono < 80
+    assert 60e9 <= time.perf_counter_ns() - counter < 80e9
 
 
 def test_expiries_and_deliveries_happen_while_the_application_sleeps() -> None:
@@ -89,29 +94,27 @@ def test_expiries_and_deliveries_happen_while_the_application_sleeps() -> None:
         assert kv.client().get("lock") is None
 
 
-def test_a_loop_that_polls_ends() -> None:
-    with jumping() as cloud:
-        for read in (time.time, time.monotonic, time.perf_counter):
-            end = read() + 30
-            while read() < end:
-                time.sleep(0.5)
-        assert 89 <= since_noon(cloud) <= 91
+def test_a_loop_that_polls_ends(cloud: Cloud) -> None:
+    for read in (time.time, time.monotonic, time.perf_counter):
+        end = read() + 30
+        while read() < end:
+            time.sleep(0.5)
+    assert 89 <= since_noon(cloud) <= 91
 
 
-def test_sleeps_at_the_same_time_share_it_in_their_order() -> None:
-    with jumping() as cloud:
-        seen: list[tuple[float, str]] = []
+def test_sleeps_at_the_same_time_share_it_in_their_order(cloud: Cloud) -> None:
+    seen: list[tuple[float, str]] = []
 
-        def work(name: str, seconds: float) -> None:
-            for _ in range(3):
-                time.sleep(seconds)
-                seen.append((since_noon(cloud), name))
+    def work(name: str, seconds: float) -> None:
+        for _ in range(3):
+            time.sleep(seconds)
+            seen.append((since_noon(cloud), name))
 
-        in_threads(lambda: work("a", 10), lambda: work("b", 25))
-        # These hold for any scheduling of threads: each sleeps its own time, and no time repeats.
-        assert {name: [at for at, one in seen if one == name] for name in "ab"}["b"][-1] >= 75
-        assert [at for at, _ in seen] == sorted(at for at, _ in seen)
-        assert 75 <= since_noon(cloud) <= 105
+    in_threads(lambda: work("a", 10), lambda: work("b", 25))
+    # These hold for any scheduling of threads: each sleeps its own time, and no time repeats.
+    assert {name: [at for at, one in seen if one == name] for name in "ab"}["b"][-1] >= 75
+    assert [at for at, _ in seen] == sorted(at for at, _ in seen)
+    assert 75 <= since_noon(cloud) <= 105
 
 
 def test_many_threads_wait_for_nobody() -> None:
@@ -121,21 +124,19 @@ def test_many_threads_wait_for_nobody() -> None:
         assert since_noon(cloud) >= 300
 
 
-def test_a_thread_that_sleeps_while_the_first_one_waits_for_it() -> None:
-    with jumping() as cloud:
-        in_threads(lambda: time.sleep(3600))
-        assert since_noon(cloud) == 3600
+def test_a_thread_that_sleeps_while_the_first_one_waits_for_it(cloud: Cloud) -> None:
+    in_threads(lambda: time.sleep(3600))
+    assert since_noon(cloud) == 3600
 
 
-def test_a_sleep_that_the_test_moves_over() -> None:
-    with jumping() as cloud:
-        woke = []
-        thread = threading.Thread(target=lambda: (time.sleep(60), woke.append(since_noon(cloud))))
-        thread.start()
-        cloud.clock.advance("1h")
-        thread.join(10)
-        assert woke
-        assert woke[0] >= 60
+def test_a_sleep_that_the_test_moves_over(cloud: Cloud) -> None:
+    woke = []
+    thread = threading.Thread(target=lambda: (time.sleep(60), woke.append(since_noon(cloud))))
+    thread.start()
+    cloud.clock.advance("1h")
+    thread.join(10)
+    assert woke
+    assert woke[0] >= 60
 
 
 def test_a_sleep_under_way_at_the_end_sleeps_the_rest_in_real_time() -> None:
@@ -158,26 +159,24 @@ def test_a_sleep_under_way_at_the_end_sleeps_the_rest_in_real_time() -> None:
         assert slept == [50.0]
 
 
-def test_what_is_no_span_is_left_to_the_real_sleep() -> None:
-    with jumping() as cloud:
-        with pytest.raises(ValueError, match="non-negative"):
-            time.sleep(-1)
-        with pytest.raises(TypeError):
-            time.sleep("1")  # type: ignore[arg-type]
-        assert since_noon(cloud) == 0
+def test_what_is_no_span_is_left_to_the_real_sleep(cloud: Cloud) -> None:
+    with pytest.raises(ValueError, match="non-negative"):
+        time.sleep(-1)
+    with pytest.raises(TypeError):
+        time.sleep("1")  # type: ignore[arg-type]
+    assert since_noon(cloud) == 0
 
 
-def test_who_waits_until_a_deadline_is_over_comes_past_it() -> None:
-    with jumping() as cloud:
-        deadline = time.time() + 5
-        # A real sleep takes slightly longer than requested, even one of zero seconds; rate limiters
-        # rely on it.
-        for _ in range(3):
-            time.sleep(max(0, deadline - time.time()))
-            if time.time() > deadline:
-                break
-        assert time.time() > deadline
-        assert since_noon(cloud) == pytest.approx(5, abs=1e-4)
+def test_who_waits_until_a_deadline_is_over_comes_past_it(cloud: Cloud) -> None:
+    deadline = time.time() + 5
+    # A real sleep takes slightly longer than requested, even one of zero seconds; rate limiters
+    # rely on it.
+    for _ in range(3):
+        time.sleep(max(0, deadline - time.time()))
+        if time.time() > deadline:
+            break
+    assert time.time() > deadline
+    assert since_noon(cloud) == pytest.approx(5, abs=1e-4)
 
 
 def test_the_standard_librarys_own_waits_stay_real() -> None:
@@ -194,7 +193,7 @@ def test_the_standard_librarys_own_waits_stay_real() -> None:
 # -- event loops -----------------------------------------------------------------------------------
 
 
-def test_asyncio_sleeps_share_the_time() -> None:
+def test_asyncio_sleeps_share_the_time(cloud: Cloud) -> None:
     async def main(cloud: Cloud) -> list[float]:
         async def one(seconds: float) -> float:
             await asyncio.sleep(seconds)
@@ -202,11 +201,10 @@ def test_asyncio_sleeps_share_the_time() -> None:
 
         return list(await asyncio.gather(*map(one, (30, 10, 20, 10))))
 
-    with jumping() as cloud:
-        assert asyncio.run(main(cloud)) == [30, 10, 20, 10]
+    assert asyncio.run(main(cloud)) == [30, 10, 20, 10]
 
 
-def test_timeouts_of_asyncio_end_when_they_would() -> None:
+def test_timeouts_of_asyncio_end_when_they_would(cloud: Cloud) -> None:
     async def main(cloud: Cloud) -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.sleep(100), 5)
@@ -227,8 +225,7 @@ def test_timeouts_of_asyncio_end_when_they_would() -> None:
             await task
         assert since_noon(cloud) == pytest.approx(18, abs=0.5)
 
-    with jumping() as cloud:
-        asyncio.run(main(cloud))
+    asyncio.run(main(cloud))
 
 
 def test_a_loops_time_goes_with_the_clock_and_never_back() -> None:
@@ -248,7 +245,7 @@ def test_a_loops_time_goes_with_the_clock_and_never_back() -> None:
     asyncio.run(main())
 
 
-def test_trio_sleeps_and_timeouts() -> None:
+def test_trio_sleeps_and_timeouts(cloud: Cloud) -> None:
     async def main(cloud: Cloud) -> None:
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
@@ -263,20 +260,18 @@ def test_trio_sleeps_and_timeouts() -> None:
         await trio.sleep_until(began)
         assert 34 < trio.current_time() - began < 40
 
-    with jumping() as cloud:
-        trio.run(main, cloud)
+    trio.run(main, cloud)
 
 
-def test_a_clock_of_trio_that_can_jump_jumps() -> None:
+def test_a_clock_of_trio_that_can_jump_jumps(cloud: Cloud) -> None:
     async def main() -> float:
         began = trio.current_time()
         await trio.sleep(0)
         await trio.sleep(60)
         return trio.current_time() - began
 
-    with jumping() as cloud:
-        assert 60 <= trio.run(main, clock=trio.testing.MockClock(rate=1.0)) < 65
-        assert since_noon(cloud) == 60
+    assert 60 <= trio.run(main, clock=trio.testing.MockClock(rate=1.0)) < 65
+    assert since_noon(cloud) == 60
 
 
 def test_a_clock_of_trio_that_cannot_be_moved_is_refused() -> None:
@@ -299,7 +294,7 @@ def test_a_clock_of_trio_that_cannot_be_moved_is_refused() -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_anyio_follows(backend: str) -> None:
+def test_anyio_follows(backend: str, cloud: Cloud) -> None:
     async def main(cloud: Cloud) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(anyio.sleep, 10)
@@ -310,33 +305,30 @@ def test_anyio_follows(backend: str) -> None:
                 await anyio.sleep(60)
         assert since_noon(cloud) == pytest.approx(30, abs=0.5)
 
-    with jumping() as cloud:
-        anyio.run(main, cloud, backend=backend)
+    anyio.run(main, cloud, backend=backend)
 
 
-def test_anyio_follows_after_a_run_in_this_process(run: Run) -> None:
+def test_anyio_follows_after_a_run_in_this_process(run: Run, cloud: Cloud) -> None:
     # A nested run's imports are forgotten with it, but anyio keeps its event-loop module.
     run("import anyio\ndef test(): anyio.run(anyio.sleep, 0)").assert_outcomes(passed=1)
-    with jumping() as cloud:
-        anyio.run(anyio.sleep, 0.25)
-        assert since_noon(cloud) == pytest.approx(0.25, abs=0.1)
+    anyio.run(anyio.sleep, 0.25)
+    assert since_noon(cloud) == pytest.approx(0.25, abs=0.1)
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_anyio_follows_by_a_loop_that_the_process_has_forgotten(
-    backend: str, monkeypatch: pytest.MonkeyPatch
+    backend: str, monkeypatch: pytest.MonkeyPatch, cloud: Cloud
 ) -> None:
     # As after a nested pytest run in the test.
     anyio.run(anyio.sleep, 0, backend=backend)
     monkeypatch.delitem(sys.modules, f"anyio._backends._{backend}")
-    with jumping() as cloud:
-        anyio.run(anyio.sleep, 25, backend=backend)
-        assert since_noon(cloud) == pytest.approx(25, abs=0.5)
+    anyio.run(anyio.sleep, 25, backend=backend)
+    assert since_noon(cloud) == pytest.approx(25, abs=0.5)
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_an_answer_under_way_is_not_overtaken(
-    backend: str, monkeypatch: pytest.MonkeyPatch
+    backend: str, monkeypatch: pytest.MonkeyPatch, cloud: Cloud
 ) -> None:
     # A busy machine may take longer for an answer than the default values allow.
     monkeypatch.setattr(moving, "PATIENCE", 20.0)
@@ -367,8 +359,7 @@ def test_an_answer_under_way_is_not_overtaken(
             group.start_soon(heartbeat)
         assert done == ["calls", "heartbeat"]
 
-    with jumping() as cloud:
-        anyio.run(main, cloud, backend=backend)
+    anyio.run(main, cloud, backend=backend)
 
 
 # -- timeouts in which nobody sleeps ---------------------------------------------------------------
@@ -420,7 +411,7 @@ async def _trio_fail() -> None:
         ("trio", _trio_move_on), ("trio", _trio_fail),
     ],
 )  # fmt: skip
-def test_a_timeout_moves_the_clock_where_nobody_sleeps(loop: str, waits: Any) -> None:
+def test_a_timeout_moves_the_clock_where_nobody_sleeps(loop: str, waits: Any, cloud: Cloud) -> None:
     async def three_times() -> None:
         for _ in range(2):
             await waits()
@@ -428,9 +419,8 @@ def test_a_timeout_moves_the_clock_where_nobody_sleeps(loop: str, waits: Any) ->
         await anyio.sleep(10)
         await waits()
 
-    with jumping() as cloud:
-        anyio.run(three_times, backend=loop)
-        assert since_noon(cloud) == pytest.approx(70, abs=3)
+    anyio.run(three_times, backend=loop)
+    assert since_noon(cloud) == pytest.approx(70, abs=3)
 
 
 def test_what_falls_due_on_the_way_to_a_timeout_happens() -> None:
@@ -450,7 +440,7 @@ def test_what_falls_due_on_the_way_to_a_timeout_happens() -> None:
         assert since_noon(cloud) == pytest.approx(3600, abs=3)
 
 
-def test_a_timeout_that_is_not_reached_moves_nothing() -> None:
+def test_a_timeout_that_is_not_reached_moves_nothing(cloud: Cloud) -> None:
     async def quick() -> None:
         for _ in range(100):
             async with asyncio.timeout(20):
@@ -459,22 +449,20 @@ def test_a_timeout_that_is_not_reached_moves_nothing() -> None:
         loop.call_later(20, lambda: None).cancel()
         assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), 20) == "done"
 
-    with jumping() as cloud:
-        asyncio.run(quick())
-        assert since_noon(cloud) < 5
+    asyncio.run(quick())
+    assert since_noon(cloud) < 5
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_slow_answer_is_not_overtaken_by_its_own_timeout(backend: str) -> None:
+def test_a_slow_answer_is_not_overtaken_by_its_own_timeout(backend: str, cloud: Cloud) -> None:
     async def get(url: str, headers: dict[str, str]) -> int:
         async with httpx.AsyncClient(timeout=5) as client:
             return (await client.get(f"{url}/get/k", headers=headers)).status_code
 
-    with jumping() as cloud:
-        kv = cloud.kv_server()
-        kv.faults.call(lambda: threading.Event().wait(0.5), times=1)
-        assert anyio.run(get, kv.url, kv.headers, backend=backend) == 200
-        assert since_noon(cloud) < 3
+    kv = cloud.kv_server()
+    kv.faults.call(lambda: threading.Event().wait(0.5), times=1)
+    assert anyio.run(get, kv.url, kv.headers, backend=backend) == 200
+    assert since_noon(cloud) < 3
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -491,7 +479,7 @@ def test_what_a_handler_raises_on_the_way_to_a_timeout_comes_up_at_the_end(backe
             anyio.run(work, backend=backend)
 
 
-def test_threads_and_loops_together() -> None:
+def test_threads_and_loops_together(cloud: Cloud) -> None:
     async def main(cloud: Cloud) -> None:
         sleeping = asyncio.to_thread(time.sleep, 20)
         await asyncio.gather(sleeping, asyncio.sleep(10), asyncio.sleep(40))
@@ -502,8 +490,7 @@ def test_threads_and_loops_together() -> None:
         in_threads(lambda: time.sleep(90))
         await task
 
-    with jumping() as cloud:
-        asyncio.run(main(cloud))
+    asyncio.run(main(cloud))
 
 
 def test_a_loop_that_never_rests_does_not_keep_a_sleeper() -> None:
@@ -598,20 +585,19 @@ def unreachable(cloud: Cloud) -> tuple[Any, Any, Any]:
 REFUSED = r"refused|failed"
 
 
-def test_client_side_retries_take_no_time() -> None:
-    with jumping() as cloud:
-        kv, vector, queue = unreachable(cloud)
-        client = qstash.QStash(queue.token, base_url=queue.url)
-        with pytest.raises(Exception, match=REFUSED):
-            client.message.publish(url="https://app.test", body="x")
-        with pytest.raises(Exception, match=REFUSED):
-            upstash_redis.Redis(kv.url, kv.token, rest_retries=5, rest_retry_interval=3).get("k")
-        with pytest.raises(Exception, match=REFUSED):
-            upstash_vector.Index(vector.url, vector.token, retries=5, retry_interval=3).info()
-        assert since_noon(cloud) > 60
+def test_client_side_retries_take_no_time(cloud: Cloud) -> None:
+    kv, vector, queue = unreachable(cloud)
+    client = qstash.QStash(queue.token, base_url=queue.url)
+    with pytest.raises(Exception, match=REFUSED):
+        client.message.publish(url="https://app.test", body="x")
+    with pytest.raises(Exception, match=REFUSED):
+        upstash_redis.Redis(kv.url, kv.token, rest_retries=5, rest_retry_interval=3).get("k")
+    with pytest.raises(Exception, match=REFUSED):
+        upstash_vector.Index(vector.url, vector.token, retries=5, retry_interval=3).info()
+    assert since_noon(cloud) > 60
 
 
-def test_client_side_retries_of_async_clients_take_no_time() -> None:
+def test_client_side_retries_of_async_clients_take_no_time(cloud: Cloud) -> None:
     async def main(cloud: Cloud) -> None:
         kv, vector, queue = unreachable(cloud)
         index = upstash_vector.AsyncIndex(vector.url, vector.token, retries=5, retry_interval=3)
@@ -625,33 +611,30 @@ def test_client_side_retries_of_async_clients_take_no_time() -> None:
             await upstash_redis.asyncio.Redis(kv.url, kv.token, **options).get("k")
         assert since_noon(cloud) > 45
 
-    with jumping() as cloud:
-        asyncio.run(main(cloud))
+    asyncio.run(main(cloud))
 
 
-def test_every_failure_of_many_calls_takes_no_time() -> None:
-    with in_no_time(), Cloud(seed=1, now=NOON, process_time="autojump") as cloud:
-        kv = cloud.kv_server()
-        client = kv.client()
+def test_every_failure_of_many_calls_takes_no_time(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    client = kv.client()
 
-        def run() -> None:
-            for number in range(11):
-                client.set(f"k{number}", "v")
+    def run() -> None:
+        for number in range(11):
+            client.set(f"k{number}", "v")
 
-        failures = cloud.every_failure(run)
-        assert len(failures) == 33
-        failures.assert_held()
-        assert since_noon(cloud) > 60
+    failures = cloud.every_failure(run)
+    assert len(failures) == 33
+    failures.assert_held()
+    assert since_noon(cloud) > 60
 
 
-def test_until_ready_takes_no_time() -> None:
-    with jumping() as cloud:
-        kv = cloud.kv_server()
-        limit = pytest.importorskip("upstash_ratelimit")
-        limiter = limit.Ratelimit(redis=kv.client(), limiter=limit.FixedWindow(1, 20, "s"))
-        assert limiter.block_until_ready("user", 60).allowed
-        assert limiter.block_until_ready("user", 60).allowed
-        assert 0 < since_noon(cloud) <= 20
+def test_until_ready_takes_no_time(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    limit = pytest.importorskip("upstash_ratelimit")
+    limiter = limit.Ratelimit(redis=kv.client(), limiter=limit.FixedWindow(1, 20, "s"))
+    assert limiter.block_until_ready("user", 60).allowed
+    assert limiter.block_until_ready("user", 60).allowed
+    assert 0 < since_noon(cloud) <= 20
 
 
 def retrying(call: Callable[[], Any], *, stop_after: float) -> Any:
@@ -667,17 +650,16 @@ def retrying(call: Callable[[], Any], *, stop_after: float) -> Any:
             wait *= 2
 
 
-def test_a_retry_library_gives_up_when_it_would() -> None:
-    with jumping() as cloud:
-        kv = cloud.kv_server()
-        kv.faults.answer(503)
+def test_a_retry_library_gives_up_when_it_would(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    kv.faults.answer(503)
 
-        def call() -> None:
-            requests.get(f"{kv.url}/ping", headers=kv.headers, timeout=5).raise_for_status()
+    def call() -> None:
+        requests.get(f"{kv.url}/ping", headers=kv.headers, timeout=5).raise_for_status()
 
-        with pytest.raises(requests.HTTPError):
-            retrying(call, stop_after=120)
-        assert 60 <= since_noon(cloud) <= 120
+    with pytest.raises(requests.HTTPError):
+        retrying(call, stop_after=120)
+    assert 60 <= since_noon(cloud) <= 120
 
 
 # -- beside other tools ----------------------------------------------------------------------------
@@ -688,14 +670,13 @@ def test_a_retry_library_gives_up_when_it_would() -> None:
     [partial(time_machine.travel, tick=False), freezegun.freeze_time],
     ids=["time_machine", "freezegun"],
 )
-def test_a_travel_of_another_tool_inside_goes_along(travel: Any) -> None:
-    with jumping() as cloud:
-        with travel("2030-01-01T00:00:00Z"):
-            time.sleep(60)
-            assert datetime.now(UTC) == datetime(2030, 1, 1, 0, 1, tzinfo=UTC)
-        assert datetime.now(UTC) == cloud.clock.now()
-        time.sleep(1)
-        assert since_noon(cloud) == 61
+def test_a_travel_of_another_tool_inside_goes_along(travel: Any, cloud: Cloud) -> None:
+    with travel("2030-01-01T00:00:00Z"):
+        time.sleep(60)
+        assert datetime.now(UTC) == datetime(2030, 1, 1, 0, 1, tzinfo=UTC)
+    assert datetime.now(UTC) == cloud.clock.now()
+    time.sleep(1)
+    assert since_noon(cloud) == 61
 
 
 def test_a_travel_that_ends_later_keeps_its_time() -> None:
