@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..kv.table.registry import LOOKUP
+from ..kv.table.registry import COMMANDS
 from .catalogue import Scenario, Step, scenarios
 from .compare import OLDER, difference, reason_for
 from .exchange import Bounds, Interrupted, Reply, Unreachable
@@ -135,7 +135,7 @@ def _compared(scenario: Scenario, step: Step, real: Side, fake: Side) -> Compare
 
 def _is_not_offered(step: Step, reply: Reply) -> bool:
     """Return whether the service lacks the command, because of its version or a missing module."""
-    if step.subject.split()[0].encode() not in LOOKUP:
+    if step.subject.split()[0].upper() not in COMMANDS:
         return False
     text = str(reply.body).lower()
     return reply.status == 400 and any(word in text for word in _UNKNOWN)

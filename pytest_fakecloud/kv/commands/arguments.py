@@ -62,7 +62,7 @@ def slice_bounds(first: int, last: int, length: int) -> tuple[int, int]:
     return (first, stop) if first < stop else (0, 0)
 
 
-def clamp_range(start: int, end: int, length: int) -> tuple[int, int]:
+def inclusive_range(start: int, end: int, length: int) -> tuple[int, int]:
     """Convert the range of a string command to inclusive indexes; it is empty if start > end.
 
     Unlike in other commands, an end before the string means its first byte.

@@ -13,7 +13,7 @@ from ..errors import CommandError
 from ..reply import Reply
 from ..table.registry import Args, command
 from ..table.syntax import parse_int, try_int
-from .arguments import clamp_range, is_first, options, parse_bounds
+from .arguments import inclusive_range, is_first, options, parse_bounds
 from .string.values import grow
 
 BLOCK_SIZE = 1 << 16
@@ -115,8 +115,8 @@ def bitcount(session: Session, args: Args) -> Reply:
 def _bit_range(value: String, start: int, end: int, in_bits: bool) -> tuple[int, int]:
     """Convert a range of bits or bytes, negative from the end, to inclusive positions of bits."""
     if in_bits:
-        return clamp_range(start, end, len(value) * 8)
-    start, end = clamp_range(start, end, len(value))
+        return inclusive_range(start, end, len(value) * 8)
+    start, end = inclusive_range(start, end, len(value))
     return start * 8, end * 8 + 7
 
 

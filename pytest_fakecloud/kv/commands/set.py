@@ -13,6 +13,9 @@ from ..values.sets import SetValue
 from .arguments import options, parse_negatable, random_indexes
 from .scanning import scan_page
 
+_COPY_STEPS = 2
+"""Steps of the budget for a member that is added to a result; a test for membership takes one."""
+
 
 @command("SADD")
 def sadd(session: Session, args: Args) -> Reply:
@@ -130,6 +133,7 @@ def _sets(session: Session, keys: list[bytes]) -> list[SetValue]:
 
 
 def _intersection(session: Session, keys: list[bytes], limit: int = 0) -> list[bytes]:
+    """Return the members that all sets contain, at most ``limit`` of them unless it is 0."""
     smallest, *others = sorted(_sets(session, keys), key=len)
     found: list[bytes] = []
     for member in smallest:
@@ -144,7 +148,7 @@ def _intersection(session: Session, keys: list[bytes], limit: int = 0) -> list[b
 def _union(session: Session, keys: list[bytes]) -> SetValue:
     union = SetValue()
     for members in _sets(session, keys):
-        spend(2 * len(members))
+        spend(_COPY_STEPS * len(members))
         for member in members:
             union.add(member)
     return union

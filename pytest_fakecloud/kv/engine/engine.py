@@ -25,6 +25,7 @@ from ..scripting.scripts import Scripting, ScriptingCopy
 from ..settings import VERSION, Dialect, Limits
 from ..table.config import Config
 from ..table.registry import CommandSpec, function_of, table_of
+from ..table.versions import SHORTEST_DOUBLES
 from .admission import Admission
 from .blocking import Changes, Waiter, Waiters
 from .capacity import Capacity
@@ -97,7 +98,7 @@ class Engine:
         self.table = table_of(dialect, self.version, modules)
         """The command table of the reported version, which also lists the changes that apply to it."""
         self._lookup = self.table.lookup
-        short = self.table.knows["doubles are printed with the fewest digits"]
+        short = self.table.knows[SHORTEST_DOUBLES]
         self.print_double = None if short else with_17_digits
         """Function that formats floating-point numbers for replies; None to leave them unchanged."""
         self.limits = limits or Limits()

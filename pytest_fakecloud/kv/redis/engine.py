@@ -30,7 +30,7 @@ from ..errors import CommandError
 from ..reply import OK, QUEUED, Reply
 from ..settings import Isolation
 from ..table.availability import check_family_over_rest, check_over_rest
-from ..table.registry import EVERYTHING, CommandSpec, find_family
+from ..table.registry import EVERYTHING, CommandSpec
 from ..table.rows import DOCUMENTED
 from .acl import RedisUser, RedisUsers, prepare_acl
 from .connection import Login
@@ -131,7 +131,7 @@ class RedisEngine:
         if session.transport == "rest":
             if spec is not None:
                 check_over_rest(spec, argv)
-            elif (family := find_family(argv)) is not None:
+            elif (family := EVERYTHING.find_family(argv)) is not None:
                 check_family_over_rest(family)
         limited = self._documented_only and session.transport != "local"
         if spec is not None and limited and spec.name not in DOCUMENTED:

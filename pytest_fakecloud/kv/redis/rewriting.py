@@ -15,7 +15,7 @@ from .. import errors
 from ..errors import CommandError
 from ..reply import OK, Reply
 from ..table.availability import OPTIONS_OF_READS, options
-from ..table.registry import CommandSpec, find_family
+from ..table.registry import EVERYTHING, CommandSpec
 from ..table.syntax import parse_int
 from . import scripts
 
@@ -305,7 +305,7 @@ _REPLACED: dict[str, Callable[[Prefixes, list[bytes]], Prepared]] = {
 
 def find_spec(argv: list[bytes]) -> CommandSpec | None:
     """Return the declaration of a line's command or subcommand, or None if it is unknown."""
-    spec = find_family(argv)
+    spec = EVERYTHING.find_family(argv)
     if spec is not None and spec.subcommands is not None and len(argv) > 1:
         return spec.subcommands.get(argv[1].upper())
     return spec

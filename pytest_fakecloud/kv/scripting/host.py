@@ -17,7 +17,7 @@ import lupa.lua51 as lupa
 from ..errors import CommandError
 from ..reply import Map, Reply, SetReply, Status, Verbatim, double_text, with_17_digits
 from ..table.syntax import format_double
-from ..table.versions import as_numbers
+from ..table.versions import SHORTEST_DOUBLES, as_numbers
 from .callbacks import Boxed, callbacks
 from .errors import HostLost, ScriptFailure
 from .runs import LEVELS, ScriptLimits
@@ -157,7 +157,7 @@ class LuaHost:
             attribute_handlers=(_no_attribute, _no_attribute),
             max_memory=2 * limits.memory + 32 * 2**20,
         )
-        short = knows["doubles are printed with the fewest digits"]
+        short = knows[SHORTEST_DOUBLES]
         self._double: Callable[[float], float] = float if short else with_17_digits
         self._converter = Converter(self._runtime, short_numbers=short)
         self._too_long = (

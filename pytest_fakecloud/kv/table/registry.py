@@ -233,9 +233,6 @@ EVERYTHING = Table()
 """The table of the vendor's dialect, which contains all commands and behaviours."""
 COMMANDS = EVERYTHING.commands
 """All commands and subcommands, by name."""
-LOOKUP = EVERYTHING.lookup
-find_family = EVERYTHING.find_family
-specs = EVERYTHING.specs
 
 
 @cache

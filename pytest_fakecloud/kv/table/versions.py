@@ -19,6 +19,10 @@ VALKEYS = (
 )
 """Names in the command table and in `LATER` that exist in Valkey but in no version of Redis."""
 
+EARLY_CONSUMERS = "consumers are created before they receive an entry"
+ESTIMATED_COUNTERS = "the counter of groups before the first entry is estimated"
+SHORTEST_DOUBLES = "doubles are printed with the fewest digits"
+
 LATER: dict[str, str] = {
     # -- option words: the command and the word --------------------------------------------------
     "BITOP ANDOR": "8.2.0",
@@ -46,11 +50,11 @@ LATER: dict[str, str] = {
     "CONFIG set-max-listpack-value": "7.2.0",
     "XINFO CONSUMERS inactive": "7.2.0",
     # -- behaviours ------------------------------------------------------------------------------
-    "consumers are created before they receive an entry": "7.2.0",
+    EARLY_CONSUMERS: "7.2.0",
+    ESTIMATED_COUNTERS: "7.2.0",
+    SHORTEST_DOUBLES: "7.2.0",
     "deleted groups are reported with the usual error": "7.2.0",
-    "the counter of groups before the first entry is estimated": "7.2.0",
     "lists and sets are listpacks": "7.2.0",
-    "doubles are printed with the fewest digits": "7.2.0",
     "LPOS rejects the lowest rank": "7.2.0",
     "the API of scripts as `server`": "7.2.5",
     "`os.clock` in scripts": "7.2.0",

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.table.availability import check_over_rest
-from pytest_fakecloud.kv.table.registry import LOOKUP
+from pytest_fakecloud.kv.table.registry import EVERYTHING
 
 from .faces import Face, as_json
 from .known import reason_for
@@ -195,7 +195,7 @@ def _error_as_json(error: Error) -> Error:
 
 
 def _is_offered(line: list[bytes]) -> bool:
-    spec = LOOKUP.get(line[0].upper())
+    spec = EVERYTHING.find_family(line)
     try:
         if spec is not None:
             check_over_rest(spec, line)

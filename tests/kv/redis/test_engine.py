@@ -36,7 +36,7 @@ from pytest_fakecloud.kv.redis.cluster import ClusterLink
 from pytest_fakecloud.kv.redis.rewriting import Answered, Prefixes, Rewriter, find_spec
 from pytest_fakecloud.kv.rest import limits
 from pytest_fakecloud.kv.rest import sse as streams
-from pytest_fakecloud.kv.table.registry import specs
+from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.standalone.browse.kv import LISTS, kv_view
 from pytest_fakecloud.standalone.browse.pages import Wanted
 from pytest_fakecloud.transport import patches
@@ -276,7 +276,7 @@ class TestStreams(test_routes.TestStreams):
 
 class TestAnyInput:
     def test_the_answer_is_one_the_service_gives(self, server: KVServer) -> None:
-        words = st.sampled_from([spec.name for spec in specs()]) | st.text(max_size=4)
+        words = st.sampled_from([*COMMANDS]) | st.text(max_size=4)
         argument = (
             st.text(max_size=3) | st.integers() | st.sampled_from(["0", "1", "k", "STORE", "*"])
         )
@@ -954,7 +954,7 @@ class TestRewriting:
         return Rewriter(prefixes, fraction=lambda: 0.5, patterns=lambda: 0)
 
     def test_every_key_gets_its_prefix(self) -> None:
-        keyed = [spec for spec in specs() if spec.keys]
+        keyed = [spec for spec in COMMANDS.values() if spec.keys]
         assert len(keyed) > 200
         check_each(self.keeps_its_keys_inside, [(spec,) for spec in keyed])
 

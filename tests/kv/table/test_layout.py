@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from pytest_fakecloud.kv import commands
-from pytest_fakecloud.kv.table.registry import function_of, specs
+from pytest_fakecloud.kv.table.registry import COMMANDS, function_of
 from tests.harness import check_each
 
 HERE = Path(__file__).parents[1] / "commands"
@@ -15,7 +15,7 @@ VENDOR = REAL / "vendor"
 MODULES = sorted(
     {
         function.__module__.partition(".kv.commands.")[2]
-        for function in map(function_of, specs())
+        for function in map(function_of, COMMANDS.values())
         if function
     }
 )

@@ -199,6 +199,7 @@ def client_trackinginfo(session: Session, args: Args) -> Reply:
     if state.caching is not None:
         shown.append(b"caching-yes" if state.caching else b"caching-no")
         if not session.in_exec:
+            # CLIENT CACHING applies to the next command, which is this one.
             state.caching = None
     if state.broken:
         shown.append(b"broken_redirect")

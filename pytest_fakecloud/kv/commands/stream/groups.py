@@ -10,14 +10,12 @@ from ...errors import CommandError, Template, bad_subcommand_arguments
 from ...reply import NIL_ARRAY, OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
+from ...table.versions import EARLY_CONSUMERS, ESTIMATED_COUNTERS
 from ...values.consumer_group import ID_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group, advance
 from ...values.stream import Stream, format_id
 from ..arguments import options
 from .ids import entry_reply, parse_extreme_id, parse_id, parse_ids
 from .read import ReadWords, answer_read, entries_reply, read_words, streams_reply
-
-CONSUMERS_ARE_CREATED_EARLY = "consumers are created before they receive an entry"
-_USUAL_ERROR = "deleted groups are reported with the usual error"
 
 
 def find_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
@@ -178,7 +176,10 @@ class _GroupRead:
         try:
             return find_group(self._session, key, self._group_name, errors.no_group_to_read)
         except CommandError:
-            if not self._has_waited or self._knows[_USUAL_ERROR]:
+            if (
+                not self._has_waited
+                or self._knows["deleted groups are reported with the usual error"]
+            ):
                 raise
             has_stream = isinstance(self._session.db.find(key), Stream)
             raise CommandError(errors.GROUP_GONE if has_stream else errors.STREAM_GONE) from None
@@ -201,7 +202,7 @@ class _GroupRead:
     def _new_entries(self, key: bytes, stream: Stream, group: Group) -> list[Reply] | None:
         """Deliver new entries to the consumer and return them, or None if there are none."""
         has_new = stream.length > 0 and stream.highest_id > group.last_id
-        if not has_new and not self._knows[CONSUMERS_ARE_CREATED_EARLY]:
+        if not has_new and not self._knows[EARLY_CONSUMERS]:
             return None
         consumer = self._consumer(key, group)
         if not has_new:
@@ -210,9 +211,8 @@ class _GroupRead:
         entries = stream.range(group.last_id + 1, count=self._words.count or -1)
         if self._is_vendor and not self._words.noack:
             self._check_pending_limit(key, consumer, len(entries))
-        estimates = self._knows["the counter of groups before the first entry is estimated"]
         for entry_id, _ in entries:
-            advance(stream, group, entry_id, estimate=estimates)
+            advance(stream, group, entry_id, estimate=self._knows[ESTIMATED_COUNTERS])
             if not self._words.noack:
                 group.deliver(entry_id, consumer, session.now_ms)
                 consumer.active_ms = session.now_ms

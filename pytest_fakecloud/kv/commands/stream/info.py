@@ -10,6 +10,7 @@ from ...errors import CommandError, bad_subcommand_arguments
 from ...reply import Map, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
+from ...table.versions import ESTIMATED_COUNTERS
 from ...values.consumer_group import UNKNOWN_ENTRIES_READ, Consumer, Group, lag
 from ...values.stream import Stream, format_id
 from .ids import entry_reply
@@ -28,9 +29,7 @@ def _entries_read(group: Group) -> int | None:
 
 
 def _lag(session: Session, stream: Stream, group: Group) -> int | None:
-    knows = session.engine.table.knows
-    estimate = knows["the counter of groups before the first entry is estimated"]
-    return lag(stream, group, estimate=estimate)
+    return lag(stream, group, estimate=session.engine.table.knows[ESTIMATED_COUNTERS])
 
 
 @command("XINFO GROUPS")
@@ -81,12 +80,14 @@ def xinfo_consumers(session: Session, args: Args) -> Reply:
 def xinfo_stream(session: Session, args: Args) -> Reply:
     """Return information about a stream; with FULL, include its entries and groups."""
     stream = _stream(session, args[0])
-    words = [word.upper() for word in args[1:3]]
-    if words not in ([], [b"FULL"], [b"FULL", b"COUNT"]) or len(args) not in (1, 2, 4):
+    is_full = len(args) > 1 and args[1].upper() == b"FULL"
+    count = 10
+    if is_full and len(args) == 4 and args[2].upper() == b"COUNT":
+        count = parse_int(args[3])
+        if count < 0:
+            count = 10
+    elif len(args) != (2 if is_full else 1):
         raise CommandError(bad_subcommand_arguments(b"STREAM", "XINFO"))
-    count = parse_int(args[3]) if len(args) == 4 else 10
-    if count < 0:
-        count = 10
     head = Map([
         b"length", stream.length,
         b"radix-tree-keys", len(stream.nodes),
@@ -96,7 +97,7 @@ def xinfo_stream(session: Session, args: Args) -> Reply:
         b"entries-added", stream.entries_added,
         b"recorded-first-entry-id", format_id(stream.first_id),
     ])  # fmt: skip
-    if not words:
+    if not is_full:
         ends = [stream.range(count=1), stream.range(count=1, reverse=True)]
         first, last = (entry_reply(*end[0]) if end else None for end in ends)
         head += [b"groups", len(stream.groups), b"first-entry", first, b"last-entry", last]

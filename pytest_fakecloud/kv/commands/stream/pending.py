@@ -12,10 +12,11 @@ from ...errors import CommandError
 from ...reply import NIL_ARRAY, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int, try_int
+from ...table.versions import EARLY_CONSUMERS
 from ...values.consumer_group import Consumer, Group
 from ...values.stream import format_id
 from ..arguments import options
-from .groups import CONSUMERS_ARE_CREATED_EARLY, find_consumer, find_group
+from .groups import find_consumer, find_group
 from .ids import entry_reply, parse_id, parse_interval, parse_start
 
 
@@ -166,7 +167,7 @@ def xclaim(session: Session, args: Args) -> Reply:
 
 def _note_claimant(session: Session, key: bytes, group: Group, name: bytes) -> None:
     """Note that a consumer was seen. Older versions create it only when it claims an entry."""
-    if session.engine.table.knows[CONSUMERS_ARE_CREATED_EARLY] or name in group.consumers:
+    if session.engine.table.knows[EARLY_CONSUMERS] or name in group.consumers:
         find_consumer(session, key, group, name)
 
 

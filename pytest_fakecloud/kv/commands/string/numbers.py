@@ -25,7 +25,10 @@ def incremented(text: bytes, amount: int, error: bytes = errors.NOT_INTEGER) -> 
 
 
 def incremented_float(text: bytes, amount: LongDouble, error: bytes = errors.NOT_FLOAT) -> bytes:
-    """Return the sum of 80-bit floats; raise ``error`` for an invalid one, another if infinite."""
+    """Return the sum of 80-bit floats; raise ``error`` for an invalid string.
+
+    An infinite sum raises ``NAN_OR_INFINITY``.
+    """
     # Few tests add floats, and exact fractions take milliseconds to import.
     from ...table.long_double import format_long_double, long_double_sum, parse_long_double
 
@@ -37,7 +40,7 @@ def incremented_float(text: bytes, amount: LongDouble, error: bytes = errors.NOT
 
 def _increment(session: Session, key: bytes, amount: int) -> Reply:
     value = session.db.string(key)
-    # Copy no more than it takes to see that the value is not an integer.
+    # A 64-bit integer has at most 20 characters, so do not copy more of a large value than 21.
     number = incremented(b"0" if value is None else bytes(value[:21]), amount)
     session.db.set(key, b"%d" % number, keep_ttl=True)
     return number

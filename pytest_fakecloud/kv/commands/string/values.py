@@ -10,7 +10,7 @@ from ...errors import CommandError, wrong_arity
 from ...reply import OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
-from ..arguments import clamp_range
+from ..arguments import inclusive_range
 from ..lifetimes import COMPARISONS, EXPIRY_SIZES, digest, expiry_ms, meets, parse_set_options
 
 _GETEX_SIZES = {**EXPIRY_SIZES, b"PERSIST": 0}
@@ -270,7 +270,7 @@ def getrange(session: Session, args: Args) -> Reply:
     value = session.db.string(args[0])
     if not value or (start < 0 and end < 0 and start > end):
         return b""
-    start, end = clamp_range(start, end, len(value))
+    start, end = inclusive_range(start, end, len(value))
     return bytes(value[start : end + 1])
 
 
