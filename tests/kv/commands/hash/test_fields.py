@@ -24,19 +24,3 @@ class TestRandomFields:
             b"b": b"2",
             b"c": b"3",
         }.items()
-
-
-class TestScanning:
-    def test_scans_of_a_large_hash_return_every_field(self, run: Run) -> None:
-        for number in range(600):
-            run("HSET", "h", f"f{number}", number)
-        cursor, seen = b"0", []
-        while True:
-            cursor, page = run(b"HSCAN", b"h", cursor, b"COUNT", b"50")
-            seen += page[::2]
-            run("HDEL", "h", "f599")
-            run("HSET", "h", f"new{len(seen)}", 1)
-            if cursor == b"0":
-                break
-        assert {b"f%d" % number for number in range(599)} <= set(seen)
-        assert len(seen) == len(set(seen))

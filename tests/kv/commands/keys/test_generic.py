@@ -13,22 +13,6 @@ def test_a_random_key(run: Run) -> None:
     assert run("RANDOMKEY") in {b"one", b"two", b"three"}
 
 
-class TestScan:
-    def test_every_key_present_throughout_is_met(self, run: Run) -> None:
-        for number in range(500):
-            run(f"SET key{number} 1")
-        cursor, seen = b"0", []
-        while True:
-            cursor, page = run(b"SCAN", cursor, b"COUNT", b"7")
-            seen += page
-            run(f"DEL gone{len(seen)} key{499 - len(seen) // 4}")
-            run(f"SET gone{len(seen) + 7} 1")
-            if cursor == b"0":
-                break
-        assert len(seen) == len(set(seen))
-        assert {b"key%d" % number for number in range(370)} <= set(seen)
-
-
 class TestPayloads:
     @pytest.mark.parametrize(
         ("make", "read"),
