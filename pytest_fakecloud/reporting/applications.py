@@ -94,8 +94,8 @@ class Listener:
         for name, observe in (
             ("flask", partial(self._connect, flask)),
             ("django.core.signals", partial(self._connect, django)),
-            ("httpx", partial(self._wrap, "ASGITransport", "handle_async_request")),
-            ("starlette.testclient", partial(self._wrap, "_TestClientTransport", "handle_request")),
+            ("httpx", self._wrap_async_transport),
+            ("starlette.testclient", self._wrap_transport),
         ):
             if cloud is not None and name in sys.modules and name not in self._heard:
                 self._heard.add(name)
@@ -122,28 +122,33 @@ class Listener:
 
     # -- Starlette, FastAPI and other ASGI applications --------------------------------------------
 
-    def _wrap(self, transport: str, name: str, module: ModuleType) -> None:
-        """Observe the requests of a test client, because ASGI has no signals."""
-        owner = getattr(module, transport)
+    # ASGI has no signals, so observe the requests of test clients.
+
+    def _wrap_async_transport(self, httpx: ModuleType) -> None:
+        original = vars(httpx.ASGITransport).get("handle_async_request")
+
+        async def observed(transport: Any, request: Any) -> Any:
+            with self._observing(transport, request, 0) as responses:
+                responses.append(await original(transport, request))
+            return responses[0]
+
+        self._replace(httpx.ASGITransport, "handle_async_request", observed)
+
+    def _wrap_transport(self, testclient: ModuleType) -> None:
+        original = vars(testclient._TestClientTransport).get("handle_request")
+
+        def observed(transport: Any, request: Any) -> Any:
+            with self._observing(transport, request, threading.get_ident()) as responses:
+                responses.append(original(transport, request))
+            return responses[0]
+
+        self._replace(testclient._TestClientTransport, "handle_request", observed)
+
+    def _replace(self, owner: type, name: str, function: Callable[..., Any]) -> None:
         original = vars(owner).get(name)
-        if not isinstance(original, FunctionType):
-            return
-        if name == "handle_request":
-
-            def observed(transport: Any, request: Any) -> Any:
-                with self._observing(transport, request, threading.get_ident()) as responses:
-                    responses.append(original(transport, request))
-                return responses[0]
-
-        else:
-
-            async def observed(transport: Any, request: Any) -> Any:  # type: ignore[misc]
-                with self._observing(transport, request, 0) as responses:
-                    responses.append(await original(transport, request))
-                return responses[0]
-
-        setattr(owner, name, observed)
-        self._wrapped.append((owner, name, original))
+        if isinstance(original, FunctionType):
+            setattr(owner, name, function)
+            self._wrapped.append((owner, name, original))
 
     @contextmanager
     def _observing(self, transport: Any, request: Any, thread: int) -> Iterator[list[Any]]:
@@ -325,4 +330,5 @@ def _closing_response() -> object:
     """
     frames = (frame for frame, _ in islice(walk_stack(sys._getframe(1)), _NEAR))
     owners = (frame.f_locals.get("self") for frame in frames)
-    return next((one for one in owners if hasattr(one, "status_code")), None)
+    response = sys.modules["django.http.response"].HttpResponseBase
+    return next((one for one in owners if isinstance(one, response)), None)

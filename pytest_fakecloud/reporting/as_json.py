@@ -166,19 +166,16 @@ def _delivered(
     line = f"{data.get('method', 'POST')} {data.get('url', '')}"
     if known := scene.attempts.get(data.get("began", 0)):
         sent, outcome = known
-        sent_headers, headers = (
-            [(name, mask.header(name, value)) for name, value in pairs]
-            for pairs in (sent.headers, outcome.headers)
+        request = _message(line, mask.headers(sent.headers), mask.data(sent.body), mask)
+        answer = _message(str(status), mask.headers(outcome.headers), mask.data(outcome.body), mask)
+    else:
+        sent_body, body = (
+            str(data.get(name) or "").encode("utf-8", "surrogatepass")
+            for name in ("sent", "answer")
         )
-        request = _message(line, sent_headers, mask.data(sent.body), mask)
-        answer = _message(str(status), headers, mask.data(outcome.body), mask)
-        return request, None if status is None else answer
-    sent_body, body = (
-        str(data.get(name) or "").encode("utf-8", "surrogatepass") for name in ("sent", "answer")
-    )
-    sent_headers = [(str(name), str(value)) for name, value in data.get("sent_headers") or ()]
-    request = _message(line, sent_headers, sent_body, mask, missing="sent" not in data)
-    answer = _message(str(status), (), body, mask, missing="answer" not in data)
+        headers = [(str(name), str(value)) for name, value in data.get("sent_headers") or ()]
+        request = _message(line, headers, sent_body, mask, missing="sent" not in data)
+        answer = _message(str(status), (), body, mask, missing="answer" not in data)
     return request, None if status is None else answer
 
 

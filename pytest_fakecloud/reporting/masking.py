@@ -119,8 +119,8 @@ class Mask:
         """Return a call's request body, hidden whole if a command may contain a password."""
         return HIDDEN.encode() if call.body and hides_words(call) else self.data(call.body)
 
-    def _headers(self, headers: Headers) -> Headers:
-        return Headers([(name, self.header(name, value)) for name, value in headers.pairs])
+    def headers(self, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        return [(name, self.header(name, value)) for name, value in pairs]
 
     def call(self, call: Call) -> Call:
         """Return a masked copy of a call. It is masked before it is shortened, so that no part of a
@@ -128,10 +128,10 @@ class Mask:
         """
         masked = copy.copy(call)
         masked.target = self.target(call)
-        masked.headers = self._headers(call.headers)
+        masked.headers = Headers(self.headers(call.headers.pairs))
         masked.body = self.body(call)
         masked.answer = self.data(call.answer)
-        masked.answer_headers = self._headers(call.answer_headers)
+        masked.answer_headers = Headers(self.headers(call.answer_headers.pairs))
         masked.note = self.text(call.note)
         masked._facts = self.value(call.facts)
         return masked
@@ -150,9 +150,7 @@ class Mask:
         masked = copy.copy(event)
         masked.text = self.text(event.text)
         masked.data = {
-            key: [[name, self.header(name, value)] for name, value in content]
-            if key == "sent_headers" and content
-            else self.value(content)
+            key: self.headers(content or ()) if key == "sent_headers" else self.value(content)
             for key, content in event.data.items()
         }
         return masked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import BuiltinFunctionType, FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,8 @@ def mistakes(cloud: AnyCloud, error: BaseException) -> list[str]:
     found = [*hints_about_unset_variables(cloud, errors)]
     for one in errors:
         found += _misspelt(one)
-    return list(dict.fromkeys([*found, *_clocks(error)]))
+    frames = frames_of(error)
+    return list(dict.fromkeys([*found, *_moved_clocks(frames), *_patched_sleep(frames)]))
 
 
 # -- names -----------------------------------------------------------------------------------------
@@ -62,9 +63,8 @@ def _misspelt(error: BaseException) -> Iterator[str]:
 # -- clocks ----------------------------------------------------------------------------------------
 
 
-def _clocks(error: BaseException) -> Iterator[str]:
-    """Yield hints about replacements of ``time`` or ``sleep`` that do not move the fakes' clock."""
-    frames = frames_of(error)
+def _moved_clocks(frames: Sequence[FrameType]) -> Iterator[str]:
+    """Yield hints about libraries that move ``time.time()``, but not the fakes' clock."""
     used = {root(time.time), *(package for frame in frames for package in _packages(frame))}
     machine: Any = sys.modules.get("time_machine")
     if machine is not None and machine.escape_hatch.is_travelling():
@@ -75,6 +75,12 @@ def _clocks(error: BaseException) -> Iterator[str]:
             "own: move it with fakecloud.clock.move_to(), or use "
             "@pytest.mark.fakecloud(process_time=True) instead"
         )
+
+
+def _patched_sleep(frames: Sequence[FrameType]) -> Iterator[str]:
+    """Yield a hint if ``time.sleep()`` is, or may have been, replaced by a function that returns at
+    once.
+    """
     is_patched = type(time.sleep) is not BuiltinFunctionType and root(time.sleep) not in (
         "gevent", "eventlet", _OURS.rstrip("."),
     )  # fmt: skip
@@ -93,7 +99,7 @@ def _packages(frame: FrameType) -> Iterator[str]:
 
 
 def _patches_sleep(frame: FrameType) -> bool:
-    """Return whether a function patches ``time.sleep``, with a with-block or a decorator."""
+    """Return whether a function patches a name ``sleep``, with a with-block or a decorator."""
     if frame.f_globals.get("__name__") == "unittest.mock":
         patches = getattr(frame.f_locals.get("patched"), "patchings", ())
         return any(getattr(one, "attribute", None) == "sleep" for one in patches)
