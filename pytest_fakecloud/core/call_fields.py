@@ -29,7 +29,27 @@ from .matching import HEADERS, Field
 from .wording import did_you_mean, unknown_name
 
 
-class CallFields(TypedDict, total=False):
+class SharedFacts(TypedDict, total=False):
+    """The facts by which both calls can be filtered and faults can be limited, by service."""
+
+    # Key-value servers. Calls to vector indexes also have a command.
+    command: object
+    words: object
+    index: object
+    encoding: object
+    # Vector indexes.
+    namespace: object
+    # Brokers.
+    topic: object
+    group: object
+    instance: object
+    # Queues.
+    url: object
+    label: object
+    queue: object
+
+
+class CallFields(SharedFacts, total=False):
     """The fields that a call can be filtered by.
 
     The first group are attributes of ``Call``, with ``json`` and ``answer_json`` for the parsed
@@ -58,13 +78,7 @@ class CallFields(TypedDict, total=False):
     reached: object
     problem: object
     note: object
-    # Facts of calls to key-value servers. Calls to vector indexes also have a command.
-    command: object
-    words: object
-    index: object
-    encoding: object
-    # Facts of calls to vector indexes: the namespace, and fields of the body except vectors.
-    namespace: object
+    # Facts of calls to vector indexes: fields of the body except vectors.
     additionalK: object
     cursor: object
     data: object
@@ -86,19 +100,12 @@ class CallFields(TypedDict, total=False):
     topK: object
     uuid: object
     weightingStrategy: object
-    # Facts of calls to brokers.
-    topic: object
-    group: object
-    instance: object
     # Facts of calls to queues.
-    url: object
-    label: object
     destination: object
     dlq: object
     event: object
     key: object
     name: object
-    queue: object
     run: object
 
 

@@ -107,9 +107,7 @@ def instant_us(value: Instant) -> int:
 
 
 def to_datetime(microseconds: int) -> datetime:
-    """Convert microseconds since the Unix epoch to an aware UTC datetime, or to the nearest one:
-    services keep times far beyond the year 9999.
-    """
+    """Convert microseconds since the epoch to an aware UTC datetime, or to the nearest one."""
     if not _FIRST_US <= microseconds <= LAST_US:
         microseconds = _FIRST_US if microseconds < 0 else LAST_US
     return _EPOCH + timedelta(microseconds=microseconds)

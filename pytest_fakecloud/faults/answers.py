@@ -22,9 +22,7 @@ Step = int | None | tuple[int, Any] | Answer | Literal["drop", "hang", "lose_ans
 
 
 class AnswerMaker:
-    """Checks the responses that a test defines, and encodes them as the service does. Without an
-    ``app``, bodies can only be bytes or strings.
-    """
+    """Checks and encodes the responses that a test defines; without ``app`` only bytes and text."""
 
     def __init__(self) -> None:
         self.app: App | None = None

@@ -9,9 +9,9 @@ from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
-from ..core.call_fields import CallNames, NamesOf
+from ..core.call_fields import CallNames, NamesOf, SharedFacts
 from ..core.conditions import checked_count
 from ..core.errors import ContractError, shown
 from ..core.field_types import ABSENT
@@ -30,7 +30,7 @@ Respond: TypeAlias = Callable[[Serve], Response]
 _COMMON = frozenset({"times", "skip", "route", "when"})
 
 
-class Matchers(TypedDict, total=False):
+class Matchers(SharedFacts, total=False):
     """The keywords that every fault accepts.
 
     ``times`` is the maximum number of hits, ``skip`` the number of matching requests that are let
@@ -44,19 +44,8 @@ class Matchers(TypedDict, total=False):
     times: int | None
     skip: int
     route: str | re.Pattern[str] | None
-    command: Any
-    words: Any
-    index: Any
-    encoding: Any
-    namespace: Any
-    topic: Any
-    group: Any
-    instance: Any
-    url: Any
-    label: Any
-    kind: Any
-    queue: Any
-    message_id: Any
+    kind: object
+    message_id: object
     when: Callable[[Any], object] | None
 
 

@@ -29,9 +29,7 @@ def _decode_query(raw: str) -> str:
 
 
 def json_value(body: bytes) -> Any:
-    """Parse a body as JSON, whatever its Content-Type. Raises ``ValueError`` with line and column,
-    also for values nested too deeply for the parser.
-    """
+    """Parse a body as JSON; raise ``ValueError``, also for values nested too deeply."""
     try:
         return json.loads(body)
     except json.JSONDecodeError as error:

@@ -45,9 +45,7 @@ def call_site() -> Place | None:
 
 
 def _waiting_callers() -> Iterator[FrameType | None]:
-    """Yield the application's frame of each other thread or task that may be waiting for a response,
-    or None for a task that runs only library code.
-    """
+    """Yield a frame for each other thread or task that may be waiting; None for library tasks."""
     own = threading.get_ident()
     for ident, top in sys._current_frames().items():
         if ident == own or not _waits(top):

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from .inprocess import Origins
 
 _POOLS = frozenset({"ConnectionPool", "AsyncConnectionPool"})
-# Limits of the cache of decoded headers. Clients send the same headers repeatedly.
-_MOST_DECODED = 1024
-_LONGEST_DECODED = 512
-_decoded: dict[tuple[bytes, bytes], tuple[str, str]] = {}
 
 
 def wrap_handle_request(
@@ -62,9 +58,7 @@ def wrap_handle_async_request(
 def _planned(
     origins: Origins, kind: str, transport: Any, request: Any
 ) -> tuple[_SimpleRequest | None, tuple[Any, Any]]:
-    """Return a request that may skip the socket, or None; and the transport, of class ``kind``, and
-    the request to pass to the original function otherwise.
-    """
+    """Return a request that may skip the socket, or None; and what to send through the socket."""
     url = request.url
     origin = origin_of(url.scheme, url.host, url.port)
     detour = origins.detours.get(origin)
@@ -74,12 +68,10 @@ def _planned(
 
 
 def _redirected(kind: str, detour: Detour, request: Any) -> tuple[Any, Any]:
-    """Return a transport of ``httpx`` that trusts the fake, and the request for its address. The
-    transport keeps no connection open, so it needs no ``close()``.
-    """
+    """Return a transport of ``httpx`` that trusts the fake, and the request for its address."""
     import httpx
 
-    limits = httpx.Limits(max_keepalive_connections=0)
+    limits = httpx.Limits(max_keepalive_connections=0)  # so that the transport needs no close()
     transport = getattr(httpx, kind)(verify=_context(detour), trust_env=False, limits=limits)
     parts = urlsplit(detour.url)
     moved = httpx.Request(
@@ -135,7 +127,7 @@ def _simple(shortcut: Shortcut | None, transport: Any, request: Any) -> _SimpleR
     if shortcut is None or not is_plain(transport, request):
         return None
     target = request.url.raw_path.decode("ascii")
-    headers = [_decoded.get(pair) or _decode(pair) for pair in request.headers.raw]
+    headers = [_decoded(pair) for pair in request.headers.raw]
     length = shortcut.body_length(request.method, target, headers)
     return None if length is None else _SimpleRequest(shortcut, request, target, headers, length)
 
@@ -154,11 +146,7 @@ def is_plain(transport: Any, request: Any) -> bool:
     return len(extensions) == 1 and are_timeouts(*timeouts.values())
 
 
-def _decode(pair: tuple[bytes, bytes]) -> tuple[str, str]:
+@functools.lru_cache(maxsize=512)  # because clients send the same headers repeatedly
+def _decoded(pair: tuple[bytes, bytes]) -> tuple[str, str]:
     name, value = pair
-    decoded = name.decode("latin-1"), value.decode("latin-1")
-    if len(value) <= _LONGEST_DECODED:
-        if len(_decoded) >= _MOST_DECODED:
-            _decoded.clear()
-        _decoded[pair] = decoded
-    return decoded
+    return name.decode("latin-1"), value.decode("latin-1")

@@ -30,9 +30,7 @@ _contexts: dict[tuple[object, ...], Any] = {}
 
 
 class _NoProxy:
-    """The NO_PROXY variables, so that proxy settings do not divert requests to fakes. The first
-    user sets the variables, the last restores them.
-    """
+    """The NO_PROXY variables, set while there are users so that no proxy gets their requests."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -162,9 +160,7 @@ cheap_clients = Hooks(_hooks_of_httpx())
 
 
 class Changes:
-    """The changes to the process for one open cloud. Each part counts its users, so the first cloud
-    applies a change and the last one undoes it.
-    """
+    """The changes to the process for one open cloud. Each part counts the clouds that use it."""
 
     def __init__(self, *, shares_tls_context: bool, in_process: bool) -> None:
         self._parts: list[_NoProxy | Hooks] = [no_proxy]

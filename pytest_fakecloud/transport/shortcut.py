@@ -7,6 +7,7 @@ the socket, so that the results are the same as without a shortcut.
 
 from __future__ import annotations
 
+import functools
 import re
 import weakref
 from collections.abc import Awaitable, Callable
@@ -30,10 +31,7 @@ _LENGTH = re.compile(r"\d{1,12}")
 _MOST_TARGET_BYTES = 8 * 1024
 _MOST_BODY_BYTES = 4 * 1024 * 1024
 _MOST_HEADERS = 64
-_MOST_CACHED_HEADER_BYTES = 512
-_MOST_UNCACHED_BYTES = 16 * 1024
-"""Maximum total size of the headers that are too long for the cache."""
-_MOST_CACHED_HEADERS = 1024
+_MOST_HEADER_BYTES = 16 * 1024
 _NUMBERS = frozenset({int, float})
 
 
@@ -41,8 +39,6 @@ _Effect: TypeAlias = Literal["none", "host", "length", "socket"]
 """The effect of a header on a request. ``"length"`` announces the length of the body, ``"socket"``
 means that the request must be sent through the socket.
 """
-_effects: dict[tuple[str, str], _Effect] = {}
-"""The effects of recent headers, because clients send the same headers repeatedly."""
 
 
 class NoAnswer(ConnectionError):
@@ -115,18 +111,10 @@ class Shortcut:
 def _announced_length(headers: list[tuple[str, str]]) -> int | None:
     """Return the announced body length of a plain request; None if the request is not plain."""
     length: int | None = None
-    hosts = uncached_bytes = 0
+    hosts = size = 0
     for header in headers:
-        effect = _effects.get(header)
-        if effect is None:
-            effect = _effect_of(header)
-            size = len(header[0]) + len(header[1])
-            if size > _MOST_CACHED_HEADER_BYTES:
-                uncached_bytes += size
-            else:
-                if len(_effects) >= _MOST_CACHED_HEADERS:
-                    _effects.clear()
-                _effects[header] = effect
+        size += len(header[0]) + len(header[1])
+        effect = _effect_of(header)
         if effect == "none":
             continue
         if effect == "length" and length is None:
@@ -135,11 +123,12 @@ def _announced_length(headers: list[tuple[str, str]]) -> int | None:
             hosts += 1
         else:
             return None
-    if hosts != 1 or uncached_bytes > _MOST_UNCACHED_BYTES:
+    if hosts != 1 or size > _MOST_HEADER_BYTES:
         return None
     return length or 0
 
 
+@functools.lru_cache(maxsize=512)  # because clients send the same headers repeatedly
 def _effect_of(header: tuple[str, str]) -> _Effect:
     name, value = header
     if TOKEN.fullmatch(name) is None or _VALUE.fullmatch(value) is None:

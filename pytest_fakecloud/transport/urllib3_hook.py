@@ -290,9 +290,7 @@ def _target(parts: SplitResult) -> str:
 
 
 def _sends_normally(adapter: Any, request: Any, options: Mapping[str, Any]) -> bool:
-    """Return whether ``requests`` would send a request in the usual way: without retries, a proxy,
-    an unusual timeout, or a subclass of the adapter.
-    """
+    """Return whether ``requests`` would send a request without retries, proxy or odd timeout."""
     if type(adapter).__module__ != "requests.adapters" or options.get("proxies"):
         return False
     if type(request.body) not in _BODIES:

@@ -100,9 +100,7 @@ class AioClock:
 
 
 class Twin:
-    """Awaitable versions of the named methods of an object, each run in a worker thread. For
-    methods that block but do not need the caller's event loop.
-    """
+    """Awaitable versions of the named methods of an object, each run in a worker thread."""
 
     def __init__(self, target: object, names: Iterable[str]) -> None:
         self._target = target
