@@ -59,6 +59,7 @@ def test_headers_are_pairs_of_text_in_the_order_given(headers: Any, listed: Any)
         ("X: 1", "headers='X: 1' is not valid: pass a mapping, or pairs of name and value"),
         (b"X: 1", "headers=b'X: 1' is not valid: pass a mapping, or pairs of name and value"),
         (5, "headers=5 is not valid: pass a mapping, or pairs of name and value"),
+        (None, "headers=None is not valid: pass a mapping, or pairs of name and value"),
         ([("a",)], "headers=[('a',)] is not valid: pass a mapping, or pairs of name and value"),
         (["ab"], "headers=['ab'] is not valid: pass a mapping, or pairs of name and value"),
         (
@@ -67,6 +68,7 @@ def test_headers_are_pairs_of_text_in_the_order_given(headers: Any, listed: Any)
         ),
         ({"X Y": "1"}, "'X Y': '1' is not a header: pass a name without spaces and a string"),
         ({5: "1"}, "5: '1' is not a header: pass a name without spaces and a string"),
+        ({"X": None}, "'X': None is not a header: pass a name without spaces and a string"),
         ({"X": True}, "'X': True is not a header: pass a name without spaces and a string"),
         ({"X": b"1"}, "'X': b'1' is not a header: pass a name without spaces and a string"),
         (

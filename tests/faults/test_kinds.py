@@ -197,13 +197,6 @@ def test_a_step_that_chance_takes_may_need_what_the_endpoint_does(
     assert sent(table) == Effect("lose", Answer(b"fine"))
 
 
-def test_a_draw_that_never_came_up_is_no_mistake(plan: FaultPlan, table: FaultTable) -> None:
-    fault = plan.random(0)
-    assert plan.unused() == [fault]
-    sent(table)
-    assert plan.unused() == []
-
-
 # -- calls ---------------------------------------------------------------------------------------
 
 

@@ -108,6 +108,7 @@ def test_a_plan_holds_the_faults_that_can_still_fire(plan: FaultPlan, table: Fau
     assert (bool(plan), len(plan), list(plan)) == (True, 2, [once, always])
     sent(table)
     assert (bool(plan), len(plan), list(plan)) == (True, 1, [always])
+    assert (once.active, always.active) == (False, True)
 
 
 def test_what_is_cleared_fires_no_more_and_is_forgotten(plan: FaultPlan, table: FaultTable) -> None:
