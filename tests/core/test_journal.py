@@ -571,13 +571,6 @@ def test_calls_are_filtered_by_predicate_and_by_fields(journal: Both) -> None:
             journal.calls(nothing)
 
 
-def test_an_unknown_field_of_an_assertion_is_an_error(used: Both) -> None:
-    with pytest.raises(
-        ContractError, match=r"^'topci' is not a field of a call; did you mean 'topic'"
-    ):
-        used.assert_called("SET", topci="orders")
-
-
 def test_events_are_asked_for_by_what_they_have(journal: Both) -> None:
     assert journal.events(url="https://a.test") == []
     with pytest.raises(

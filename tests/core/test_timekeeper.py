@@ -106,13 +106,6 @@ def test_freeze_and_resume_leave_the_time_where_it_is() -> None:
     assert clock.mode == "running"
 
 
-def test_rewind_returns_to_the_start(clock: Timekeeper) -> None:
-    clock.advance("1d")
-    clock.resume()
-    clock.rewind()
-    assert (clock.mode, clock.now_us()) == ("frozen", NOON_US)
-
-
 # -- moving --------------------------------------------------------------------------------------
 
 
@@ -645,14 +638,6 @@ def test_a_notification_between_look_and_sleep_is_not_lost(clock: Timekeeper) ->
     assert time.perf_counter() - started < 5
 
 
-def test_a_closed_signal_ends_a_sleep_that_begins_later(clock: Timekeeper) -> None:
-    signal = clock.signal()
-    signal.close()
-    started = time.monotonic()
-    signal.sleep(signal.version, 10)
-    assert time.monotonic() - started < 5
-
-
 def test_signals_come_and_go_while_the_clock_moves(background: ThreadPoolExecutor) -> None:
     clock = Timekeeper(NOON)
     stop = threading.Event()
@@ -766,8 +751,6 @@ def test_a_clock_tied_to_real_time_neither_stops_nor_moves() -> None:
     clock.advance(3600)
     with pytest.raises(ContractError, match="not at the process's time"):
         clock.check_real_time()
-    with pytest.raises(ContractError, match="frozen"):
-        Timekeeper(mode="frozen").check_real_time()
 
 
 def test_time_ends_with_the_year_9999() -> None:

@@ -17,6 +17,13 @@ SETUP = """
 
         URL = "https://app.test/hook"
 
+        def hook(request=None):
+            FAILS
+
+        async def coroutine(request):
+            await asyncio.sleep(0)
+            hook()
+
         def deliver(queue, url=URL):
             queue.publish(url, json={"total": 2}, retries=1)
             queue.run_until_idle()
@@ -28,49 +35,35 @@ SETUP = """
 CALLBACKS = {
     "call": """
         def test_it(queue):
-            def hook(request):
-                FAILS
             queue.destinations.call(URL, hook)
             deliver(queue)
     """,
     "coroutine": """
         def test_it(queue):
-            async def hook(request):
-                await asyncio.sleep(0)
-                FAILS
-            queue.destinations.call(URL, hook)
+            queue.destinations.call(URL, coroutine)
             deliver(queue)
     """,
     "awaited": """
         def test_it(queue):
-            async def hook(request):
-                await asyncio.sleep(0)
-                FAILS
             async def whole():
                 queue.publish(URL, json={"total": 2}, retries=1)
                 await queue.aio.run_until_idle()
-            queue.destinations.call(URL, hook)
+            queue.destinations.call(URL, coroutine)
             asyncio.run(whole())
     """,
     "destination": """
         def test_it(queue, destination):
-            def hook(request):
-                FAILS
             destination.expect_request("/hook").respond_with_handler(hook)
             deliver(queue, destination.url_for("/hook"))
     """,
     "callback_capture": """
         def test_it(queue, callback_capture):
-            def hook(request):
-                FAILS
             callback_capture.expect_request("/callback").respond_with_handler(hook)
             deliver(queue, callback_capture.callback_url)
     """,
     "wsgi": """
         def test_it(queue):
-            def app(environ, start_response):
-                FAILS
-            queue.destinations.wsgi("https://app.test", app)
+            queue.destinations.wsgi("https://app.test", lambda environ, start_response: hook())
             deliver(queue)
     """,
     "flask": """
@@ -78,9 +71,7 @@ CALLBACKS = {
 
         def test_it(queue):
             app = Flask("app")
-            @app.post("/hook")
-            def hook():
-                FAILS
+            app.post("/hook")(hook)
             queue.destinations.wsgi("https://app.test", app)
             deliver(queue)
     """,
@@ -88,7 +79,7 @@ CALLBACKS = {
         def test_it(queue):
             async def app(scope, receive, send):
                 if scope["type"] == "http":
-                    FAILS
+                    hook()
             queue.destinations.asgi("https://app.test", app)
             deliver(queue)
     """,
@@ -97,8 +88,6 @@ CALLBACKS = {
         from starlette.routing import Route
 
         def test_it(queue):
-            def hook(request):
-                FAILS
             app = Starlette(routes=[Route("/hook", hook, methods=["POST"])])
             queue.destinations.asgi("https://app.test", app)
             deliver(queue)
@@ -110,7 +99,7 @@ CALLBACKS = {
         def test_it(queue):
             @asynccontextmanager
             async def lifespan(app):
-                FAILS
+                hook()
                 yield
             queue.destinations.asgi("https://app.test", Starlette(lifespan=lifespan))
             deliver(queue)
@@ -119,30 +108,22 @@ CALLBACKS = {
         import responses
 
         def test_it(queue):
-            def hook(request):
-                FAILS
             with responses.RequestsMock() as mock:
                 mock.add_callback("POST", URL, hook)
                 deliver(queue)
     """,
     "language model": """
         def test_it(queue):
-            def hook(request):
-                FAILS
             queue.destinations.call("api/llm", hook)
             ask(queue, "/llm/v1/chat/completions", {})
     """,
     "fault": """
         def test_it(kv_server):
-            def hook(request):
-                FAILS
             kv_server.faults.call(hook, times=1)
             ask(kv_server, "", ["SET", "k", "v"])
     """,
     "predicate": """
         def test_it(kv_server):
-            def hook(request):
-                FAILS
             kv_server.faults.drop(when=hook)
             kv_server.faults.clear() if ask(kv_server, "", ["SET", "k", "v"]).ok else None
             kv_server.faults.clear()
@@ -151,8 +132,6 @@ CALLBACKS = {
         import redis
 
         def test_it(kv_server):
-            def hook(request):
-                FAILS
             kv_server.faults.call(hook, times=1)
             client = redis.Redis.from_url(kv_server.database_url)
             with pytest.raises(redis.RedisError):
@@ -161,15 +140,10 @@ CALLBACKS = {
     """,
     "between": """
         def test_it(kv_server):
-            def hook():
-                FAILS
             with kv_server.between(1, run=hook):
                 ask(kv_server, "/pipeline", [["SET", "k", "v"], ["GET", "k"]])
     """,
     "embedding": """
-        def hook(text):
-            FAILS
-
         @pytest.mark.fakecloud(vector_index={"embedding": hook})
         def test_it(vector_index):
             ask(vector_index, "/upsert-data", [{"id": "a", "data": "words"}])
@@ -178,7 +152,7 @@ CALLBACKS = {
 
 
 def _of(name: str, statement: str) -> str:
-    return SETUP + CALLBACKS[name].replace("FAILS", statement)
+    return SETUP.replace("FAILS", statement) + CALLBACKS[name]
 
 
 @pytest.mark.parametrize("name", CALLBACKS)
