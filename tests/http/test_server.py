@@ -710,62 +710,6 @@ def test_a_wsgi_generator_is_streamed_and_closed(hub: Hub) -> None:
     assert closed == [True] * 3
 
 
-def test_the_wsgi_write_callable(hub: Hub) -> None:
-    def app(environ: Environ, start_response: Any) -> Iterable[bytes]:
-        write = start_response("200 OK", [])
-        write(b"first ")
-        return [b"second"]
-
-    reply = ask(hub.mount(app), "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-    assert (reply.body, reply.complete) == (b"first second", True)
-
-
-def test_a_wsgi_application_that_fails(hub: Hub) -> None:
-    def app(environ: Environ, start_response: Any) -> Iterable[bytes]:
-        if environ["PATH_INFO"] == "/late":
-            start_response("200 OK", [])
-            return late()
-        raise ZeroDivisionError
-
-    def late() -> Iterator[bytes]:
-        yield b"half"
-        raise ZeroDivisionError
-
-    errors: list[BaseException] = []
-    mount = hub.mount(app)
-    mount.on_error.append(errors.append)
-    reply = ask(mount, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-    assert (reply.status, reply.body) == (500, b"the application failed\n")
-    reply = ask(mount, "GET /late HTTP/1.1\r\nHost: h\r\n\r\n")
-    assert (reply.body, reply.complete) == (b"half", False)
-    assert [type(error) for error in errors] == [ZeroDivisionError] * 2
-
-
-def test_a_wsgi_application_may_take_its_head_back(hub: Hub) -> None:
-    def app(environ: Environ, start_response: Any) -> Iterable[bytes]:
-        start_response("200 OK", [])
-        try:
-            raise ValueError
-        except ValueError:
-            import sys
-
-            start_response("503 Busy", [("X-Why", "value")], sys.exc_info())
-        return [b"sorry"]
-
-    reply = ask(hub.mount(app), "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-    assert (reply.status, reply.header("X-Why"), reply.body) == (503, "value", b"sorry")
-
-
-def test_a_wsgi_application_that_asks_to_close(hub: Hub) -> None:
-    def app(environ: Environ, start_response: Any) -> Iterable[bytes]:
-        start_response("200 OK", [("Connection", "close")])
-        return [b"bye"]
-
-    with Raw(hub.mount(app).address) as raw:
-        assert raw.get("/").header("Connection") == "close"
-        assert raw.is_closed()
-
-
 def test_pytest_httpserver_on_the_hub(hub: Hub) -> None:
     from pytest_httpserver import HTTPServer
 

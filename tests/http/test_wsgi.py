@@ -138,11 +138,12 @@ def test_what_has_failed_before_the_head_may_be_said_otherwise(ask: Ask) -> None
         try:
             raise ValueError("too late")
         except ValueError:
-            start("418 Teapot", PLAIN, sys.exc_info())
+            start("418 Teapot", [("X-Why", "value")], sys.exc_info())
         return [b"x"]
 
     reply, failed, _ = ask(app)
-    assert (reply.status, failed) == (418, [])
+    assert (reply.status, reply.header("X-Why"), reply.body) == (418, "value", b"x")
+    assert (reply.header("Content-Type"), failed) == (None, [])
 
 
 def test_what_has_failed_after_the_head_ends_the_answer(ask: Ask) -> None:

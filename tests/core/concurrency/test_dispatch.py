@@ -116,20 +116,6 @@ def test_stopping_what_never_started_is_nothing(clock: Timekeeper) -> None:
     clock.call_at(clock.now_us(), lambda at: None, lane="background")
 
 
-def test_a_delivery_may_stop_the_dispatcher(clock: Timekeeper) -> None:
-    dispatcher = Dispatcher(clock)
-    stopped: list[bool] = []
-    done = threading.Event()
-
-    def deliver(at_us: int) -> None:
-        stopped.append(dispatcher.stop())
-        done.set()
-
-    clock.call_at(clock.now_us(), deliver, lane="background")
-    assert done.wait(10)
-    assert stopped == [True]
-
-
 def test_a_failing_delivery_is_reported_and_the_next_one_made(clock: Timekeeper) -> None:
     failures: list[BaseException] = []
     dispatcher = Dispatcher(clock, failures.append)
@@ -154,6 +140,19 @@ def plan(clock: Timekeeper, begin: Callable[[int], Callable[[], object] | None])
             rest()
 
     clock.call_at(clock.now_us(), whole, lane="background", begin=begin)
+
+
+def begun_delivery(clock: Timekeeper) -> threading.Event:
+    """Begin a background delivery that lasts until the returned event is set."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hangs() -> None:
+        begun.set()
+        go_on.wait(10)
+
+    plan(clock, lambda at_us: hangs)
+    assert begun.wait(10)
+    return go_on
 
 
 def test_deliveries_begin_in_order_and_are_made_side_by_side(
@@ -257,15 +256,8 @@ def test_its_threads_have_names_and_keep_no_process_alive(
 def test_it_says_where_a_delivery_stands_that_does_not_end(
     clock: Timekeeper, dispatcher: Dispatcher
 ) -> None:
-    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
-
-    def hangs() -> None:
-        begun.set()
-        go_on.wait(10)
-
     assert dispatcher.place == ""
-    plan(clock, lambda at_us: hangs)
-    assert begun.wait(10)
+    go_on, ended = begun_delivery(clock), threading.Event()
     assert "in hangs\n    go_on.wait(10)" in dispatcher.place
     go_on.set()
     plan(clock, lambda at_us: ended.set)
@@ -350,25 +342,6 @@ def test_what_was_handed_over_cannot_move_the_clock(
     assert "the clock is already being advanced" in told[0]
 
 
-def test_an_advance_says_that_a_delivery_does_not_end(
-    clock: Timekeeper, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_fakecloud.core.concurrency.turns._PATIENCE", 0.01)
-    begun, go_on = threading.Event(), threading.Event()
-
-    def rest() -> None:
-        begun.set()
-        go_on.wait(10)
-
-    plan(clock, lambda at_us: rest)
-    assert begun.wait(10)
-    with pytest.raises(ContractError, match="1 attempt in the background did not end"):
-        clock.advance(1)
-    go_on.set()
-    monkeypatch.undo()
-    clock.advance(1)
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_after_the_end_nothing_runs_and_no_thread_is_left(clock: Timekeeper, fails: bool) -> None:
     failures: list[BaseException] = []
@@ -396,14 +369,7 @@ def test_after_the_end_nothing_runs_and_no_thread_is_left(clock: Timekeeper, fai
 
 def test_a_delivery_that_does_not_end_is_told_at_the_end(clock: Timekeeper) -> None:
     dispatcher = Dispatcher(clock)
-    begun, go_on = threading.Event(), threading.Event()
-
-    def rest() -> None:
-        begun.set()
-        go_on.wait(10)
-
-    plan(clock, lambda at_us: rest)
-    assert begun.wait(10)
+    go_on = begun_delivery(clock)
     started = time.monotonic()
     assert not dispatcher.stop(0.01)
     assert time.monotonic() - started < 0.9
@@ -411,16 +377,18 @@ def test_a_delivery_that_does_not_end_is_told_at_the_end(clock: Timekeeper) -> N
     assert dispatcher.stop()
 
 
-def test_a_delivery_made_elsewhere_may_stop_the_dispatcher(clock: Timekeeper) -> None:
+@pytest.mark.parametrize("handed_over", [False, True])
+def test_a_delivery_may_stop_the_dispatcher(clock: Timekeeper, handed_over: bool) -> None:
     dispatcher = Dispatcher(clock)
     stopped: list[bool] = []
     done = threading.Event()
 
-    def rest() -> None:
+    def deliver() -> None:
         stopped.append(dispatcher.stop())
         done.set()
 
-    plan(clock, lambda at_us: rest)
+    begin = (lambda at_us: deliver) if handed_over else None
+    clock.call_at(clock.now_us(), lambda at: deliver(), lane="background", begin=begin)
     assert done.wait(10)
     assert stopped == [True]
 
