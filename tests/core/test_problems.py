@@ -29,6 +29,7 @@ def test_a_problem_has_what_was_reported_of_it() -> None:
 
 def test_the_newest_problems_are_kept() -> None:
     problems = Problems()
+    assert (problems.keep, problems.keep_exceptions) == (10_000, 100)
     problems.keep = 3
     for number in range(5):
         problems.report("bug", str(number))

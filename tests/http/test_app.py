@@ -11,7 +11,6 @@ import pytest
 
 from pytest_fakecloud.core.calls import Call, weight_of
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.problems import Problems
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.http.messages import Answer, Effect, Request, Stream
@@ -267,16 +266,3 @@ def test_long_targets_leave_short_problems(demo: Demo) -> None:
     (problem,) = demo.context.problems
     assert len(problem.text) < 6_000
     assert "(60,001 characters)" in problem.text
-
-
-def test_problems_are_bounded() -> None:
-    problems = Problems()
-    for number in range(25_000):
-        try:
-            raise ValueError(number)
-        except ValueError as error:
-            problems.report("bug", str(number), exception=error)
-    assert len(problems) == 10_000
-    assert problems[-1].text == "24999"
-    framed = [each for each in problems if each.exception and each.exception.__traceback__]
-    assert len(framed) <= 100

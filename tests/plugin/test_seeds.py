@@ -26,7 +26,12 @@ SOURCE = """
                 seen += "D"
         assert False, f"<{seen} {queue.publish('https://app.test/hook').id}>"
 """
-SCOPES = pytest.mark.parametrize("scope", ["function", "session"])
+
+
+@pytest.fixture(params=["function", "session"])
+def run_in_scope(request: pytest.FixtureRequest, run: Run, pytester: pytest.Pytester) -> Run:
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {request.param}")
+    return run
 
 
 def seen_and_seed(result: pytest.RunResult) -> tuple[str, str]:
@@ -38,26 +43,18 @@ def seen_and_seed(result: pytest.RunResult) -> tuple[str, str]:
     return found[1], seed[1]
 
 
-@SCOPES
-def test_a_run_can_be_had_again_from_the_seed_in_its_report(
-    run: Run, pytester: pytest.Pytester, scope: str
-) -> None:
-    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}")
-    first, seed = seen_and_seed(run(SOURCE))
+def test_a_run_can_be_had_again_from_the_seed_in_its_report(run_in_scope: Run) -> None:
+    first, seed = seen_and_seed(run_in_scope(SOURCE))
     assert {"F", "D", "."} <= set(first)
-    again, _ = seen_and_seed(run(SOURCE, f"--fakecloud-seed={seed}"))
+    again, _ = seen_and_seed(run_in_scope(SOURCE, f"--fakecloud-seed={seed}"))
     assert again == first
-    other, _ = seen_and_seed(run(SOURCE, "--fakecloud-seed=another"))
+    other, _ = seen_and_seed(run_in_scope(SOURCE, "--fakecloud-seed=another"))
     assert other != first
 
 
-@SCOPES
-def test_what_ran_before_a_test_does_not_matter(
-    run: Run, pytester: pytest.Pytester, scope: str
-) -> None:
-    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}")
-    all_of_them, _ = seen_and_seed(run(SOURCE))
-    alone, _ = seen_and_seed(run(SOURCE, "-k", "test_random"))
+def test_what_ran_before_a_test_does_not_matter(run_in_scope: Run) -> None:
+    all_of_them, _ = seen_and_seed(run_in_scope(SOURCE))
+    alone, _ = seen_and_seed(run_in_scope(SOURCE, "-k", "test_random"))
     assert alone == all_of_them
 
 

@@ -21,50 +21,7 @@ from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.transport.inprocess import origins
 
 from ..harness import in_threads
-
-Answered = tuple[int, dict[str, str], bytes]
-Send = Callable[..., Answered]
-
-
-def by_requests(method: str, url: str, headers: dict[str, str], body: bytes | None) -> Answered:
-    answer = requests.request(method, url, headers=headers, data=body, timeout=20)
-    return answer.status_code, dict(answer.headers), answer.content
-
-
-def by_session(method: str, url: str, headers: dict[str, str], body: bytes | None) -> Answered:
-    with requests.Session() as session:
-        answer = session.request(method, url, headers=headers, data=body, timeout=20)
-        return answer.status_code, dict(answer.headers), answer.content
-
-
-def by_httpx(method: str, url: str, headers: dict[str, str], body: bytes | None) -> Answered:
-    answer = httpx.request(method, url, headers=headers, content=body)
-    return answer.status_code, dict(answer.headers), answer.content
-
-
-def by_httpx_async(method: str, url: str, headers: dict[str, str], body: bytes | None) -> Answered:
-    async def send() -> Answered:
-        async with httpx.AsyncClient() as client:
-            answer = await client.request(method, url, headers=headers, content=body)
-            return answer.status_code, dict(answer.headers), answer.content
-
-    return asyncio.run(send())
-
-
-def by_urllib3(method: str, url: str, headers: dict[str, str], body: bytes | None) -> Answered:
-    with urllib3.PoolManager(retries=False) as pool:
-        answer = pool.request(method, url, headers=headers, body=body)
-        return answer.status, dict(answer.headers), answer.data
-
-
-GONE = (requests.ConnectionError, httpx.TransportError, urllib3.exceptions.HTTPError)
-CLIENTS = [by_requests, by_session, by_httpx, by_httpx_async, by_urllib3]
-
-
-@pytest.fixture(params=CLIENTS, ids=lambda client: client.__name__.removeprefix("by_"))
-def send(request: pytest.FixtureRequest) -> Send:
-    client: Send = request.param
-    return client
+from .conftest import CLIENTS, GONE, Send, by_requests, by_session
 
 
 @pytest.fixture
