@@ -71,9 +71,8 @@ if TYPE_CHECKING:
     from .core.problems import Problem as Problem
     from .core.timers import Fired as Fired
     from .core.timeparse import Duration as Duration, Instant as Instant
-    from .explore.arguments import replay_schedule as replay_schedule
+    from .explore.decorators import replay_schedule as replay_schedule
     from .explore.exploration import BrokenSchedule as BrokenSchedule, Exploration as Exploration
-    from .explore.history import History as History, Operation as Operation
     from .explore.promises import (
         always as always,
         at_most_one as at_most_one,
@@ -87,6 +86,7 @@ if TYPE_CHECKING:
         once as once,
         sometimes as sometimes,
     )
+    from .explore.run import History as History, Operation as Operation
     from .every_failure import Failure as Failure, Failures as Failures
     from .faults.fault import Fault as Fault
     from .faults.plan import FaultPlan as FaultPlan

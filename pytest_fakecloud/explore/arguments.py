@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import cast
 
 from ..core.errors import ContractError, shown
 from ..core.wording import unknown_name
 from ..every_failure import names_of
+from .decorators import current_replay
 from .run import Program
 from .schedule import CLOCK, KINDS, SWITCHES, Kind, Schedule
 
-F = TypeVar("F", bound=Callable[..., Any])
 Runs = Callable[[], object] | Iterable[Callable[[], object]] | Mapping[str, Callable[[], object]]
 """One function, several that run concurrently, or several by name."""
-
-
-@dataclass(slots=True)
-class _Replay:
-    """A schedule that ``replay_schedule`` makes a test run."""
-
-    text: str
-    is_explored: bool = False
-    """Whether the test has called ``explore()``."""
-
-
-_replay: ContextVar[_Replay | None] = ContextVar("replay", default=None)
-"""The replay of this test, if it is decorated."""
 
 
 def programs_of(run: Runs, workers: Runs) -> list[Program]:
@@ -95,7 +78,7 @@ def kinds_of(given: Kind | Sequence[Kind] | None) -> frozenset[Kind]:
 
 def schedule_to_replay(given: str | None, programs: Sequence[Program]) -> Schedule | None:
     """Return the only schedule to run: the given one, or that of ``replay_schedule``."""
-    replay = _replay.get()
+    replay = current_replay.get()
     if replay is not None:
         replay.is_explored = True
     text = given if given is not None or replay is None else replay.text
@@ -107,54 +90,10 @@ def schedule_to_replay(given: str | None, programs: Sequence[Program]) -> Schedu
 
 
 def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
+    """Raise ``ContractError`` for an event of a strand that no program can begin."""
     known = [program.name for program in programs]
     for event in schedule:
-        named = [event.process, *([event.detail] if event.kind in SWITCHES else [])]
-        for name in named:
+        for name in (event.process, event.detail) if event.kind in SWITCHES else (event.process,):
             root = re.split(r"[/:+]", name)[0]
             if root not in (*known, CLOCK) and not re.fullmatch(r"delivery\d+", root):
                 raise ContractError(f"{shown(str(event))}: {unknown_name('client', root, known)}")
-
-
-def replay_schedule(text: str) -> Callable[[F], F]:
-    """Decorate a test so that ``explore`` runs only this schedule in it.
-
-    The test raises ``ContractError`` if it ends without a call of ``explore``.
-    """
-    Schedule.parse(text)
-
-    def decorate(test: F) -> F:
-        if inspect.iscoroutinefunction(test):
-
-            @functools.wraps(test)
-            async def replayed_async(*args: Any, **kwargs: Any) -> Any:
-                __tracebackhide__ = True
-                with _replaying(text):
-                    return await test(*args, **kwargs)
-
-            return replayed_async  # type: ignore[return-value]
-
-        @functools.wraps(test)
-        def replayed(*args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
-            with _replaying(text):
-                return test(*args, **kwargs)
-
-        return replayed  # type: ignore[return-value]
-
-    return decorate
-
-
-@contextmanager
-def _replaying(text: str) -> Iterator[None]:
-    replay = _Replay(text)
-    token = _replay.set(replay)
-    try:
-        yield
-    finally:
-        _replay.reset(token)
-    if not replay.is_explored:
-        raise ContractError(
-            f"replay_schedule({shown(text)}) had no effect: the test did not call explore(). "
-            "Remove the decorator, or call explore() in the test"
-        )

@@ -1,15 +1,16 @@
-"""The data of one run: programs, points, steps, story and result."""
+"""The data of one run: programs, points, steps, story, history and result."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from .footprint import Footprint
 from .schedule import CLOCK, Event, Kind, Schedule
 
 if TYPE_CHECKING:
+    from ..any_cloud import AnyCloud
     from ..core.calls import Call
     from ..queue.delivery.url_scopes import Url
     from .cause import Conflict
@@ -131,6 +132,50 @@ class Step:
     enabled_by: int = -1
     barrier: int = -1
     disabled: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """A call of a function marked with ``observed``.
+
+    ``began`` and ``ended`` are positions in the order of all starts and ends. If the client does not
+    know whether the call took effect, ``ended`` is None and ``error`` is the exception.
+    """
+
+    client: str
+    name: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    began: int
+    ended: int | None = None
+    result: object = None
+    error: BaseException | None = None
+
+    def __repr__(self) -> str:
+        given = [repr(each) for each in self.args]
+        given += [f"{name}={value!r}" for name, value in self.kwargs.items()]
+        answer = "?" if self.ended is None else repr(self.result)
+        return f"{self.client}: {self.name}({', '.join(given)}) -> {answer}"
+
+
+@dataclass
+class History:
+    """One run, for checks to inspect.
+
+    ``cloud`` contains the fakes. ``schedule`` is the schedule as a string. ``operations`` are the calls
+    of functions marked with ``observed``, ``clients`` the clients as operations. ``results`` maps
+    clients and workers that returned to what they returned, ``errors`` those that gave up to their
+    exception. ``crashed`` are the names of clients and workers that a crash ended. The first
+    restart of a worker ``relay`` is ``relay/2``.
+    """
+
+    cloud: AnyCloud
+    schedule: str
+    operations: list[Operation] = field(default_factory=list)
+    clients: list[Operation] = field(default_factory=list)
+    results: dict[str, object] = field(default_factory=dict)
+    errors: dict[str, BaseException] = field(default_factory=dict)
+    crashed: list[str] = field(default_factory=list)
 
 
 class Strategy(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..history import observed
+from ..decorators import observed
 from .checks import Check, Promises, always, at_most_one, eventually, never, sometimes
 from .invariants import monotonic_reads, nothing_lost, once
 from .linearizability import follows, linearizable

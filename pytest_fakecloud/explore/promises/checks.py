@@ -11,7 +11,7 @@ from ...core.errors import ContractError, shown
 from ...core.timeparse import Duration, duration_us, to_datetime
 
 if TYPE_CHECKING:
-    from ..history import History
+    from ..run import History
 
 Check = Callable[["History"], None]
 
@@ -201,7 +201,10 @@ class Promises:
         self._sometimes = [each for each in self.given if isinstance(each, _Sometimes)]
         for promise in self._sometimes:
             promise.was_reached = False
-        self.reads_history = any(map(_takes_history, self.given))
+        self.reads_history = any(
+            each.takes_history if isinstance(each, StepPromise) else _takes_argument(each)
+            for each in self.given
+        )
 
     def finish(self) -> None:
         """Check the promises that had to hold at least once in any run."""
@@ -224,7 +227,3 @@ def _with_history(check: Callable[..., object]) -> Callable[[History], object]:
         return check()
 
     return without_history
-
-
-def _takes_history(check: Callable[..., object]) -> bool:
-    return check.takes_history if isinstance(check, StepPromise) else _takes_argument(check)

@@ -9,7 +9,7 @@ from ...core.errors import ContractError, shown
 from .checks import Check, count_of
 
 if TYPE_CHECKING:
-    from ..history import History
+    from ..run import History
 
 
 def once(key: str) -> Check:

@@ -13,7 +13,7 @@ from ...core.errors import ContractError, shown
 from .checks import Check, StepPromise
 
 if TYPE_CHECKING:
-    from ..history import History, Operation
+    from ..run import History, Operation
 
 
 def linearizable(

@@ -52,9 +52,7 @@ class Interleavings:
         self.places = decided_places(late=late)
         self.moves_time = moves_time
         self.runs = 0
-        self.redundant = 0
         self.is_exact = True
-        self.is_done = False
         self._frames: list[_Frame] = []
         self._depth = 0
         self._begun = False
@@ -76,7 +74,6 @@ class Interleavings:
                 frame.chosen = left[0]
                 return True
             self._frames.pop()
-        self.is_done = True
         return False
 
     def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
@@ -92,20 +89,9 @@ class Interleavings:
             return frame.chosen
         if at > len(self._frames):
             return options[0]
-        sleep: dict[str, Footprint] = {}
-        if at:
-            before = self._frames[at - 1]
-            sleep = {**before.sleep, **before.done}
-            sleep.pop(before.chosen, None)
-            for step in run.steps[before.step :]:
-                sleep = {
-                    name: touched
-                    for name, touched in sleep.items()
-                    if name != step.strand and not touched.depends_on(step.footprint)
-                }
+        sleep = _sleep_after(self._frames[-1], run.steps) if at else {}
         awake = [name for name in options if name not in sleep]
         if not awake:
-            self.redundant += 1
             raise Redundant(run)
         self._frames.append(_Frame(len(run.steps), tuple(options), awake[0], sleep, {awake[0]}))
         return awake[0]
@@ -129,6 +115,19 @@ class Interleavings:
                 found = by_step.get(earlier)
                 if found is not None:
                     _reverse(run.steps, before, earlier, later, found)
+
+
+def _sleep_after(frame: _Frame, steps: Sequence[Step]) -> dict[str, Footprint]:
+    """Return the strands whose next steps earlier runs made in an equivalent order."""
+    sleep = {**frame.sleep, **frame.done}
+    sleep.pop(frame.chosen, None)
+    for step in steps[frame.step :]:
+        sleep = {
+            name: touched
+            for name, touched in sleep.items()
+            if name != step.strand and not touched.depends_on(step.footprint)
+        }
+    return sleep
 
 
 def _happens_before(steps: Sequence[Step]) -> list[int]:

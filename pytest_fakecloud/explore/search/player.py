@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError, broken_promise, ends_the_test
 from ...core.journal import recorder_of
-from ..run import Plan, Redundant, Run, Strategy, Subject
+from ..run import History, Plan, Redundant, Run, Strategy, Subject
 from ..schedule import Schedule
 from ..simulation.loops import awaited
 from ..simulation.simulation import Simulation
@@ -16,7 +16,6 @@ from ..simulation.state import add_schedule
 from .tally import Tally
 
 if TYPE_CHECKING:
-    from ..history import History
     from ..promises import Promises
 
 

@@ -39,12 +39,6 @@ class Due:
         self.first_name = f"delivery{ordinal}"
         self.name = self.first_name + (f"/{attempt}" if attempt > 1 else "")
 
-    def begin(self) -> Callable[[], object] | None:
-        """Begin the delivery; return the function that performs it, or None if it must wait."""
-        self.timer.cancel()
-        assert self.timer.begin is not None
-        return self.timer.begin(self.timer.due_us)
-
 
 class Deliveries:
     """The messages that the queues deliver in one run, numbered in the order of their creation."""
@@ -131,7 +125,9 @@ class DeliveryStrands(Part):
         events = [e for e in self._state.schedule.at(due.name, 0) if e.kind in _KINDS]
         self._plan(due, events)
         self._record.touch_message(due)
-        body = due.begin()
+        due.timer.cancel()
+        assert due.timer.begin is not None
+        body = due.timer.begin(due.timer.due_us)
         if body is None:
             return None
         self._run.fired += events
@@ -182,20 +178,18 @@ def _words(due: Due, events: Sequence[Event]) -> str:
     url = due.message.url
     words = f"is delivered to {url if isinstance(url, str) else shown(url)}"
     for event in events:
+        count = int(event.detail or 0)
         if event.kind == "duplicate":
             words += " twice"
         elif event.kind == "crash_after_answer":
             words += "; the queue loses the answer"
-        elif event.kind == "fail":
-            more = int(event.detail) - 1
-            words += "; the answer is lost"
-            if more:
-                verb = "fails" if more == 1 else "fail"
-                words += f", and {counted(more, 'more attempt')} {verb}"
         elif event.kind == "unreachable":
-            many = int(event.detail)
-            times = f" {many} times" if many > 1 else ""
-            words += f", which is unreachable{times}"
+            words += ", which is unreachable" + f" {count} times" * (count > 1)
+        elif event.kind == "fail":
+            words += "; the answer is lost"
+            if count > 1:
+                verb = "fails" if count == 2 else "fail"
+                words += f", and {counted(count - 1, 'more attempt')} {verb}"
     return words
 
 

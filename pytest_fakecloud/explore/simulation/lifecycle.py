@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from ...core.errors import ContractError, broken_promise, ends_the_test
-from ..history import Operation
+from ..run import Operation
 from .deliveries import Due
 from .loops import awaited
 from .state import Part, RunState

@@ -41,15 +41,12 @@ class _Selector(selectors.DefaultSelector):
         return key
 
     def select(self, timeout: float | None = None) -> Any:
-        world = self.loop.world
-        if world.simulation is not None:
-            world.simulation.loops.await_answers(self.loop)
+        self.loop.await_answers()
         ready = super().select(0)
         if not ready and (timeout is None or timeout > 0):
-            if world.idle(self.loop, timeout):
+            if self.loop.world.idle(self.loop, timeout):
                 timeout = 0
-                if world.simulation is not None:
-                    world.simulation.loops.await_answers(self.loop)
+                self.loop.await_answers()
             ready = super().select(timeout)
         # Sort by registration: the order of arrival differs from run to run.
         return sorted(ready, key=lambda one: self._since[one[0].fd])
@@ -74,6 +71,10 @@ class OwnLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return (self.world.now_us() - self._began_us) / 1e6
+
+    def await_answers(self) -> None:
+        if self.world.simulation is not None:
+            self.world.simulation.loops.await_answers(self)
 
     def run_forever(self) -> None:
         if self.world.simulation is not None:
@@ -208,9 +209,9 @@ class EventLoops(Part):
         wait for the turn of their strand are skipped.
         """
         host = loop.strand
-        if host is None or self._record.aside_depth or self._turns.here() is not host:
+        if host is None or host.loop.is_settled:
             return
-        if host.loop.is_settled:
+        if self._record.aside_depth or self._turns.here() is not host:
             return
         self._connections.await_handling(host)
         self._connections.await_answers(host)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import broken_promise
-from ..history import Operation, current_simulation
-from ..run import Plan, Run, Subject
+from ..decorators import current_simulation
+from ..run import Operation, Plan, Run, Subject
 from ..schedule import CLOCK
 from .calls import Calls
 from .clock import ClockMoves

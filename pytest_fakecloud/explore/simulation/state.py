@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
-from ..history import History, Operation
-from ..run import Line, Plan, Point, Run, Subject
+from ..run import History, Line, Operation, Plan, Point, Run, Subject
 from ..schedule import SWITCHES, Event, Kind, Schedule
 from .frames import Sources
 from .strands import Crash, Place, Strand
