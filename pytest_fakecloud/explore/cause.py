@@ -14,6 +14,7 @@ from .schedule import CLOCK, PAUSES, SWITCHES, Event, Schedule
 from .story import call_text, scene_of
 
 if TYPE_CHECKING:
+    from ..reporting.wording import Scene
     from .run import Line, Run
 
 _Key: TypeAlias = tuple[str, int, str]
@@ -259,26 +260,28 @@ def cause_text(cause: Conflict | Line | None, run: Run) -> str:
         return ""
     if not isinstance(cause, Conflict):
         return _event_text(cause, run)
-    decisive, after = _named(cause.decisive, run), _named(cause.after, run)
+    scene = scene_of(run)
+    decisive, after = _named(cause.decisive, scene), _named(cause.after, scene)
     if cause.before is None:
         return f"{decisive} came before {after}{_on(cause.touch)}"
-    return f"{decisive} came between {_named(cause.before, run)} and {after}{_on(cause.touch)}"
+    return f"{decisive} came between {_named(cause.before, scene)} and {after}{_on(cause.touch)}"
 
 
 def _event_text(line: Line, run: Run) -> str:
-    event = run.fired[0]
+    event, scene = run.fired[0], scene_of(run)
     if line.call is not None:
-        return f"{_named(line, run)} {line.words}"
+        return f"{_named(line, scene)} {line.words}"
     if event.kind in _OF_A_FAKE:
         return line.words
+    text = f"{line.process} {line.words}"
     call = _nearest_call(line, run, is_next=event.kind in PAUSES) if event.point else None
-    if call is not None and event.kind == "slow":
-        return f"{_named(call, run)} {line.words}"
-    if call is not None and event.kind == "crash":
-        return f"{line.process} {line.words} after {_call_text(call, run)}"
-    if call is not None and event.kind in PAUSES:
-        return f"{line.process} {line.words}: {_call_text(call, run)}"
-    return f"{line.process} {line.words}"
+    if call is None:
+        return text
+    if event.kind == "slow":
+        return f"{_named(call, scene)} {line.words}"
+    if event.kind == "crash":
+        return f"{text} after {_call_text(call, scene)}"
+    return f"{text}: {_call_text(call, scene)}" if event.kind in PAUSES else text
 
 
 def _nearest_call(line: Line, run: Run, *, is_next: bool) -> Line | None:
@@ -288,14 +291,14 @@ def _nearest_call(line: Line, run: Run, *, is_next: bool) -> Line | None:
     return next((one for one in near if one.process == line.process and one.call is not None), None)
 
 
-def _named(line: Line, run: Run) -> str:
-    return f"{line.process}'s {_call_text(line, run)}"
+def _named(line: Line, scene: Scene) -> str:
+    return f"{line.process}'s {_call_text(line, scene)}"
 
 
-def _call_text(line: Line, run: Run) -> str:
+def _call_text(line: Line, scene: Scene) -> str:
     assert line.call is not None
     place = f" ({line.source})" if line.source else ""
-    return f"{call_text(line.call, scene_of(run))}{place}"
+    return f"{call_text(line.call, scene)}{place}"
 
 
 def _on(touch: Touch) -> str:

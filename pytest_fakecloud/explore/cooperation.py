@@ -111,7 +111,6 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
 
 
 def _make_strand(simulation: Simulation, parent: Strand, thread: threading.Thread) -> None:
-    """Make a thread that explored code is about to start run as a strand."""
     child = simulation.lifecycle.new_thread(parent, thread)
     vars(thread)["_strand"] = child
     run = partial(simulation.turns.run_in_own_thread, child, thread.run)

@@ -68,7 +68,6 @@ class Disturbances:
         self._start(key, "the new token is known", ROTATED_US, undo)
 
     def is_rotated(self, handle: Handle) -> bool:
-        """Return whether the code still uses a fake's token from before a rotation."""
         return handle.name in self._rotated
 
     @contextlib.contextmanager

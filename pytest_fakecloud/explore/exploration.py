@@ -115,7 +115,6 @@ class BrokenSchedule(AssertionError):
 
 
 def _summary(tally: Tally) -> str:
-    """Return a phrase that says how many schedules of which kind a search tried."""
     if tally.given is not None:
         return "the given schedule"
     interleavings = counted(tally.orders, "distinct interleaving")

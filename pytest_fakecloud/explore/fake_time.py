@@ -97,7 +97,6 @@ class FakeTime:
                 yield touch_of_key(fake, database, key, True)
 
     def fires_until(self, until_us: int) -> bool:
-        """Return whether an engine has a timer that is due by a given time."""
         _, timers = self._clock._timers.planned(MOST_TIMERS)
         return any(timer.lane == "state" and timer.due_us <= until_us for timer in timers)
 

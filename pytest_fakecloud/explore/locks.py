@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .simulation.strands import Strand
     from .world import World
 
-_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+_LOCK, _REENTRANT_LOCK = type(threading.Lock()), type(threading.RLock())
 _allocate = threading.Lock  # Keep the original, because explore() replaces the name.
 _MAKERS_OF_LOCKS = ("threading", "queue", __name__)
 """Modules that create locks for their callers."""
@@ -194,7 +194,10 @@ class _Replacements:
         self._undo: list[Callable[[], None]] = []
 
     def visit(self, value: Any, depth: int) -> None:
-        """Replace the locks to which a function or object refers, directly or by other objects."""
+        """Replace the locks to which a function, a method or an object refers.
+
+        ``depth`` is the number of further references to follow from it to other objects.
+        """
         if id(value) in self._seen:
             return
         self._seen.add(id(value))
@@ -230,12 +233,12 @@ class _Replacements:
 
     def _visit_names(self, scope: dict[str, Any], names: Iterable[str], depth: int) -> None:
         for name in names:
-            if name in scope and (depth or isinstance(scope[name], _LOCKS)):
+            if name in scope and (depth or isinstance(scope[name], _LOCK | _REENTRANT_LOCK)):
                 self._replace(scope[name], depth - 1, partial(scope.__setitem__, name))
 
     def _replace(self, value: Any, depth: int, put: Callable[[Any], None]) -> None:
-        if isinstance(value, _LOCKS):
-            kind = _SharedReentrantLock if isinstance(value, _LOCKS[1]) else _SharedLock
+        if isinstance(value, _LOCK | _REENTRANT_LOCK):
+            kind = _SharedReentrantLock if isinstance(value, _REENTRANT_LOCK) else _SharedLock
             shared = self._shared.setdefault(
                 id(value), kind(self._world, f"#{len(self._shared)}", value)
             )

@@ -32,7 +32,6 @@ class _Numbers:
 
     @classmethod
     def for_run(cls, run: Run, offset: int = 0) -> _Numbers:
-        """Return numbers with gaps for the events of a run."""
         longest = between = 0
         for line in run.lines:
             between = 0 if line.call is not None else between + 1

@@ -173,7 +173,6 @@ class Schedule(Sequence[Event]):
         return Schedule((*self._events, event))
 
     def without(self, removed: Iterable[Event]) -> Schedule:
-        """Return the schedule without some of its events."""
         gone = set(map(id, removed))
         return Schedule(event for event in self._events if id(event) not in gone)
 

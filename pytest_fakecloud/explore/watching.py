@@ -122,7 +122,6 @@ def _watch_deliveries(world: World, queue: Any, exits: contextlib.ExitStack) -> 
 
 
 def _waits_for_real(world: World, run: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function so that its strand is marked as waiting for a thread of the fakes."""
 
     def waiting(*args: Any, **kwargs: Any) -> Any:
         strand = world.cooperating()

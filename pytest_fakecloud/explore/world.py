@@ -120,11 +120,9 @@ class World:
         real_wait = clock.wait
 
         def wait(signal: Signal, poll: Callable[[], Any], deadline_us: int) -> Any:
-            if self.simulation is not None:
-                waited, found = self.simulation.waits.wait(signal, poll, deadline_us)
-                if waited:
-                    return found
-            return real_wait(signal, poll, deadline_us)
+            if self.simulation is None:
+                return real_wait(signal, poll, deadline_us)
+            return self.simulation.waits.wait(real_wait, signal, poll, deadline_us)
 
         swap(exits, clock, "wait", wait)
         if ran:
@@ -147,7 +145,6 @@ class World:
             self.simulation.record.touch([READS_CLOCK])
 
     def is_here(self) -> bool:
-        """Return whether this thread is running explored code."""
         return self.simulation is not None and self.simulation.state.is_here()
 
     def shows_fake_time(self) -> bool:

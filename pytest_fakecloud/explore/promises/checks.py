@@ -218,7 +218,6 @@ class Promises:
 
 
 def _with_history(check: Callable[..., object]) -> Callable[[History], object]:
-    """Return a function that calls a check with the history if the check takes it."""
     if _takes_argument(check):
         return check
 

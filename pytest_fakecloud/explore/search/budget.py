@@ -36,7 +36,6 @@ class TimeBudget:
     ends: float
 
     def is_left(self, used: int) -> bool:
-        """Return whether the budget allows another run."""
         return monotonic() < self.ends
 
     def expected(self, used: int) -> float:

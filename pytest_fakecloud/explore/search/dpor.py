@@ -21,7 +21,6 @@ from .player import Player
 
 
 def decided_places(*, late: bool) -> frozenset[Place]:
-    """Return the places at which a strategy chooses the next strand."""
     return frozenset({"switch", "wake", "late"} if late else {"switch", "wake"})
 
 
@@ -234,7 +233,6 @@ class OrderSearches:
         return Search(self._runs(Interleavings(late=late, moves_time=moves_time)))
 
     def _runs(self, strategy: Interleavings) -> Iterator[Run | None]:
-        """Run each order of conflicting calls once."""
         tally = self._player.tally
         while strategy.next():
             try:

@@ -194,7 +194,6 @@ class Explorer:
                 yield None
 
     def _all_pairs(self) -> Iterator[Run]:
-        """Run all schedules with two events, in random order."""
         pairs = Pairs(self._runs_of_singles)
         self._tally.all_pairs = len(pairs)
         yield from self._run_pairs(pairs.in_any_order(self._chance))

@@ -163,6 +163,7 @@ def shrink(
 
 
 def _smaller(schedule: Schedule, kinds: Collection[Kind]) -> Iterator[Schedule]:
+    """Yield one half, then schedules without one or two events, then those with a simpler event."""
     events = list(schedule)
     half = len(events) // 2
     if half > 1:
@@ -207,11 +208,11 @@ class Replays:
 
 
 def replay(player: Player, run: Run) -> Replays:
+    """Run a failing schedule again; the last of these runs keeps its journal and its stacks."""
     # Replay a stuck run only once, because each replay takes seconds and leaves threads behind.
     total = 1 if run.is_stuck else REPLAYS
     found, failed = None, 0
     for number in range(total):
-        # The journal keeps only the last replay.
         is_last = number == total - 1
         again = player.play(run.schedule, keep=is_last, stacks=is_last)
         if again.broken is not None:

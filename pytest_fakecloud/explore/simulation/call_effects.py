@@ -61,14 +61,12 @@ class CallEffects(Part):
         return self._serve_faulted(fault, handle, request, serve, line) if fault else serve()
 
     def add_line(self, strand: Strand, request: Request) -> Line:
-        """Add a call to the story, with the application's lines that make it."""
         line = self._record.add_line(strand.name, call=request.call)
         if self._record.stacks:
             line.lines = self._source(strand, request)
         return line
 
     def _source(self, strand: Strand, request: Request) -> Source:
-        """Return the application's lines that make a call."""
         port = request.client[1] if request.client else 0
         lines = (
             carried_source.get()

@@ -152,7 +152,6 @@ class EventLoops(Part):
                 self._state.tasks[task] = main
 
     def on_end(self, loop: OwnLoop) -> None:
-        """Called after an event loop has ended in this thread."""
         host = self._turns.here()
         if host is None or host.loop.running is not loop:
             return

@@ -246,7 +246,6 @@ class SocketPatches:
         return shutdown
 
     def _await_end(self, wire: Wire) -> None:
-        """Wait until the fake has noticed the end of a connection."""
         simulation = self._simulation()
         if simulation is not None and simulation.state.is_here():
             self._wires.wait_while(lambda: wire.is_served() and not wire.is_inside())

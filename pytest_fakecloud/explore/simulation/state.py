@@ -134,7 +134,6 @@ class RunState:
         return strand
 
     def new_name(self, name: str) -> str:
-        """Return a name that no other strand of this run has."""
         numbered = (f"{name}{number}" for number in itertools.count(2))
         found = next(each for each in itertools.chain([name], numbered) if each not in self._names)
         self._names.add(found)
@@ -199,7 +198,6 @@ class Part:
 
 
 def seconds(span_us: int) -> str:
-    """Return a time span as text."""
     return f"{span_us / 1e6:.6g} s"
 
 

@@ -32,7 +32,6 @@ class Gate:
         self._lock.acquire()
 
     def release(self) -> None:
-        """Release one waiting thread."""
         with contextlib.suppress(RuntimeError):
             self._lock.release()
 
@@ -153,6 +152,7 @@ class Strand:
     is_stepped_over: bool = False
     """Whether other strands run although this strand is blocked in its turn."""
     _before: tuple[State, Waiting] = "running", _NOT_WAITING
+    """The state before ``begin_step_over()``."""
     real_waits: int = 0
     """Number of waits for threads of the fakes or other processes that are in progress."""
 
@@ -195,6 +195,9 @@ class Strand:
     def is_waiting_for(self, *reasons: Why) -> bool:
         return self.state == "waiting" and self.waiting.why in reasons
 
+    def wait(self, waiting: Waiting) -> None:
+        self.state, self.waiting = "waiting", waiting
+
     def resume(self) -> None:
         """Make the strand run, because its wait has ended."""
         self.state, self.waiting = "running", _NOT_WAITING
@@ -203,7 +206,7 @@ class Strand:
         """Make the strand count as waiting."""
         self._before = self.state, self.waiting
         self.is_stepped_over = True
-        self.state, self.waiting = "waiting", Waiting("blocked")
+        self.wait(Waiting("blocked"))
 
     def end_step_over(self) -> None:
         """Return to the state before ``begin_step_over()``."""

@@ -137,7 +137,7 @@ class Turns:
         """
         if host.is_stepped_over:
             self.yield_turn(host)
-        host.state, host.waiting = "waiting", waiting
+        host.wait(waiting)
         host.loop.is_idle = True
         self._wake(self._choose())
         host.gate.acquire()
@@ -249,7 +249,6 @@ class Turns:
             self._finished.release()
 
     def _run_code(self, strand: Strand) -> None:
-        """Run a strand's code and store its result."""
         self._lifecycle.begins(strand)
         try:
             strand.result = self._lifecycle.perform(strand)

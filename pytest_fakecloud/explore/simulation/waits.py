@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..footprint import READS_CLOCK
 from .clock import ClockMoves
@@ -19,6 +19,9 @@ LOOK = 0.5
 """Wall-clock seconds between two checks of whether a strand has ended."""
 
 
+_Wait: TypeAlias = Callable[["Signal", Callable[[], Any], int], Any]
+
+
 class Waits(Part):
     """Lets other strands run while one of them sleeps, waits for a condition, or reaches a point."""
 
@@ -28,7 +31,6 @@ class Waits(Part):
         self._promises = promises
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep in fake time while other strands run."""
         strand = self._state.here()
         if strand is None or self._record.aside_depth:
             return False
@@ -53,20 +55,20 @@ class Waits(Part):
         if until_us is not None:
             self._record.touch([READS_CLOCK])
         self._state.park(strand, "wake")
-        strand.state, strand.waiting = "waiting", Waiting(why, ready, until_us)
+        strand.wait(Waiting(why, ready, until_us))
         self.take_turn(strand, is_own_thread)
         strand.waiting = Waiting()
 
     def wait(
-        self, signal: Signal, poll: Callable[[], object], until_us: int
-    ) -> tuple[bool, object]:
+        self, real: _Wait, signal: Signal, poll: Callable[[], object], until_us: int
+    ) -> object:
         """Wait until ``poll()`` returns something other than None, as a blocking call does.
 
-        Returns whether this thread serves a strand, so that the wait was controlled, and the result.
+        A thread that does not serve a strand waits with the clock's real method.
         """
         strand = self._state.serving.get(threading.get_ident())
         if strand is None or self._world.clock.driving:
-            return False, None
+            return real(signal, poll, until_us)
         result: object = None
 
         def ready() -> bool:
@@ -83,7 +85,7 @@ class Waits(Part):
                 if is_own_thread:
                     raise
             ready()
-        return True, result
+        return result
 
     def pass_time(self, seconds: float) -> bool:
         """Let fake time pass in an event loop that is not explored."""
@@ -96,7 +98,9 @@ class Waits(Part):
     def take_turn(self, strand: Strand, is_own_thread: bool) -> None:
         """Let other strands run; return at the next turn of a strand that is parked or waits.
 
-        Called by the strand's own thread, or by the thread of a fake that handles its call.
+        Called by the strand's own thread, or by the thread of a fake that handles its call. In a
+        fake's thread, a task that does not block its event loop waits until the loop chooses it.
+        A strand that is alone keeps its turn. Any other strand passes the turn on.
         """
         is_task = strand.role == "task"
         if is_task and not is_own_thread and not strand.turn.is_blocking:

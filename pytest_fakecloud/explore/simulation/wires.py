@@ -139,7 +139,6 @@ class Wires:
         self._by_port = {}
 
     def all(self) -> list[Wire]:
-        """Return the connections that this run has used."""
         return [w for w in list(self._by_port.values()) if w.has_client() or w.is_served()]
 
     def settle(self) -> None:
