@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Literal, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    from ..core.timekeeper import Timekeeper
-    from .reply import Reply
-    from .table.registry import Table
+from ..core.timekeeper import Timekeeper
+from .reply import Reply
+from .table.registry import Table
 
 Transport = Literal["local", "rest", "port"]
 """The origin of a command: the test, the REST interface, or the database port."""

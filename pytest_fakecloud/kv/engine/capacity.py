@@ -9,17 +9,15 @@ limit. A command that derives its result from other keys (``SUNIONSTORE``) count
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from .. import errors
 from ..errors import CommandError
+from ..settings import Limits
+from ..table.keys import KeySpec
+from ..table.registry import CommandSpec
 from ..table.syntax import try_int
-
-if TYPE_CHECKING:
-    from ..settings import Limits
-    from ..table.keys import KeySpec
-    from ..table.registry import CommandSpec
-    from .client import Client
+from .client import Client
 
 _NUMBER = 8
 """Size in bytes of a score or a stream ID."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-if TYPE_CHECKING:
-    from ..acl.users import AclUser
-    from ..model import Transport
-    from ..table.registry import CommandSpec
-    from .blocking import Waiters
-    from .keyspace import Keyspace
+from ..acl.users import AclUser
+from ..model import Transport
+from ..table.registry import CommandSpec
+from .blocking import Waiters
+from .keyspace import Keyspace
 
 
 @dataclass(slots=True)

@@ -13,14 +13,11 @@ the counter decreases by one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from ...core.ids import RandomStream
+from ..table.config import Config
 from ..values.sizes import ENTRY, usage
-
-if TYPE_CHECKING:
-    from ...core.ids import RandomStream
-    from ..table.config import Config
-    from .keyspace import Keyspace
+from .keyspace import Keyspace
 
 STARTUP = 1024
 """Memory used by a server without data, in bytes."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..errors import CommandError, HandedOn
-
-if TYPE_CHECKING:
-    from ..table.config import Config
-    from ..table.registry import CommandSpec
-    from .client import Client
+from ..table.config import Config
+from ..table.registry import CommandSpec
+from .client import Client
 
 _LATENCY_SAMPLES = 160
 """Maximum number of samples that are kept of a latency event, as on a real server."""

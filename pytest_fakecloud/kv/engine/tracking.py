@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ..reply import Push
-
-if TYPE_CHECKING:
-    from ..table.config import Config
-    from ..table.registry import CommandSpec
-    from .client import Client, TrackingOptions
-    from .keyspace import Keyspace
+from ..table.config import Config
+from ..table.registry import CommandSpec
+from .client import Client, TrackingOptions
+from .keyspace import Keyspace
 
 _KEEPS_CACHING = frozenset({"CLIENT CACHING", "CLIENT TRACKINGINFO", "MULTI", "EXEC"})
 """Commands after which CLIENT CACHING still applies. CLIENT TRACKINGINFO shows the mode."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..table.config import Config
 from ..table.syntax import format_double, try_int
 from ..values.consumer_group import SEQUENCE_MAX, Group, PendingList
 from ..values.hashes import HashValue
@@ -18,9 +19,6 @@ from ..values.zset import SortedSet
 from . import lzf
 from .packed import Entry, write_intset, write_listpack
 from .reader import ListNode, ModuleItem, RdbType, module_id
-
-if TYPE_CHECKING:
-    from ..table.config import Config
 
 OLDEST = 10
 """The format version of Redis 7.0, which every later server can read."""

@@ -11,18 +11,16 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import errors
 from ..acl.rules import join_selectors
 from ..acl.users import AclUser, first_user, read_only_user
 from ..errors import CommandError
 from ..reply import Reply
+from ..table.registry import CommandSpec
+from .connection import Link, Login
 from .rewriting import Answered, Prefixes, Prepared, escaped
-
-if TYPE_CHECKING:
-    from ..table.registry import CommandSpec
-    from .connection import Link, Login
 
 _TOKEN = "acl-"
 _DEFAULTS = (b"default", b"default_ro")

@@ -11,16 +11,13 @@ import re
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from ..reply import Push
-from .connection import Unreachable
+from .connection import Link, Login, Unreachable
 from .rewriting import Prefixes, escaped
-
-if TYPE_CHECKING:
-    from .connection import Link, Login
 
 RECONNECT = 0.2
 """Seconds between attempts to reconnect."""

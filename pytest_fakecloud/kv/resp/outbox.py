@@ -7,14 +7,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...core.timekeeper import Timekeeper
+from ...http.connection import Connection
+from ..engine.engine import Engine, Session
 from ..reply import NO_REPLY, Encoded, Push, Reply, Status, to_resp
-
-if TYPE_CHECKING:
-    from ...core.timekeeper import Timekeeper
-    from ...http.connection import Connection
-    from ..engine.engine import Engine, Session
 
 SEND_BYTES = 256 * 1024
 """Maximum number of bytes of small replies that are sent together."""

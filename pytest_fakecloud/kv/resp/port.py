@@ -12,26 +12,23 @@ import selectors
 import socket
 import ssl
 import threading
-from typing import TYPE_CHECKING
 
 from ...core.calls import CutBytes
 from ...core.timeparse import monotonic
+from ...http.connection import Connection
+from ...http.mount import Mount
 from ...http.ports import is_free
 from ...http.server import serve_http
 from .. import errors
+from ..engine.blocking import Waiter
+from ..engine.engine import Engine
 from ..errors import CommandError
 from ..model import TURN_SECONDS
 from ..reply import LARGEST, NO_REPLY, Blocked, Reply, resp_parts, size_of, to_resp
+from ..rest.routes import KVApp
 from .outbox import Outbox, Pushes
 from .parser import CommandReader, ProtocolFault, protocol_of
 from .recorded import LARGE, SHOWN_BYTES, RecordedCommands
-
-if TYPE_CHECKING:
-    from ...http.connection import Connection
-    from ...http.mount import Mount
-    from ..engine.blocking import Waiter
-    from ..engine.engine import Engine
-    from ..rest.routes import KVApp
 
 READ_BYTES = 64 * 1024
 _DONT_WAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)

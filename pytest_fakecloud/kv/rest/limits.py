@@ -5,14 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from ...http.messages import Request
 from .. import errors
 from ..errors import CommandError
-
-if TYPE_CHECKING:
-    from ...http.messages import Request
-    from ..settings import Limits
+from ..settings import Limits
 
 _DAY_US = 86_400_000_000
 _SECOND_US = 1_000_000

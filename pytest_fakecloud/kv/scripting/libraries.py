@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import BAD_DUMP, CommandError
+from ..table.config import Config
 from ..table.versions import rdb_version
 from . import errors
-
-if TYPE_CHECKING:
-    from ..table.config import Config
 
 
 class LibraryFunction(NamedTuple):

@@ -6,9 +6,10 @@ import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from ...core.budget import spend
+from ..engine.keyspace import Keyspace
 from ..table.syntax import decoded, encoded
 from ..values.json import copy_json, write_json
 from .analysis import Analyzer, spans
@@ -17,10 +18,6 @@ from .documents import source_of
 from .index import SearchIndex
 from .postings import ValuePostings
 from .schema import Definition, SearchError
-
-if TYPE_CHECKING:
-    from ..engine.keyspace import Keyspace
-
 
 # -- score functions -------------------------------------------------------------------------------
 

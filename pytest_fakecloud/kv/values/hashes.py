@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ..algorithms.scanning import ScanOrder
-
-if TYPE_CHECKING:
-    from ..table.config import Config
+from ..table.config import Config
 
 
 class HashValue:

@@ -13,10 +13,9 @@ import math
 import re
 from itertools import accumulate
 from json.encoder import encode_basestring
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from ..table.config import Config
+from ..table.config import Config
 
 DEEPEST = 128
 """Maximum nesting depth of a JSON value sent by a client."""

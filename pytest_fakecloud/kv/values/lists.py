@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ..algorithms.positions import Positions
+from ..table.config import Config
 from .sizes import LISTPACK_OVERHEAD, entry_size
-
-if TYPE_CHECKING:
-    from ..table.config import Config
 
 LOAD = 512
 """Number of items in a block after a split. A block is split when it has more than twice as many."""

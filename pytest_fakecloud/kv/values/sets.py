@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import count
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from ..table.config import Config
 from ..table.syntax import try_int
-
-if TYPE_CHECKING:
-    from ..table.config import Config
 
 
 class SetValue:

@@ -12,14 +12,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from copy import copy as shallow_copy
 from itertools import groupby
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
+from ..table.config import Config
 from .consumer_group import ID_MAX, SEQUENCE_MAX, Group
 from .sizes import LISTPACK_OVERHEAD, entry_size, integer_size
-
-if TYPE_CHECKING:
-    from ..table.config import Config
-
 
 Entry = tuple[int, list[bytes]]
 """An entry: its ID and a list of alternating fields and values."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ..algorithms.scanning import ScanOrder
+from ..table.config import Config
 from .score_order import Item, ScoreOrder
-
-if TYPE_CHECKING:
-    from ..table.config import Config
 
 
 class ScoreRange(NamedTuple):
