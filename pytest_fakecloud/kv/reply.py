@@ -173,7 +173,7 @@ def double_text(value: float) -> bytes:
 
 
 def to_json(reply: Reply, base64: bool = False) -> Any:
-    """Convert a reply to a JSON value, with the types of RESP2.
+    """Convert a reply to a JSON value, with the types of RESP2. It is at most ``LEVELS`` deep.
 
     Bytes that are not UTF-8 become U+FFFD. ``base64`` encodes every string except the literal OK
     reply, numbers and error texts, as the vendor documents.

@@ -35,6 +35,7 @@ class Tracking:
         self._line: tuple[CommandSpec, list[bytes], bool | None] | None = None
         """The last command outside a script: spec, line, and the CLIENT CACHING mode before."""
         self._readers: dict[bytes, dict[int, None]] = {}
+        """The IDs of the sessions that have read each key."""
         self._sessions: dict[int, Client] = {}
 
     def __bool__(self) -> bool:
@@ -114,6 +115,7 @@ class Tracking:
         """Forget the oldest keys beyond ``tracking-table-max-keys``, and notify their readers."""
         most = self._config.number("tracking-table-max-keys")
         while most and len(self._readers) > most:
+            # As for an expired key, NOLOOP does not apply.
             self._invalidate_readers({next(iter(self._readers)): True}, None)
 
     def sizes(self) -> tuple[int, int, int]:

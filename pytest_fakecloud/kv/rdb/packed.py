@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from sys import byteorder
 
 from ..table.syntax import try_int
+from ..values.sizes import back_length_size
 from .source import RdbError
 
 Entry = bytes | int
@@ -121,13 +121,9 @@ def _integer(number: int) -> bytes:
     raise ValueError(f"{number} does not fit into 64 bits")
 
 
-_BOUNDS = (128, 16383, 2097151, 268435455)
-"""Sizes of entries from which on the length that follows an entry takes one more byte."""
-
-
 def _back_length(size: int) -> bytes:
     """Encode the length after an entry: groups of seven bits, all but the first with the top bit."""
-    width = bisect_right(_BOUNDS, size) + 1
+    width = back_length_size(size)
     groups = [size >> 7 * (width - 1 - place) & 127 for place in range(width)]
     return bytes([groups[0], *(group | 128 for group in groups[1:])])
 

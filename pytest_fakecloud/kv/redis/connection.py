@@ -134,7 +134,8 @@ class Link:
     def _leased(self, login: Login | None, place: Place | None) -> Iterator[Any]:
         """Take a connection from the pool within a ``with`` block.
 
-        Raises ``LoginRefused`` for a wrong password, and ``Unreachable`` without a connection.
+        Raises ``LoginRefused`` for a wrong password, and ``Unreachable`` without a connection. If a
+        reply is interrupted by any other exception, redis-py itself disconnects.
         """
         pool = self._pool(login, place)
         connection = self._connection(pool, login, place)

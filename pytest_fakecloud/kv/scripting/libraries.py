@@ -51,23 +51,18 @@ class Libraries:
         library = self._read(source)
         if not replace and library.name in self._libraries:
             raise CommandError(errors.library_exists(library.name))
-        self._check_functions(library, self.functions, self._libraries.get(library.name))
-        self.delete(library.name)
-        self._add(library)
+        self._replace_all([each for each in self if each.name != library.name] + [library])
         return library.name
 
-    @staticmethod
-    def _check_functions(
-        library: Library, present: dict[bytes, LibraryFunction], replaced: Library | None
-    ) -> None:
-        for name in library.functions:
-            kept = present.get(name.lower())
-            if kept is not None and (replaced is None or kept not in replaced.functions.values()):
-                raise CommandError(errors.function_exists(name))
-
-    def _add(self, library: Library) -> None:
-        self._libraries[library.name] = library
-        self.functions.update((name.lower(), one) for name, one in library.functions.items())
+    def _replace_all(self, libraries: list[Library]) -> None:
+        """Replace the libraries, or raise ``CommandError`` if two functions have the same name."""
+        functions: dict[bytes, LibraryFunction] = {}
+        for library in libraries:
+            for name, function in library.functions.items():
+                if functions.setdefault(name.lower(), function) is not function:
+                    raise CommandError(errors.function_exists(name))
+        self._libraries = {library.name: library for library in libraries}
+        self.functions = functions
 
     def delete(self, name: bytes) -> bool:
         library = self._libraries.pop(name, None)
@@ -103,27 +98,18 @@ class Libraries:
 
     def add_all(self, sources: list[bytes], policy: bytes) -> None:
         """Load libraries, or none if one is invalid. ``policy`` is that of FUNCTION RESTORE."""
-        libraries: dict[bytes, Library] = {}
+        added: dict[bytes, Library] = {}
         for source in sources:
             library = self._read(source)
-            if library.name in libraries:
+            if library.name in added:
                 raise CommandError(errors.library_exists(library.name))
-            libraries[library.name] = library
-        kept = {} if policy == b"FLUSH" else dict(self._libraries)
-        for library in libraries.values():
-            if library.name in kept and policy == b"APPEND":
+            added[library.name] = library
+        present = [] if policy == b"FLUSH" else list(self)
+        for library in present:
+            if library.name in added and policy == b"APPEND":
                 raise CommandError(errors.library_collides(library.name))
-            kept.pop(library.name, None)
-            functions = {
-                name.lower(): one
-                for other in kept.values()
-                for name, one in other.functions.items()
-            }
-            self._check_functions(library, functions, None)
-            kept[library.name] = library
-        self.flush()
-        for library in kept.values():
-            self._add(library)
+        kept = [library for library in present if library.name not in added]
+        self._replace_all([*kept, *added.values()])
 
     def sources(self) -> tuple[bytes, ...]:
         """Return the sources of all libraries."""
@@ -134,7 +120,4 @@ class Libraries:
 
         If a source raises ``CommandError``, nothing changes.
         """
-        libraries = [self._read(source) for source in sources]
-        self.flush()
-        for library in libraries:
-            self._add(library)
+        self._replace_all([self._read(source) for source in sources])

@@ -70,9 +70,11 @@ class ScriptRun:
     """Whether a write command was called, after which the run cannot be killed."""
     killed: bool = False
     begun: float = field(init=False)
-    """Start of the run in wall-clock time, and in microseconds of fake time in ``begun_us``."""
+    """Start of the run in seconds of wall-clock time."""
     begun_us: int = field(init=False)
+    """Start of the run in microseconds of fake time."""
     gives_way_at: float = field(init=False)
+    """Wall-clock time at which to let other threads use the interpreter."""
 
     def __post_init__(self) -> None:
         self.begun, self.begun_us = monotonic(), self.clock.now_us()
@@ -168,14 +170,13 @@ class Turns:
         # the lock that other commands need.
         run = self._engine.scripting.running
         is_function = run is not None and run.is_function
-        kills_other_kind = (
-            run is not None and spec.name in _KILLS and spec.name != _kill_command(run)
-        )
-        if (
-            spec.name not in _RUN_DURING_SCRIPT
-            or kills_other_kind
-            or (spec.name == "FUNCTION STATS" and not is_function)
-        ):
+        if spec.name in _KILLS:
+            may_run = run is None or spec.name == _kill_command(run)
+        elif spec.name == "FUNCTION STATS":
+            may_run = is_function
+        else:
+            may_run = spec.name in _RUN_DURING_SCRIPT
+        if not may_run:
             raise CommandError(errors.busy(is_function))
 
     def kill(self) -> None:

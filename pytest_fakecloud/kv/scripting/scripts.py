@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -213,29 +213,32 @@ class Scripting:
         no_writes = flags is not None and b"no-writes" in flags
         if read_only and flags is not None and not no_writes and not self.vendor:
             raise CommandError(errors.WRITE_FLAG_IN_RO)
-        declared = frozenset(keys) if flags is not None and KEY_LOCKING in flags else None
-        without_memory = self._is_without_memory(session, flags)
-        clock, only_reads = self.engine.clock, read_only or no_writes
-        return ScriptRun(clock, session, only_reads, declared, name, without_memory)
+        return ScriptRun(
+            self.engine.clock,
+            session,
+            read_only or no_writes,
+            frozenset(keys) if flags is not None and KEY_LOCKING in flags else None,
+            name,
+            self._is_without_memory(session, flags),
+        )
 
     def _is_without_memory(self, session: Client, flags: frozenset[bytes] | None) -> bool:
         """Return whether memory is full; raise OOM for a script whose flags do not allow that."""
-        if flags is not None and flags & {b"allow-oom", b"no-writes"}:
-            return False
-        if not self.engine.lacks_memory(session):
+        needs_none = flags is not None and bool(flags & {b"allow-oom", b"no-writes"})
+        if needs_none or not self.engine.lacks_memory(session):
             return False
         if flags is not None:
             raise CommandError(OOM)
         return True
 
-    def _guarded(self, run: ScriptRun, action: Any) -> Reply:
+    def _guarded(self, run: ScriptRun, action: Callable[[], Reply]) -> Reply:
         session = run.session
         before = (session.db, session.resp, session.in_script)
         session.in_script = True
         self.host.levels = PORT_LEVELS if session.transport == "port" else LEVELS
         self.running = run
         try:
-            reply: Reply = action()
+            reply = action()
         except ScriptFailure as failure:
             if run.killed:
                 failure.text = errors.KILLED

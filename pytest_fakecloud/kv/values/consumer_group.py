@@ -155,7 +155,7 @@ def entries_up_to(stream: Stream, entry_id: int, *, estimate: bool = True) -> in
     for the first entry and the IDs before it.
     """
     if not stream.length and entry_id <= stream.last_id:
-        return stream.entries_added
+        return stream.entries_added  # All entries have been deleted or trimmed.
     if estimate and entry_id and entry_id < stream.max_deleted_id:
         return UNKNOWN_ENTRIES_READ
     if entry_id == stream.last_id:

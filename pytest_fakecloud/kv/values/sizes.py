@@ -5,6 +5,7 @@ The sizes of listpack entries determine encodings and the nodes of streams.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Any
 
 from ..table.syntax import try_int
@@ -79,16 +80,13 @@ LISTPACK_OVERHEAD = 7
 """Size of an empty listpack in bytes: the total length, the number of elements and the end marker."""
 
 
-def _with_back_length(size: int) -> int:
-    if size <= 127:
-        return size + 1
-    if size < 16383:
-        return size + 2
-    if size < 2097151:
-        return size + 3
-    if size < 268435455:
-        return size + 4
-    return size + 5
+_BACK_LENGTH_BOUNDS = (128, 16383, 2097151, 268435455)
+"""Sizes of entries from which on the length that follows an entry takes one more byte."""
+
+
+def back_length_size(size: int) -> int:
+    """Return the number of bytes of the length that follows an entry of ``size`` bytes."""
+    return bisect_right(_BACK_LENGTH_BOUNDS, size) + 1
 
 
 def integer_size(number: int) -> int:
@@ -109,12 +107,11 @@ def integer_size(number: int) -> int:
 def entry_size(item: bytes) -> int:
     """Return the size in bytes of an entry. A canonical integer is stored as an integer."""
     length = len(item)
-    if length <= 20 and item[:1] <= b"9":
+    if length <= 20 and item[:1] <= b"9":  # Only a digit or a sign can begin an integer.
         number = try_int(item)
         if number is not None:
             return integer_size(number)
     if length < 64:
         return length + 2
-    if length < 4096:
-        return _with_back_length(length + 2)
-    return _with_back_length(length + 5)
+    size = length + (2 if length < 4096 else 5)
+    return size + back_length_size(size)
