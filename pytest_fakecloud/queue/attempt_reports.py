@@ -10,7 +10,6 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,14 +40,6 @@ _QUEUES_OWN = ("upstash-", "user-agent", "content-type", "host", "content-length
 """Beginnings of the names of headers that the queue sets itself."""
 
 
-@dataclass(slots=True)
-class DeliveryLog:
-    """The exceptions that were logged during a delivery, and the signature checks that failed."""
-
-    logged: list[BaseException] = field(default_factory=list)
-    refused: list[Refusal] = field(default_factory=list)
-
-
 class LogCollector:
     """Collects the exceptions that are logged during deliveries.
 
@@ -63,15 +54,15 @@ class LogCollector:
         self._open: dict[int, list[BaseException]] = {}
 
     @contextmanager
-    def collecting(self, log: DeliveryLog) -> Iterator[None]:
+    def collecting(self, started: StartedDelivery) -> Iterator[None]:
         """Collect what happens during one delivery. Deliveries may overlap."""
-        with WATCHER.collecting(log.refused):
-            self._open[id(log)] = log.logged
+        with WATCHER.collecting(started.refused):
+            self._open[id(started)] = started.logged
             self._root.addHandler(self._handler)
             try:
                 yield
             finally:
-                del self._open[id(log)]
+                del self._open[id(started)]
                 if not self._open:
                     self._root.removeHandler(self._handler)
 
@@ -86,11 +77,14 @@ class LogCollector:
 
 
 class StartedDelivery(NamedTuple):
-    """A delivery in progress, with its journal number and what has happened during it."""
+    """A delivery in progress, with its journal number, the exceptions that were logged during it,
+    and the signature checks that failed.
+    """
 
     number: int
     delivery: Delivery
-    log: DeliveryLog
+    logged: list[BaseException]
+    refused: list[Refusal]
 
 
 class FinishedDelivery(NamedTuple):
@@ -147,9 +141,8 @@ class AttemptDetails:
         # A duplicate of a delivery belongs to the same attempt, so keep its journal number.
         earlier = self._started.get(key)
         number = earlier.number if earlier else self.recorder.reserve()
-        log = DeliveryLog()
-        self._started[key] = StartedDelivery(number, delivery, log)
-        return self._collector.collecting(log) if self._one_at_a_time else nullcontext()
+        self._started[key] = started = StartedDelivery(number, delivery, [], [])
+        return self._collector.collecting(started) if self._one_at_a_time else nullcontext()
 
     @cached_property
     def _collector(self) -> LogCollector:
@@ -175,8 +168,8 @@ class AttemptDetails:
             "alone": self._one_at_a_time,
             "where": outcome.where,
         }
-        succeeded = outcome.delivered and not started.log.logged
-        if succeeded and sent.kind is MESSAGE:
+        succeeded = outcome.delivered and not started.logged
+        if succeeded and sent.kind == MESSAGE:
             return fields
         problems: list[str] = []
         # Record an error while collecting details, because it must not fail the delivery.
@@ -184,7 +177,7 @@ class AttemptDetails:
             fields["sent"] = shortened_body(sent.body)
             fields["sent_type"] = first(sent.headers, "Content-Type") or ""
             if not succeeded:
-                fields |= self._exchanged(sent, started.log, outcome)
+                fields |= self._exchanged(started, outcome)
         return {**fields, "logged": problems} if problems else fields
 
     def _keep(self, delivery: FinishedDelivery) -> None:
@@ -194,18 +187,19 @@ class AttemptDetails:
         while len(self.finished) > _MAX_FINISHED or self._finished_bytes > limit:
             self._finished_bytes -= self.finished.popleft().size
 
-    def _exchanged(self, sent: Delivery, log: DeliveryLog, outcome: Outcome) -> dict[str, Any]:
+    def _exchanged(self, started: StartedDelivery, outcome: Outcome) -> dict[str, Any]:
+        sent = started.delivery
         fields: dict[str, Any] = {"sent_headers": _published_headers(sent.headers)}
         if outcome.status is not None:
             fields["answer"] = shortened_body(outcome.body)
             fields["answer_type"] = first(outcome.headers, "Content-Type") or ""
         fields["logged"] = [
             raised_text(error, "the handler logged")
-            for error in log.logged
+            for error in started.logged
             if error is not outcome.exception
         ]
         if outcome.status in (401, 403):
-            fields["signature"] = signature_details(sent, log.refused, self._keys, self._now())
+            fields["signature"] = signature_details(sent, started.refused, self._keys, self._now())
         if outcome.status is not None and 300 <= outcome.status < 400:
             fields["location"] = first(outcome.headers, "Location")
         return fields

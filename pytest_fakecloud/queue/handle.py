@@ -78,7 +78,22 @@ class Queue(QueueAssertions, QueueActions, Handle):
         )
         problems = DeliveryProblems(name, context.problems)
         self._sender = self._new_sender(config, problems)
-        self._engine = self._new_engine(context, config, name)
+        signer = self._new_signer(context, config, name)
+        driven = self.delivery == "driven"
+        self._details = AttemptDetails(signer.keys, signer.now, one_at_a_time=driven)
+        self._engine = Engine(
+            context.clock,
+            context.ids,
+            perform=self._details.watched(self._sender.send),
+            perform_async=self._details.awatched(self._sender.asend),
+            sign=signer,
+            keys=signer.keys,
+            new_key=_new_key,
+            name=name,
+            limits=config.plan,
+            settings=config,
+            lane=self.delivery,
+        )
         self._driver = Driver(self._engine, self._check_open, self._sender.release)
         table = DeliveryFaults(partial(context.ids.stream, name, "faults"), context.clock)
         self._engine.delivery_hooks = table
@@ -106,29 +121,13 @@ class Queue(QueueAssertions, QueueActions, Handle):
             side_by_side=self.delivery == "background",
         )
 
-    def _new_engine(self, context: Context, config: QueueConfig, name: str) -> Engine:
-        """Return an engine that delivers with the queue's sender, and start to collect details."""
+    def _new_signer(self, context: Context, config: QueueConfig, name: str) -> Signer:
         keys = DEV_KEYS if config.dev_credentials else (_new_key(), _new_key())
-        signer = Signer(
+        return Signer(
             SigningKeys(*keys),
             clock_of_signatures(config.signature_clock, context.clock.now_us),
             context.ids.stream(name, "token ids"),
             header=f"{config.header_prefix}-Signature",
-        )
-        driven = self.delivery == "driven"
-        self._details = AttemptDetails(signer.keys, signer.now, one_at_a_time=driven)
-        return Engine(
-            context.clock,
-            context.ids,
-            perform=self._details.watched(self._sender.send),
-            perform_async=self._details.awatched(self._sender.asend),
-            sign=signer,
-            keys=signer.keys,
-            new_key=_new_key,
-            name=name,
-            limits=config.plan,
-            settings=config,
-            lane=self.delivery,
         )
 
     # -- credentials and clients -----------------------------------------------------------------

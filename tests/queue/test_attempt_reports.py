@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.queue.attempt_reports import DeliveryLog, LogCollector
+from pytest_fakecloud.queue.attempt_reports import LogCollector, StartedDelivery
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Reply
 from pytest_fakecloud.queue.handle import Queue
+
+from .edge import delivery
 
 URL = "https://app.example.com/hook"
 INNER = "https://inner.example.com/hook"
@@ -115,7 +117,7 @@ def test_deliveries_of_one_queue_may_overlap(first_out: int) -> None:
     """Overlapping deliveries may end in either order."""
     before = list(logging.getLogger().handlers)
     collector = LogCollector()
-    logs = [DeliveryLog() for _ in range(2)]
+    logs = [StartedDelivery(number, delivery(), [], []) for number in range(2)]
     blocks = [collector.collecting(log) for log in logs]
     blocks[0].__enter__()
     log_error("a")

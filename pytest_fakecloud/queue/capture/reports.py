@@ -54,11 +54,10 @@ def _message_lines(capture: CallbackCapture, captured: Captured) -> list[str]:
     for queue in capture._waiter.queues():
         messages = list(queue.messages())
         # Prefer messages that concern this URL, then the newest, but list them as published.
-        ranked = sorted(
-            (captured._concerns(message), index) for index, message in enumerate(messages)
-        )
-        for index in sorted(index for _, index in ranked[-_LISTED:]):
-            lines += [f"  {line}" for line in str(messages[index].timeline).splitlines()]
+        ranked = sorted(messages, key=captured._concerns)[-_LISTED:]
+        for message in messages:
+            if message in ranked:
+                lines += [f"  {line}" for line in message.timeline.splitlines()]
         if len(messages) > _LISTED:
             lines.append(
                 f"  and {counted(len(messages) - _LISTED, 'more message')} of {queue.name}"

@@ -22,14 +22,14 @@ from .deadlines import DEFAULT_CAP
 from .loopback import headers_to_send
 
 
-def through_responses(delivery: Delivery) -> Outcome | str:
-    """Return an active mock's response, or why no mock matches (empty if no mock is active)."""
+def through_responses(delivery: Delivery) -> Outcome | str | None:
+    """Return an active mock's response, why no mock matches, or None if no mock is active."""
     # Read the attribute only once. If another thread removed the mock before a second read, the
     # original method would send the request to the network.
     send: Any = HTTPAdapter.send
     mock = _mock_behind(send)
     if mock is None:
-        return ""
+        return None
     request = _prepared(delivery)
     reasons = _mismatch(mock, request)
     if reasons is not None:

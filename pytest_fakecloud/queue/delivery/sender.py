@@ -101,15 +101,15 @@ class Sender:
         route = self._route(delivery.url)
         if route is not None:
             return route
-        reasons = ""
+        mismatch = None
         if "responses" in sys.modules:
             from .responses_mock import through_responses
 
             mocked = through_responses(delivery)
             if isinstance(mocked, Outcome):
                 return mocked
-            reasons = mocked
-        return None if is_loopback(delivery.url) else self._no_handler(delivery, reasons)
+            mismatch = mocked
+        return None if is_loopback(delivery.url) else self._no_handler(delivery, mismatch)
 
     def _report_if_raised_by_test(self, delivery: Delivery, outcome: Outcome) -> Outcome:
         """Report an exception that the test's code raised and no call will raise; return the outcome.
@@ -151,8 +151,8 @@ class Sender:
             return None
         return route
 
-    def _no_handler(self, delivery: Delivery, mocks: str) -> Outcome:
-        """Return the outcome for an unstubbed URL. ``mocks`` says why no mock matches it."""
+    def _no_handler(self, delivery: Delivery, mismatch: str | None) -> Outcome:
+        """Return the outcome for an unstubbed URL. ``mismatch`` is why no active mock matches it."""
         if self.unstubbed == "accept":
             return Outcome(200, where="accepted")
         url = as_text(delivery.url)
@@ -163,8 +163,8 @@ class Sender:
             ".call(url, function), .wsgi(origin, app) or .asgi(origin, app), or set "
             'queue={"unstubbed": "accept"}'
         )
-        if mocks:
-            text += f". {mocks}"
+        if mismatch is not None:
+            text += f". {mismatch}"
         if self._report is not None:
             self._report(text, delivery)
         return Outcome(

@@ -232,7 +232,8 @@ class Publisher:
             source.lost_callbacks += (error.message,)
             return
         if repeats is None:
-            source.open_children += draft.queue_name is None
+            if draft.queue_name is None:
+                source.open_children += 1
             self._create_queue_if_missing(draft, at_us)
             self._lifecycle.accept(draft, at_us, source=source)
 
@@ -361,7 +362,9 @@ class Publisher:
         accepted: list[Accepted] = []
         new_ids: dict[str, str] = {}
         for draft, key in zip(drafts, keys, strict=True):
-            earlier = self.deduplication.earlier_id(key, now) or new_ids.get(key or "")
+            earlier = self.deduplication.earlier_id(key, now)
+            if earlier is None and key is not None:
+                earlier = new_ids.get(key)
             if earlier is None:
                 earlier = self._state.workflow.accept(draft, now)
             if earlier is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
@@ -139,28 +140,20 @@ class WorkflowRoutes(Endpoints):
         ``default`` is its size without a ``count``. ``url_prefix``: match ``workflowUrl`` as prefix.
         """
         chosen = filters.read_filters(pairs, _FILTERS, states=_read_states)
-
-        def matches(run: WorkflowRun) -> bool:
-            if (only_live and not run.live) or not chosen.spans(run.created_us):
-                return False
-            for name, wanted in chosen.fields.items():
-                values = _RUN_FIELDS[name](run)
-                if url_prefix and name == "workflowUrl":
-                    if not values[0].startswith(tuple(wanted)):
-                        return False
-                elif not any(one in wanted for one in values):
-                    return False
-            return True
-
+        prefixes = tuple(chosen.fields.pop("workflowUrl", [""])) if url_prefix else ""
         self.engine.history.sweep()
+        found = [
+            run
+            for run in self.runs.runs.values()
+            if (run.live or not only_live)
+            and as_text(run.url).startswith(prefixes)
+            and chosen.spans(run.created_us)
+            and chosen.accept(partial(_values_of, run))
+        ]
         # A run that was restarted under its old id is newer than its position in the dict.
-        in_order = sorted(self.runs.runs.values(), key=lambda run: run.number)
+        found.sort(key=lambda run: run.number)
         return filters.page(
-            [run for run in in_order if matches(run)],
-            lambda run: run.number,
-            chosen,
-            latest_first=latest_first,
-            default=default,
+            found, lambda run: run.number, chosen, latest_first=latest_first, default=default
         )
 
     # -- triggers --------------------------------------------------------------------------------
@@ -238,6 +231,10 @@ class WorkflowRoutes(Endpoints):
         run_id = segment(request, "run")
         self.runs.events.notify(segment(request, "event"), json.dumps(event).encode(), run_id)
         return {}
+
+
+def _values_of(run: WorkflowRun, field: str) -> tuple[str, ...]:
+    return _RUN_FIELDS[field](run)
 
 
 def _trigger_headers(headers: HeaderList, run_id: str, url: str) -> HeaderList:

@@ -114,14 +114,16 @@ class Filters:
         For a log entry, ``state`` and ``status`` are those of the entry. For a dead letter,
         ``dlq_id`` is its id and ``status`` the status of the last response.
         """
-        if not self.spans(at_us):
-            return False
         given = {"state": state, "responseStatus": status, "dlqId": dlq_id, "dlqIds": dlq_id}
-        for name, wanted in self.fields.items():
-            found = _one(given[name]) if name in given else _MESSAGE_FIELDS[name](message)
-            if not any(value in wanted for value in found):
-                return False
-        return True
+        return self.spans(at_us) and self.accept(
+            lambda name: _one(given[name]) if name in given else _MESSAGE_FIELDS[name](message)
+        )
+
+    def accept(self, values: Callable[[str], Sequence[str]]) -> bool:
+        """Return whether each field has one of its wanted values; ``values`` returns its values."""
+        return all(
+            any(value in wanted for value in values(name)) for name, wanted in self.fields.items()
+        )
 
 
 def read_filters(

@@ -55,7 +55,7 @@ _SETTINGS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "queue-name": ("queue_name", _name("queue name")),
     "label": ("labels", values.read_labels),
     "redact-fields": ("redaction", values.read_redaction),
-    # The following values are processed further by _settings_of().
+    # The following values are processed further by read_given().
     "flow-control-key": ("flow_key", str),
     "flow-control-value": ("flow_value", str),
     "header-forward": ("forward_all", _flag("header-forward")),
@@ -105,7 +105,7 @@ class _Collected:
             for prefix, (setting, new_prefix) in _NESTED.items():
                 if own.startswith(prefix):
                     # Keep upper case in the rest of the name, which ``own`` has lost.
-                    rest = name[-len(own) :][len(prefix) :]
+                    rest = name.partition("-")[2][len(prefix) :]
                     self.nested.setdefault(setting, []).append((new_prefix + rest, value))
                     return
 
@@ -115,44 +115,6 @@ def _collect(pairs: Iterable[tuple[str, str]]) -> _Collected:
     for name, value in pairs:
         collected.add(name, value)
     return collected
-
-
-def _with_defaults(sent: _Collected, defaults: _Collected) -> _Collected:
-    """Return the headers of a request with default settings and headers that it did not send."""
-    excluded = {_EXCLUDED.get(name) for name in sent.settings}
-    settings = {
-        name: value for name, value in defaults.settings.items() if name not in excluded
-    } | sent.settings
-    if settings.pop("forward_all", False):
-        # Forward the request's headers first, so that they replace the defaults.
-        _forward_others(sent)
-    nested = {
-        name: overridden(defaults.nested.get(name, []), sent.nested.get(name, []))
-        for name in {**defaults.nested, **sent.nested}
-    }
-    return _Collected(settings, nested)
-
-
-def _forward_others(collected: _Collected) -> None:
-    forward = collected.nested.setdefault("forward", [])
-    taken = {name.lower() for name, _ in forward} | {"authorization", "user-agent"}
-    forward += [pair for pair in collected.others if pair[0].lower() not in taken]
-
-
-def _settings_of(collected: _Collected) -> dict[str, Any]:
-    settings = collected.settings
-    if settings.pop("forward_all", False):
-        _forward_others(collected)
-    flow_key, flow_value = settings.pop("flow_key", None), settings.pop("flow_value", None)
-    if flow_key is not None:
-        settings["flow"] = values.read_flow(flow_key, flow_value)
-    elif flow_value is not None:
-        raise bad_request("invalid flow control: a value was given without a key")
-    if "forward" in collected.nested:
-        collected.nested["forward"] = _checked(collected.nested["forward"])
-    if CONTROL.search(settings.get("content_type", "")):
-        raise bad_request("invalid header value for Content-Type: control character")
-    return settings | {name: headers for name, headers in collected.nested.items() if headers}
 
 
 def _checked(forward: HeaderList) -> HeaderList:
@@ -174,13 +136,32 @@ def read_given(
     ``defaults`` are the headers of a URL group, which apply unless the request sets them. Raises
     ``QueueError`` (400) for the first malformed header.
     """
-    sent = _collect(headers)
+    sent, default = _collect(headers), _collect(defaults or ())
     for name, value in query:
         if name.lower().startswith("upstash-"):
             sent.add(name, value)
-    if defaults:
-        sent = _with_defaults(sent, _collect(defaults))
-    return _settings_of(sent)
+    excluded = {_EXCLUDED.get(name) for name in sent.settings}
+    settings = {name: value for name, value in default.settings.items() if name not in excluded}
+    settings |= sent.settings
+    if settings.pop("forward_all", False):
+        # Forward the request's headers before the nested ones, so that they replace the defaults.
+        forward = sent.nested.setdefault("forward", [])
+        taken = {name.lower() for name, _ in forward} | {"authorization", "user-agent"}
+        forward += [pair for pair in sent.others if pair[0].lower() not in taken]
+    flow_key, flow_value = settings.pop("flow_key", None), settings.pop("flow_value", None)
+    if flow_key is not None:
+        settings["flow"] = values.read_flow(flow_key, flow_value)
+    elif flow_value is not None:
+        raise bad_request("invalid flow control: a value was given without a key")
+    for name in {**default.nested, **sent.nested}:
+        nested = overridden(default.nested.get(name, []), sent.nested.get(name, []))
+        if name == "forward":
+            nested = _checked(nested)
+        if nested:
+            settings[name] = nested
+    if CONTROL.search(settings.get("content_type", "")):
+        raise bad_request("invalid header value for Content-Type: control character")
+    return settings
 
 
 def read_settings(headers: Iterable[tuple[str, str]]) -> PublishSettings:
