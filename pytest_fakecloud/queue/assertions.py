@@ -52,9 +52,9 @@ class QueueAssertions:
         __tracebackhide__ = True
         self._note_inspection()
         if isinstance(state, str) and state.upper() in STATE_NAMES:
-            given = _given(where, service_state=state)
+            given = _conditions(where, service_state=state)
         else:
-            given = _given(where, state=state)
+            given = _conditions(where, state=state)
         asked = Query(given, MESSAGES, "message")
         with self._engine.lock:
             self._engine.history.sweep()
@@ -112,7 +112,7 @@ class QueueAssertions:
         """
         __tracebackhide__ = True
         self._note_inspection()
-        asked = Query(_given(where, url=url), DEAD_LETTERS, "dead letter")
+        asked = Query(_conditions(where, url=url), DEAD_LETTERS, "dead letter")
         found = (
             DeadLetterView(self._engine, row.id, row.message_id, row.at_us)
             for row in self._engine.dead_letters.all()
@@ -147,7 +147,7 @@ class QueueAssertions:
         return self._expect(
             "a message to be published",
             [one for one in messages if one.kind == MESSAGE],
-            _given(where, url=url),
+            _conditions(where, url=url),
             times,
             not_counted=((one, own) for one in messages if one.kind != MESSAGE),
         )
@@ -167,7 +167,7 @@ class QueueAssertions:
         does not count.
         """
         __tracebackhide__ = True
-        given = {**_given(where, url=url), "state": "delivered"}
+        given = {**_conditions(where, url=url), "state": "delivered"}
         return self._expect("a message to be delivered", self.messages(), given, times)
 
     def assert_not_delivered(self, url: object = None, **where: Unpack[MessageFields]) -> None:
@@ -183,7 +183,7 @@ class QueueAssertions:
         ``times`` is the exact number of messages expected (at least one by default).
         """
         __tracebackhide__ = True
-        given = {**_given(where, url=url), "state": "dead_lettered"}
+        given = {**_conditions(where, url=url), "state": "dead_lettered"}
         return self._expect("a message to be dead-lettered", self.messages(), given, times)
 
     def assert_not_dead_lettered(self, url: object = None, **where: Unpack[MessageFields]) -> None:
@@ -220,5 +220,6 @@ class QueueAssertions:
         )
 
 
-def _given(where: Mapping[str, Any], **first: object) -> dict[str, object]:
+def _conditions(where: Mapping[str, Any], **first: object) -> dict[str, object]:
+    """Return the conditions on fields. Of those in ``first``, None means that there is none."""
     return {name: wanted for name, wanted in first.items() if wanted is not None} | dict(where)

@@ -31,6 +31,7 @@ from .model import DAY, MESSAGE, SigningKeys
 from .rest.routes import QueueApp
 from .settings import QueueConfig, QueueSettings
 from .signature_checks import signature_clock as clock_of_signatures
+from .wire.delivery import DeliverySigner
 from .wire.signing import Signer, explain
 from .wire.text import as_text
 
@@ -86,9 +87,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             context.ids,
             perform=self._details.watched(self._sender.send),
             perform_async=self._details.awatched(self._sender.asend),
-            sign=signer,
-            keys=signer.keys,
-            new_key=_new_key,
+            signer=DeliverySigner(signer, signer.keys, _new_key),
             name=name,
             limits=config.plan,
             settings=config,

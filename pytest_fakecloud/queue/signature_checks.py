@@ -34,6 +34,8 @@ _CLAIMS = {
     "InvalidSubjectError": "sub",
 }
 """The claim that each PyJWT error refers to."""
+_CLOCK_REALTIME_COARSE = 5
+"""Linux's number of a clock (resolution 4 ms) that no time-freezing tool replaces."""
 MAX_BODY = 2_000
 """Maximum number of characters of a body that are kept."""
 
@@ -57,8 +59,7 @@ def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable
 def real_time(_read: Callable[[], float] = time.time) -> float:
     """Return the real Unix time in seconds, even if freezegun or time-machine is active."""
     if sys.platform.startswith("linux"):
-        # Clock 5 is CLOCK_REALTIME_COARSE (4 ms), which no time-freezing tool replaces.
-        return time.clock_gettime(5)
+        return time.clock_gettime(_CLOCK_REALTIME_COARSE)
     machine = sys.modules.get("time_machine")
     if machine is not None:
         return float(machine.escape_hatch.time.time())
@@ -168,10 +169,10 @@ def _decoding(original: FunctionType) -> Callable[..., Any]:
 
 def _refusal(receiver: object, named: dict[str, Any]) -> Refusal:
     url, body = named.get("url"), named.get("body")
+    # The keys are private attributes of the receiver, which has no other strings.
+    keys = tuple(one for one in vars(receiver).values() if isinstance(one, str))
     return Refusal(
-        url if isinstance(url, str) else None,
-        body if isinstance(body, str | bytes) else None,
-        tuple(one for one in vars(receiver).values() if isinstance(one, str)),
+        url if isinstance(url, str) else None, body if isinstance(body, str | bytes) else None, keys
     )
 
 

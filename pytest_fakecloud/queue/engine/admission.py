@@ -30,7 +30,7 @@ class Admission:
 
     def admit_or_wait(self, message: Message, now: int) -> bool:
         """Return whether an attempt may start now; if not, add the message to a wait list."""
-        if self._is_parked(message):
+        if self._park_if_paused(message):
             return False
         key = self.flow_key(message)
         has_room = message.id in self._state.active or self._has_room()
@@ -51,8 +51,8 @@ class Admission:
         self.start_waiting_for_flow(key)
         return False
 
-    def _is_parked(self, message: Message) -> bool:
-        """Return whether the message's queue is paused; if so, hold the message there."""
+    def _park_if_paused(self, message: Message) -> bool:
+        """Hold a message in its queue if the queue is paused; return whether it is."""
         queue = self._state.queues.queue_of(message)
         if queue is None or not queue.paused:
             return False

@@ -23,8 +23,6 @@ from ..model import (
     Message,
     Outcome,
     Perform,
-    Sign,
-    SigningKeys,
     first,
 )
 from ..wire.delivery import DeliverySigner, callback_body, delivery_of, failure_text
@@ -61,9 +59,7 @@ class AttemptRunner:
         *,
         perform: Perform,
         perform_async: Callable[[Delivery], Awaitable[Outcome]] | None,
-        sign: Sign,
-        keys: SigningKeys,
-        new_key: Callable[[], str],
+        signer: DeliverySigner,
     ) -> None:
         self._state = state
         self._lifecycle = lifecycle
@@ -72,7 +68,7 @@ class AttemptRunner:
         self._publisher = publisher
         self.perform = perform
         self.perform_async = perform_async
-        self.signer = DeliverySigner(sign, keys, new_key)
+        self.signer = signer
 
     def run(self, message_id: str, due_us: int) -> Attempt | None:
         """Make the due attempt in this thread; return None if it may not start now."""

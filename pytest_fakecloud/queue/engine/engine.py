@@ -24,8 +24,9 @@ from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane
 from ..errors import not_found
-from ..model import Attempt, Delivery, Message, Outcome, Perform, Sign, SigningKeys
+from ..model import Attempt, Delivery, Message, Outcome, Perform, SigningKeys
 from ..settings import PlanLimits, QueueConfig
+from ..wire.delivery import DeliverySigner
 from ..workflow.runs import WorkflowRuns
 from .admission import Admission
 from .attempts import AttemptRunner
@@ -64,9 +65,7 @@ class Engine(State):
         ids: Ids,
         *,
         perform: Perform,
-        sign: Sign,
-        keys: SigningKeys,
-        new_key: Callable[[], str],
+        signer: DeliverySigner,
         perform_async: Callable[[Delivery], Awaitable[Outcome]] | None = None,
         name: str = "queue",
         limits: PlanLimits | None = None,
@@ -81,8 +80,7 @@ class Engine(State):
             settings=settings or QueueConfig(),
             lane=lane,
         )
-        self.keys = keys
-        self._new_key = new_key
+        self.keys = signer.keys
         self.dead_letters = DeadLetters(self)
         self.history = History(self, self.dead_letters)
         self.queues = OrderedQueues(self)
@@ -100,9 +98,7 @@ class Engine(State):
             self.publisher,
             perform=perform,
             perform_async=perform_async,
-            sign=sign,
-            keys=keys,
-            new_key=new_key,
+            signer=signer,
         )
 
     def twin(self, clock: Timekeeper, ids: Ids) -> Engine:
@@ -115,9 +111,7 @@ class Engine(State):
             clock,
             ids,
             perform=runner.perform,
-            sign=runner.signer.sign,
-            keys=self.keys,
-            new_key=self._new_key,
+            signer=runner.signer,
             limits=self.limits,
             settings=self.settings,
         )
@@ -133,7 +127,7 @@ class Engine(State):
 
     def rotate_keys(self) -> SigningKeys:
         with self.lock:
-            self.keys.rotate(self._new_key())
+            self.keys.rotate(self.runner.signer.new_key())
             return self.keys
 
     # -- messages --------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ class FlowKey:
     waiting: deque[str] = field(default_factory=deque)
 
     def roll(self, now_us: int) -> None:
-        """Start the current period if the last one has passed. Methods that take a time do so."""
+        """Start the period that contains the given time, unless it has already started."""
         passed = (now_us - self.period_start_us) // self.period_us
         if passed > 0:
             self.restart_period(self.period_start_us + passed * self.period_us)
@@ -111,6 +111,7 @@ class FlowControl:
         if not found.pinned_parallelism:
             found.parallelism = settings.parallelism
         if not found.pinned_rate:
+            # Count in the old period before its length changes.
             found.roll(now_us)
             found.rate = settings.rate
             if found.period_us != settings.period_us:

@@ -104,6 +104,7 @@ class OrderedQueues:
         if queue is None or not queue.waiting or message.id not in queue.active:
             return False
         queue.active.discard(message.id)
+        # Insert it behind the next message, which gets the slot now.
         queue.waiting.insert(1, message.id)
         self.start_waiting(queue)
         return True
@@ -152,5 +153,5 @@ class OrderedQueues:
             queue.updated_us = state.clock.now_us()
 
     def lag(self, queue: OrderedQueue) -> int:
-        """Return the number of unfinished messages in a queue."""
+        """Return the number of unfinished messages in a queue. Parked messages are also active."""
         return sum(one in self._state.pending for one in [*queue.active, *queue.waiting])

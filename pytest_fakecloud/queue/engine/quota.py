@@ -122,12 +122,14 @@ class Quota:
         self._check_nested(settings.failure_callback_headers, retries, depth + 1, now)
 
     def callback_retries(self, settings: PublishSettings, source_retries: int) -> int:
-        if settings.retries is not None:
-            return settings.retries
         inherited = self._state.settings.callback_retries
-        return source_retries if inherited == "inherit" else inherited
+        return self._retries(settings, source_retries if inherited == "inherit" else inherited)
 
     def retries(self, settings: PublishSettings) -> int:
+        return self._retries(settings, self._state.settings.retries)
+
+    def _retries(self, settings: PublishSettings, default: int) -> int:
+        """Return the given number of retries, or the default within the plan's limit."""
         if settings.retries is not None:
             return settings.retries
-        return min(self._state.settings.retries, self._state.limits.retries)
+        return min(default, self._state.limits.retries)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from ...core.ids import BASE58, Ids
 from ...core.timekeeper import Timekeeper
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 
 _COMPACT = 64
 """Outdated entries are not removed while there are fewer planned attempts than this."""
-
-
-_Run: TypeAlias = Callable[[str, int], object]
-_RunAsync: TypeAlias = Callable[[str, int], Awaitable[object]]
-_Start: TypeAlias = Callable[[str, int], Callable[[], object] | None]
 
 
 class State:
@@ -147,7 +142,7 @@ class State:
             heapq.heapify(self._planned)
 
     @cached_property
-    def _runner_methods(self) -> tuple[_Run, _RunAsync, _Start]:
+    def _runner_methods(self) -> tuple[Callable[[str, int], Any], ...]:
         # Bind the methods once. Bound methods for each message would slow down garbage collection.
         return self.runner.run, self.runner.run_async, self.runner.start
 

@@ -41,7 +41,7 @@ class Endpoints:
 
     def __init__(self, endpoints: Iterable[Endpoint] = ()) -> None:
         self._by_id: dict[str, Endpoint] = {}
-        self._with: dict[tuple[str, str | None], dict[str, Endpoint]] = {}
+        self._by_key: dict[tuple[str, str | None], dict[str, Endpoint]] = {}
         self._numbers = count()
         for endpoint in endpoints:
             self.add(endpoint)
@@ -60,36 +60,36 @@ class Endpoints:
         found: dict[str, Endpoint] = {}
         for what, value in (("url", url), ("name", name)):
             if isinstance(value, str):
-                found |= self._with.get((what, value), {})
+                found |= self._by_key.get((what, value), {})
         return sorted(found.values(), key=lambda one: one.number)
 
     def add(self, endpoint: Endpoint) -> None:
         endpoint.number = next(self._numbers)
         self._by_id[endpoint.id] = endpoint
-        self._enter(endpoint)
+        self._index(endpoint)
 
     def remove(self, endpoint: Endpoint) -> None:
-        self._leave(endpoint)
+        self._unindex(endpoint)
         del self._by_id[endpoint.id]
 
     def change(self, endpoint: Endpoint, url: str, name: str | None) -> None:
-        self._leave(endpoint)
+        self._unindex(endpoint)
         endpoint.url, endpoint.name = url, name
-        self._enter(endpoint)
+        self._index(endpoint)
 
     def copy(self) -> Endpoints:
         return Endpoints(replace(endpoint) for endpoint in self)
 
-    def _enter(self, endpoint: Endpoint) -> None:
+    def _index(self, endpoint: Endpoint) -> None:
         for key in (("url", endpoint.url), ("name", endpoint.name)):
-            self._with.setdefault(key, {})[endpoint.id] = endpoint
+            self._by_key.setdefault(key, {})[endpoint.id] = endpoint
 
-    def _leave(self, endpoint: Endpoint) -> None:
+    def _unindex(self, endpoint: Endpoint) -> None:
         for key in (("url", endpoint.url), ("name", endpoint.name)):
-            others = self._with[key]
+            others = self._by_key[key]
             del others[endpoint.id]
             if not others:
-                del self._with[key]
+                del self._by_key[key]
 
 
 @dataclass(slots=True)

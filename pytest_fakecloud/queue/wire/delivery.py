@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..model import SECOND, Delivery, HeaderList, Message, Outcome, Sign, SigningKeys, first
 from .text import as_text, header_map
@@ -64,13 +64,12 @@ def delivery_of(message: Message, body: bytes, now: int, *, prefix: str, region:
     )
 
 
-class DeliverySigner:
+class DeliverySigner(NamedTuple):
     """Signs deliveries as faults demand. ``new_key`` returns a key that no receiver knows."""
 
-    def __init__(self, sign: Sign, keys: SigningKeys, new_key: Callable[[], str]) -> None:
-        self.sign = sign
-        self._keys = keys
-        self._new_key = new_key
+    sign: Sign
+    keys: SigningKeys
+    new_key: Callable[[], str]
 
     def signed(self, delivery: Delivery, faults: Collection[str]) -> Delivery:
         if not faults:
@@ -79,9 +78,9 @@ class DeliverySigner:
         if "unsigned" not in faults:
             key: str | None = None
             if "wrong_key" in faults:
-                key = self._new_key()
+                key = self.new_key()
             elif "next_key" in faults:
-                key = self._keys.next
+                key = self.keys.next
             age = 3600 * SECOND if "expired" in faults else 0
             signature = self.sign(delivery, key, age)
         return delivery._replace(
@@ -96,7 +95,7 @@ def encoded(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def given(**fields: object) -> dict[str, Any]:
+def without_none(**fields: object) -> dict[str, Any]:
     """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -134,8 +133,10 @@ def callback_body(
         "retried": retried,
         "maxRetries": message.max_retries,
     }
-    body |= given(dlqId=dlq_id) | dict.fromkeys(SOURCE_SPELLINGS[spelling], message.public_id)
-    body |= given(
+    body |= without_none(dlqId=dlq_id) | dict.fromkeys(
+        SOURCE_SPELLINGS[spelling], message.public_id
+    )
+    body |= without_none(
         topicName=message.topic_name,
         endpointName=message.endpoint_name,
         scheduleId=message.schedule_id,

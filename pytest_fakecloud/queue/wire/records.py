@@ -15,7 +15,7 @@ from ..engine.ordered_queues import OrderedQueue
 from ..engine.schedules import Schedule
 from ..engine.url_groups import Endpoint, UrlGroup
 from ..model import SECOND, HeaderList, LogEntry, Message, Outcome, PublishSettings, Redaction
-from .delivery import encoded, failure_text, given, source_headers
+from .delivery import encoded, failure_text, source_headers, without_none
 from .text import as_text, canonical, header_map
 
 Record = dict[str, Any]
@@ -88,15 +88,15 @@ def _settings_record(settings: PublishSettings, retry_delay: str | None) -> Reco
         record["labels"] = list(settings.labels)
     if settings.flow is not None:
         record["flowControlKey"] = settings.flow.key
-        record |= given(parallelism=settings.flow.parallelism, rate=settings.flow.rate)
+        record |= without_none(parallelism=settings.flow.parallelism, rate=settings.flow.rate)
         record["period"] = settings.flow.period_us // SECOND
     if settings.timeout_us is not None:
         record["timeout"] = ms(settings.timeout_us)
-    return record | given(retryDelayExpression=retry_delay)
+    return record | without_none(retryDelayExpression=retry_delay)
 
 
 def _origin_record(message: Message) -> Record:
-    return given(
+    return without_none(
         topicName=message.topic_name,
         endpointName=message.endpoint_name,
         queueName=message.queue_name,
@@ -123,7 +123,7 @@ def message_record(message: Message) -> Record:
     record |= _origin_record(message)
     if part is not None:
         record |= {"workflowRunId": part.run_id, "workflowUrl": part.url}
-        record |= given(workflowCreatedAt=part.created_ms)
+        record |= without_none(workflowCreatedAt=part.created_ms)
     return record
 
 
@@ -155,7 +155,7 @@ def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Reco
         "maxRetries": message.max_retries,
         **_settings_record(settings, message.retry_delay),
     }
-    record |= given(error=entry.error) | _origin_record(message)
+    record |= without_none(error=entry.error) | _origin_record(message)
     if entry.next_us is not None:
         record["nextDeliveryTime"] = ms(entry.next_us)
     outcome = entry.outcome
@@ -206,7 +206,7 @@ def schedule_record(
     if settings.timeout_us is not None:
         # Replace the milliseconds: the API reports the timeout of a schedule in seconds.
         record["timeout"] = min(settings.timeout_us, max_timeout_us) // SECOND
-    record |= given(queueName=settings.queue_name, error=schedule.error)
+    record |= without_none(queueName=settings.queue_name, error=schedule.error)
     if schedule.last_us is not None:
         record["lastScheduleTime"] = ms(schedule.last_us)
         record["lastScheduleStates"] = states

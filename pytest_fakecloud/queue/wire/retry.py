@@ -34,7 +34,9 @@ _GO_DURATION = re.compile(r"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s
 _GO_GROUP = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _GO_UNIT = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6, "m": 6e7, "h": 3.6e9}
 _DEEPEST = 50
+"""Maximum nesting of an expression, so that parsing never exceeds Python's recursion limit."""
 _LONGEST = 500
+"""Maximum number of characters of an expression."""
 
 
 def backoff_us(retry: int) -> int:
@@ -99,7 +101,8 @@ class RetryDelay:
         return value
 
     def wait_us(self, retried: int) -> int:
-        return min(DAY, max(0, round(min(self.milliseconds(retried), 1e9) * 1_000)))
+        milliseconds = min(self.milliseconds(retried), DAY / 1_000)
+        return max(0, round(milliseconds * 1_000))
 
     def _bad(self, why: str) -> Exception:
         return bad_request(f"invalid retry delay expression {self.text!r}: {why}")

@@ -11,6 +11,7 @@ from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.engine.hooks import AttemptHooks
 from pytest_fakecloud.queue.model import SECOND, Delivery, Outcome, SigningKeys
 from pytest_fakecloud.queue.settings import QueueConfig, plan
+from pytest_fakecloud.queue.wire.delivery import DeliverySigner
 
 URL = "https://app.example.com/hook"
 CALLBACK = "https://app.example.com/callback"
@@ -44,9 +45,7 @@ class Bench:
             self.clock,
             Ids(1),
             perform=self.perform,
-            sign=self.sign,
-            keys=SigningKeys("current", "next"),
-            new_key=lambda: "new",
+            signer=DeliverySigner(self.sign, SigningKeys("current", "next"), lambda: "new"),
             limits=plan(None, options.pop("limits", None)),
             settings=QueueConfig(**options),
         )

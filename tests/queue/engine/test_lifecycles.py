@@ -23,6 +23,7 @@ from pytest_fakecloud.queue.engine.engine import Engine, Saved
 from pytest_fakecloud.queue.engine.hooks import DeliveryHooks
 from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Message, Outcome, SigningKeys
 from pytest_fakecloud.queue.settings import PlanLimits
+from pytest_fakecloud.queue.wire.delivery import DeliverySigner
 from pytest_fakecloud.queue.wire.retry import next_wait
 
 QUEUES = ("single", "wide")
@@ -84,9 +85,11 @@ class Lives(RuleBasedStateMachine):
             self.clock,
             Ids(7),
             perform=self._perform,
-            sign=lambda delivery, key, age_us: [("Upstash-Signature", "token")],
-            keys=SigningKeys("current", "next"),
-            new_key=lambda: "new",
+            signer=DeliverySigner(
+                lambda delivery, key, age_us: [("Upstash-Signature", "token")],
+                SigningKeys("current", "next"),
+                lambda: "new",
+            ),
             limits=PlanLimits(retention_us=36_500 * DAY),
         )
         self.crash = CrashNow()

@@ -271,10 +271,11 @@ def test_retries_of_a_message(limits: Any, settings: Any, given: int | None, ret
         (1, None, 1),
         (0, None, 0),
         (1, 4, 4),
+        (12, None, 10),
     ],
 )
 def test_retries_of_a_callback(setting: Any, given: int | None, retries: int) -> None:
-    counted = quota(callback_retries=setting)
+    counted = quota({"retries": 10}, callback_retries=setting)
     assert counted.callback_retries(PublishSettings(retries=given), 9) == retries
 
 
