@@ -167,8 +167,7 @@ class BrokerApp(App):
 
     def _consume(self, request: Request, topics: list[str], fields: Mapping[str, object]) -> object:
         records = self.engine.groups.consume(
-            _segment(request, "group"),
-            _segment(request, "instance"),
+            *_instance(request),
             topics,
             self._timeout(request, fields, POLL_TIMEOUT_MS),
             self._consumer_headers(request),
@@ -188,14 +187,12 @@ class BrokerApp(App):
         body = self._reader.json(request.body)
         items = [] if body is NO_BODY or body is None else body
         offsets = [self._reader.position(item, where) for where, item in items_in(items)]
-        self.engine.groups.commit(
-            _segment(request, "group"), _segment(request, "instance"), offsets
-        )
+        self.engine.groups.commit(*_instance(request), offsets)
         return SUCCESS
 
     def delete(self, request: Request) -> object:
         """Handle ``/delete-consumer/GROUP/INSTANCE``."""
-        self.engine.groups.delete(_segment(request, "group"), _segment(request, "instance"))
+        self.engine.groups.delete(*_instance(request))
         return SUCCESS
 
     # -- metadata --------------------------------------------------------------------------------
@@ -226,7 +223,6 @@ class BrokerApp(App):
     def committed(self, request: Request) -> object:
         """Handle ``/committed/GROUP/INSTANCE``."""
         partitions = self._partitions(request)
-        self._timeout(request, {}, METADATA_TIMEOUT_MS)
         return _offsets_json(self.engine.groups.committed(_segment(request, "group"), partitions))
 
     def offsets(self, request: Request) -> object:
@@ -238,12 +234,13 @@ class BrokerApp(App):
             case text:
                 at = digits(text, "The timestamp in the path", "milliseconds, earliest or latest")
         partitions = self._partitions(request)
-        self._timeout(request, {}, METADATA_TIMEOUT_MS)
         return _offsets_json(self.engine.fetching.offsets(at, partitions))
 
     def _partitions(self, request: Request) -> list[TopicPartition]:
         items = self._items(request, "an object with topic and partition, or an array")
-        return [self._reader.partition(item, where) for where, item in items]
+        partitions = [self._reader.partition(item, where) for where, item in items]
+        self._timeout(request, {}, METADATA_TIMEOUT_MS)  # Reject an invalid timeout; nothing waits.
+        return partitions
 
     # -- parsing ---------------------------------------------------------------------------------
 
@@ -344,6 +341,11 @@ def _offsets_json(offsets: Sequence[TopicPartitionOffset]) -> list[dict[str, obj
 
 def _segment(request: Request, name: str) -> str:
     return decode_segment(request.params[name])
+
+
+def _instance(request: Request) -> tuple[str, str]:
+    """Return the group and the name of the instance in the path."""
+    return _segment(request, "group"), _segment(request, "instance")
 
 
 def _topics_in(body: Any) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from confluent_kafka import KafkaError, KafkaException
@@ -144,3 +144,12 @@ def real_only(what: str) -> ContractError:
     return ContractError(
         f"{what} is not possible with a real cluster: use the in-memory engine (leave out engine=)"
     )
+
+
+def unsupported(what: str) -> Callable[..., NoReturn]:
+    """Return a method that raises the error of ``real_only()``."""
+
+    def method(*given: object, **named: object) -> NoReturn:
+        raise real_only(what)
+
+    return method

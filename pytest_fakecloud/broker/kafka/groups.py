@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 from confluent_kafka import KafkaException
 
@@ -31,7 +31,7 @@ from ..model import (
     consumer_config,
     found_members,
 )
-from .client import real_only
+from .client import unsupported
 from .fetching import KafkaFetching, Waits
 from .instance import KafkaInstance, Partition
 from .topics import KafkaTopics, public_names
@@ -347,20 +347,11 @@ class KafkaGroups:
 
     # -- actions of tests ------------------------------------------------------------------------
 
-    def crash(self, group: str, instance: str) -> NoReturn:
-        raise real_only("crash() of an instance")
-
-    def expire(self, group: str, instance: str) -> NoReturn:
-        raise real_only("expire() of a session")
-
-    def rebalance(self, group: str) -> NoReturn:
-        raise real_only("rebalance()")
-
-    def redeliver(self, group: str, *which: object) -> NoReturn:
-        raise real_only("redeliver()")
-
-    def reorder(self) -> NoReturn:
-        raise real_only("reorder()")
+    crash = unsupported("crash() of an instance")
+    expire = unsupported("expire() of a session")
+    rebalance = unsupported("rebalance()")
+    redeliver = unsupported("redeliver()")
+    reorder = unsupported("reorder()")
 
     # -- ending ----------------------------------------------------------------------------------
 

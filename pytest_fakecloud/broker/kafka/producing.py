@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
@@ -17,7 +17,7 @@ from ...core.timekeeper import Timekeeper
 from ...core.wording import counted
 from ..engine.producing import Placement, Plan
 from ..model import Metadata, ProducerRecord
-from .client import Unavailable, real_only, translated
+from .client import Unavailable, translated, unsupported
 from .topics import KafkaTopics, public_names
 
 OnDelivery = Callable[[Any, Any], None]
@@ -114,8 +114,7 @@ class KafkaProducing:
             # librdkafka does not call the callback of a message that it did not accept.
             delivered(error, None)
 
-    def fail_batches(self, keep: int, times: int) -> NoReturn:
-        raise real_only("partial_produce()")
+    fail_batches = unsupported("partial_produce()")
 
     def _run(self) -> None:
         while not self._closed:

@@ -13,7 +13,7 @@ import itertools
 import secrets
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ...core.errors import ContractError
 from ...core.settings import whole
@@ -24,7 +24,7 @@ from ..engine.topics import check_new_topic, topic_exists
 from ..errors import AsMisuse, BrokerError
 from ..model import TopicPartition
 from ..settings import BrokerConfig
-from .client import Address, real_only
+from .client import Address, real_only, unsupported
 
 _FRESH = 1.0
 """Seconds for which the list of topics is considered current."""
@@ -224,10 +224,7 @@ class KafkaTopics:
             self.cluster.delete_records(wanted)
         return sum(offset - starts[number] for (_, number), offset in wanted.items())
 
-    def set_retention(
-        self, name: str, *, retention_ms: object, retention_bytes: object
-    ) -> NoReturn:
-        raise real_only("set_retention() of an existing topic")
+    set_retention = unsupported("set_retention() of an existing topic")
 
     def _wait(self, condition: Callable[[], bool], failure: str) -> None:
         until = monotonic() + self.address.timeout

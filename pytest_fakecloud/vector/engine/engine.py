@@ -170,9 +170,9 @@ class VectorEngine:
         """
         with self._lock:
             self.checks.change(change, self.dimension)
-            home = self.namespaces.homes.get(namespace)
-            old = home.get(change.id) if home is not None else None
-            if home is None or old is None:
+            home = self._find(namespace)
+            old = home.get(change.id)
+            if old is None:
                 return False
             metadata = old.metadata if change.metadata is None else change.metadata
             if change.metadata is not None and change.mode is UpdateMode.PATCH:
@@ -190,13 +190,12 @@ class VectorEngine:
 
     def delete(self, namespace: str, ids: Sequence[str]) -> int:
         with self._lock:
-            home = self.namespaces.homes.get(namespace)
-            return 0 if home is None else sum(home.delete(id) for id in ids)
+            home = self._find(namespace)
+            return sum(home.delete(id) for id in ids)
 
     def delete_prefix(self, namespace: str, prefix: str) -> int:
         with self._lock:
-            home = self.namespaces.homes.get(namespace)
-            return 0 if home is None else self.delete(namespace, home.ids(prefix))
+            return self.delete(namespace, self._find(namespace).ids(prefix))
 
     def delete_matching(self, namespace: str, filter: str) -> int:
         """Remove the records whose newest metadata matches a filter; return their number.
@@ -209,10 +208,8 @@ class VectorEngine:
                 "The filter to delete by is empty. To remove everything, use reset."
             )
         with self._lock:
-            home = self.namespaces.homes.get(namespace)
-            if home is None:
-                return 0
-            found = [record.id for _, record in home.scan() if predicate(record.metadata)]
+            records = (record for _, record in self._find(namespace).scan())
+            found = [record.id for record in records if predicate(record.metadata)]
             return self.delete(namespace, found)
 
     def reset(self, namespace: str) -> None:
@@ -231,18 +228,15 @@ class VectorEngine:
     def fetch(self, namespace: str, ids: Sequence[str]) -> list[VectorRecord | None]:
         """Return the records in the order of the ids, with None for each missing record."""
         with self._lock:
-            home = self.namespaces.homes.get(namespace)
-            return [None if home is None else home.get(id) for id in ids]
+            home = self._find(namespace)
+            return [home.get(id) for id in ids]
 
     def range(self, namespace: str, cursor: int, limit: int | None, prefix: str = "") -> Page:
         """Return at most ``limit`` records (None: all) in insertion order, from a slot on."""
         with self._lock:
-            home = self.namespaces.homes.get(namespace)
-            if home is None:
-                return Page("")
             records: list[VectorRecord] = []
             next_slot = cursor
-            for slot, record in home.scan(cursor, prefix):
+            for slot, record in self._find(namespace).scan(cursor, prefix):
                 if len(records) == limit:
                     return Page(str(next_slot), records)
                 records.append(record)
@@ -252,14 +246,12 @@ class VectorEngine:
     def count(self, namespace: str) -> int:
         """Return the number of records of a namespace, including pending ones."""
         with self._lock:
-            return len(self.namespaces.homes.get(namespace, ()))
+            return len(self._find(namespace))
 
     def random(self, namespace: str) -> VectorRecord | None:
         with self._lock:
-            home = self.namespaces.homes.get(namespace)
-            if home is None or not len(home):
-                return None
-            return home.nth(self._picks.randrange(len(home)))
+            home = self._find(namespace)
+            return home.nth(self._picks.randrange(len(home))) if len(home) else None
 
     def info(self) -> IndexInfo:
         """Return the properties and counts of the index; a read for ``ready_after_reads``."""
@@ -326,9 +318,7 @@ class VectorEngine:
 
     def _release(self, batch: Batch) -> None:
         with self._lock:
-            home = self.namespaces.homes.get(batch.namespace)
-            if home is not None:
-                home.release(batch.records)
+            self._find(batch.namespace).release(batch.records)
 
     # -- snapshots -------------------------------------------------------------------------------
 
@@ -363,6 +353,11 @@ class VectorEngine:
     def close(self) -> None:
         with self._lock:
             self.readiness.cancel()
+
+    def _find(self, namespace: str) -> Namespace:
+        """Return a namespace or, if it does not exist, an empty one that is not part of the index."""
+        home = self.namespaces.homes.get(namespace)
+        return Namespace(None) if home is None else home
 
     def _open(self, dimension: int | None) -> None:
         if self.dimension is None and dimension is not None:
