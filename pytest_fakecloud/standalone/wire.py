@@ -60,7 +60,7 @@ _VALUES = _wire_names(
         "queue.model": "Attempt Delivery FlowSettings LogEntry Message Outcome PublishSettings "
         "Redaction",
         "queue.settings": "QueueConfig PlanLimits",
-        "vector.settings": "Approximation VectorLimits",
+        "vector.settings": "VectorLimits",
     }
 )
 """Dataclasses and named tuples that are sent field by field."""

@@ -87,16 +87,10 @@ class VectorIndex(Handle):
         self._engine = VectorEngine(
             context.clock,
             context.ids,
-            name=config.name or self.fixture,
-            kind=kind,
-            similarity=config.similarity,
+            config,
             dimension=dimension if kind.has_dense else None,
             dense_model=embedder.dense_model if embedder else "",
             sparse_model=embedder.sparse_model if embedder else "",
-            limits=config.limits,
-            approximation=config,
-            ready_after_us=config.ready_after_us,
-            ready_after_reads=config.ready_after_reads,
         )
         self.read_only_token = new_token()
         app = VectorApp(

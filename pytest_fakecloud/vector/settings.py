@@ -128,25 +128,12 @@ def _word(accepts: Any, words: type[E]) -> SettingKind[E]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Approximation:
-    """Ways in which the service's results may be inexact; all are off by default.
+class VectorConfig(HandleConfig):
+    """The settings of a ``VectorIndex``.
 
-    All randomness is derived from the test's seed.
+    The last four make results as inexact as the service's may be; all are off by default. All
+    randomness is derived from the test's seed.
     """
-
-    recall: float = setting(1.0, number(0, 1))
-    """Probability that a search finds each true dense neighbour, rather than the next best one."""
-    lose_first: bool = setting(False, SWITCH)
-    """Whether the best hit can also be missed."""
-    filter_budget: int | None = setting(None, optional(whole(1)))
-    """Number of best candidates that a filtered query examines; None: all of them."""
-    shuffle_ties: bool = setting(False, SWITCH)
-    """Whether hits with equal scores are returned in random order."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class VectorConfig(Approximation, HandleConfig):
-    """The settings of a ``VectorIndex``."""
 
     dimension: int | None = setting(None, optional(whole(1, MOST_DIMENSIONS)))
     """Length of the dense vectors; None: the first upsert determines it."""
@@ -168,3 +155,11 @@ class VectorConfig(Approximation, HandleConfig):
     """Fake time after which queries and counts see a change."""
     ready_after_reads: int | None = setting(None, optional(whole(1)))
     """Number of query and info calls that do not see a new change."""
+    recall: float = setting(1.0, number(0, 1))
+    """Probability that a search finds each true dense neighbour, rather than the next best one."""
+    lose_first: bool = setting(False, SWITCH)
+    """Whether the best hit can also be missed."""
+    filter_budget: int | None = setting(None, optional(whole(1)))
+    """Number of best candidates that a filtered query examines; None: all of them."""
+    shuffle_ties: bool = setting(False, SWITCH)
+    """Whether hits with equal scores are returned in random order."""

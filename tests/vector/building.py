@@ -11,6 +11,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.model import Floats, Hit, SparseVector, VectorQuery, VectorRecord
+from pytest_fakecloud.vector.settings import VectorConfig
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -27,9 +28,12 @@ def sparse(values: Mapping[int, float]) -> SparseVector:
     )
 
 
-def engine(clock: Timekeeper | None = None, seed: int = 0, **settings: Any) -> VectorEngine:
+def engine(
+    clock: Timekeeper | None = None, seed: int = 0, dimension: int | None = 2, **settings: Any
+) -> VectorEngine:
     """Return an engine on a frozen clock, of dimension 2 by default."""
-    return VectorEngine(clock or Timekeeper(NOW), Ids(seed), **{"dimension": 2, **settings})
+    config = VectorConfig(**settings)
+    return VectorEngine(clock or Timekeeper(NOW), Ids(seed), config, dimension=dimension)
 
 
 def put(index: VectorEngine, namespace: str = "", /, **vectors: tuple[float, ...]) -> None:

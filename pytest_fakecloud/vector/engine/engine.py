@@ -32,7 +32,7 @@ from ..model import (
     VectorQuery,
     VectorRecord,
 )
-from ..settings import Approximation, VectorLimits
+from ..settings import VectorConfig
 from .checks import Checks, VectorQuota, check_metadata
 from .cursor import Cursor, ResumableQueries
 from .namespace import Namespace, Namespaces
@@ -93,39 +93,32 @@ def merge_patch(target: Any, patch: Any) -> Any:
 class VectorEngine:
     """A vector index. Thread-safe; every call is atomic.
 
-    If ``dimension`` is None, the first dense vector determines the dimension. With
-    ``ready_after_us``, queries see a change only after that many microseconds of fake time; with
-    ``ready_after_reads``, only after that many query and info calls.
+    ``dimension`` is that of ``config`` or of its embedding; if it is None, the first dense vector
+    determines it.
     """
 
     def __init__(
         self,
         clock: Timekeeper,
         ids: Ids,
+        config: VectorConfig | None = None,
         *,
-        name: str = "vector_index",
-        kind: Kind = Kind.DENSE,
-        similarity: Similarity = Similarity.COSINE,
         dimension: int | None = None,
         dense_model: str = "",
         sparse_model: str = "",
-        limits: VectorLimits | None = None,
-        approximation: Approximation | None = None,
-        ready_after_us: int | None = None,
-        ready_after_reads: int | None = None,
     ) -> None:
+        config = config or VectorConfig()
+        name, kind, similarity = config.name or "vector_index", config.kind, config.similarity
         self.identity = Identity(name, kind, similarity, dimension, dense_model, sparse_model)
         self.kind = kind
         self.dimension = dimension
-        self.limits = limits or VectorLimits()
+        self.limits = config.limits
         self._clock = clock
         self._picks = ids.stream(name, "random vectors")
-        self._ranker = Ranker(
-            similarity, approximation or Approximation(), ids.stream(name, "approximation")
-        )
+        self._ranker = Ranker(config, ids.stream(name, "approximation"))
         self._lock = threading.RLock()
         self.readiness = Readiness(
-            clock, self._lock, self._release, ready_after_us, ready_after_reads
+            clock, self._lock, self._release, config.ready_after_us, config.ready_after_reads
         )
         self.checks = Checks(kind, self.limits)
         self.quota = VectorQuota(self.limits)

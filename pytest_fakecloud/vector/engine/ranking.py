@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...core.ids import RandomStream
-from ..model import Floats, Fusion, Hit, Rows, Similarity, VectorQuery
-from ..settings import Approximation
+from ..model import Floats, Fusion, Hit, Rows, VectorQuery
+from ..settings import VectorConfig
 from .dense import Accept, Ranking, Search, best_first, float32_scores, rank_dense, threshold
 from .namespace import Namespace
 
@@ -60,13 +60,11 @@ class Question(NamedTuple):
 
 
 class Ranker:
-    """Finds the hits of queries, with the inaccuracies that the ``approximation`` settings specify."""
+    """Finds the hits of queries, as inexactly as the settings in ``config`` specify."""
 
-    def __init__(
-        self, similarity: Similarity, approximation: Approximation, random: RandomStream
-    ) -> None:
-        self.similarity = similarity
-        self.approximation = approximation
+    def __init__(self, config: VectorConfig, random: RandomStream) -> None:
+        self._config = config
+        self._similarity = config.similarity
         self._random = random
 
     def answer(self, namespace: Namespace, questions: Sequence[Question]) -> list[list[Hit]]:
@@ -98,8 +96,8 @@ class Ranker:
             self._search(namespace, question, self._depth_with_spare(namespace, question))
             for question in questions
         ]
-        rankings = rank_dense(matrix, self.similarity, searches, namespace.hidden)
-        if self.approximation.recall == 1:
+        rankings = rank_dense(matrix, self._similarity, searches, namespace.hidden)
+        if self._config.recall == 1:
             return rankings
         return [
             self._lossy(namespace, question, ranking)
@@ -136,24 +134,24 @@ class Ranker:
             assert namespace.matrix is not None
             assert query.vector is not None
             scores: Floats = float32_scores(
-                namespace.matrix, self.similarity, query.vector, dense.rows
+                namespace.matrix, self._similarity, query.vector, dense.rows
             )
             dense = Ranking(dense.rows, np.nan_to_num(scores))
         sparse = self._sparse(namespace, question)
         return fuse([dense, sparse], query.fusion, query.top_k, self._order)
 
     def _order(self, rows: Rows) -> Rows:
-        if not self.approximation.shuffle_ties:
+        if not self._config.shuffle_ties:
             return rows
         order = list(range(len(rows)))
         self._random.shuffle(order)
         return np.array(order, np.intp)
 
     def _budget(self, question: Question) -> int | None:
-        return None if question.predicate is None else self.approximation.filter_budget
+        return None if question.predicate is None else self._config.filter_budget
 
     def _depth_with_spare(self, namespace: Namespace, question: Question) -> int:
-        depth, recall = question.rows_wanted, self.approximation.recall
+        depth, recall = question.rows_wanted, self._config.recall
         if recall == 1:
             return depth
         expected = math.ceil(depth / recall) if recall else namespace.row_count
@@ -168,18 +166,18 @@ class Ranker:
         if len(kept) < depth and len(ranking.rows) < namespace.row_count:
             assert namespace.matrix is not None
             search = self._search(namespace, question, namespace.row_count)
-            whole = rank_dense(namespace.matrix, self.similarity, [search], namespace.hidden)[0]
+            whole = rank_dense(namespace.matrix, self._similarity, [search], namespace.hidden)[0]
             more = self._kept(len(whole.rows) - len(ranking.rows), first=len(ranking.rows))
             ranking, kept = whole, kept + more
         return Ranking(ranking.rows[kept[:depth]], ranking.scores[kept[:depth]])
 
     def _kept(self, count: int, first: int = 0) -> list[int]:
         """Return the positions that ``recall`` keeps, of ``count`` from ``first`` on."""
-        safe = 0 if self.approximation.lose_first else 1
+        safe = 0 if self._config.lose_first else 1
         return [
             place
             for place in range(first, first + count)
-            if place < safe or self._random.random() < self.approximation.recall
+            if place < safe or self._random.random() < self._config.recall
         ]
 
 

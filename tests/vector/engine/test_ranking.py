@@ -16,14 +16,13 @@ from pytest_fakecloud.vector.model import (
     VectorRecord,
     Weighting,
 )
-from pytest_fakecloud.vector.settings import Approximation
 
 from ..building import ask, engine, floats, ids, put, scored, sparse
 
 
 def line_of(count: int, seed: int = 0, **approximation: float | bool | int) -> VectorEngine:
     """Return an index with records 0, 1, 2, … in the order of their distance to (1, 0)."""
-    index = engine(seed=seed, approximation=Approximation(**approximation))  # type: ignore[arg-type]
+    index = engine(seed=seed, **approximation)
     index.upsert(
         "",
         [
@@ -85,7 +84,7 @@ def test_a_filter_budget_answers_fewer() -> None:
 
 
 def test_a_filter_budget_bounds_sparse_queries_too() -> None:
-    index = engine(kind=Kind.SPARSE, approximation=Approximation(filter_budget=3))
+    index = engine(kind=Kind.SPARSE, filter_budget=3)
     index.upsert(
         "",
         [
@@ -98,7 +97,7 @@ def test_a_filter_budget_bounds_sparse_queries_too() -> None:
 
 
 def tied(kind: Kind, **approximation: bool) -> VectorEngine:
-    index = engine(kind=kind, approximation=Approximation(**approximation))  # type: ignore[arg-type]
+    index = engine(kind=kind, **approximation)
     index.upsert(
         "",
         [
@@ -133,7 +132,7 @@ def test_shuffling_ties_leaves_other_scores_in_order() -> None:
 
 
 def test_fused_ties_are_shuffled() -> None:
-    index = engine(kind=Kind.HYBRID, approximation=Approximation(shuffle_ties=True))
+    index = engine(kind=Kind.HYBRID, shuffle_ties=True)
     dense_first = VectorRecord("d", floats(1, 0), sparse({1: 1.0}))
     index.upsert("", [dense_first, VectorRecord("s", floats(1, 1), sparse({1: 2.0}))])
     query = VectorQuery(floats(1, 0), sparse({1: 1.0}), 2)
