@@ -238,7 +238,7 @@ class Coordinator:
                 for kind, left in timers.items():
                     instance = group.instances[name]
                     if kind == "auto commit":
-                        self._offsets.plan_tick(instance, now + left)
+                        self._offsets.plan_auto_commit_at(instance, now + left)
                     else:
                         self._arm(instance, kind, now + left)
             for instance in group.instances.values():

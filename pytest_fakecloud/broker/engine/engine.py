@@ -38,7 +38,7 @@ class BrokerSnapshot(NamedTuple):
 
     topics: list[Topic]
     groups: list[GroupCopy]
-    partial: list[int]
+    failing_batches: list[int]
 
 
 class MemoryEngine:
@@ -94,7 +94,7 @@ class MemoryEngine:
             return BrokerSnapshot(
                 [topic.copy() for topic in self.state.topics.values()],
                 self.groups.coordinator.copy_groups(now),
-                list(self.producing.partial),
+                list(self.producing.failing_batches),
             )
 
     def restore(self, snapshot: BrokerSnapshot) -> None:
@@ -107,7 +107,7 @@ class MemoryEngine:
             self._waits.end_all()
             self.state.topics.clear()
             self.state.topics.update({topic.name: topic.copy() for topic in snapshot.topics})
-            self.producing.partial[:] = snapshot.partial
+            self.producing.failing_batches[:] = snapshot.failing_batches
             self.producing.quota.reset()
             self.groups.coordinator.restore_groups(snapshot.groups, now)
 

@@ -40,7 +40,7 @@ class GroupOffsets:
             if self._settings.commit_by_unknown == "error":
                 raise
             if offsets:
-                self.store(group_name, offsets, f"{name} (unknown)", now)
+                self.store_for_group(group_name, offsets, f"{name} (unknown)", now)
             return
         group = instance.group
         if instance.state == "expired":
@@ -52,7 +52,7 @@ class GroupOffsets:
             for topic, partition, _ in offsets:
                 if (topic, partition) not in own:
                     raise errors.not_assigned(group.name, name, topic, partition)
-        self._store(
+        self._apply_commit(
             group,
             offsets or [TopicPartitionOffset(*tp, at) for tp, at in instance.delivered.items()],
             "commit",
@@ -62,7 +62,7 @@ class GroupOffsets:
         if any(instance.delivered.get(TopicPartition(t, p), at) != at for t, p, at in offsets):
             self.plan_auto_commit(instance, now)
 
-    def store(
+    def store_for_group(
         self,
         group_name: str,
         offsets: Sequence[TopicPartitionOffset],
@@ -74,11 +74,11 @@ class GroupOffsets:
         group = self._state.groups.setdefault(group_name, ConsumerGroup(group_name))
         if group.state == "Empty":
             self.retain(group, now)
-        self._store(group, offsets, kind, by, now)
+        self._apply_commit(group, offsets, kind, by, now)
 
     def set_by_test(self, group_name: str, offset: TopicPartitionOffset, now: int) -> None:
         """Set a committed offset, and forget deliveries, whose commit would replace the offset."""
-        self.store(group_name, [offset], "the test", now, "offsets set")
+        self.store_for_group(group_name, [offset], "the test", now, "offsets set")
         tp = TopicPartition(offset.topic, offset.partition)
         for instance in self._state.groups[group_name].members():
             instance.delivered.pop(tp, None)
@@ -105,9 +105,9 @@ class GroupOffsets:
         # 0 means as often as possible, which is once per millisecond here.
         interval = max(1, config.auto_commit_interval_ms) * 1000
         due = instance.since_us + ((now - instance.since_us) // interval + 1) * interval
-        self.plan_tick(instance, due)
+        self.plan_auto_commit_at(instance, due)
 
-    def plan_tick(self, instance: Instance, due: int) -> None:
+    def plan_auto_commit_at(self, instance: Instance, due: int) -> None:
         def commit(at: int) -> None:
             cancel(instance, "auto commit")
             self._auto_commit(instance, at)
@@ -120,7 +120,7 @@ class GroupOffsets:
             for tp, offset in instance.delivered.items()
             if instance.group.committed.get(tp) != offset
         ]
-        self._store(instance.group, offsets, "auto commit", instance.name, at)
+        self._apply_commit(instance.group, offsets, "auto commit", instance.name, at)
 
     def before_losing(self, instance: Instance, at: int) -> None:
         """Commit the records delivered to an instance before it loses its partitions.
@@ -141,7 +141,7 @@ class GroupOffsets:
         if instance.config.auto_commit and instance.state == "active":
             self._auto_commit(instance, at)
 
-    def _store(
+    def _apply_commit(
         self,
         group: ConsumerGroup,
         offsets: Iterable[TopicPartitionOffset],

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 from unicodedata import normalize
@@ -121,25 +121,23 @@ def _index(digits: str) -> int:
 
 
 def _test(expression: HasField | Compare | In | Glob | Contains) -> Predicate:
-    if isinstance(expression, HasField):
-        present = not expression.negated
-        return lambda value: (value is not MISSING) is present
-    if isinstance(expression, In):
-        # Sets compare by value (1 == 1.0 == True), so booleans equal 1 and 0, as the service
-        # requires.
-        literals = frozenset(expression.literals)
-        if expression.negated:
-            return lambda value: isinstance(value, SCALARS) and value not in literals
-        return lambda value: isinstance(value, SCALARS) and value in literals
-    if isinstance(expression, Glob):
-        matches = glob_matcher(expression.pattern)
-        wanted = not expression.negated
-        return lambda value: isinstance(value, str) and matches(value) is wanted
-    if isinstance(expression, Contains):
-        literal = expression.literal
-        wanted = not expression.negated
-        return lambda value: isinstance(value, list) and _contains(value, literal) is wanted
-    return _comparison(expression)
+    match expression:
+        case HasField(negated=negated):
+            return lambda value: (value is MISSING) is negated
+        case In(literals=literals, negated=negated):
+            # Sets compare by value (1 == 1.0 == True), so booleans equal 1 and 0, as the service
+            # requires.
+            known = frozenset(literals)
+            return lambda value: isinstance(value, SCALARS) and (value in known) is not negated
+        case Glob(pattern=pattern, negated=negated):
+            matches = glob_matcher(pattern)
+            return lambda value: isinstance(value, str) and matches(value) is not negated
+        case Contains(literal=literal, negated=negated):
+            return lambda value: (
+                isinstance(value, list) and _contains(value, literal) is not negated
+            )
+        case Compare():
+            return _comparison(expression)
 
 
 def _comparison(expression: Compare) -> Predicate:
@@ -198,22 +196,28 @@ def glob_matcher(pattern: str) -> Callable[[str], bool]:
     return matches
 
 
-def _tokens(pattern: str) -> list[str]:
-    """Return the pattern as regular expressions for single characters; ``*`` is kept."""
-    tokens = []
+def _tokens(pattern: str) -> Iterator[str]:
+    """Yield the pattern as regular expressions for single characters; ``*`` is kept."""
     at = 0
     while at < len(pattern):
         character = pattern[at]
-        close = pattern.find("]", at + 2 + (pattern[at + 1 : at + 2] == "^"))
-        if character == "[" and close > 0:
-            tokens.append(_character_class(pattern[at + 1 : close]))
+        close = _closing_bracket(pattern, at) if character == "[" else -1
+        if close > 0:
+            yield _character_class(pattern[at + 1 : close])
             at = close
         elif character == "*":
-            tokens.append("*")
+            yield "*"
         else:
-            tokens.append("." if character == "?" else re.escape(character))
+            yield "." if character == "?" else re.escape(character)
         at += 1
-    return tokens
+
+
+def _closing_bracket(pattern: str, opening: int) -> int:
+    """Return the position of the closing bracket, or -1. A first ``]`` or ``^]`` does not close."""
+    first = opening + 1
+    if pattern[first : first + 1] == "^":
+        first += 1
+    return pattern.find("]", first + 1)
 
 
 def _character_class(inside: str) -> str:
@@ -256,30 +260,33 @@ def _reason(expression: Expression, metadata: Mapping[str, Any] | None) -> str |
     if value is MISSING:
         names = ", ".join(sorted(metadata or ()))
         return f"{path} is absent ({f'its metadata has only {names}' if names else 'no metadata'})"
-    hint = ""
-    if isinstance(value, list) and isinstance(expression, Compare):
-        hint = "; use CONTAINS for an array"
-    elif isinstance(value, str) and isinstance(expression, Compare):
-        asked = expression.literal
-        if (
-            isinstance(asked, str)
-            and value != asked
-            and normalize("NFC", value) == normalize("NFC", asked)
-        ):
-            hint = "; both are the same text in different Unicode forms: normalize both (NFC)"
-    return f"{path} is {_typed(value)}, {_asked(expression)}{hint}"
+    return f"{path} is {_typed(value)}, {_asked(expression)}{_hint(expression, value)}"
+
+
+def _hint(expression: Compare | In | Glob | Contains, value: Any) -> str:
+    if not isinstance(expression, Compare):
+        return ""
+    if isinstance(value, list):
+        return "; use CONTAINS for an array"
+    asked = expression.literal
+    if not isinstance(value, str) or not isinstance(asked, str) or value == asked:
+        return ""
+    same = normalize("NFC", value) == normalize("NFC", asked)
+    hint = "; both are the same text in different Unicode forms: normalize both (NFC)"
+    return hint if same else ""
 
 
 def _asked(expression: Compare | In | Glob | Contains) -> str:
-    if isinstance(expression, In):
-        within = ", ".join(map(_typed, expression.literals))
-        return f"{'excluded by' if expression.negated else 'not one of'} {within}"
-    if isinstance(expression, Glob):
-        return f"compared with the pattern {json.dumps(expression.pattern)}"
-    if isinstance(expression, Contains):
-        return f"searched for {_typed(expression.literal)}"
-    sign = "" if expression.operator == "=" else f" by {expression.operator}"
-    return f"compared{sign} with {_typed(expression.literal)}"
+    match expression:
+        case In(literals=literals, negated=negated):
+            within = ", ".join(map(_typed, literals))
+            return f"{'excluded by' if negated else 'not one of'} {within}"
+        case Glob(pattern=pattern):
+            return f"compared with the pattern {json.dumps(pattern)}"
+        case Contains(literal=literal):
+            return f"searched for {_typed(literal)}"
+        case Compare(operator=sign, literal=literal):
+            return f"compared{'' if sign == '=' else f' by {sign}'} with {_typed(literal)}"
 
 
 def _typed(value: Literal | Any) -> str:

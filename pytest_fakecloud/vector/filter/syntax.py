@@ -224,10 +224,13 @@ class _Parser:
 
     def _tests_a_field(self) -> bool:
         """Return whether an operator follows, so that the current word is a field name."""
-        _, operator, *rest = (*self.tokens[self.index :][:3], self.tokens[-1])
+        operator = self._peek(1)
         if operator.keyword == "NOT":
-            return rest[0].keyword in SEARCHES
+            return self._peek(2).keyword in SEARCHES
         return operator.text in COMPARISONS or operator.keyword in SEARCHES
+
+    def _peek(self, ahead: int) -> Token:
+        return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
 
     def _test(self) -> Expression:
         expected = "a field, HAS or '('"
