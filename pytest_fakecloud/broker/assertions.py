@@ -57,8 +57,13 @@ class BrokerAssertions:
     _time: Timekeeper
     journal: Journal
 
-    def _settled(self) -> AsMisuse:
-        """Fire due timers before the engine is called, and raise its errors as ``ContractError``."""
+    def _settled(self, **names: str) -> AsMisuse:
+        """Fire due timers before the engine is called, and raise its errors as ``ContractError``.
+
+        Raises ``ContractError`` if one of the ``names`` that the test passed is not a string.
+        """
+        for argument, name in names.items():
+            string(argument, name)
         self._time.settle()
         return AsMisuse()
 
@@ -68,8 +73,7 @@ class BrokerAssertions:
 
     def topic(self, name: str) -> TopicView:
         """Return a topic with its records and offsets; raise ``ContractError`` if it is unknown."""
-        string("topic", name)
-        with self._settled():
+        with self._settled(topic=name):
             return self._engine.fetching.topic_view(name)
 
     def records(self, topic: str, **where: Unpack[ListedFields]) -> Found[Record]:
@@ -87,8 +91,7 @@ class BrokerAssertions:
 
     def group(self, name: str) -> GroupView:
         """Return a group with its members, partitions, committed offsets, positions and lag."""
-        string("group", name)
-        with self._settled():
+        with self._settled(group=name):
             return self._engine.groups.view(name)
 
     def groups(self) -> list[str]:

@@ -127,7 +127,9 @@ class Broker(BrokerAssertions, Handle):
         return client
 
     def async_client(self, **options: Any) -> httpx.AsyncClient:
-        """Return an ``httpx.AsyncClient`` with the fake's URL and credentials."""
+        """Return an ``httpx.AsyncClient`` with the fake's URL and credentials. The test closes it,
+        because that must be awaited.
+        """
         client: httpx.AsyncClient = self._official(self._make_async_client, options)
         return client
 
@@ -185,15 +187,13 @@ class Broker(BrokerAssertions, Handle):
     @action
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its records and committed offsets. Its groups rebalance."""
-        string("topic", topic)
-        with self._settled():
+        with self._settled(topic=topic):
             self._engine.topics.delete(topic)
 
     @action
     def add_partitions(self, topic: str, count: int = 1) -> int:
         """Add partitions, rebalance the topic's groups, and return the new partition count."""
-        string("topic", topic)
-        with self._settled():
+        with self._settled(topic=topic):
             return self._engine.topics.add_partitions(topic, count)
 
     @action
@@ -201,8 +201,7 @@ class Broker(BrokerAssertions, Handle):
         self, topic: str, retention: Duration | None = None, *, retention_bytes: int | None = None
     ) -> None:
         """Set how long a topic keeps records, and how many bytes per partition; None: no limit."""
-        string("topic", topic)
-        with self._settled():
+        with self._settled(topic=topic):
             self._engine.topics.set_retention(
                 topic, retention_ms=_ms(retention), retention_bytes=retention_bytes
             )
@@ -280,10 +279,9 @@ class Broker(BrokerAssertions, Handle):
     @action
     def delete_records(self, topic: str, *, before: int, partition: int | None = None) -> int:
         """Delete the records below an offset in one partition or in all; return their number."""
-        string("topic", topic)
         whole(0).read("before", before)
         optional(whole(0)).read("partition", partition)
-        with self._settled():
+        with self._settled(topic=topic):
             return self._engine.topics.delete_records(topic, partition, before)
 
     @action
@@ -293,11 +291,9 @@ class Broker(BrokerAssertions, Handle):
         Creates the group if necessary. Clients' later commits replace the offset, and so do
         automatic commits of later deliveries.
         """
-        string("group", group)
-        string("topic", topic)
         whole(0).read("partition", partition)
         whole(0, INT64_MAX).read("offset", offset)
-        with self._settled():
+        with self._settled(group=group, topic=topic):
             self._engine.groups.set_committed(group, TopicPartitionOffset(topic, partition, offset))
 
     # -- actions on groups -----------------------------------------------------------------------
@@ -305,22 +301,19 @@ class Broker(BrokerAssertions, Handle):
     @action
     def crash(self, group: str, instance: str) -> None:
         """Crash an instance, which does not commit and keeps its partitions during its session."""
-        _check_instance(group, instance)
-        with self._settled():
+        with self._settled(group=group, instance=instance):
             self._engine.groups.crash(group, instance)
 
     @action
     def expire(self, group: str, instance: str) -> None:
         """End an instance's session, reassign its partitions, and reject its later commits."""
-        _check_instance(group, instance)
-        with self._settled():
+        with self._settled(group=group, instance=instance):
             self._engine.groups.expire(group, instance)
 
     @action
     def rebalance(self, group: str) -> GroupView:
         """Make a group rebalance, after the usual automatic commits of its members."""
-        string("group", group)
-        with self._settled():
+        with self._settled(group=group):
             self._engine.groups.rebalance(group)
         return self.group(group)
 
@@ -339,21 +332,19 @@ class Broker(BrokerAssertions, Handle):
         committed offset, like the consume request's header of that name. The instance is closed
         when it has been idle for too long, like any other.
         """
-        _check_instance(group, instance)
         wanted = strings("topics", topics)
         if not wanted:
             raise ContractError("topics is empty: pass at least one topic for the instance to read")
         string("auto_offset_reset", auto_offset_reset)
         choice(*AUTO_OFFSET_RESETS).read("auto_offset_reset", auto_offset_reset)
-        with self._settled():
+        with self._settled(group=group, instance=instance):
             self._engine.groups.join(group, instance, wanted, auto_offset_reset)
         return self.group(group)
 
     @action
     def leave(self, group: str, instance: str) -> GroupView:
         """Make an instance leave its group, as a delete-consumer request does."""
-        _check_instance(group, instance)
-        with self._settled():
+        with self._settled(group=group, instance=instance):
             self._engine.groups.delete(group, instance)
         return self.group(group)
 
@@ -367,11 +358,10 @@ class Broker(BrokerAssertions, Handle):
         partition without an owner, the next owner also receives every record that was delivered but
         never committed. Returns the records that will be delivered again.
         """
-        string("group", group)
         string("topic", topic, optional=True)
         whole(1).read("last", last, "redeliver()")
         optional(whole(0)).read("partition", partition)
-        with self._settled():
+        with self._settled(group=group):
             return self._found(self._engine.groups.redeliver(group, last, topic, partition))
 
     @contextmanager
@@ -402,11 +392,6 @@ def _make_engine(context: Context, config: BrokerConfig) -> BrokerEngine:
             "pip install 'pytest-fakecloud[kafka]'"
         ) from error
     return KafkaEngine(context.clock, context.ids, config, url, name=name)
-
-
-def _check_instance(group: object, instance: object) -> None:
-    string("group", group)
-    string("instance", instance)
 
 
 def _ms(duration: Duration | None) -> int | None:

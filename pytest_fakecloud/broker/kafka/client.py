@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from concurrent.futures import Future
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from confluent_kafka import KafkaError, KafkaException
 
 from ...core.errors import ContractError
+from ...core.timeparse import monotonic
 from ..errors import BrokerError
 
+T = TypeVar("T")
+POLL_SECONDS = 0.05
+"""Seconds between two polls of a waiting call."""
 _KINDS = {
     KafkaError.MSG_SIZE_TOO_LARGE: "record_too_large",
     KafkaError.RECORD_LIST_TOO_LARGE: "record_too_large",
@@ -120,6 +126,24 @@ def when_away(tell: Callable[[], object]) -> Callable[[Any], None]:
             tell()
 
     return note
+
+
+def settle(result: Future[Any], function: Callable[[], Any]) -> None:
+    """Call a function, and set a future to its result or to its error."""
+    try:
+        result.set_result(function())
+    except Exception as error:
+        result.set_exception(error)
+
+
+def look_until(deadline: float, look: Callable[[], T | None]) -> T | None:
+    """Call ``look`` every 50 ms, until it returns a result or until a time of the monotonic clock."""
+    pause = threading.Event()
+    while True:
+        found = look()
+        if found is not None or monotonic() > deadline:
+            return found
+        pause.wait(POLL_SECONDS)
 
 
 class Unavailable(BrokerError):

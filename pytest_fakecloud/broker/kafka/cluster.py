@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from functools import partial
 from typing import Any
 
 from confluent_kafka import OFFSET_END, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
@@ -12,7 +13,7 @@ from confluent_kafka import admin as _admin
 
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic
-from .client import Address, Unavailable, translated
+from .client import Address, Unavailable, settle, translated
 
 # The type stubs bundled with the library cover only half of this module.
 _api: Any = _admin
@@ -59,13 +60,7 @@ class Cluster:
         # Run the library's call in a daemon thread, because it cannot be interrupted and must not
         # delay the exit of the process.
         answer: Future[Any] = Future()
-
-        def run() -> None:
-            try:
-                answer.set_result(ask())
-            except Exception as error:
-                answer.set_exception(error)
-
+        run = partial(settle, answer, ask)
         threading.Thread(target=run, name="fakecloud cluster", daemon=True).start()
         return self._result(answer)
 
@@ -77,6 +72,11 @@ class Cluster:
             return future.result()
         except KafkaException as error:
             raise translated(error) from None
+
+    def _results(self, ask: Callable[..., Any], about: Any) -> dict[Any, Any]:
+        """Call a method of the admin client that returns futures; return their results."""
+        futures = ask(about, request_timeout=self._timeout)
+        return {key: self._result(future) for key, future in futures.items()}
 
     def is_reachable(self, seconds: float) -> bool:
         try:
@@ -94,10 +94,8 @@ class Cluster:
         if not wanted:
             return {}
         specs = {TopicPartition(*tp): _spec(at) for tp, at in wanted.items()}
-        futures = self._admin.list_offsets(specs, request_timeout=self._timeout)
-        found = {
-            (tp.topic, tp.partition): self._result(future).offset for tp, future in futures.items()
-        }
+        results = self._results(self._admin.list_offsets, specs)
+        found = {(tp.topic, tp.partition): result.offset for tp, result in results.items()}
         unknown = [f"{topic}-{number}" for (topic, number), at in found.items() if at < OFFSET_END]
         if unknown:
             raise Unavailable(f"it did not return the offsets of {', '.join(unknown)}")
@@ -108,8 +106,7 @@ class Cluster:
     ) -> dict[tuple[str, int], int]:
         """Return the offsets that a group has committed, without partitions that have none."""
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*tp) for tp in places])
-        futures = self._admin.list_consumer_group_offsets([wanted], request_timeout=self._timeout)
-        found = self._result(next(iter(futures.values())))
+        [found] = self._results(self._admin.list_consumer_group_offsets, [wanted]).values()
         return {
             (tp.topic, tp.partition): tp.offset
             for tp in found.topic_partitions or []
@@ -119,31 +116,22 @@ class Cluster:
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit for a group without members. The cluster rejects this if the group has members."""
         places = [TopicPartition(*tp, offset) for tp, offset in offsets.items()]
-        futures = self._admin.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, places)], request_timeout=self._timeout
-        )
-        for place in self._result(next(iter(futures.values()))).topic_partitions or []:
+        wanted = ConsumerGroupTopicPartitions(group, places)
+        [found] = self._results(self._admin.alter_consumer_group_offsets, [wanted]).values()
+        for place in found.topic_partitions or []:
             if place.error is not None:
                 raise translated(place.error)
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         topic = _api.NewTopic(name, num_partitions=partitions, config=dict(config))
-        futures = self._admin.create_topics([topic], request_timeout=self._timeout)
-        self._result(futures[name])
+        self._results(self._admin.create_topics, [topic])
 
     def add_partitions(self, name: str, total: int) -> None:
-        futures = self._admin.create_partitions(
-            [_api.NewPartitions(name, total)], request_timeout=self._timeout
-        )
-        self._result(futures[name])
+        self._results(self._admin.create_partitions, [_api.NewPartitions(name, total)])
 
     def delete_records(self, before: Mapping[tuple[str, int], int]) -> None:
-        futures = self._admin.delete_records(
-            [TopicPartition(*tp, offset) for tp, offset in before.items()],
-            request_timeout=self._timeout,
-        )
-        for future in futures.values():
-            self._result(future)
+        places = [TopicPartition(*tp, offset) for tp, offset in before.items()]
+        self._results(self._admin.delete_records, places)
 
     def delete(self, topics: list[str], groups: list[str]) -> None:
         """Delete topics and groups, ignoring those that do not exist.

@@ -17,12 +17,10 @@ from ...core.timers import Signal
 from .. import errors
 from ..engine.fetching import distinct_positions
 from ..model import Header, Record, TopicPartition, TopicPartitionOffset, TopicView, record_fields
-from .client import translated, when_away
+from .client import POLL_SECONDS, look_until, translated, when_away
 from .topics import KafkaTopics, public_names
 
 T = TypeVar("T")
-_POLL_SECONDS = 0.05
-"""Seconds between two polls of a waiting call."""
 
 
 class Waits:
@@ -83,8 +81,9 @@ class KafkaFetching:
         self, wanted: Sequence[TopicPartitionOffset], until: float
     ) -> list[TopicPartitionOffset]:
         """Return the positions inside the logs. If all are beyond the end, wait for the first."""
-        pause, epoch = threading.Event(), self._waits.epoch
-        while True:
+        epoch = self._waits.epoch
+
+        def look() -> list[TopicPartitionOffset] | None:
             found = []
             for at, (start, end) in zip(wanted, self._topics.ends(wanted), strict=True):
                 beyond = at.offset > end
@@ -92,9 +91,9 @@ class KafkaFetching:
                     raise errors.out_of_range(*at, start, end)
                 if not beyond:
                     found.append(at)
-            if found or monotonic() > until or epoch != self._waits.epoch:
-                return found
-            pause.wait(_POLL_SECONDS)
+            return found if found or epoch != self._waits.epoch else None
+
+        return look_until(until, look) or []
 
     def _fetch_from(self, wanted: list[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
         away = threading.Event()
@@ -132,7 +131,7 @@ class KafkaFetching:
         until = monotonic() + (timeout_ms / 1000 or self._address.timeout)
         epoch = self._waits.epoch
         while epoch == self._waits.epoch and (left := until - monotonic()) > 0:
-            message = reader.poll(min(left, _POLL_SECONDS))
+            message = reader.poll(min(left, POLL_SECONDS))
             if away.is_set():
                 away.clear()
                 self._topics.look(fresh=True)
@@ -216,14 +215,7 @@ class KafkaFetching:
         return others, own
 
     def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
-        """Call ``look`` every 50 ms, until it returns a result or for ``seconds``."""
-        until = monotonic() + seconds
-        pause = threading.Event()
-        while True:
-            found = look()
-            if found is not None or monotonic() > until:
-                return found
-            pause.wait(_POLL_SECONDS)
+        return look_until(monotonic() + seconds, look)
 
 
 def _text(data: bytes) -> str:

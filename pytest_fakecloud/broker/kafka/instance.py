@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Literal
 
 from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException
@@ -22,7 +23,7 @@ from ...core.timeparse import monotonic
 from .. import errors
 from ..errors import BrokerError
 from ..model import ConsumerConfig, EventKind
-from .client import Unavailable, translated, when_away
+from .client import Unavailable, settle, translated, when_away
 
 _POLL_SECONDS = 0.02
 """Seconds between two polls if the last one returned no records."""
@@ -378,14 +379,7 @@ class ThreadTasks:
     def put(self, function: Callable[[], Any]) -> Future[Any]:
         """Let the thread call a function and return its future result."""
         result: Future[Any] = Future()
-
-        def task() -> None:
-            try:
-                result.set_result(function())
-            except Exception as error:
-                result.set_exception(error)
-
-        self._tasks.append(task)
+        self._tasks.append(partial(settle, result, function))
         self._added.set()
         return result
 

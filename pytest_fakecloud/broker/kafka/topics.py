@@ -24,11 +24,10 @@ from ..engine.topics import check_new_topic, topic_exists
 from ..errors import AsMisuse, BrokerError
 from ..model import TopicPartition
 from ..settings import BrokerConfig
-from .client import Address, real_only, unsupported
+from .client import Address, look_until, real_only, unsupported
 
 _FRESH = 1.0
 """Seconds for which the list of topics is considered current."""
-_POLL_SECONDS = 0.05
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -228,8 +227,5 @@ class KafkaTopics:
 
     def _wait(self, condition: Callable[[], bool], failure: str) -> None:
         until = monotonic() + self.address.timeout
-        pause = threading.Event()
-        while not condition():
-            if monotonic() > until:
-                raise ContractError(f"{failure} within {self.address.timeout} s")
-            pause.wait(_POLL_SECONDS)
+        if look_until(until, lambda: condition() or None) is None:
+            raise ContractError(f"{failure} within {self.address.timeout} s")
