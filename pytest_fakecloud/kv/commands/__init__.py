@@ -17,7 +17,13 @@ _ROOMS = {
     "sorted-set": "sorted_set",
 }
 """Maps each command group to its module, if the names differ."""
-_ELSEWHERE = {"MIGRATE": "server", "RESTORE-ASKING": "keys"}
+_ELSEWHERE = {
+    "BITFIELD": "bitfield",
+    "BITFIELD_RO": "bitfield",
+    "MIGRATE": "server",
+    "RESTORE-ASKING": "keys",
+}
+"""Maps each command that is not in the module of its group to its module."""
 
 
 def _import_group(spec: CommandSpec) -> None:

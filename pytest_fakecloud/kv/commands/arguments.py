@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from .. import errors
 from ..engine.engine import Session
@@ -29,15 +29,6 @@ def options(
             raise CommandError(error)
         yield word, args[at + 1 : end]
         at = end
-
-
-def leading_words(args: Args, at: int, known: Collection[bytes]) -> tuple[set[bytes], int]:
-    """Return the known words from ``at`` on, in upper case, and the index of the first other one."""
-    words: set[bytes] = set()
-    while at < len(args) and (word := args[at].upper()) in known:
-        words.add(word)
-        at += 1
-    return words, at
 
 
 def parse_negatable(text: bytes) -> int:

@@ -17,8 +17,8 @@ from ..reply import NIL_ARRAY, PrintedDouble, Reply
 from ..table.registry import Args, command
 from ..table.syntax import parse_float, parse_int
 from ..values.zset import ScoreRange, SortedSet
-from .arguments import leading_words, options
-from .sorted_set.members import add_scores
+from .arguments import options
+from .sorted_set.members import add_scores, leading_words
 
 _SEVENTEEN = Decimal(1).scaleb(-17)
 

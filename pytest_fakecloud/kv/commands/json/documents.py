@@ -212,9 +212,8 @@ def _remove(session: Session, key: bytes, document: JsonValue, matches: list[Loc
         return 1
     places = [(parent_of(document, match), match.parts[-1]) for match in outer]
     # Remove the last elements of an array first, so that the other indexes stay valid.
-    for parent, part in sorted(
-        places, key=lambda place: -place[1] if place[1].__class__ is int else 0
-    ):
+    places.sort(key=lambda place: -place[1] if isinstance(place[1], int) else 0)
+    for parent, part in places:
         del parent[part]
     if outer:
         session.db.touch(key)

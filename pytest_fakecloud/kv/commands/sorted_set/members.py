@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from ... import errors
@@ -14,7 +14,7 @@ from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, format_double, parse_float, parse_int
 from ...values.score_order import Item
 from ...values.zset import SortedSet
-from ..arguments import leading_words, parse_random, random_indexes
+from ..arguments import parse_random, random_indexes
 from ..blocking import pop_or_wait, pop_several
 from ..scanning import scan_page
 
@@ -59,6 +59,15 @@ def _scan_printer(session: Session, members: SortedSet | None) -> Callable[[floa
 
 
 _ZADD_WORDS = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"})
+
+
+def leading_words(args: Args, at: int, known: Collection[bytes]) -> tuple[set[bytes], int]:
+    """Return the known words from ``at`` on, in upper case, and the index of the first other one."""
+    words: set[bytes] = set()
+    while at < len(args) and (word := args[at].upper()) in known:
+        words.add(word)
+        at += 1
+    return words, at
 
 
 @command("ZADD")
