@@ -124,6 +124,9 @@ class Run:
         self.notes.note(self.engine, line, reply)
         return reply
 
+    def each(self, *lines: str) -> list[Any]:
+        return [self(line) for line in lines]
+
     def error(self, *words: Any) -> str:
         line = argv(words)
         with pytest.raises(CommandError) as caught:

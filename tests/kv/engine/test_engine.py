@@ -128,13 +128,11 @@ class TestSnapshots:
             run(line)
         saved, often = engine.snapshot(), run("OBJECT FREQ k")
         assert often > 5
-        run("SWAPDB 0 1")
-        run("SET k v")
+        run.each("SWAPDB 0 1", "SET k v")
         assert run("OBJECT FREQ k") == 5
         run("SWAPDB 0 1")
         assert run("OBJECT FREQ k") == often
-        run("FLUSHDB")
-        run("SET k v")
+        run.each("FLUSHDB", "SET k v")
         assert run("OBJECT FREQ k") == 5
         run("CONFIG SET maxmemory-policy noeviction")
         for _ in range(2):

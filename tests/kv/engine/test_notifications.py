@@ -79,14 +79,12 @@ def test_every_command_sends_the_events_of_a_real_server(name: str, version: str
 class TestClasses:
     def test_keyevent_messages_are_keys(self, run: Run, listen: Listen) -> None:
         listener = listen("E$")
-        run("SET k v")
-        run("EXPIRE k 10")
+        run.each("SET k v", "EXPIRE k 10")
         assert listener.heard == ["set:k"]
 
     def test_both_channels_of_one_event_come_together(self, run: Run, listen: Listen) -> None:
         listener = listen("KEg")
-        run("MSET a 1 b 2")
-        run("DEL a b")
+        run.each("MSET a 1 b 2", "DEL a b")
         assert listener.heard == ["a:del", "del:a", "b:del", "del:b"]
 
     @pytest.mark.parametrize("flags", ["", "A", "g$x", "K", "E"])
@@ -94,8 +92,7 @@ class TestClasses:
         self, run: Run, listen: Listen, flags: str
     ) -> None:
         listener = listen(flags)
-        run("SET k v")
-        run("DEL k")
+        run.each("SET k v", "DEL k")
         assert listener.heard == []
 
     def test_they_end_with_the_parameter(self, run: Run, listen: Listen) -> None:
@@ -107,8 +104,7 @@ class TestClasses:
     def test_json_has_events_of_its_own(self, run: Run, listen: Listen) -> None:
         listener = listen("Kd")
         run("JSON.SET", "j", "$", '{"a": [1]}')
-        run("JSON.ARRAPPEND j $.a 2")
-        run("JSON.NUMINCRBY j $.a[0] 2")
+        run.each("JSON.ARRAPPEND j $.a 2", "JSON.NUMINCRBY j $.a[0] 2")
         assert listener.heard == ["j:json.set", "j:json.arrappend", "j:json.numincrby"]
 
     def test_restoring_applies_parameters(self, engine: Engine, run: Run, listen: Listen) -> None:
@@ -124,10 +120,7 @@ class TestExpiry:
         self, run: Run, clock: Timekeeper, listen: Listen
     ) -> None:
         listener = listen("Ex")
-        run("SET a v EX 10")
-        run("SET b v EX 5")
-        run("SET c v EX 20")
-        run("PERSIST c")
+        run.each("SET a v EX 10", "SET b v EX 5", "SET c v EX 20", "PERSIST c")
         clock.advance("4s")
         assert listener.heard == []
         clock.advance("1s")
@@ -146,8 +139,7 @@ class TestExpiry:
     def test_fields_expire_too(self, run: Run, clock: Timekeeper, listen: Listen) -> None:
         run("HSET h a 1 b 2")
         listener = listen("Kgh")
-        run("HEXPIRE h 10 FIELDS 1 a")
-        run("HEXPIRE h 20 FIELDS 1 b")
+        run.each("HEXPIRE h 10 FIELDS 1 a", "HEXPIRE h 20 FIELDS 1 b")
         listener.take()
         clock.advance("10s")
         assert listener.take() == ["h:hexpired"]
@@ -158,8 +150,7 @@ class TestExpiry:
         self, run: Run, clock: Timekeeper, listen: Listen
     ) -> None:
         listener = listen("Kx")
-        run("SET a v EX 10")
-        run("EXPIRE a 100")
+        run.each("SET a v EX 10", "EXPIRE a 100")
         clock.advance("50s")
         assert listener.heard == []
         clock.advance("50s")

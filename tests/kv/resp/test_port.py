@@ -51,6 +51,9 @@ class Client:
         self.send(*words)
         return self.read()
 
+    def each(self, *lines: str) -> list[Any]:
+        return [self(line) for line in lines]
+
     def send(self, *words: Any) -> None:
         if len(words) == 1 and isinstance(words[0], str):
             words = tuple(words[0].split())
@@ -254,8 +257,7 @@ class TestLogin:
 
 class TestProtocol:
     def test_version_3(self, client: Client) -> None:
-        client("HELLO 3")
-        client("HSET h f v")
+        client.each("HELLO 3", "HSET h f v")
         assert client("HGETALL h") == Typed(b"%", [b"f", b"v"])
         client("ZADD z 1.5 m")
         assert client("ZSCORE z m") == Typed(b",", b"1.5")
@@ -315,32 +317,25 @@ class TestProtocol:
             client("SET k x")
             text = Error(b"ERR value is not an int or out of range")
             assert client("INCR k") == text
-            client("MULTI")
-            client("INCR k")
+            client.each("MULTI", "INCR k")
             assert client("EXEC") == [text]
             client.close()
 
 
 class TestTransactions:
     def test_watch(self, server: KVServer, client: Client) -> None:
-        client("WATCH k")
-        client("MULTI")
+        client.each("WATCH k", "MULTI")
         assert client("SET k 1") == Status(b"QUEUED")
         server.execute("SET", "k", "other")
         assert client("EXEC") == NilArray()
-        client("WATCH k")
-        client("UNWATCH")
-        client("MULTI")
-        client("INCR n")
-        client("LPUSH k 1")
+        client.each("WATCH k", "UNWATCH", "MULTI", "INCR n", "LPUSH k 1")
         server.execute("SET", "k", "third")
         replies = client("EXEC")
         assert replies[0] == 1
         assert replies[1].text.startswith(b"WRONGTYPE")
 
     def test_discard_and_mistakes(self, client: Client) -> None:
-        client("MULTI")
-        client("SET k 1")
+        client.each("MULTI", "SET k 1")
         assert client("DISCARD") == OK
         client("MULTI")
         assert client("NOSUCH").text.startswith(b"ERR unknown command")
@@ -348,17 +343,13 @@ class TestTransactions:
         assert client("EXISTS k") == 0
 
     def test_an_ended_connection_runs_nothing(self, server: KVServer, client: Client) -> None:
-        client("MULTI")
-        client("SET k 1")
+        client.each("MULTI", "SET k 1")
         client.close()
         wait_until(lambda: not server._engine.clients.connected)
         assert server.keys() == []
 
     def test_blocking_commands_do_not_wait_inside(self, client: Client) -> None:
-        client("MULTI")
-        client("BLPOP k 0")
-        client("SUBSCRIBE c")
-        client("MONITOR")
+        client.each("MULTI", "BLPOP k 0", "SUBSCRIBE c", "MONITOR")
         replies = client("EXEC")
         assert replies[:2] == [NilArray(), [b"subscribe", b"c", 1]]
         assert replies[2] == Error(b"ERR MONITOR isn't allowed for DENY BLOCKING client")
@@ -580,8 +571,7 @@ class TestListening:
         assert max(put) < 500_000
 
     def test_counts_of_waiting_bytes_end_at_nothing(self, server: KVServer, client: Client) -> None:
-        client("HELLO 3")
-        client("SUBSCRIBE a")
+        client.each("HELLO 3", "SUBSCRIBE a")
         (connection,) = server._port._open  # type: ignore[union-attr]
 
         def publish() -> None:
@@ -628,9 +618,7 @@ class TestListening:
         assert second.endswith(b'[0 lua] "GET" "k"')
 
     def test_invalidation_after_the_reply(self, server: KVServer, client: Client) -> None:
-        client("HELLO 3")
-        client("CLIENT TRACKING ON")
-        client("GET k")
+        client.each("HELLO 3", "CLIENT TRACKING ON", "GET k")
         assert client("SET k 1") == OK
         assert client.read() == Typed(b">", [b"invalidate", [b"k"]])
         client("GET k")
@@ -648,9 +636,7 @@ class TestListening:
         client(f"CLIENT TRACKING ON REDIRECT {number}")
         target.close()
         wait_until(lambda: number not in server._engine.clients.connected)
-        client("GET k")
-        client("MULTI")
-        client("SET k 1")
+        client.each("GET k", "MULTI", "SET k 1")
         assert client("EXEC") == [OK]
         assert client.read() == Typed(b">", [b"tracking-redir-broken", number])
         client("GET k")
@@ -761,8 +747,7 @@ class TestFrozenClock:
 
 class TestJournalAndFaults:
     def test_commands_are_calls(self, server: KVServer, client: Client) -> None:
-        client("SET k v")
-        client("NOSUCH")
+        client.each("SET k v", "NOSUCH")
         call = server.assert_called("SET", times=1).only()
         assert (call.method, call.route, call.status) == ("RESP", "database-port", 200)
         assert call.json() == ["SET", "k", "v"]
@@ -812,29 +797,26 @@ class TestJournalAndFaults:
 
     def test_an_error_for_exec_ends_the_transaction(self, server: KVServer, client: Client) -> None:
         server.faults.answer(503, {"error": "LOADING wait"}, command="EXEC", times=1)
-        client("WATCH w")
-        client("MULTI")
-        client("INCR n")
+        client.each("WATCH w", "MULTI", "INCR n")
         assert client("EXEC") == Error(b"EXECABORT Transaction discarded because of: LOADING wait")
         assert client("EXEC") == Error(b"ERR EXEC without MULTI")
         assert server.keys() == []
 
     def test_a_watched_key_that_seems_changed(self, server: KVServer, client: Client) -> None:
         server.faults.answer(200, {"result": None}, command="EXEC", times=1)
-        assert [client(line) for line in ("MULTI", "INCR n", "EXEC", "GET n")] == [
+        assert client.each("MULTI", "INCR n", "EXEC", "GET n") == [
             OK, Status(b"QUEUED"), NilArray(), None,
         ]  # fmt: skip
 
     def test_commands_after_a_rejected_multi(self, server: KVServer, client: Client) -> None:
         server.faults.answer(503, command="MULTI", times=1)
-        assert [client(line) for line in ("MULTI", "INCR n", "EXEC")] == [
+        assert client.each("MULTI", "INCR n", "EXEC") == [
             Error(b"ERR Service Unavailable"), 1, Error(b"ERR EXEC without MULTI"),
         ]  # fmt: skip
 
     def test_a_refused_discard_leaves_it_open(self, server: KVServer, client: Client) -> None:
         server.faults.answer(503, command="DISCARD", times=1)
-        for line in ("MULTI", "INCR n", "DISCARD"):
-            client(line)
+        client.each("MULTI", "INCR n", "DISCARD")
         assert client("INCR n") == Status(b"QUEUED")
         assert client("EXEC").text.startswith(b"EXECABORT")
 

@@ -76,11 +76,9 @@ def test_8_modes_are_sums(shop: Searching) -> None:
 def test_9_an_index_is_a_key_and_comes_before_an_alias(shop: Searching) -> None:
     run = shop.run
     assert run.error("GET i").startswith("WRONGTYPE")
-    run("SEARCH.CREATE j ON JSON PREFIX 1 q: SCHEMA t TEXT")
-    run("SEARCH.ALIASADD i j")
+    run.each("SEARCH.CREATE j ON JSON PREFIX 1 q: SCHEMA t TEXT", "SEARCH.ALIASADD i j")
     assert len(shop.found({})) == 4, "the index i"
-    run("SEARCH.ALIASADD k i")
-    run("SEARCH.CREATE k ON JSON PREFIX 1 q: SCHEMA t TEXT")
+    run.each("SEARCH.ALIASADD k i", "SEARCH.CREATE k ON JSON PREFIX 1 q: SCHEMA t TEXT")
     assert shop.found({}, index="k") == set()
     assert run("DEL i") == 1
     assert shop.found({}) == set(), "now the alias"

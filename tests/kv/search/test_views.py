@@ -101,7 +101,9 @@ class TestTheView:
         assert "skipped the initial scan" in server.search_index("j").explain("p:1", {})[0]
 
     def test_a_filter_that_the_service_refuses(self, server: KVServer) -> None:
-        with pytest.raises(ContractError, match="rejects this filter: Unknown field: nobody"):
+        with pytest.raises(
+            ContractError, match="vendor rejects this filter: Unknown field: nobody"
+        ):
             server.search_index("i").explain("p:1", {"nobody": 1})
 
 
@@ -125,17 +127,14 @@ class TestSearches:
         post(server, "SEARCH.QUERY", "i", '{"title":{"$eq":"shoe"},"price":{"$gt":1}}')
         with pytest.raises(AssertionError) as failed:
             server.assert_searched("i", keys="p:2")
-        told = str(failed.value)
-        assert "expected a search index='i' keys='p:2' at least once, found 0" in told
-        assert "query of 'i'" in told
-        assert "returned [p:1]" in told
-        assert (
-            "p:2: title $eq \"shoe\": looked for [shoe]; its 'title' was indexed as [red boot]"
-            in told
-        )
-        assert (
-            "p:2: price $gt 1: no match; the document has no 'price' that could be indexed" in told
-        )
+        for line in (
+            "expected a search index='i' keys='p:2' at least once, found 0",
+            "query of 'i'",
+            "returned [p:1]",
+            "p:2: title $eq \"shoe\": looked for [shoe]; its 'title' was indexed as [red boot]",
+            "p:2: price $gt 1: no match; the document has no 'price' that could be indexed",
+        ):
+            assert line in str(failed.value)
 
     def test_a_failure_shows_the_results_of_searches(self, server: KVServer) -> None:
         post(server, "SEARCH.QUERY", "i", '{"title":"boots"}')
@@ -203,12 +202,6 @@ class TestSettings:
             with pytest.raises(Exception, match="Exceeded max index count of 1"):
                 server.execute(*CREATE.replace(" i ", " j ").split())
 
-    def test_a_fault_by_the_name_of_the_command(self, server: KVServer) -> None:
-        server.faults.answer(503, {"error": "busy"}, command="SEARCH.QUERY")
-        answer = httpx.post(server.url, json=["SEARCH.QUERY", "i", "{}"], headers=server.headers)
-        assert answer.status_code == 503
-        assert post(server, "SEARCH.COUNT", "i", "{}") == 2
-
 
 def test_nothing_is_imported_before_a_search() -> None:
     code = (
@@ -241,17 +234,3 @@ class TestFaults:
         with server.faults.answer(503, index="j*"):
             assert post(server, "SEARCH.QUERY", "i", '{"title":"boots"}') is not None
         server.assert_not_called(index="j")
-
-
-class TestWhatAFailureTells:
-    def test_explanations_of_searches(self, server: KVServer) -> None:
-        server.execute("SEARCH.WAITINDEXING", "i")
-        post(server, "SEARCH.QUERY", "i", '{"title":"shoes"}')
-        with pytest.raises(AssertionError) as failed:
-            server.assert_searched("i", keys="p:2", command="query")
-        assert "p:2: " in str(failed.value)
-        assert "returned [p:1]" in str(failed.value)
-
-    def test_a_filter_that_the_service_refuses(self, server: KVServer) -> None:
-        with pytest.raises(ContractError, match="the vendor rejects this filter"):
-            server.search_index("i").explain("p:1", {"nothing": 1})
