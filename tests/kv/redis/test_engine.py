@@ -47,7 +47,7 @@ from ...clients.surface import Used
 from ...harness import check_each, in_threads, together
 from ..backing import BINARIES, CLUSTER, MISSING, OWN, Server, publishing, started
 from ..rest import test_routes
-from ..rest.test_routes import EVENTS, events, sent
+from ..rest.test_routes import EVENTS, listening, sent
 
 pytestmark = pytest.mark.slow
 test_upstash_redis = pytest.importorskip("tests.clients.test_upstash_redis")
@@ -226,9 +226,8 @@ class TestLimits(test_routes.TestLimits):
 
 @at_once
 class TestStreams(test_routes.TestStreams):
-    def test_monitor(self, http: httpx.Client) -> None:
-        with http.stream("GET", "/monitor", headers=EVENTS) as response:
-            lines = events(response)
+    def test_monitor(self, server: KVServer, http: httpx.Client) -> None:
+        with listening(server, "/monitor") as lines:
             assert next(lines) == 'data: "OK"'
             http.post("/", json=["SET", "k", 'a"b\n'])
             line = next(lines)
@@ -247,29 +246,26 @@ class TestStreams(test_routes.TestStreams):
             server.execute("PUBLISH", "news", "x")
             assert "data: message,news,x" in lines
 
-    def test_keys_expire_while_clients_listen(self, server: KVServer, http: httpx.Client) -> None:
+    def test_keys_expire_while_clients_listen(self, server: KVServer) -> None:
         if server._engine.isolation != "none":  # type: ignore[attr-defined]
             pytest.skip("CONFIG SET reaches beyond a handle's share of a real server")
         server.execute("CONFIG", "SET", "notify-keyspace-events", "Ex")
-        with http.stream("GET", "/psubscribe/__keyevent*", headers=EVENTS) as response:
-            lines = events(response)
+        with listening(server, "/psubscribe/__keyevent*") as lines:
             next(lines)
             server.execute("SET", "k", "v", "PX", 20)
             assert next(lines) == "data: pmessage,__keyevent*,__keyevent@0__:expired,k"
 
     def test_a_subscription_outlives_a_broken_connection(
-        self, server: KVServer, http: httpx.Client, real: Server
+        self, server: KVServer, real: Server
     ) -> None:
-        with http.stream("GET", "/subscribe/news", headers=EVENTS) as response:
-            lines = events(response)
+        with listening(server, "/subscribe/news") as lines:
             assert next(lines) == "data: subscribe,news,1"
             real.call([b"CLIENT", b"KILL", b"TYPE", b"pubsub"])
             with publishing(server, "news", "again"):
                 assert next(lines) == "data: message,news,again"
 
-    def test_patterns_are_counted(self, server: KVServer, http: httpx.Client) -> None:
-        with http.stream("GET", "/psubscribe/n*", headers=EVENTS) as response:
-            lines = events(response)
+    def test_patterns_are_counted(self, server: KVServer) -> None:
+        with listening(server, "/psubscribe/n*") as lines:
             assert next(lines) == "data: psubscribe,n*,1"
             assert server.execute("PUBSUB", "NUMPAT") == 1
 
@@ -672,11 +668,7 @@ class TestSharing:
         assert (server.value("k"), other.values()) == ("v", before)
 
     def test_channels(self, server: KVServer, other: KVServer) -> None:
-        with (
-            httpx.Client(base_url=other.url, headers={**other.headers, **EVENTS}) as http,
-            http.stream("GET", "/subscribe/news") as response,
-        ):
-            lines = events(response)
+        with listening(other, "/subscribe/news") as lines:
             assert next(lines) == "data: subscribe,news,1"
             assert server.execute("PUBLISH", "news", "x") == 0
             assert server.execute("PUBSUB", "CHANNELS") == []
@@ -684,25 +676,16 @@ class TestSharing:
             assert server.execute("PUBSUB", "NUMPAT") == 0
 
     def test_the_monitor_shows_only_ones_own(self, server: KVServer, other: KVServer) -> None:
-        with (
-            httpx.Client(base_url=server.url, headers={**server.headers, **EVENTS}) as http,
-            http.stream("GET", "/monitor") as response,
-        ):
-            lines = events(response)
+        with listening(server, "/monitor") as lines:
             next(lines)
             other.execute("SET", "k", "secret")
             server.execute("SET", "k", "v")
             assert next(lines).endswith('"SET" "k" "v"')
 
     def test_monitors_end_one_by_one(self, server: KVServer) -> None:
-        with (
-            httpx.Client(base_url=server.url, headers={**server.headers, **EVENTS}) as http,
-            http.stream("GET", "/monitor") as first,
-        ):
-            left = events(first)
+        with listening(server, "/monitor") as left:
             next(left)
-            with http.stream("GET", "/monitor") as second:
-                lines = events(second)
+            with listening(server, "/monitor") as lines:
                 next(lines)
                 server.execute("SET", "k", "1")
                 assert next(lines).endswith('"SET" "k" "1"')

@@ -31,7 +31,7 @@ from pytest_fakecloud.kv.handle import KVServer
 from tests.harness import wait_until
 
 from ..backing import BINARIES, MISSING, Process, free_port, publishing
-from ..rest.test_routes import EVENTS, events
+from ..rest.test_routes import listening
 
 pytestmark = pytest.mark.slow
 NAMES = list(BINARIES) or [pytest.param("none", marks=MISSING)]
@@ -421,12 +421,10 @@ class TestSentinel:
             watch = redis.Redis(port=sentinel, protocol=2, decode_responses=True)
             wait_until(lambda: len(watch.execute_command("SENTINEL", "REPLICAS", "primary")) == 1)
             watch.close()
-            headers = {**server.headers, **EVENTS}
             with (
                 httpx.Client(base_url=server.url, headers=server.headers) as http,
-                httpx.stream("GET", server.url + "/subscribe/news", headers=headers) as response,
+                listening(server, "/subscribe/news") as lines,
             ):
-                lines = events(response)
                 assert next(lines) == "data: subscribe,news,1"
                 lines_sent = [["SET", "k", "v"], ["INCR", "n"]]
                 assert http.post("/multi-exec", json=lines_sent).status_code == 200

@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -437,8 +438,7 @@ class TestLimits:
     def test_open_streams(self, context: Context) -> None:
         with KVServer(context, max_connections=1) as server:
             url, headers = server.url, {**server.headers, **EVENTS}
-            with httpx.stream("GET", f"{url}/subscribe/news", headers=headers) as response:
-                lines = events(response)
+            with listening(server, "/subscribe/news") as lines:
                 next(lines)
                 refused = httpx.get(f"{url}/subscribe/news", headers=headers, timeout=5)
                 assert refused.status_code == 400
@@ -468,6 +468,14 @@ def events(response: httpx.Response) -> Iterator[str]:
     return (line for line in response.iter_lines() if line.startswith("data: "))
 
 
+@contextmanager
+def listening(server: KVServer, path: str) -> Iterator[Iterator[str]]:
+    """Open an event stream, and provide its events."""
+    headers = {**server.headers, **EVENTS}
+    with httpx.stream("GET", server.url + path, headers=headers) as response:
+        yield events(response)
+
+
 class TestStreams:
     def test_subscribe(self, server: KVServer, http: httpx.Client) -> None:
         with http.stream("POST", "/subscribe/news", headers=EVENTS, content=b"[]") as response:
@@ -480,27 +488,23 @@ class TestStreams:
             assert server.execute("PUBLISH", "news", "two\nlines") == 1
             assert [next(lines), next(lines)] == ["data: message,news,two", "data: lines"]
 
-    def test_psubscribe(self, http: httpx.Client) -> None:
-        with http.stream("GET", "/psubscribe/n*", headers=EVENTS) as response:
-            lines = events(response)
+    def test_psubscribe(self, server: KVServer, http: httpx.Client) -> None:
+        with listening(server, "/psubscribe/n*") as lines:
             assert next(lines) == "data: psubscribe,n*,1"
             http.get("/publish/news/%22x%22")
             assert next(lines) == 'data: pmessage,n*,news,"x"'
 
-    def test_keys_expire_while_clients_listen(self, server: KVServer, http: httpx.Client) -> None:
+    def test_keys_expire_while_clients_listen(self, server: KVServer) -> None:
         server.execute("CONFIG", "SET", "notify-keyspace-events", "Ex")
-        with http.stream("GET", "/psubscribe/__keyevent*", headers=EVENTS) as response:
-            lines = events(response)
+        with listening(server, "/psubscribe/__keyevent*") as lines:
             next(lines)
             server.execute("SET", "k", "v", "EX", 5)
             server.clock.advance(5)
             assert next(lines) == "data: pmessage,__keyevent*,__keyevent@0__:expired,k"
 
-    def test_a_disconnected_client_is_unsubscribed(
-        self, server: KVServer, http: httpx.Client
-    ) -> None:
-        with http.stream("GET", "/subscribe/news", headers=EVENTS) as response:
-            next(events(response))
+    def test_a_disconnected_client_is_unsubscribed(self, server: KVServer) -> None:
+        with listening(server, "/subscribe/news") as lines:
+            next(lines)
         gone = server._time.signal()
         silent = server._time.wait(
             gone,
@@ -509,9 +513,8 @@ class TestStreams:
         )
         assert silent or server.execute("PUBSUB", "CHANNELS") == []
 
-    def test_monitor(self, http: httpx.Client) -> None:
-        with http.stream("GET", "/monitor", headers=EVENTS) as response:
-            lines = events(response)
+    def test_monitor(self, server: KVServer, http: httpx.Client) -> None:
+        with listening(server, "/monitor") as lines:
             assert next(lines) == 'data: "OK"'
             http.post("/", json=["SET", "k", 'a"b\n'])
             line = next(lines)
