@@ -94,7 +94,7 @@ class Accepted(NamedTuple):
 
 
 class _Origin(NamedTuple):
-    """The request, schedule or message that a new message comes from."""
+    """The fields of a new message that depend on the request, schedule or message behind it."""
 
     caller_ip: str
     api: Api = "v2"
@@ -298,7 +298,6 @@ class Publisher:
         ceiling = state.limits.timeout_us
         return Message(
             id=state.new_message_id(),
-            url=target.url,
             body=body,
             settings=settings,
             created_us=now_us,
@@ -306,16 +305,9 @@ class Publisher:
             max_retries=retries,
             retry_delay=settings.retry_delay,
             timeout_us=min(settings.timeout_us or ceiling, ceiling),
-            caller_ip=origin.caller_ip,
-            kind=origin.kind,
-            topic_name=target.topic_name,
-            endpoint_name=target.endpoint_name,
-            endpoint_id=target.endpoint_id,
             queue_name=settings.queue_name,
-            schedule_id=origin.schedule_id,
-            api=origin.api,
-            source_id=origin.source_id,
-            retry_of=origin.retry_of,
+            **target._asdict(),
+            **origin._asdict(),
         )
 
     def _store(self, drafts: list[Message], now: int, *, group: bool = False) -> Published:

@@ -184,29 +184,28 @@ class WorkflowHistoryRoutes(Endpoints):
         return self._start_again(request, restart)
 
     def retry_failure(self, request: Request) -> object:
-        engine = self.engine
-        row = self._row(segment(request, "id"))
-        run = self.runs.require_run_of(engine.dead_letters.message(row))
-        failure = self.runs.failure_callback(run)
+        run, failure = self._failure_of(request)
         if failure is None or failure.state != "FAILED":
             raise bad_request(f"workflow run {as_text(run.id)} has no failed failure callback")
-        engine.publisher.retry_dead_letters([failure])
-        engine.dead_letters.discard(failure.dlq_id)
+        self.engine.publisher.retry_dead_letters([failure])
+        self.engine.dead_letters.discard(failure.dlq_id)
         return _created(run)
 
     def give_up_failure(self, request: Request) -> object:
-        engine = self.engine
-        row = self._row(segment(request, "id"))
-        run = self.runs.require_run_of(engine.dead_letters.message(row))
-        failure = self.runs.failure_callback(run)
+        run, failure = self._failure_of(request)
         if failure is None or failure.state not in ("FAILED", *_PENDING):
             raise bad_request(f"workflow run {as_text(run.id)} has no failure callback to cancel")
         if failure.state == "FAILED":
-            engine.dead_letters.discard(failure.dlq_id)
+            self.engine.dead_letters.discard(failure.dlq_id)
             run.failure_message_id = None
         else:
-            engine.lifecycle.cancel_all([failure])
+            self.engine.lifecycle.cancel_all([failure])
         return {"deleted": 1}
+
+    def _failure_of(self, request: Request) -> tuple[WorkflowRun, Message | None]:
+        row = self._row(segment(request, "id"))
+        run = self.runs.require_run_of(self.engine.dead_letters.message(row))
+        return run, self.runs.failure_callback(run)
 
     def _start_again(
         self, request: Request, start: Callable[[Engine, Message, dict[str, Any]], WorkflowRun]

@@ -54,7 +54,8 @@ _CHANGING = frozenset({"rotate_keys", "rotate_keys_v1"})
 class QueueApp(App):
     """The HTTP app of a queue.
 
-    ``tokens`` returns the full-access token and the read-only token.
+    ``tokens`` returns the full-access token and the read-only token. The endpoints of this class
+    acquire the engine's lock themselves, because a chat request must not hold it.
     """
 
     service = "queue"

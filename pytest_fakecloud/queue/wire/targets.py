@@ -30,7 +30,10 @@ def named_url(destination: str) -> str | None:
 
 
 class Target(NamedTuple):
-    """A URL to deliver to, with the URL group and the endpoint that it belongs to."""
+    """A URL to deliver to, with the URL group and the endpoint that it belongs to.
+
+    A message has these fields, too.
+    """
 
     url: str
     topic_name: str | None = None

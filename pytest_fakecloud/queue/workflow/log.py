@@ -13,7 +13,7 @@ from ..model import Message
 from ..wire.records import ms
 from ..wire.text import as_text, header_map
 from ..wire.values import read_json
-from .model import RunStep, WorkflowRun, callback_state
+from .model import RunStep, WorkflowRun, callback_state, response_fields
 
 Record = dict[str, Any]
 _NEXT_STATES = {
@@ -167,11 +167,7 @@ def _failure(engine: Engine, run: WorkflowRun, message: Message) -> Record:
         "failResponse": "" if answer is None else answer.body.decode("utf-8", "replace"),
         "dlqId": run.dlq_id or "",
     }
-    result = message.last_outcome
-    if result is not None and result.status is not None:
-        record["responseStatus"] = result.status
-        record["responseBody"] = result.body.decode("utf-8", "replace")
-        record["responseHeaders"] = header_map(result.headers)
+    record |= response_fields(message)
     if message.due_us is not None:
         record["nextDeliveryTime"] = ms(message.due_us)
     return record

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..model import Message, PublishSettings, first
 from ..wire.delivery import encoded
+from ..wire.text import header_map
 from ..wire.values import read_json
 
 _RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
@@ -140,6 +141,18 @@ def features_of(settings: PublishSettings) -> set[str]:
     """Return the names in the ``Upstash-Feature-Set`` header, in lower case."""
     names = (first(settings.workflow, "Upstash-Feature-Set") or "").lower().split(",")
     return {name.strip() for name in names} - {""}
+
+
+def response_fields(message: Message) -> dict[str, object]:
+    """Return the fields about the last response to a failure callback, if there was one."""
+    outcome = message.last_outcome
+    if outcome is None or outcome.status is None:
+        return {}
+    return {
+        "responseStatus": outcome.status,
+        "responseBody": outcome.body.decode("utf-8", "replace"),
+        "responseHeaders": header_map(outcome.headers),
+    }
 
 
 def callback_state(message: Message) -> str:

@@ -33,7 +33,7 @@ from ..model import (
     first,
 )
 from ..wire.delivery import encoded
-from ..wire.text import as_text, first_setting, header_map
+from ..wire.text import as_text, first_setting
 from .model import (
     SDK_VERSION,
     RunState,
@@ -43,6 +43,7 @@ from .model import (
     callback_state,
     features_of,
     is_step,
+    response_fields,
 )
 from .steps import RunEvents, publish_result, read_invocation
 
@@ -153,11 +154,7 @@ class WorkflowRuns:
         failure = self.failure_callback(run)
         if failure is None or failure.failure_of != message.id:
             return {}
-        info: dict[str, object] = {"state": callback_state(failure)}
-        if failure.last_outcome is not None and failure.last_outcome.status is not None:
-            info["responseStatus"] = failure.last_outcome.status
-            info["responseBody"] = failure.last_outcome.body.decode("utf-8", "replace")
-            info["responseHeaders"] = header_map(failure.last_outcome.headers)
+        info = {"state": callback_state(failure)} | response_fields(failure)
         return {"failureCallbackInfo": info, "failureFunctionState": info["state"]}
 
     def failure_callback(self, run: WorkflowRun | None) -> Message | None:
