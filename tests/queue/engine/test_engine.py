@@ -22,18 +22,6 @@ from pytest_fakecloud.queue.timeline import timeline, waiting_text
 from .bench import CALLBACK, URL, Bench, Loops
 
 
-def test_a_day_of_retries(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(500)
-    message_id = bench.publish(Retries="5")
-    bench.clock.advance("48h")
-    assert bench.times() == pytest.approx(
-        [0, 12.182, 160.596, 1968.638, 23995.104, 110395.104], abs=0.001
-    )
-    assert [one.attempt for one in bench.sent] == [0, 1, 2, 3, 4, 5]
-    assert bench.state(message_id) == "FAILED"
-    assert len(bench.engine.dead_letters.all()) == 1
-
-
 @pytest.mark.parametrize("status", [200, 201, 204, 299])
 def test_success_is_2xx(bench: Bench, status: int) -> None:
     bench.answer = lambda delivery: Outcome(status)
@@ -51,13 +39,6 @@ def test_everything_else_is_not(bench: Bench, status: int) -> None:
     assert len(bench.sent) == 1
 
 
-def test_retry_after_beats_the_ladder_and_an_expression(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(429, [("retry-after", "90")])
-    bench.publish(Retries="1", Retry_Delay="5000")
-    bench.clock.advance("1h")
-    assert bench.times() == [0, 90]
-
-
 def test_no_answer_is_a_failed_attempt(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(exception=ConnectionRefusedError("refused"))
     message_id = bench.publish(Retries="0", Callback=CALLBACK)
@@ -65,19 +46,6 @@ def test_no_answer_is_a_failed_attempt(bench: Bench) -> None:
     assert bench.state(message_id) == "FAILED"
     row = next(e for e in bench.engine.messages[message_id].log if e.state == "ERROR")
     assert row.error == "ConnectionRefusedError: refused"
-
-
-def test_an_answer_that_takes_time(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(500, virtual_us=30 * SECOND)
-    message_id = bench.publish(Retries="1")
-    bench.clock.run_due()
-    assert bench.state(message_id) == "ACTIVE"
-    bench.clock.advance("29s")
-    assert bench.state(message_id) == "ACTIVE"
-    bench.clock.advance("1s")
-    assert bench.state(message_id) == "RETRY"
-    bench.clock.advance("1m")
-    assert bench.times() == pytest.approx([0, 42.182], abs=0.001)
 
 
 def test_the_plan_caps_timeouts() -> None:
@@ -209,32 +177,6 @@ def test_a_pause_takes_back_what_a_resumption_let_go(bench: Bench) -> None:
     assert [bench.state(one) for one in (first, second)] == ["DELIVERED"] * 2
 
 
-# -- groups ----------------------------------------------------------------------------------------
-
-
-def test_each_endpoint_has_a_life_of_its_own(bench: Bench) -> None:
-    with bench.engine.lock:
-        group = bench.engine.url_groups.create("g", 0)
-        bench.engine.url_groups.add(group, "https://a.example.com/", "first", 0)
-        bench.engine.url_groups.add(group, "https://b.example.com/", None, 0)
-    bench.answer = lambda delivery: Outcome(500 if "a.example" in delivery.url else 200)
-    result = bench.engine.publisher.publish(
-        "g", [("Upstash-Retries", "1"), ("Upstash-Failure-Callback", CALLBACK)], b"x"
-    )
-    assert (result.group, len(result.accepted)) == (True, 2)
-    bench.clock.advance("1h")
-    assert [bench.state(one.message_id) for one in result.accepted] == ["FAILED", "DELIVERED"]
-    (letter,) = bench.engine.dead_letters.all()
-    message = bench.engine.dead_letters.message(letter)
-    assert (message.topic_name, message.endpoint_name) == ("g", "first")
-
-
-def test_a_group_without_endpoints_takes_messages_for_nobody(bench: Bench) -> None:
-    with bench.engine.lock:
-        bench.engine.url_groups.create("g", 0)
-    assert bench.engine.publisher.publish("g", [], b"x").accepted == []
-
-
 # -- limits ----------------------------------------------------------------------------------------
 
 
@@ -269,59 +211,6 @@ def test_a_burst() -> None:
     }
     bench.clock.advance("1s")
     bench.publish()
-
-
-@pytest.mark.parametrize(
-    ("profile", "headers", "status", "text"),
-    [
-        ("free", {"Retries": "6"}, 412, "quota maxRetries exceeded"),
-        ("free", {"Delay": "8d"}, 412, "quota maxDelay exceeded, current limit: 604800"),
-        ("payg", {"Delay": "366d"}, 412, "quota maxDelay exceeded, current limit: 31536000"),
-        ("free", {"Not_Before": "1800000000"}, 412, "quota maxDelay exceeded"),
-        ("free", {"Callback": CALLBACK, "Callback_Retries": "6"}, 412, "quota maxRetries"),
-    ],
-)
-def test_quotas_of_the_profiles(
-    profile: str, headers: dict[str, str], status: int, text: str
-) -> None:
-    bench = Bench()
-    bench.engine.limits = plan(profile)
-    with pytest.raises(QueueError) as caught:
-        bench.publish(**headers)
-    assert (caught.value.status, text in caught.value.message) == (status, True)
-    assert bench.engine.messages == {}
-
-
-def test_numbers_of_things() -> None:
-    bench = Bench()
-    bench.engine.limits = plan(None, {"schedules": 1, "queues": 1, "queue_parallelism": 2})
-    cron = [("Upstash-Cron", "* * * * *")]
-    bench.engine.publisher.publish(URL, [*cron, ("Upstash-Schedule-Id", "a")], b"")
-    bench.engine.publisher.publish(URL, [*cron, ("Upstash-Schedule-Id", "a")], b"")
-    with pytest.raises(QueueError, match="quota maxSchedules exceeded, current limit: 1"):
-        bench.engine.publisher.publish(URL, cron, b"")
-    enqueue(bench, "q")
-    with pytest.raises(QueueError, match="quota maxQueues exceeded"):
-        enqueue(bench, "r")
-    with pytest.raises(QueueError, match="quota maxParallelism exceeded, current limit: 2"):
-        bench.engine.queues.upsert("q", parallelism=3, paused=None)
-    limited = Bench(limits={"groups": 1, "endpoints_per_group": 1}).engine.url_groups
-    group = limited.create("g", 0)
-    limited.add(group, URL, None, 0)
-    with pytest.raises(QueueError, match="quota maxEndpointsPerTopic exceeded"):
-        limited.add(group, CALLBACK, None, 0)
-    with pytest.raises(QueueError, match="quota maxTopics exceeded"):
-        limited.create("h", 0)
-
-
-def test_global_parallelism_keeps_the_order(bench: Bench) -> None:
-    bench.engine.limits = plan(None, {"parallelism": 2})
-    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
-    ids = [bench.publish() for _ in range(7)]
-    bench.engine.cancel(ids[3])
-    bench.clock.advance("1h")
-    assert [one.message_id for one in bench.sent] == [*ids[:3], *ids[4:]]
-    assert bench.times() == [0, 0, 10, 10, 20, 20]
 
 
 def test_a_place_in_global_parallelism_is_given_up_at_the_next_gate() -> None:
