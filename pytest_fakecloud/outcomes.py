@@ -67,10 +67,12 @@ def explain(run: Run, error: Exception) -> None:
     if ending is not None:
         raise ending
     failed = _failed_assertion(found)
-    chain = [error]
-    while (cause := chain[-1].__cause__ or chain[-1].__context__) and cause not in chain:
-        chain.append(cause)  # type: ignore[arg-type]
-    if failed is not None and failed not in chain:
+    if failed is None:
+        return
+    from .reporting.tracebacks import causes_of
+
+    chain = [error, *causes_of(error)]
+    if failed not in chain:
         chain[-1].__cause__ = failed
 
 

@@ -19,11 +19,11 @@ from qstash import Receiver
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.reporting.findings import Look, find
 from pytest_fakecloud.reporting.scene import scene_of
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
 
+from .findings.cases import found, kinds
 from .shown import deliver
 from .shown import shown as rows
 
@@ -201,25 +201,13 @@ def test_json_that_is_written_again_is_told(cloud: Cloud) -> None:
 
 def test_what_is_told_agrees_with_the_official_receiver(cloud: Cloud) -> None:
     queue = cloud.queue()
-    receiver = Receiver(queue.current_signing_key, queue.next_signing_key)
-
-    def verify(request: Any) -> int:
-        try:
-            receiver.verify(
-                signature=request.headers.get("Upstash-Signature"), body=request.text, url=URL
-            )
-        except Exception:
-            return 401
-        return 200
-
-    queue.destinations.call(URL, verify)
-    deliver(queue, URL, json={"n": 1}, retries=0)
+    verifying(cloud, queue=queue)
     queue.faults.tamper()
-    deliver(queue, URL, json={"n": 1}, retries=0)
-    good, bad = rows(cloud)
+    differing = verifying(cloud, queue=queue)
+    good, _ = rows(cloud)
     assert (good.answer, good.remarks) == ("200", ())
     assert any(
-        line.startswith("differs: the token was issued for another body") for line in bad.remarks
+        one.startswith("differs: the token was issued for another body") for one in differing
     )
 
 
@@ -261,7 +249,7 @@ def test_what_the_receiver_was_given_is_a_finding(
 ) -> None:
     before = Receiver.verify
     remarks = verifying(cloud, **changed)
-    (one,) = find(Look(cloud, scene_of(cloud, [])))
+    (one,) = found(cloud)
     assert one.kind == "wrong_signature"
     assert said.items() <= one.values.items()
     assert not [line for line in remarks if "was not seen" in line or "json.dumps" in line]
@@ -284,16 +272,13 @@ def test_the_cause_of_a_wrong_signature_is_a_finding(
     deliver(queue, URL, json={"n": 1}, retries=1)
     for event in cloud.journal.events("attempt"):
         event.data["signature"] |= changed
-    (one,) = find(Look(cloud, scene_of(cloud, [])))
+    (one,) = found(cloud)
     assert (one.kind, said.items() <= one.values.items()) == ("wrong_signature", True)
 
 
 def test_a_stubbed_destination_checks_no_signature(cloud: Cloud) -> None:
-    queue = cloud.queue()
-    queue.destinations.answers(URL, 401)
-    deliver(queue, URL, json={"n": 1}, retries=0)
-    kinds = [one.kind for one in find(Look(cloud, scene_of(cloud, [])))]
-    assert "signature_valid" not in kinds
+    refused(cloud)
+    assert "signature_valid" not in kinds(cloud)
 
 
 @pytest.mark.parametrize(
@@ -321,10 +306,9 @@ def test_a_check_of_the_applications_own_is_explained(
 
     queue.destinations.call(URL, verify)
     deliver(queue, URL, json={"n": 1}, retries=0)
-    scene = scene_of(cloud, [])
-    (one,) = find(Look(cloud, scene))
+    (one,) = found(cloud)
     assert (one.kind, said.items() <= one.values.items()) == (kind, True)
-    assert "msg_" in sentence(one, scene)
+    assert "msg_" in sentence(one, scene_of(cloud, []))
 
 
 @pytest.mark.parametrize(
@@ -341,7 +325,7 @@ def test_a_key_from_before_a_rotation_is_recognised(
     for _ in range(after):
         queue.rotate_keys()
     verifying(cloud, queue=queue, keys=keys)
-    (one,) = find(Look(cloud, scene_of(cloud, [])))
+    (one,) = found(cloud)
     assert one.values["reason"] == reason
 
 

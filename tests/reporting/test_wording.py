@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from pytest_fakecloud.reporting.text import section, text
 from pytest_fakecloud.reporting.wording import kv as wording
 from pytest_fakecloud.reporting.wording import sentence
 
-from .findings.cases import compare
+from .findings.cases import commands, compare
 from .shown import lines, shown
 
 EXPECTED = Path(__file__).parent / "expected" / "rows.txt"
@@ -75,18 +76,12 @@ def test_an_absolute_expiry_is_shown_as_a_date(command: str, date: str) -> None:
     [("120d", "120 d"), ("36h", "1.5 d"), ("10h", "10 h"), ("100us", "less than 1 ms")],
 )
 def test_the_time_since_an_expiry(cloud: Cloud, after: str, expected: str) -> None:
-    kv_server = cloud.kv_server()
-    for line in (["SET", "k", "1", "EX", "1"], ["GET", "k"]):
-        httpx.post(kv_server.url, json=line, headers=kv_server.headers)
-        cloud.clock.advance("1s")
-        cloud.clock.advance(after)
+    commands(f"SET k 1 EX 1 | +1s | +{after} | GET k")(cloud)
     assert f"k was read {expected} after it had expired" in " ".join(section(cloud).split())
 
 
 def test_of_a_long_pipeline_the_first_and_all_errors_are_told(cloud: Cloud) -> None:
-    kv = cloud.kv_server()
-    commands = [["SET", f"k{number}", "v"] for number in range(40)] + [["INCR", "k0"]]
-    httpx.post(f"{kv.url}/pipeline", json=commands, headers=kv.headers)
+    commands(f"pipeline: {' & '.join(f'SET k{one} v' for one in range(40))} & INCR k0")(cloud)
     judge("pipeline", [shown(cloud)[0].line, *shown(cloud)[0].words.below])
 
 
@@ -101,28 +96,22 @@ def test_a_repeated_explanation_of_a_row_without_answer_is_not_shown_again(cloud
 
 
 def test_a_command_with_many_arguments_says_how_many(cloud: Cloud) -> None:
-    kv = cloud.kv_server()
-    httpx.post(
-        kv.url, json=["DEL", *(f"key:{number}" for number in range(500))], headers=kv.headers
-    )
+    commands(f"DEL {' '.join(f'key:{number}' for number in range(500))}")(cloud)
     (line,) = lines(cloud)
     assert line.endswith(" key:34 ... (500 arguments, 35 shown) <-- 0")
 
 
 def test_a_script_is_shown_once(cloud: Cloud) -> None:
-    kv = cloud.kv_server()
-    script = "local n = redis.call('INCR', KEYS[1])\nreturn n"
-    for key in ("a", "b"):
-        httpx.post(kv.url, json=["EVAL", script, 1, key], headers=kv.headers)
+    script = shlex.quote("local n = redis.call('INCR', KEYS[1])\nreturn n")
+    commands(f"EVAL {script} 1 a | EVAL {script} 1 b")(cloud)
     text = section(cloud)
     assert text.count("local n = redis.call('INCR', KEYS[1])") == 1
     assert text.count("EVAL ") == 2
 
 
 def test_a_long_script_is_cut_with_the_number_of_its_lines(cloud: Cloud) -> None:
-    kv = cloud.kv_server()
     script = "\n".join(f"local v{number} = {number}" for number in range(23))
-    httpx.post(kv.url, json=["EVAL", script, 0], headers=kv.headers)
+    commands(f"EVAL '{script}' 0")(cloud)
     text = section(cloud)
     assert "local v19 = 19\n" in text
     assert "... 3 more lines" in text
@@ -333,6 +322,11 @@ PUBLISHED: list[tuple[str, dict[str, str], Any]] = [
         {},
         [{"destination": HOOK, "cron": "* * * * *"}, {"destination": HOOK, "queue": "mails"}],
     ),
+    (f"publish/{HOOK}", {"Not-Before": "1782896400"}, ""),
+    (f"publish/{HOOK}", {"Not-Before": "soon"}, ""),
+    # A long body makes room for the settings.
+    (f"publish/{HOOK}", {}, "x" * 500),
+    (f"publish/{HOOK}", {"Callback": f"{HOOK}/{'c' * 60}", "Label": "l" * 40}, "x" * 500),
 ]
 
 
@@ -345,22 +339,6 @@ def test_publish_requests(cloud: Cloud) -> None:
         content = body if isinstance(body, str) else json.dumps(body)
         httpx.post(f"{queue.url}/v2/{path}", content=content, headers={**queue.headers, **sent})
     judge("publish", [line for line in lines(cloud) if "endpoints" not in line])
-
-
-def test_a_long_body_makes_room_for_the_settings(cloud: Cloud) -> None:
-    queue = cloud.queue()
-    for settings in ({}, {"Upstash-Callback": f"{HOOK}/{'c' * 60}", "Upstash-Label": "l" * 40}):
-        url = f"{queue.url}/v2/publish/{HOOK}"
-        httpx.post(url, content="x" * 500, headers={**queue.headers, **settings})
-    judge("long body", lines(cloud))
-
-
-def test_not_before_is_a_time(cloud: Cloud) -> None:
-    queue = cloud.queue()
-    for value in ("1782896400", "soon"):
-        headers = {**queue.headers, "Upstash-Not-Before": value}
-        httpx.post(f"{queue.url}/v2/publish/{HOOK}", headers=headers)
-    judge("not before", lines(cloud))
 
 
 def test_the_messages_of_a_batch_have_lines_of_their_own(cloud: Cloud) -> None:
@@ -382,11 +360,11 @@ def test_the_messages_of_a_batch_have_lines_of_their_own(cloud: Cloud) -> None:
 
 def test_values_in_base64_are_decoded_where_the_client_asked_for_it(cloud: Cloud) -> None:
     kv = cloud.kv_server()
-    commands = [
+    lines_of_a_pipeline = [
         ["SET", "a", "x"], ["GET", "a"], ["HSET", "h", "f", "v"], ["HGETALL", "h"],
         ["INCR", "a"], ["LPUSH", "a"], ["EVAL", "return 1", 0],
     ]  # fmt: skip
-    for path, body in (("pipeline", commands), ("", ["GET", "a"])):
+    for path, body in (("pipeline", lines_of_a_pipeline), ("", ["GET", "a"])):
         headers = {**kv.headers, "Upstash-Encoding": "base64"}
         httpx.post(f"{kv.url}/{path}", json=body, headers=headers)
     httpx.post(kv.url, json=["SET", "b", "b2s="], headers=kv.headers)
