@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+import redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting import replay
@@ -95,7 +96,6 @@ def _kv_faults(cloud: Cloud) -> None:
 
 
 def _kv_port(cloud: Cloud) -> None:
-    redis = pytest.importorskip("redis")
     kv = cloud.kv_server()
     with redis.Redis.from_url(kv.database_url) as client:
         client.set("a", "1")
@@ -122,7 +122,6 @@ def _kv_times(cloud: Cloud) -> None:
 
 
 def _kv_connections(cloud: Cloud) -> None:
-    redis = pytest.importorskip("redis")
     kv = cloud.kv_server()
     with (
         redis.Redis.from_url(kv.database_url, protocol=3) as client,
@@ -141,7 +140,6 @@ def _kv_connections(cloud: Cloud) -> None:
 
 
 def _kv_blocked(cloud: Cloud) -> None:
-    redis = pytest.importorskip("redis")
     kv = cloud.kv_server()
     with (
         redis.Redis.from_url(kv.database_url) as taker,
@@ -152,12 +150,9 @@ def _kv_blocked(cloud: Cloud) -> None:
             wait_until(lambda: "blocked_clients:1" in kv.execute("INFO", "clients"))
             giver.rpush("jobs", "a", "b")
 
-        cap, cloud.clock.wait_cap = (
-            cloud.clock.wait_cap,
-            30,
-        )  # for the other thread on a busy machine
-        in_threads(lambda: taker.blmove("jobs", "taken", timeout=60), give)
-        cloud.clock.wait_cap = cap
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cloud.clock, "wait_cap", 30)  # for the other thread on a busy machine
+            in_threads(lambda: taker.blmove("jobs", "taken", timeout=60), give)
         taker.blpop("nothing", timeout=0.01)
         taker.set("done", "1")
 
@@ -188,9 +183,7 @@ def _queue(cloud: Cloud) -> None:
     kv, queue, capture = cloud.kv_server(), cloud.queue(), cloud.callback_capture()
     client = kv.client()
     queue.destinations.answers("https://shop.example.com/remind", 500, 200)
-    queue.destinations.call(
-        "https://app.example.com/h", lambda request: 200 + 0 * client.incr("runs")
-    )
+    queue.destinations.call("https://app.example.com/h", lambda _: 200 + 0 * client.incr("runs"))
     publish = f"{queue.url}/v2/publish/https://"
     headers = {**queue.headers, "Upstash-Callback": capture.callback_url, "Upstash-Retries": "2"}
     httpx.post(f"{publish}shop.example.com/remind", json={"order": 1}, headers=headers)
@@ -233,7 +226,6 @@ def _actions(cloud: Cloud) -> None:
 
 
 def _port_faults(cloud: Cloud) -> None:
-    redis = pytest.importorskip("redis")
     kv = cloud.kv_server()
     never = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
     kv.faults.drop(command="INCRBY", times=1)
@@ -330,7 +322,6 @@ def test_an_answer_that_differs_ends_the_replay(cloud: Cloud) -> None:
 
 
 def test_a_reply_of_the_port_that_differs_ends_the_replay(cloud: Cloud) -> None:
-    redis = pytest.importorskip("redis")
     kv = cloud.kv_server()
     with redis.Redis.from_url(kv.database_url) as client:
         client.set("a", "1")
@@ -342,7 +333,6 @@ def test_a_reply_of_the_port_that_differs_ends_the_replay(cloud: Cloud) -> None:
 
 
 def test_a_wait_that_ends_differently_ends_only_the_replay_of_its_fake(cloud: Cloud) -> None:
-    redis = pytest.importorskip("redis")
     first, second = cloud.kv_server(), cloud.kv_server(name="second")
     with redis.Redis.from_url(first.database_url) as client:
         client.blpop("nothing", timeout=0.01)

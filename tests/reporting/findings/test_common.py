@@ -37,11 +37,6 @@ def test_the_calls_after_a_404_are_counted_and_no_others(cloud: Cloud) -> None:
     }  # fmt: skip
 
 
-def test_a_404_at_the_end_is_no_finding(cloud: Cloud) -> None:
-    gets(cloud, "keys", "messages/msg_none")
-    assert found(cloud) == []
-
-
 def test_a_409_counts_as_well(cloud: Cloud) -> None:
     broker = cloud.broker(topics={"t": 1})
     broker.produce("t", "v")
@@ -56,11 +51,11 @@ def test_a_409_counts_as_well(cloud: Cloud) -> None:
     assert [one.values["status"] for one in found(cloud)] == ["409"]
 
 
-def test_a_404_that_a_fault_made_is_none_of_the_applications(cloud: Cloud) -> None:
-    queue = cloud.queue()
-    queue.faults.answer(404, times=1)
-    for _ in range(2):
-        httpx.get(f"{queue.url}/v2/keys", headers=queue.headers)
+@pytest.mark.parametrize("fault", [True, False], ids=["of a fault", "at the end"])
+def test_a_404_that_says_nothing_about_the_application(cloud: Cloud, fault: bool) -> None:
+    if fault:
+        cloud.queue().faults.answer(404, times=1)
+    gets(cloud, "keys", "keys" if fault else "messages/msg_none")
     assert found(cloud) == []
 
 
