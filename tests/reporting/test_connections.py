@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
 import pytest
 import redis
 
@@ -25,6 +24,7 @@ from pytest_fakecloud.kv.reply import (
 from pytest_fakecloud.reporting.connections import reply
 from pytest_fakecloud.reporting.text import section
 
+from .findings.cases import commands
 from .shown import shown as rows
 
 
@@ -133,13 +133,9 @@ def test_a_greeting_that_was_refused_is_told(cloud: Cloud) -> None:
 
 
 def test_a_transaction_stands_in_the_row_of_its_end(cloud: Cloud) -> None:
-    with client(cloud) as kv:
-        with kv.pipeline(transaction=True) as pipe:
-            pipe.set("a", "1").lpush("a", "x")
-            pipe.execute(raise_on_error=False)
-        kv.execute_command("MULTI")
-        kv.execute_command("INCR", "n")
-        kv.execute_command("DISCARD")
+    commands(
+        "~a: MULTI | ~a: SET a 1 | ~a: LPUSH a x | ~a: EXEC | ~a: MULTI | ~a: INCR n | ~a: DISCARD"
+    )(cloud)
     assert lines(cloud) == [
         "EXEC of 2 <-- 2 answers, 1 error | SET a 1 <-- OK | "
         "LPUSH a x <-- WRONGTYPE Operation against a key holding the wrong kind of value",
@@ -148,50 +144,27 @@ def test_a_transaction_stands_in_the_row_of_its_end(cloud: Cloud) -> None:
 
 
 def test_a_transaction_that_a_watched_key_ended_says_so(cloud: Cloud) -> None:
-    with client(cloud) as kv, client(cloud) as other, kv.pipeline() as pipe:
-        pipe.watch("a")
-        other.set("a", "2")
-        pipe.multi()
-        pipe.set("a", "1")
-        with pytest.raises(redis.WatchError):
-            pipe.execute()
+    commands("~a: WATCH a | ~b: SET a 2 | ~a: MULTI | ~a: SET a 1 | ~a: EXEC")(cloud)
     assert lines(cloud)[-1] == (
         "EXEC of 1 <-- null: a watched key was changed, so nothing was executed | SET a 1"
     )
 
 
 def test_steps_belong_to_the_transaction_of_their_connection(cloud: Cloud) -> None:
-    with client(cloud) as one, client(cloud) as two:
-        server = cloud.handles[0]
-        httpx.post(server.url, json=["PING"], headers=server.headers)
-        for kv in (one, two):
-            kv.execute_command("MULTI")
-        one.execute_command("INCR", "a")
-        two.execute_command("INCR", "b")
-        for kv in (two, one):
-            kv.execute_command("EXEC")
+    commands("PING | ~a: MULTI | ~b: MULTI | ~a: INCR a | ~b: INCR b | ~b: EXEC | ~a: EXEC")(cloud)
     assert lines(cloud) == ["PING <-- PONG", "EXEC of 1 <-- 1 answer | INCR b <-- 1",
                             "EXEC of 1 <-- 1 answer | INCR a <-- 1"]  # fmt: skip
 
 
 def test_a_second_greeting_is_one_of_its_own(cloud: Cloud) -> None:
-    with client(cloud) as kv, client(cloud) as other:
-        other.ping()
-        kv.execute_command("HELLO", "2")
-        kv.ping()
+    commands("~a: PING | ~b: HELLO 2 | ~b: PING")(cloud)
     assert [row.what.partition(" with")[0] for row in rows(cloud)] == [
         "connect", "PING", "connect", "connect", "PING",
     ]  # fmt: skip
 
 
 def test_a_step_that_was_refused_keeps_its_row(cloud: Cloud) -> None:
-    with client(cloud) as kv:
-        kv.execute_command("MULTI")
-        with pytest.raises(redis.ResponseError):
-            kv.execute_command("NOSUCH")
-        kv.execute_command("SET", "a", "1")
-        with pytest.raises(redis.ResponseError):
-            kv.execute_command("EXEC")
+    commands("~a: MULTI | ~a: NOSUCH | ~a: SET a 1 | ~a: EXEC")(cloud)
     first, second = lines(cloud)
     assert first.startswith("NOSUCH <-- ERR unknown command")
     assert second.startswith("EXEC of 1 <-- EXECABORT")

@@ -101,10 +101,8 @@ def test_nothing_of_a_test_becomes_markup(cloud: Cloud) -> None:
 def test_a_page_can_be_written_whatever_was_said(cloud: Cloud, tmp_path: Path) -> None:
     kv = cloud.kv_server()
     httpx.post(kv.url, content=rb'["SET","a","\ud800"]', headers=kv.headers)
-    text = write(
-        cloud, tmp_path, report_of(cloud, test="test_it", failure="AssertionError: \ud800")
-    ).read_text(encoding="utf-8")
-    assert "AssertionError: \\ud800" in text
+    path = written(cloud, tmp_path, test="test_it", failure="AssertionError: \ud800")
+    assert "AssertionError: \\ud800" in path.read_text(encoding="utf-8")
 
 
 def test_no_secret_is_on_the_page(cloud: Cloud) -> None:
@@ -116,9 +114,7 @@ def test_no_secret_is_on_the_page(cloud: Cloud) -> None:
     httpx.post(kv.url, json=["SET", "mine", kv.token], headers=kv.headers)
     httpx.post(kv.url, json=["AUTH", "somebody", "theirs-alone"], headers=kv.headers)
     httpx.get(f"{queue.url}/v2/keys", headers=queue.headers)
-    text = page(
-        cloud, report_of(cloud, test="test", failure=f"AssertionError: {kv.token} is not right")
-    )
+    text = a_page(cloud, test="test", failure=f"AssertionError: {kv.token} is not right")
     for secret in (
         kv.token, kv.read_only_token, queue.token, broker.password, "theirs-alone",
         queue.current_signing_key, queue.next_signing_key,
@@ -148,9 +144,7 @@ def test_file_names_are_safe_and_stay_apart(tmp_path: Path, cloud: Cloud) -> Non
     assert len(set(names)) == len(names)
     assert max(map(len, names)) <= 150
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in names)
-    path = write(
-        cloud, tmp_path / "deep" / "folder", report_of(cloud, test="tests/test_a.py::test_it")
-    )
+    path = written(cloud, tmp_path / "deep" / "folder", test="tests/test_a.py::test_it")
     assert path == tmp_path / "deep" / "folder" / "tests-test_a.py-test_it.html"
 
 

@@ -24,8 +24,7 @@ def waiting(cloud: Cloud) -> list[str]:
 
 def told(cloud: Cloud) -> list[str]:
     """Return the lines, without the IDs of messages and dead letters."""
-    found = waiting(cloud)
-    return [line.partition(" ")[2] for line in found]
+    return [line.partition(" ")[2] for line in waiting(cloud)]
 
 
 def test_nothing_waits(cloud: Cloud) -> None:
@@ -55,12 +54,13 @@ def test_a_delay_a_retry_and_one_that_nobody_drove(cloud: Cloud) -> None:
 
 def test_a_paused_queue(cloud: Cloud) -> None:
     queue = cloud.queue()
-    headers = queue.headers
-    httpx.post(
-        f"{queue.url}/v2/queues", json={"queueName": "mails", "parallelism": 1}, headers=headers
-    )
-    httpx.post(f"{queue.url}/v2/queues/mails/pause", headers=headers)
-    httpx.post(f"{queue.url}/v2/enqueue/mails/{URL}", headers=headers)
+    mails = {"queueName": "mails", "parallelism": 1}
+    for path, body in (
+        ("queues", mails),
+        ("queues/mails/pause", None),
+        (f"enqueue/mails/{URL}", None),
+    ):
+        httpx.post(f"{queue.url}/v2/{path}", json=body, headers=queue.headers)
     assert told(cloud) == [f"POST {URL}: waits: queue mails is paused"]
 
 
