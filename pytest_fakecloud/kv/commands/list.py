@@ -131,7 +131,7 @@ def _parse_rank(session: Session, text: bytes) -> int:
 
 
 def _parse_lpos(session: Session, args: Args) -> tuple[int, int | None, int]:
-    """Return the options RANK, COUNT and MAXLEN."""
+    """Return RANK, COUNT (None if it is not given) and MAXLEN."""
     rank, count, maxlen = 1, None, 0
     for word, (value,) in options(args, 2, {b"RANK": 1, b"COUNT": 1, b"MAXLEN": 1}):
         if word == b"RANK":

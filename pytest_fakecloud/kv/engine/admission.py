@@ -58,7 +58,7 @@ class Admission:
             session.last_command = spec.full_name
             self._check(session, spec, argv, during_script)
             if session.queue is not None and spec.name not in RUN_IN_TRANSACTION:
-                if spec.no_multi:
+                if "no_multi" in spec.flags:
                     raise CommandError(errors.NOT_IN_TRANSACTION)
                 # There is no need to store further commands of a transaction that will fail.
                 if not session.aborted and not session.watch_broken:

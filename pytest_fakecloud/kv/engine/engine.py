@@ -228,7 +228,7 @@ class Engine:
             raise CommandError(unknown_command(argv))
         self.running, self.line = spec, argv
         session.db.counts_reads = spec.reads_keys
-        if self.monitors and spec.shown_first:
+        if self.monitors and "skip_monitor" in spec.flags:
             for monitor in self.monitors:
                 monitor(start_us, session, argv)
         waits = False

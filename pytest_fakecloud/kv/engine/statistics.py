@@ -112,7 +112,8 @@ class Statistics:
         self, session: Client, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
     ) -> None:
         """Add a command to the slow log and the latency events if it reaches their thresholds."""
-        if 0 <= self._config.number("slowlog-log-slower-than") <= usec and not spec.unlogged:
+        threshold = self._config.number("slowlog-log-slower-than")
+        if 0 <= threshold <= usec and "skip_slowlog" not in spec.flags:
             self._add_slow(session, argv, at_us, usec)
         threshold_ms = self._config.number("latency-monitor-threshold")
         if threshold_ms and usec >= threshold_ms * 1000:

@@ -52,12 +52,10 @@ def choice(*words: str) -> Parser:
 
 
 def integer(low: int, high: int) -> Parser:
-
     return _ranged(lambda value: try_int(encoded(value)), errors.CONFIG_NOT_INTEGER, low, high)
 
 
 def memory(low: int, high: int) -> Parser:
-    """Return a parser of amounts of memory in a range of bytes."""
     return _ranged(_memory_bytes, errors.CONFIG_NOT_MEMORY, low, high)
 
 

@@ -73,8 +73,8 @@ class CommandSpec:
 
     ``name`` is in upper case, with a space before the subcommand (``XGROUP CREATE``), ``full_name``
     in lower case with ``|``, as in errors. ``arity``, ``group``, ``since``, ``flags``,
-    ``categories``, ``keys`` and ``options`` are from the row in the table. ``write``, ``readonly``
-    and ``no_multi`` say whether the row has this flag. The others:
+    ``categories``, ``keys`` and ``options`` are from the row in the table. ``write`` and
+    ``readonly`` say whether the row has this flag. The others:
 
     - ``container`` is the command of a subcommand, and ``subcommands`` are those of a container.
     - ``function`` runs the command. It is None for a container, and until the command's module is
@@ -86,16 +86,14 @@ class CommandSpec:
     - ``over_rest``: the command is available over REST, at least without BLOCK.
     - ``is_plain``: no argument affects the choice of a subcommand or the availability over REST.
     - ``reads_keys``: looking up a key counts as a hit or a miss.
-    - ``hidden`` from MONITOR, or ``shown_first``: before the command runs, because a script must
-      appear before the commands that it calls.
-    - ``unlogged``: the command never appears in the slow log.
+    - ``hidden``: MONITOR does not show the command when it has run. It shows scripts, which have
+      the flag ``skip_monitor``, before the commands that they call.
     """
 
     __slots__ = (
         "arity", "categories", "container", "flags", "full_name", "function", "group", "hidden",
-        "is_plain", "keys", "least", "may_wait", "most", "name", "name_words", "no_multi",
-        "only_key", "options", "over_rest", "readonly", "reads_keys", "shown_first", "since",
-        "subcommands", "unlogged", "write",
+        "is_plain", "keys", "least", "may_wait", "most", "name", "name_words", "only_key",
+        "options", "over_rest", "readonly", "reads_keys", "since", "subcommands", "write",
     )  # fmt: skip
 
     def __init__(
@@ -110,18 +108,16 @@ class CommandSpec:
         self.since = since
         self.flags, self.categories = _flags_and_categories(flags, group)
         self.keys = _key_specs(keys)
-        fixed = (
-            len(self.keys) == 1 and not self.keys[0].depends_on_arguments and self.keys[0].last == 0
-        )
-        self.only_key = self.keys[0].first if fixed else 0
+        self.only_key = 0
+        if len(self.keys) == 1:
+            [key] = self.keys
+            if not key.depends_on_arguments and key.last == 0:
+                self.only_key = key.first
         self.options = tuple(options.split())
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
         self.reads_keys = (self.readonly and name != "MEMORY USAGE") or name in _READING_WRITERS
-        self.shown_first = "skip_monitor" in self.flags
-        self.hidden = self.shown_first or "admin" in self.flags
-        self.unlogged = "skip_slowlog" in self.flags or name == "EXEC"
-        self.no_multi = "no_multi" in self.flags
+        self.hidden = "skip_monitor" in self.flags or "admin" in self.flags
         self.function: Function | None = None
         self.container: CommandSpec | None = None
         self.subcommands: dict[bytes, CommandSpec] | None = None

@@ -19,6 +19,7 @@ def entry_reply(entry_id: int, fields: list[bytes]) -> list[bytes | list[bytes]]
 
 
 def _part(text: bytes) -> int:
+    """Parse the milliseconds or the sequence number of an ID."""
     if not _UNSIGNED.match(text):
         raise CommandError(errors.STREAM_ID)
     number = int(text)

@@ -19,7 +19,6 @@ _SET_SIZES = {**_MSETEX_SIZES, b"GET": 0, **dict.fromkeys(COMPARISONS, 1)}
 
 
 def _check_length(session: Session, size: int) -> None:
-    """Raise an error if a string would exceed the maximum length."""
     if size > session.engine.config.number("proto-max-bulk-len"):
         raise CommandError(errors.STRING_TOO_LONG)
 
