@@ -106,7 +106,9 @@ class OwnLoop(asyncio.SelectorEventLoop):
 
 
 def _is_inner(coroutine: Any, frame: FrameType | None) -> bool:
-    """Return whether the creator, in ``frame``, awaits a task: a library's, or ``wait_for``'s."""
+    """Return whether the code in ``frame``, which creates a task, only awaits it, as ``wait_for()``
+    and libraries do. The task is then a part of the strand that creates it.
+    """
     code = getattr(coroutine, "cr_code", None)
     if code is None:
         return True

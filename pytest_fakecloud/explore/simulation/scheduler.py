@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ...core.errors import ContractError
-from ..footprint import MEMORY, Footprint
-from ..run import ClockMove, Option, Plan, Point, Step
+from ..run import ClockMove, Option, Plan
 from ..schedule import CLOCK, Event, Kind
 from .clock import MOST_STEPS, ClockMoves
 from .deliveries import DeliveryStrands, Due
 from .lifecycle import WorkerRestarts
 from .state import Part, RunState, StepPromises
-from .strands import Place, Strand, pause
+from .steps import Steps, place_of
+from .strands import Strand, pause
 from .stuck import describe_places, describe_stuck, is_in_application
 
 _CHECK = 0.001
 """Wall-clock seconds between two checks of whether a strand can run."""
-_GRACE = 500
-"""Number of checks before a waiting strand counts as stuck."""
-_PATIENCE = 1_500
-"""Number of checks while a blocked strand may go on, when no other strand can run."""
+_GRACE_CHECKS = 500
+"""Number of these checks before a waiting strand counts as stuck."""
+_PATIENCE_CHECKS = 1_500
+"""Number of these checks before a blocked strand counts as stuck, when no other can run."""
 _LATEST_STEPS = 1_000
 """Number of steps by which the strand is found that does not end."""
 _DEFAULT_ORDER = ("parked", "waiting", "thread", "client")
@@ -54,8 +54,7 @@ class Scheduler(Part):
         self._deliveries = deliveries
         self._restarts = restarts
         self._promises = promises
-        self._noted: set[tuple[str, int, Kind]] = set()
-        self._times: frozenset[int] = frozenset()
+        self.steps = Steps(state, plan, clock)
 
     def choose(self) -> Strand | None:
         """Return the next strand, or None at the end of the run; move the clock if none can run."""
@@ -123,27 +122,26 @@ class Scheduler(Part):
         return options + last
 
     def _decide(self, options: list[Option]) -> Option:
-        default = options[0]
-        kind, point = _place_of(default)
-        if len(options) == 1 and not self._record.has_steps:
-            return default
-        others = options[1:]
-        label = default.name, point
+        """Choose an option: the first one unless the schedule or the strategy wants another."""
+        has_steps = self._record.has_steps
+        if len(options) == 1 and not has_steps:
+            return options[0]
         names = [one.name for one in options]
-        if self._record.has_steps:
-            self.note_disabled(names)
-        if others:
-            self._note_switches(label, kind, [name for name in names[1:] if name != CLOCK])
-        wanted = self._planned(label, kind, names)
-        chosen = default if wanted == default.name else options[names.index(wanted)]
-        if self._record.has_steps:
-            self._begin_step(chosen, names)
+        kind, point = place_of(options[0])
+        if has_steps:
+            self.steps.end(names)
+        if len(options) > 1:
+            others = [name for name in names[1:] if name != CLOCK]
+            self.steps.note_switches(names[0], point, kind, others)
+        chosen = options[names.index(self._wanted(names, point, kind))]
+        if has_steps:
+            self.steps.begin(chosen, names)
         return chosen
 
-    def _planned(self, label: tuple[str, int], kind: Kind, names: list[str]) -> str:
+    def _wanted(self, names: list[str], point: int, kind: Kind) -> str:
         """Return the name of the option that the schedule or the strategy wants to run next."""
-        default, point = label
-        planned = self._state.switches.get(label)
+        default = names[0]
+        planned = self._state.switches.get((default, point))
         if planned:
             for event in planned:
                 if event.kind == kind and event.detail in names:
@@ -172,42 +170,6 @@ class Scheduler(Part):
         words = "receives its answer" if is_late else "runs"
         self._record.add_line(event.detail, f"{words} {when.format(other)}", event=True)
 
-    def _begin_step(self, option: Option, options: Sequence[str]) -> None:
-        place, point = _place_of(option)
-        due_us = None
-        if isinstance(option, Due):
-            due_us = option.timer.due_us
-        elif isinstance(option, Strand) and option.state != "parked":
-            due_us = option.waiting.wake_us
-        enabled_by = self._state.created_by.get(option.name, -1)
-        for index, at_us in self._clock.moves:
-            if due_us is not None and at_us >= due_us:
-                enabled_by = max(enabled_by, index)
-                break
-        if not self._run.has_timers:
-            self._run.has_timers = self._clock.next_us() is not None
-        step = Step(
-            option.name, place, point, tuple(options), Footprint(), enabled_by, self._clock.barrier
-        )
-        if self._strategy is not None and "late" in self._strategy.places and place != "switch":
-            step.footprint.add(MEMORY)
-        self._run.steps.append(step)
-
-    def note_disabled(self, options: Sequence[str]) -> None:
-        """Record which options and clock times the last step made impossible."""
-        before, self._times = self._times, self._clock.all_times()
-        if not self._run.steps:
-            return
-        last = self._run.steps[-1]
-        last.disabled = set(last.options) - {last.strand, *options}
-        if last.strand != CLOCK and any(at > self._world.now_us() for at in before - self._times):
-            last.disabled.add(CLOCK)
-
-    def _note_switches(self, label: tuple[str, int], kind: Kind, names: Iterable[str]) -> None:
-        if kind in self._state.scope.kinds and (*label, kind) not in self._noted:
-            self._noted.add((*label, kind))
-            self._run.points.append(Point(*label, [(kind, name) for name in names]))
-
     def _start(self, option: Option) -> Strand | None:
         if isinstance(option, ClockMove):
             self._clock.move(option, self._runnable(self._world.now_us()))
@@ -228,7 +190,7 @@ class Scheduler(Part):
 
     def _wait_for_stepped_over(self) -> bool:
         """Wait, in wall-clock time, until another strand can run; return False if none can."""
-        for _ in range(_PATIENCE):
+        for _ in range(_PATIENCE_CHECKS):
             pause(_CHECK)
             if self._turns.has_ended:
                 return False
@@ -249,7 +211,7 @@ class Scheduler(Part):
         # Ignore idle threads of a pool, which wait in library code.
         busy = [s for s in waiting if s.role != "thread" or is_in_application(s)]
         if busy:
-            for _ in range(_GRACE):
+            for _ in range(_GRACE_CHECKS):
                 # A thread that is not explored may still release a waiting strand.
                 pause(_CHECK)
                 if self._turns.has_ended or self._options():
@@ -301,12 +263,6 @@ def _group_of(strand: Strand) -> str:
     if strand.state == "new":
         return strand.role
     return "last" if strand.yields_to_others else strand.state
-
-
-def _place_of(option: Option) -> tuple[Place, int]:
-    if not isinstance(option, Strand) or option.state == "new":
-        return "switch", 0
-    return ("wake" if option.state == "waiting" else option.place), option.points
 
 
 def _wake_time(strand: Strand) -> int:

@@ -73,7 +73,7 @@ class Simulation:
         """Complete the record of a run that has ended, and return it."""
         run = self.run
         if self.record.has_steps and run.broken is None:
-            self._scheduler.note_disabled((CLOCK,))
+            self._scheduler.steps.end((CLOCK,))
         if self._clock.moves_time and run.broken is None:
             self._clock.foresee()
         if self.record.stacks:
