@@ -72,7 +72,10 @@ if TYPE_CHECKING:
     from .core.timers import Fired as Fired
     from .core.timeparse import Duration as Duration, Instant as Instant
     from .explore.decorators import replay_schedule as replay_schedule
-    from .explore.exploration import BrokenSchedule as BrokenSchedule, Exploration as Exploration
+    from .explore.result.exploration import (
+        BrokenSchedule as BrokenSchedule,
+        Exploration as Exploration,
+    )
     from .explore.promises import (
         always as always,
         at_most_one as at_most_one,

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from .core.timeparse import Instant
     from .every_failure import FailureOptions, Failures
     from .explore.arguments import Runs
-    from .explore.exploration import Exploration
     from .explore.explore import Checks, ExploreOptions
+    from .explore.result.exploration import Exploration
     from .handle import ClosedFakes, Handle
     from .kv.handle import KVServer
     from .kv.settings import KVSettings

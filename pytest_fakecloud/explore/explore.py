@@ -12,11 +12,11 @@ from ..core.wording import brief, counted
 from ..every_failure import chosen_handles, names_of
 from .arguments import Runs, kinds_of, programs_of, schedule_to_replay
 from .assertions import may_assert
-from .cause import find_cause
 from .cooperation import cooperation
-from .exploration import BrokenSchedule, Exploration
 from .locks import share_locks
 from .promises import Promises
+from .result.cause import find_cause
+from .result.exploration import BrokenSchedule, Exploration
 from .run import Run, Scope, Subject
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.budget import Budget, RunBudget, budget_of

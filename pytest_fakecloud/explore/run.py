@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
     from ..core.calls import Call
     from ..queue.delivery.url_scopes import Url
-    from .cause import Conflict
+    from .result.cause import Conflict
     from .simulation.deliveries import Due
     from .simulation.strands import Place, Strand
     from .simulation.turns import Threads

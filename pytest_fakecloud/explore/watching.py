@@ -17,9 +17,9 @@ from ..http.messages import Request, Response, Serve
 from ..queue.delivery.destinations import route_to
 from ..transport.inprocess import origins
 from ..transport.shortcut import Shortcut
-from .footprint import touches_of_command
 from .simulation.frames import carried_source, source_of
 from .simulation.loops import awaited
+from .touches import touches_of_command
 
 if TYPE_CHECKING:
     from ..handle import Handle

@@ -19,7 +19,7 @@ from upstash_redis import Redis
 
 import pytest_fakecloud
 from pytest_fakecloud import BrokenSchedule, Cloud, History, KVServer, always
-from pytest_fakecloud.explore.picture import picture
+from pytest_fakecloud.explore.result.picture import picture
 from pytest_fakecloud.explore.simulation.frames import distinct_places, is_library
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of

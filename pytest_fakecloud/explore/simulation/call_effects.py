@@ -12,9 +12,9 @@ from ...core.wording import listed
 from ...faults.kinds import lost
 from ...http.messages import Answer, Effect, Request, Response, Serve
 from ..disturbances import HOLD_US, ROTATED_US
-from ..footprint import touches_of_request
 from ..run import Line
 from ..schedule import DELAY, FAULTS, PARTITION, SLOW, Event, Kind
+from ..touches import touches_of_request
 from .frames import Source, carried_source, source_of
 from .state import Part, RunState, seconds
 from .strands import Crash, Strand

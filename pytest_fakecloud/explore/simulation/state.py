@@ -9,9 +9,10 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
+from ..footprint import ALL, CHECKS_PROMISE, Touch
 from ..run import History, Line, Operation, Plan, Point, Run, Subject
 from ..schedule import SWITCHES, Event, Kind, Schedule
+from ..touches import touches_of_delivery
 from .frames import Sources
 from .strands import Crash, Place, Strand
 from .turns import Turns

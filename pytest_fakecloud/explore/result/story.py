@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..core.wording import counted
-from ..reporting.connections import gathered
-from ..reporting.wording import Scene, summarise
-from .footprint import ALL, Touch
-from .run import Line, Run
+from ...core.wording import counted
+from ...reporting.connections import gathered
+from ...reporting.wording import Scene, summarise
+from ..run import Line, Run
+from .decisive import decisive_calls, writes
 
 if TYPE_CHECKING:
-    from ..core.calls import Call
+    from ...core.calls import Call
 
 _SHOWN = 3
 """Number of calls that an entry shows if fewer are decisive."""
@@ -54,7 +53,7 @@ def story(run: Run) -> str:
 def _rows_of(entries: Sequence[list[Line]], run: Run) -> list[tuple[str, str]]:
     """Return the time and the text of each entry; count the times that a strand repeats an entry."""
     scene = scene_of(run)
-    decisive = _decisive_calls(run)
+    decisive = decisive_calls(run)
     rows: list[_Row] = []
     latest: dict[str, _Row] = {}
     for entry in entries:
@@ -182,13 +181,13 @@ def _shown(entry: Sequence[Line], decisive: Container[Line], run: Run) -> set[Li
     there is space: first the first call from a line that has no other, then writes.
     """
     calls = [line for line in entry if line.call is not None]
-    last_writes = {_place(line): line for line in calls if _writes(line, run)}
+    last_writes = {_place(line): line for line in calls if writes(line, run)}
     shown = {line for line in calls if line.event or line in decisive} | {*last_writes.values()}
     times = Counter(map(_place, shown))
     ranks: dict[Line, tuple[int, bool]] = {}
     for line in calls:
         if line not in shown:
-            ranks[line] = times[_place(line)], not _writes(line, run)
+            ranks[line] = times[_place(line)], not writes(line, run)
             times[_place(line)] += 1
     shown.update(sorted(ranks, key=ranks.__getitem__)[: max(0, _SHOWN - len(shown))])
     return set(calls) if len(calls) - len(shown) <= _NOT_WORTH_HIDING else shown
@@ -198,99 +197,6 @@ def _place(line: Line) -> tuple[str, str, str]:
     """Return the line of the application that made a call, with the route and the command."""
     assert line.call is not None
     return line.source, line.call.route, str(line.call.facts.get("command"))
-
-
-def _writes(line: Line, run: Run) -> bool:
-    return any(touch.writes for touch in _data_of(line, run))
-
-
-def _decisive_calls(run: Run) -> set[Line]:
-    """Return the calls that may have broken the promise.
-
-    These are the calls that were rejected, that conflict with a call of another strand, that come
-    just before or after an event of their strand, or that read vectors whose changes an event keeps
-    pending, and the last call before the promise broke.
-    """
-    broken = next((at for at, line in enumerate(run.lines) if line.breaks), len(run.lines))
-    lines = run.lines[:broken]
-    calls = [line for line in lines if line.call is not None]
-    return {
-        *calls[-1:],
-        *filter(_is_rejected, calls),
-        *_conflicting(calls, run),
-        *_beside_events(lines),
-        *_pending_reads(lines, run),
-    }
-
-
-def _is_rejected(line: Line) -> bool:
-    """Return whether a call got an error or no answer."""
-    return line.call is not None and (line.call.status is None or line.call.status >= 400)
-
-
-def _data_of(line: Line, run: Run) -> list[Touch]:
-    """Return the accesses of a call to the data of fakes."""
-    if _is_rejected(line) or not 0 <= line.step < len(run.steps):
-        return []
-    return [touch for touch in run.steps[line.step].footprint.touches if touch.fake]
-
-
-def _conflicting(calls: Sequence[Line], run: Run) -> Iterator[Line]:
-    """Yield the calls that conflict with a call of another strand."""
-    # The strands that access each thing of a fake, or anything of a kind, and whether they write.
-    accesses: defaultdict[tuple[str, str, str], set[tuple[str, bool]]] = defaultdict(set)
-    everything: defaultdict[tuple[str, str], set[tuple[str, bool]]] = defaultdict(set)
-    touched: list[tuple[Line, str, list[Touch]]] = []
-    for line in calls:
-        if line.call is None or line.call.service == "queue":
-            continue
-        strand, data = _strand(line), _data_of(line, run)
-        touched.append((line, strand, data))
-        for touch in data:
-            accesses[touch.fake, touch.kind, touch.name].add((strand, touch.writes))
-            everything[touch.fake, touch.kind].add((strand, touch.writes))
-    for line, strand, data in touched:
-        for touch in data:
-            if touch.name == ALL:
-                others = everything[touch.fake, touch.kind]
-            else:
-                named = (accesses[touch.fake, touch.kind, name] for name in (touch.name, ALL))
-                others = set().union(*named)
-            if any(other != strand and (writes or touch.writes) for other, writes in others):
-                yield line
-                break
-
-
-def _strand(line: Line) -> str:
-    """Return the strand that made a call; a strand and its restarts are the same."""
-    return re.sub(r"/\d+|:loop$", "", line.process)
-
-
-def _beside_events(lines: Sequence[Line]) -> Iterator[Line]:
-    """Yield the call before and the call after each event that is not itself a call."""
-    latest: dict[str, Line] = {}
-    waiting: set[str] = set()
-    for line in lines:
-        if line.call is not None:
-            latest[line.process] = line
-            if line.process in waiting:
-                waiting.remove(line.process)
-                yield line
-        elif line.event:
-            waiting.add(line.process)
-            if line.process in latest:
-                yield latest[line.process]
-
-
-def _pending_reads(lines: Sequence[Line], run: Run) -> Iterator[Line]:
-    """Yield the reads of vector indexes after changes were first kept pending."""
-    if not any(event.kind == "hold_pending" for event in run.fired):
-        return
-    for line in lines:
-        if line.call is not None and line.call.service == "vector":
-            data = _data_of(line, run)
-            if data and not any(touch.writes for touch in data):
-                yield line
 
 
 def _entry_text(entry: Sequence[Line], scene: Scene, shown: Container[Line]) -> str:

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..reporting.as_json import as_json, row_json
-from ..reporting.masking import Mask
-from ..reporting.model import AppliedFault, Row
-from ..reporting.rows import rows
+from ...reporting.as_json import as_json, row_json
+from ...reporting.masking import Mask
+from ...reporting.model import AppliedFault, Row
+from ...reporting.rows import rows
 from .cause import Conflict, cause_text
 from .story import reason
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
-    from ..reporting.model import Report
+    from ...any_cloud import AnyCloud
+    from ...reporting.model import Report
+    from ..run import Line, Run
     from .exploration import BrokenSchedule
-    from .run import Line, Run
 
 _NUMBERS = ("number", "began", "ended", "cause")
 """Fields of a row that contain numbers of the journal."""

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from .footprint import ALL, Footprint, Touch
-from .schedule import CLOCK, PAUSES, SWITCHES, Event, Schedule
+from ..footprint import ALL, Footprint, Touch
+from ..schedule import CLOCK, PAUSES, SWITCHES, Event, Schedule
 from .story import call_text, scene_of
 
 if TYPE_CHECKING:
-    from ..reporting.wording import Scene
-    from .run import Line, Run
+    from ...reporting.wording import Scene
+    from ..run import Line, Run
 
 _Key: TypeAlias = tuple[str, int, str]
 """A strand, the number of one of its calls, and the text of that call."""

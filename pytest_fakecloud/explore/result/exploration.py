@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..core.wording import counted
+from ...core.wording import counted
+from ..run import Run
+from ..search.failures import Replays
+from ..search.tally import MOST_EVENTS, Tally
 from .cause import cause_text
-from .run import Run
-from .search.failures import Replays
-from .search.tally import MOST_EVENTS, Tally
 from .story import story
 
 

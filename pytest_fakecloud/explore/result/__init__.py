@@ -1,0 +1,1 @@
+"""The results of ``explore()``: what held, or what broke, with its cause, story and page."""
