@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, cast
 
 from .core.calls import Call
 from .core.conditions import discard_awaitable
@@ -98,18 +98,12 @@ def every_failure(
     Raises ``ContractError`` if the code makes no call, and any exception of the run without faults.
     """
     __tracebackhide__ = True
-    error: BaseException | None = None
-    with closing(_plan(cloud, run, **options)) as plan:
-        while not isinstance(step := _next_step(plan, error), Failures):
-            error = None
-            try:
-                result = step()
-            except BaseException as raised:
-                error = raised
-            else:
-                if discard_awaitable(result):
-                    raise ContractError("the code must be awaited: use cloud.aio.every_failure")
-        return step
+    try:
+        _fail_each_call(cloud, _call_now, run, **options).send(None)
+    except StopIteration as end:
+        found: Failures = end.value
+        return found
+    raise AssertionError("unreachable: _call_now() does not wait")
 
 
 async def every_failure_async(
@@ -117,43 +111,42 @@ async def every_failure_async(
 ) -> Failures:
     """Run ``every_failure()`` for asynchronous code; ``run`` and ``check`` may also be synchronous."""
     __tracebackhide__ = True
-    error: BaseException | None = None
-    with closing(_plan(cloud, run, **options)) as plan:
-        while not isinstance(step := _next_step(plan, error), Failures):
-            error = None
-            try:
-                result = step()
-                if inspect.isawaitable(result):
-                    await result
-            except BaseException as raised:
-                error = raised
-        return step
+    return await _fail_each_call(cloud, _call_and_await, run, **options)
 
 
-_Plan = Generator[Callable[[], object], "BaseException | None", Failures]
-"""A generator that yields the next function to call and is sent that function's exception, so that
-synchronous and asynchronous code share the rules.
-"""
+_Call: TypeAlias = Callable[[Callable[[], object]], Coroutine[None, None, BaseException | None]]
+"""Calls a function, and returns its exception."""
 
 
-def _next_step(plan: _Plan, error: BaseException | None) -> Callable[[], object] | Failures:
-    """Pass the error of the last step to a plan; return its next step or, at its end, its result."""
-    __tracebackhide__ = True
+async def _call_now(function: Callable[[], object]) -> BaseException | None:
     try:
-        return plan.send(error)
-    except StopIteration as end:
-        found: Failures = end.value
-        return found
+        result = function()
+    except BaseException as error:
+        return error
+    if discard_awaitable(result):
+        raise ContractError("the code must be awaited: use cloud.aio.every_failure")
+    return None
 
 
-def _plan(
+async def _call_and_await(function: Callable[[], object]) -> BaseException | None:
+    try:
+        result = function()
+        if inspect.isawaitable(result):
+            await result
+    except BaseException as error:
+        return error
+    return None
+
+
+async def _fail_each_call(
     cloud: AnyCloud,
+    call: _Call,
     run: Callable[[], object],
     services: str | Iterable[str] | None = None,
     faults: FailureName | Sequence[FailureName] = FAILURES,
     status: int = 503,
     check: Callable[[], object] | None = None,
-) -> _Plan:
+) -> Failures:
     __tracebackhide__ = True
     faults = cast("Sequence[FailureName]", names_of("faults", faults))
     unknown = [fault for fault in faults if fault not in FAILURES]
@@ -171,7 +164,7 @@ def _plan(
     before = _count(handles)
     began = recorder_of(handles[0].journal).reserve() if handles else 0
     for step in filter(None, (run, check)):
-        error = yield step
+        error = await call(step)
         if error is not None:
             raise ends_the_test(error) or error
     calls = _count(handles) - before
@@ -195,7 +188,8 @@ def _plan(
         for fault in faults:
             for number in range(1, MOST_CALLS + 1):
                 cloud.restore(start)
-                failure = yield from _one(handles, run, check, _OneFault(fault, number, status))
+                one = _OneFault(fault, number, status)
+                failure = await _fail_one(handles, call, run, check, one)
                 if failure is None:
                     break
                 found.append(failure)
@@ -238,17 +232,18 @@ class _OneFault:
         return self._seen == self.number
 
 
-def _one(
+async def _fail_one(
     handles: list[Handle],
+    call: _Call,
     run: Callable[[], object],
     check: Callable[[], object] | None,
     one: _OneFault,
-) -> Generator[Callable[[], object], BaseException | None, Failure | None]:
+) -> Failure | None:
     """Run the code with one fault; the result is None if the code made too few calls for it."""
     recorder = recorder_of(handles[0].journal)
     began = recorder.reserve()
     with one.active(handles):
-        exception = yield run
+        exception = await call(run)
     _end_as_itself(exception, one)
     if not one.hit:
         # Leave the last round, in which no call failed, out of the result.
@@ -256,7 +251,7 @@ def _one(
         return None
     broken = broken_promise(exception)
     if broken is None and check is not None:
-        error = yield check
+        error = await call(check)
         _end_as_itself(error, one)
         broken = broken_promise(error)
         if broken is None and error is not None:

@@ -86,9 +86,6 @@ class _SharedLock:
         self._real.release()
         return True
 
-    def _at_fork_reinit(self) -> None:
-        self._real = _allocate()
-
     def __enter__(self) -> bool:
         return self.acquire()
 

@@ -116,6 +116,25 @@ def test_states_that_look_alike_are_not_the_same(last: int, unpicklable: object)
     linearizable(Boxed)(history(*writes, ("c", "read", (), last, 4, 5)))
 
 
+class DictRegister(dict[str, int]):
+    def write(self, value: int) -> None:
+        self["value"] = value
+
+    def read(self) -> int:
+        return self["value"]
+
+
+class SlotsRegister(Register):
+    __slots__ = ("value",)
+
+
+@pytest.mark.parametrize("last", [1, 2])
+@pytest.mark.parametrize("model", [DictRegister, SlotsRegister])
+def test_states_outside_of_an_objects_dictionary_differ(model: type, last: int) -> None:
+    writes = [("a", "write", (1,), None, 0, 3), ("b", "write", (2,), None, 1, 2)]
+    linearizable(model)(history(*writes, ("c", "read", (), last, 4, 5)))
+
+
 def test_the_end_of_the_order_is_compared_with_the_fakes() -> None:
     operations = [("a", "add", (1,), 1, 0, 1), ("b", "add", (2,), 3, 2, None)]
     for end in (1, 3):

@@ -12,14 +12,15 @@ from contextlib import ExitStack
 from typing import Any, cast
 
 import pytest
+from hypothesis.database import InMemoryExampleDatabase
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.run import Run, Scope
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
-from pytest_fakecloud.explore.search import events
+from pytest_fakecloud.explore.search import events, failures
 from pytest_fakecloud.explore.search.drawn import Priorities
-from pytest_fakecloud.explore.search.failures import forget, key_of, saved, shrink
+from pytest_fakecloud.explore.search.failures import key_of, shrink, stored_failure
 from pytest_fakecloud.explore.search.tally import Coverage, PriorityRuns
 from pytest_fakecloud.explore.simulation.loops import OwnLoop
 from pytest_fakecloud.explore.simulation.sockets import SocketPatches
@@ -278,9 +279,15 @@ def test_a_schedule_stays_as_it_is_without_time_to_shrink_it() -> None:
 
 
 def test_nothing_is_stored_without_a_database() -> None:
-    assert saved(b"key") == []
-    forget(b"key", "run.1 drop")
-    assert saved(b"key") == []
+    assert stored_failure(cast("Any", None), b"key") is None
+
+
+def test_a_stored_failure_that_is_not_text_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    database = InMemoryExampleDatabase()
+    database.save(b"key", b"\xff")
+    monkeypatch.setattr(failures, "database", lambda: database)
+    assert stored_failure(cast("Any", None), b"key") is None
+    assert not list(database.fetch(b"key"))
 
 
 def test_a_success_of_a_handler_is_remembered_after_many_failures() -> None:

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 Check = Callable[["History"], None]
 
 
+def expect(is_valid: bool, promise: str, kind: str, given: object) -> None:
+    """Raise ``ContractError`` for an invalid argument of a promise."""
+    if not is_valid:
+        raise ContractError(f"{promise}() expects {kind}, got {shown(given)}")
+
+
 def _takes_argument(function: Callable[..., object]) -> bool:
     """Return whether a check takes the history."""
     try:
@@ -35,8 +41,7 @@ class Predicate:
     """
 
     def __init__(self, function: Callable[..., object], promise: str) -> None:
-        if not callable(function):
-            raise ContractError(f"{promise}() expects a function, got {shown(function)}")
+        expect(callable(function), promise, "a function", function)
         self._function = function
         self._promise = promise
         self.takes_history = _takes_argument(function)

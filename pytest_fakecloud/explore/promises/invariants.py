@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from ...core.errors import ContractError, shown
-from .checks import Check, count_of
+from .checks import Check, count_of, expect
 
 if TYPE_CHECKING:
     from ..run import History
@@ -19,8 +19,7 @@ def once(key: str) -> Check:
     effect. If a client gave up or a message became a dead letter, no effect is also correct; more
     than one never is.
     """
-    if not isinstance(key, str):
-        raise ContractError(f"once() expects the name of a key, got {shown(key)}")
+    expect(isinstance(key, str), "once", "the name of a key", key)
 
     def check(history: History) -> None:
         __tracebackhide__ = True
@@ -97,10 +96,7 @@ def monotonic_reads(name: str) -> Check:
     ``name`` is the name of a function marked with ``observed``, whose results can be compared. None
     is less than any other result.
     """
-    if not isinstance(name, str):
-        raise ContractError(
-            f"monotonic_reads() expects the name of an operation, got {shown(name)}"
-        )
+    expect(isinstance(name, str), "monotonic_reads", "the name of an operation", name)
 
     def check(history: History) -> None:
         __tracebackhide__ = True

@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError, shown
-from .checks import Check, StepPromise
+from .checks import Check, StepPromise, expect
 
 if TYPE_CHECKING:
     from ..run import History, Operation
@@ -56,10 +56,7 @@ def follows(model: Callable[[], Any]) -> Check:
     result that no order explains. Raises ``ContractError`` for an operation that the model does not
     have.
     """
-    if not callable(model):
-        raise ContractError(
-            f"follows() expects a class that needs no arguments, got {shown(model)}"
-        )
+    expect(callable(model), "follows", "a class that needs no arguments", model)
     return _Follows(model)
 
 
@@ -88,8 +85,9 @@ class _Follows(StepPromise):
 
 
 def _check_names(operations: Sequence[Operation], model: Callable[[], Any]) -> None:
+    sample = model()
     for each in operations:
-        if not callable(getattr(model(), each.name, None)):
+        if not callable(getattr(sample, each.name, None)):
             raise ContractError(
                 f"{shown(model)} has no method {each.name}, which a client has called"
             )
@@ -136,7 +134,7 @@ def _frozen(state: object) -> object:
     """Return a value that only copies of an equal state share, or an object that none share."""
     stream = io.BytesIO()
     try:
-        _Pickler(stream).dump(getattr(state, "__dict__", state))
+        _Pickler(stream).dump(state)
     except Exception:
         return object()
     return stream.getvalue()

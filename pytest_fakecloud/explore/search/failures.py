@@ -28,10 +28,16 @@ REPLAYS = 5
 
 
 def stored_failure(player: Player, key: bytes) -> Run | None:
-    """Run the schedules stored under a key; return the first run that fails as it did before."""
-    for text in saved(key):
+    """Run the schedules stored under a key, shortest first; return the first run that still fails.
+
+    Deletes those that no longer fail, and those that cannot be applied.
+    """
+    examples = database()
+    if examples is None:
+        return None
+    for stored in sorted(examples.fetch(key), key=lambda text: (len(text), text)):
         try:
-            schedule = Schedule.parse(text)
+            schedule = Schedule.parse(stored.decode("utf-8", "replace"))
         except ContractError:
             schedule = Schedule()
         if schedule and all(event.kind in player.subject.scope.kinds for event in schedule):
@@ -39,26 +45,12 @@ def stored_failure(player: Player, key: bytes) -> Run | None:
             run = player.play(schedule)
             if run.broken is not None and len(run.fired) == len(schedule):
                 return run
-        forget(key, text)
+        examples.delete(key, stored)
     return None
 
 
-def saved(key: bytes) -> list[str]:
-    """Return the schedules stored under a key, shortest first."""
-    examples = database()
-    if examples is None:
-        return []
-    texts = sorted(examples.fetch(key), key=lambda text: (len(text), text))
-    return [text.decode("utf-8", "replace") for text in texts]
-
-
-def forget(key: bytes, text: str) -> None:
-    examples = database()
-    if examples is not None:
-        examples.delete(key, text.encode())
-
-
 def database() -> Any:
+    """Return the database of Hypothesis, or None without one."""
     return hypothesis().settings().database
 
 
