@@ -16,7 +16,7 @@ from ..core.calls import Call, Event
 from ..core.errors import shown
 from ..core.timeparse import to_datetime
 from .applications import Served
-from .bodies import as_plain, compact, decoded, parsed, printable
+from .bodies import compact, decoded, each_from_base64, parsed, printable
 from .connections import is_error, on_connection, reply
 from .masking import HIDDEN, Mask, hides_words
 from .model import VERSION, Finding, Place, Report, Row
@@ -130,7 +130,7 @@ def _exchange(row: Row, scene: Scene) -> tuple[dict[str, Any] | None, dict[str, 
         headers, cut = entry.answer_headers.pairs, entry.cut.get("answer")
         answer = _message(status_line(entry), headers, entry.answer, mask, cut)
         if entry.facts.get("encoding") == "base64" and "decoded" in answer:
-            answer["decoded"] = as_plain(answer["decoded"])
+            answer["decoded"] = each_from_base64(answer["decoded"])
         return request, answer
     if isinstance(entry, Served):
         return _served(entry, mask)

@@ -135,16 +135,16 @@ def _decoded(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     fields = ("sourceBody", "body", "responseBody") if "sourceBody" in value else ()
-    found = {name: _decoded(each) for name, each in value.items() if name not in fields}
+    found = {}
     for name, inner in value.items():
-        if name in fields and isinstance(inner, str):
-            text = plain(inner)
+        if name == "bodyBase64" and isinstance(inner, str):
+            found[name] = from_base64(inner)
+        elif name in fields and isinstance(inner, str):
+            text = from_base64(inner)
             found[name] = text if (whole := parsed(text)) is None else _decoded(whole)
-        elif name in fields:
-            found[name] = inner
-    if isinstance(value.get("bodyBase64"), str):
-        found["bodyBase64"] = plain(value["bodyBase64"])
-    return {name: found[name] for name in value}
+        else:
+            found[name] = inner if name in fields else _decoded(inner)
+    return found
 
 
 def _inside(text: str) -> Any:
@@ -154,19 +154,19 @@ def _inside(text: str) -> Any:
         return {"JSON in a string": _decoded(value)} if isinstance(value, dict | list) else text
     token = _TOKEN.fullmatch(text)
     if token:
-        claims = parsed(plain(_padded(token[1])))
+        claims = parsed(from_base64(_padded(token[1])))
         return {"JWT": _with_times(claims)} if isinstance(claims, dict) else text
     if len(text) < _BASE64_LEAST:
         return text
     coded = _padded(text) if "-" in text or "_" in text else text
-    inner = plain(coded)
-    if inner == coded or not inner.isascii() or not all(map(_is_plain, inner)):
+    inner = from_base64(coded)
+    if inner == coded or not inner.isascii() or not all(map(_is_printable, inner)):
         return text
     value = parsed(inner)
     return {"Base64": _decoded(value) if isinstance(value, dict | list) else inner}
 
 
-def _is_plain(one: str) -> bool:
+def _is_printable(one: str) -> bool:
     return one.isprintable() or one in "\r\n\t"
 
 
@@ -184,16 +184,16 @@ def _with_times(claims: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def as_plain(value: Any) -> Any:
+def each_from_base64(value: Any) -> Any:
     """Return a JSON value with its Base64 strings decoded."""
     if isinstance(value, list):
-        return [as_plain(each) for each in value]
+        return [each_from_base64(each) for each in value]
     if isinstance(value, dict):
-        return {key: as_plain(each) for key, each in value.items()}
-    return plain(value) if isinstance(value, str) else value
+        return {key: each_from_base64(each) for key, each in value.items()}
+    return from_base64(value) if isinstance(value, str) else value
 
 
-def plain(value: str) -> str:
+def from_base64(value: str) -> str:
     """Return the text that a Base64 string encodes; the string itself if it does not encode text."""
     try:
         return base64.b64decode(value, validate=True).decode("utf-8")

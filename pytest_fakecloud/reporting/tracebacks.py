@@ -33,9 +33,8 @@ def hide_ours(item: Any, call: Any) -> None:
 
 def _hidden(info: Any) -> Any:
     error: BaseException = info.value
-    # For outcomes of its own, such as pytest.fail(), pytest also shows the source line.
-    shows_line = AssertionError | ContractError
-    if not isinstance(error, shows_line) and ends_the_test(error) is not error:
+    is_outcome = ends_the_test(error) is error  # such as that of pytest.fail()
+    if not is_outcome and not isinstance(error, AssertionError | ContractError):
         return info
     chain = [error, *causes_of(error)]
     rest = _without_ours(error.__traceback__)

@@ -8,6 +8,7 @@ from traceback import walk_tb
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+# Read the attributes through the built-in classes, because subclasses may override them.
 _CAUSE, _CONTEXT, _ARGS = (
     vars(BaseException)[name].__get__ for name in ("__cause__", "__context__", "args")
 )
@@ -24,7 +25,6 @@ def chain(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(one))
         yield one
-        # Read the attributes through the built-in classes, because subclasses may override them.
         linked = [_CAUSE(one), _CONTEXT(one), *_ARGS(one)]
         if issubclass(type(one), BaseExceptionGroup):
             linked += _EXCEPTIONS(one)
@@ -41,7 +41,7 @@ def locals_of(error: BaseException | None) -> list[object]:
 
 def root(value: Any) -> str:
     """Return the package that defines a module, a function or a value's class."""
-    kind = type(value)
+    kind = type(value)  # `isinstance()` would call a property `__class__` of the value
     name: object
     if issubclass(kind, ModuleType):
         name = inspect.getattr_static(value, "__name__", None)

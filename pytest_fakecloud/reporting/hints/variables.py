@@ -60,16 +60,11 @@ def at_import(error: BaseException) -> list[str]:
 
 
 def hints_about_unset_variables(cloud: AnyCloud, errors: Sequence[BaseException]) -> Iterator[str]:
+    """Yield hints about variables that a subprocess, an imported module or the test did not have."""
     handles = {one.fixture: one.name for one in cloud.handles if one.fixture in VARIABLES}
-    for text in (text for error in errors for text in _outputs(error)):
-        for fixture, name in handles.items():
-            for variable in VARIABLES[fixture]:
-                if re.search(rf"\b{variable}\b", text):
-                    yield (
-                        f"a subprocess had no {variable}: start it with "
-                        f"env={{**os.environ, **{name}.env}}"
-                    )
-                    return
+    if hint := _hint_about_subprocess(handles, errors):
+        yield hint
+        return
     names = _named(errors, handles)
     if not names and any(_NO_URL.search(str(error)) for error in errors):
         names = [name for name in (VARIABLES[one][0] for one in handles) if name not in os.environ]
@@ -81,6 +76,17 @@ def hints_about_unset_variables(cloud: AnyCloud, errors: Sequence[BaseException]
             f"{_are_not_set(names)}: use the fixture fakecloud_env (or fakecloud_env = true in "
             "pytest.ini), which sets the variables before the test"
         )
+
+
+def _hint_about_subprocess(handles: Mapping[str, str], errors: Sequence[BaseException]) -> str:
+    """Return a hint if the output of a subprocess names a variable of a fake, by its fixture."""
+    output = "\n".join(text for error in errors for text in _outputs(error))
+    for fixture, name in handles.items():
+        for variable in VARIABLES[fixture]:
+            if re.search(rf"\b{variable}\b", output):
+                env = f"{{**os.environ, **{name}.env}}"
+                return f"a subprocess had no {variable}: start it with env={env}"
+    return ""
 
 
 def _named(errors: Sequence[BaseException], fixtures: Iterable[str]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.calls import Call
 from ...core.wording import counted, listed
-from ..bodies import as_plain, compact, parsed, scalar, shortened
+from ..bodies import compact, each_from_base64, parsed, scalar, shortened
 from ..connections import is_error, on_connection
 from ..masking import HIDDEN, hides_words
 from ..scene import Scene, has_full_answer, hash_of
@@ -212,7 +212,7 @@ def _argument(text: str) -> str:
 
 
 def _result(value: Any, is_base64: bool = False) -> str:
-    return shortened(scalar(as_plain(value) if is_base64 else value), ROOM)
+    return shortened(scalar(each_from_base64(value) if is_base64 else value), ROOM)
 
 
 def _replaced(values: Values, scene: Scene) -> str:

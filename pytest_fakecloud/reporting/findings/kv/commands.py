@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ....core.calls import Action, Call, Entry
 from ....kv.table.rows import ROWS
-from ...bodies import as_plain, parsed
+from ...bodies import each_from_base64, parsed
 from ...connections import is_error, on_connection, reply
 from ...model import Finding
 from ...scene import executed_at
@@ -229,7 +229,7 @@ def _of_call(look: Look, call: Call) -> Iterator[Command]:
             continue
         result = known.get("result", UNKNOWN)
         if call.facts.get("encoding") == "base64" and result is not UNKNOWN:
-            result = as_plain(result)
+            result = each_from_base64(result)
         yield Command(call, words, result)
 
 
