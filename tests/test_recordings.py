@@ -120,8 +120,11 @@ def test_a_request_that_cannot_be_sent_is_said(
 
 @pytest.mark.parametrize(
     "content",
-    [b"[" * 100_000, b'{"log":{"entries":{}}}', b'{"log":{"entries":null}}', b"\xff", b""],
-)
+    [
+        b"[" * 100_000, b'{"log":{"entries":{}}}', b'{"log":{"entries":null}}', b"\xff", b"",
+        b"no json", b"{}", b'{"log": {"entries": [{}]}}', b'{"log": {"entries": 3}}', b"[]",
+    ],
+)  # fmt: skip
 def test_a_file_that_is_none_is_said(cloud: Cloud, tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "x.har"
     file.write_bytes(content)

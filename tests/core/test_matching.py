@@ -649,9 +649,3 @@ def test_of_many_differences_the_first_are_told(count: int, more: str) -> None:
     assert told.count("; ") == min(count, 3) - 1
     assert told.endswith(more)
     assert ("more" in told) is bool(more)
-
-
-def test_a_text_that_is_no_json_is_told_as_such() -> None:
-    assert DOCUMENT.differs("value", "{x", {"a": 1}) == "value '{x' is not JSON, expected {'a': 1}"
-    assert DOCUMENT.differs("value", "x", "y") == TEXT.differs("value", "x", "y")
-    assert "a" in DOCUMENT.differs("value", '{"a": 2}', {"a": 1})

@@ -14,11 +14,13 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from unittest import mock
 
 import pytest
+from werkzeug import Request, Response
 
 from pytest_fakecloud.core.concurrency.workers import WorkerPool
 from pytest_fakecloud.core.errors import ContractError
@@ -43,9 +45,12 @@ def workers() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name.startswith("fakecloud-worker")]
 
 
-def hello(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    start_response("200 OK", [])
-    return [b"hello"]
+def app_that(answers: Callable[[], bytes]) -> Any:
+    """Return an application that responds with the body that a function returns."""
+    return Request.application(lambda request: Response(answers()))
+
+
+hello = app_that(lambda: b"hello")
 
 
 linux_only = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts /proc/self/fd")
@@ -266,12 +271,7 @@ def test_connections_are_shut_before_handlers_are_woken(hub: Hub) -> None:
     order = []
     release = threading.Event()
 
-    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        release.wait(10)
-        start_response("200 OK", [])
-        return [b"too late"]
-
-    mount = hub.mount(app)
+    mount = hub.mount(app_that(lambda: b"late" * release.wait(10)))
     with Raw(mount.address) as raw:
         raw.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         wait_until(lambda: any(c.inside for c in mount._live))
@@ -303,12 +303,10 @@ def test_a_handler_that_does_not_leave_is_named(hub: Hub, monkeypatch: pytest.Mo
     monkeypatch.setattr(mount_module, "LEAVE_SECONDS", 0.05)
     release = threading.Event()
 
-    def stubborn(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        release.wait(10)
-        start_response("200 OK", [])
-        return []
+    def stubborn() -> bytes:
+        return b"late" * release.wait(10)
 
-    mount = hub.mount(stubborn)
+    mount = hub.mount(app_that(stubborn))
     with Raw(mount.address) as raw:
         raw.send("POST /publish HTTP/1.1\r\nHost: h\r\n\r\n")
         wait_until(lambda: any(c.inside for c in mount._live))
@@ -325,14 +323,13 @@ def test_a_handler_that_does_not_leave_is_named(hub: Hub, monkeypatch: pytest.Mo
 def test_a_handler_may_close_its_own_server(hub: Hub, unhindered: Unhindered) -> None:
     done = threading.Event()
 
-    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    def closes() -> bytes:
         with unhindered():
             mount.close()
         done.set()
-        start_response("200 OK", [])
-        return []
+        return b""
 
-    mount = hub.mount(app)
+    mount = hub.mount(app_that(closes))
     with Raw(mount.address) as raw, warnings.catch_warnings():
         warnings.simplefilter("error")
         raw.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -583,10 +580,7 @@ def test_what_nobody_takes_is_printed(hub: Hub, capfd: pytest.CaptureFixture[str
 def test_not_even_pytest_fail_ends_a_worker(hub: Hub) -> None:
     taken: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
 
-    def failing(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        pytest.fail("said the handler")
-
-    mount = hub.mount(failing)
+    mount = hub.mount(app_that(lambda: pytest.fail("said the handler")))
     mount.on_error.append(taken.put)
     with Raw(mount.address) as raw:
         assert raw.get("/").status == 500
@@ -730,20 +724,13 @@ def test_no_request_is_answered_by_another_mounts_app(hub: Hub) -> None:
     answered = [0] * 4
     wrong: list[str] = []
 
-    def app_of(name: str) -> Any:
-        def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-            start_response("200 OK", [])
-            return [name.encode()]
-
-        return app
-
     def hammer(number: int) -> None:
         round_ = 0
         while (round_ < rounds or answered[number] <= 20) and not wrong:
             assert time.monotonic() < stop
             round_ += 1
             name = f"{number}-{round_}"
-            mount = hub.mount(app_of(name))
+            mount = hub.mount(app_that(name.encode))
             closer = threading.Timer(0.002, mount.close)
             closer.start()
             raw = None

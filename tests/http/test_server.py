@@ -7,7 +7,7 @@ import json
 import re
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import httpx
@@ -600,11 +600,6 @@ def test_closing_the_fake_ends_a_stream(demo: Demo, unhindered: Unhindered) -> N
 
 
 # -- plain WSGI applications ---------------------------------------------------------------------
-
-
-@pytest.fixture
-def mount_wsgi(hub: Hub) -> Callable[[Any], Mount]:
-    return lambda app: hub.mount(app)
 
 
 def ask(mount: Mount, request: str, head_only: bool = False) -> Reply:

@@ -6,6 +6,7 @@ import contextvars
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 import time_machine
@@ -162,20 +163,16 @@ def test_deliveries_begin_in_order_and_are_made_side_by_side(
     together = threading.Barrier(10, timeout=10)
     done = [threading.Event() for _ in range(10)]
 
-    def delivery(number: int) -> Callable[[int], Callable[[], object]]:
-        def begin(at_us: int) -> Callable[[], object]:
-            begun.append(number)
+    def begin(number: int, at_us: int) -> Callable[[], object]:
+        begun.append(number)
+        return partial(rest, number)
 
-            def rest() -> None:
-                together.wait()
-                done[number].set()
-
-            return rest
-
-        return begin
+    def rest(number: int) -> None:
+        together.wait()
+        done[number].set()
 
     for number in range(10):
-        plan(clock, delivery(number))
+        plan(clock, partial(begin, number))
     assert all(one.wait(10) for one in done)
     assert begun == list(range(10))
 
@@ -185,15 +182,12 @@ def test_what_is_due_beyond_the_bound_waits_for_one_to_end(clock: Timekeeper) ->
     go_on = [threading.Event() for _ in range(3)]
     begun = [threading.Event() for _ in range(3)]
 
-    def delivery(number: int) -> Callable[[int], Callable[[], object]]:
-        def begin(at_us: int) -> Callable[[], object]:
-            begun[number].set()
-            return lambda: go_on[number].wait(10)
-
-        return begin
+    def begin(number: int, at_us: int) -> Callable[[], object]:
+        begun[number].set()
+        return partial(go_on[number].wait, 10)
 
     for number in range(3):
-        plan(clock, delivery(number))
+        plan(clock, partial(begin, number))
     assert begun[0].wait(10)
     assert begun[1].wait(10)
     assert not begun[2].wait(0.05)
@@ -209,22 +203,22 @@ def test_the_bound_holds_after_any_number_of_deliveries(clock: Timekeeper) -> No
     made: list[int] = []
     under_way: list[int] = []
 
-    def delivery(number: int) -> Callable[[int], Callable[[], object]]:
-        def rest() -> None:
-            assert under_way == []
-            under_way.append(number)
-            made.append(under_way.pop())
-            if number == 9:
-                last.set()
+    def begin(number: int, at_us: int) -> Callable[[], object]:
+        return partial(rest, number)
 
-        return lambda at_us: rest
+    def rest(number: int) -> None:
+        assert under_way == []
+        under_way.append(number)
+        made.append(under_way.pop())
+        if number == 9:
+            last.set()
 
     last = threading.Event()
     for number in range(8):
-        plan(clock, delivery(number))
+        plan(clock, partial(begin, number))
     go_on, begun = threading.Event(), threading.Event()
     plan(clock, lambda at_us: lambda: (begun.set(), go_on.wait(10)))
-    plan(clock, delivery(9))
+    plan(clock, partial(begin, 9))
     assert begun.wait(10)
     assert not last.wait(0.05)
     go_on.set()
@@ -239,13 +233,9 @@ def test_its_threads_have_names_and_keep_no_process_alive(
     found: list[threading.Thread] = []
     done = threading.Event()
 
-    def rest() -> None:
-        found.append(threading.current_thread())
-        done.set()
-
     def begin(at_us: int) -> Callable[[], object]:
         found.append(threading.current_thread())
-        return rest
+        return lambda: found.append(threading.current_thread()) or done.set()
 
     plan(clock, begin)
     assert done.wait(10)
