@@ -140,10 +140,7 @@ class Clock:
         self._moved()
 
     def resume(self) -> None:
-        """Let the clock run from its current time.
-
-        Raises ``ContractError`` if the process's time follows the clock (``process_time=True``).
-        """
+        """Let the clock run from its current time; ``ContractError`` with ``process_time=True``."""
         self._check_can_run()
         with self._lock:
             if self._frozen_us is not None:
@@ -162,10 +159,7 @@ class Clock:
         return self._fire(self._after(duration))
 
     def move_to(self, instant: Instant) -> list[Fired]:
-        """Move the clock forward to a time; return what happened on the way.
-
-        Raises ``ContractError`` for a time earlier than the clock's.
-        """
+        """Move the clock forward to a time, which must not be past; return what happened."""
         return self._fire(self._until(instant))
 
     def advance_to_next(self) -> list[Fired]:

@@ -94,11 +94,7 @@ def whole(minimum: int | None = None, maximum: int | None = None) -> Kind[int]:
     """Accept an integer within these bounds."""
 
     def fits(value: object) -> bool:
-        return (
-            type(value) is int
-            and (minimum is None or value >= minimum)
-            and (maximum is None or value <= maximum)
-        )
+        return type(value) is int and _is_within(value, minimum, maximum)
 
     return Kind(int, f"a whole number{_bounds(minimum, maximum)}", fits)
 
@@ -107,12 +103,15 @@ def number(minimum: float, maximum: float | None = None) -> Kind[float]:
     """Accept a real number within these bounds."""
 
     def fits(value: Any) -> bool:
-        if not issubclass(type(value), Real) or type(value) is bool:
-            return False
-        # The comparison is written so that NaN is rejected.
-        return bool(value >= minimum and (maximum is None or value <= maximum))
+        is_number = issubclass(type(value), Real) and type(value) is not bool
+        return is_number and _is_within(value, minimum, maximum)
 
     return Kind(float, f"a number{_bounds(minimum, maximum)}", fits)
+
+
+def _is_within(value: Any, minimum: float | None, maximum: float | None) -> bool:
+    # NaN is within no bounds, because every comparison with it is false.
+    return bool((minimum is None or value >= minimum) and (maximum is None or value <= maximum))
 
 
 def _bounds(minimum: float | None, maximum: float | None) -> str:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from .timeparse import LAST_US, to_datetime
 
@@ -46,8 +46,12 @@ class Timer:
         return f"<Timer {self.label or self.callback!r} due {to_datetime(self.due_us).isoformat()}>"
 
 
-_Planned = tuple[int, int, Timer]
-"""An entry of the heap, ``(due time, number, timer)``: tuples compare without calling Python code."""
+class _Planned(NamedTuple):
+    """An entry of a heap. Tuples compare without calling Python code."""
+
+    due_us: int
+    sequence: int
+    timer: Timer
 
 
 class Timers:
@@ -67,46 +71,45 @@ class Timers:
             if timer.due_us > LAST_US:
                 return
             planned = self._lanes[timer.lane]
-            heapq.heappush(planned, (timer.due_us, self._sequence, timer))
+            heapq.heappush(planned, _Planned(timer.due_us, self._sequence, timer))
             if len(planned) > self._compact_at[timer.lane]:
                 # Remove cancelled timers, which pile up when a deadline is postponed repeatedly.
-                planned[:] = [each for each in planned if not each[2].cancelled]
+                planned[:] = [each for each in planned if not each.timer.cancelled]
                 heapq.heapify(planned)
                 self._compact_at[timer.lane] = max(_COMPACT, 2 * len(planned))
 
     def pop(self, lanes: tuple[Lane, ...], until_us: int) -> Timer | None:
         """Remove and return the first timer of the lanes that is due by ``until_us``, or None."""
         with self._lock:
-            first: _Planned | None = None
-            for lane in lanes:
-                head = self._head(lane)
-                if head is not None and (first is None or head < first):
-                    first = head
-            if first is None or first[0] > until_us:
+            heads = [head for lane in lanes if (head := self._head(lane)) is not None]
+            first = min(heads, default=None)
+            if first is None or first.due_us > until_us:
                 return None
-            return heapq.heappop(self._lanes[first[2].lane])[2]
+            return heapq.heappop(self._lanes[first.timer.lane]).timer
 
     def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
         """Return when the next timer of the lanes is due, or None if none is planned."""
         with self._lock:
-            heads = [head[0] for lane in lanes if (head := self._head(lane)) is not None]
+            heads = [head.due_us for lane in lanes if (head := self._head(lane)) is not None]
         return min(heads, default=None)
 
     def is_due(self, lane: Lane, now_us: int) -> bool:
         """Return whether a timer of the lane may be due, without taking the lock."""
         # Slicing avoids an IndexError if another thread removes the only timer in between.
         first = self._lanes[lane][:1]
-        return bool(first) and first[0][0] <= now_us
+        return bool(first) and first[0].due_us <= now_us
 
     def planned(self, most: int) -> tuple[int, list[Timer]]:
         """Return how many timers are planned, and the first ``most`` of them in order."""
         with self._lock:
-            planned = [one for lane in self._lanes.values() for one in lane if not one[2].cancelled]
-        return len(planned), [timer for *_, timer in heapq.nsmallest(most, planned)]
+            planned = [
+                one for lane in self._lanes.values() for one in lane if not one.timer.cancelled
+            ]
+        return len(planned), [one.timer for one in heapq.nsmallest(most, planned)]
 
     def _head(self, lane: Lane) -> _Planned | None:
         planned = self._lanes[lane]
-        while planned and planned[0][2].cancelled:
+        while planned and planned[0].timer.cancelled:
             heapq.heappop(planned)
         return planned[0] if planned else None
 

@@ -1,7 +1,4 @@
-"""The methods with which tests inject faults.
-
-The module ``table`` defines the order in which requests pass through the faults.
-"""
+"""The methods with which tests inject faults; the module ``table`` defines their order."""
 
 from __future__ import annotations
 
@@ -58,11 +55,8 @@ class FaultPlan:
     def lose_answer(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
         """Let the engine process the request, then close the connection without a response."""
         SWITCH.read("reset", reset)
-
-        def respond(serve: Serve) -> Response:
-            return lost(serve(), reset)
-
-        return self._inject("lose_answer", "lose_answer", matchers, respond, SPOIL)
+        kind = "lose_answer"
+        return self._inject(kind, kind, matchers, lambda serve: lost(serve(), reset), SPOIL)
 
     def delay(self, seconds: Duration, **matchers: Unpack[Matchers]) -> Fault:
         """Delay the request by real seconds, before any other fault or the endpoint is applied."""
@@ -86,11 +80,8 @@ class FaultPlan:
         For a stream, ``keep`` is the number of chunks (default: one).
         """
         checked_count("keep", keep)
-
-        def respond(serve: Serve) -> Response:
-            return truncated(serve(), keep)
-
-        return self._inject("truncate", "truncate", matchers, respond, SPOIL)
+        kind = "truncate"
+        return self._inject(kind, kind, matchers, lambda serve: truncated(serve(), keep), SPOIL)
 
     def down(self, status: int | None = None, **matchers: Unpack[Matchers]) -> Fault:
         """Make the service unavailable until ``up()``: refuse connections and close the open ones.

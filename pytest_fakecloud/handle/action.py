@@ -17,10 +17,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def action(method: Method) -> Method:
-    """Decorate a method so that its calls appear in reports, as an action of the test on the fake.
-
-    Calls from inside this package are ignored.
-    """
+    """Decorate a method, so that calls of it by a test appear in reports as actions on the fake."""
 
     @functools.wraps(method)
     def recorded(self: Handle, *given: Any, **named: Any) -> Any:

@@ -162,10 +162,7 @@ def note_token(token: str) -> None:
 
 
 def was_given(token: str) -> bool:
-    """Return whether a recent fake of this process started with this token.
-
-    A report uses this to recognize a client of another test's fake.
-    """
+    """Return whether a recent fake of this process, maybe of another test, started with a token."""
     return token in _recent_tokens
 
 

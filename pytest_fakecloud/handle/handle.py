@@ -353,11 +353,7 @@ class Handle:
         times: int | None = None,
         **where: Unpack[CallFields],
     ) -> Found[Call]:
-        """Return the clients' calls that match; fail unless at least one does, or exactly
-        ``times``.
-
-        See ``Journal.assert_called()`` for the arguments.
-        """
+        """Like ``Journal.assert_called()``, for the calls of this fake's clients."""
         __tracebackhide__ = True
         return self.journal.assert_called(what, times=times, **where)
 

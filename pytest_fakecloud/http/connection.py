@@ -164,10 +164,7 @@ class Connection:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
 
     def end(self) -> None:
-        """Shut the connection down.
-
-        The caller holds the mount's lock, so that no other thread closes the socket.
-        """
+        """Shut the connection down. The caller holds the mount's lock, so the socket is open."""
         self.ended = True
         # Reset the connection to avoid TIME_WAIT, so that the port can be reused. The peer sees the
         # connection close in either case.
@@ -182,10 +179,8 @@ class Watch:
 
     def __init__(self, connection: Connection, gone: Callable[[], None], reads: bool) -> None:
         self._connection = connection
-        self._sock = connection.sock
         self._gone = gone
         self._reads = reads
-        self._hub = connection.mount.hub
         self._lock = threading.Lock()
         self._over = False
 
@@ -201,8 +196,7 @@ class Watch:
                 peer_closed = True
             if peer_closed is None:
                 return
-            self._over = True
-            self._hub.unregister(self._sock)
+            self._end()
         if peer_closed:
             self._gone()
 
@@ -215,14 +209,17 @@ class Watch:
         if self._connection.mount.tls is not None:
             return True
         if not self._reads:
-            return not self._sock.recv(1, socket.MSG_PEEK | _DONT_WAIT)
+            return not self._connection.sock.recv(1, socket.MSG_PEEK | _DONT_WAIT)
         # Read the data, because the end of the connection would be hidden behind it.
-        data = self._sock.recv(65_536, _DONT_WAIT)
+        data = self._connection.sock.recv(65_536, _DONT_WAIT)
         self._connection.early += data
         return None if data and len(self._connection.early) <= MOST_EARLY else True
 
     def stop(self) -> None:
         with self._lock:
             if not self._over:
-                self._over = True
-                self._hub.unregister(self._sock)
+                self._end()
+
+    def _end(self) -> None:
+        self._over = True
+        self._connection.mount.hub.unregister(self._connection.sock)

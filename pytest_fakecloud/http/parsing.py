@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Mapping
-from typing import NamedTuple
 
 import httptools
 
-from ..core.calls import Headers
 from .messages import Request, asks_to_close
 
 HEAD_LIMIT = 64 * 1024
@@ -64,16 +61,12 @@ class Message(Request):
     expects: bool
 
 
-class _Head(NamedTuple):
-    """A parsed head, which is cached with its bytes as the key."""
-
-    method: str
-    target: str
-    headers: Headers
-    fields: Mapping[str, str]
-    version: str
-    length: int
-    size: int
+def _without_body(message: Message, client: tuple[str, int] | None) -> Message:
+    """Return a request with the same head, of a connection that stays open."""
+    made = Message(message.method, message.target, message.headers, b"", client, message.fields)
+    made.version, made.keep_alive, made.expects = message.version, True, False
+    made.head_bytes = message.head_bytes
+    return made
 
 
 class RequestReader:
@@ -102,7 +95,8 @@ class RequestReader:
         """Decoded headers of earlier requests."""
         self._host = "", ""
         """The only Host header in ``_known``."""
-        self._heads: dict[bytes, _Head] = {}
+        self._heads: dict[bytes, tuple[Message, int]] = {}
+        """Earlier requests without their bodies, with the bodies' lengths, by the bytes of heads."""
         self._learning: bytes | None = None
         """The head that is being parsed, if it may be added to ``_heads``."""
         self._missing = 0
@@ -128,24 +122,18 @@ class RequestReader:
             data = self._continue(data)
         while not self._begun and not self._missing:
             end = data.find(b"\r\n\r\n") + 4
-            head = self._heads.get(data[:end]) if end > 3 else None
-            if head is None:
+            known = self._heads.get(data[:end]) if end > 3 else None
+            if known is None:
                 break
-            data = self._repeat(head, data[end:])
+            # The head is cached, so only its body is left to read.
+            message, self._missing = known
+            self.pending = _without_body(message, self.client)
+            data = self._continue(data[end:])
         if data:
             self._parse(data)
 
-    def _repeat(self, head: _Head, data: bytes) -> bytes:
-        """Start a request whose head is cached; return the bytes after its body."""
-        message = self.pending = Message(
-            head.method, head.target, head.headers, b"", self.client, head.fields
-        )
-        message.version, message.keep_alive, message.expects = head.version, True, False
-        message.head_bytes = head.size
-        self._missing = head.length
-        return self._continue(data)
-
     def _continue(self, data: bytes) -> bytes:
+        """Read the body of a request whose head is cached; return the bytes after the body."""
         assert self.pending is not None
         part = data[: self._missing]
         self._missing -= len(part)
@@ -349,15 +337,7 @@ class RequestReader:
             return
         if len(self._heads) >= _REMEMBERED_HEADS:
             self._heads.clear()
-        self._heads[head] = _Head(
-            message.method,
-            message.target,
-            message.headers,
-            message.fields,
-            message.version,
-            len(message.body),
-            message.head_bytes,
-        )
+        self._heads[head] = _without_body(message, None), len(message.body)
 
 
 def _no_method(data: bytes) -> Refusal | None:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ..timeparse import Duration, Instant
@@ -23,8 +23,7 @@ T = TypeVar("T")
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a blocking call in a worker thread of the running event loop (asyncio or trio)."""
     call = functools.partial(function, *args, **kwargs)
-    trio = sys.modules.get("trio")
-    if trio is not None and _in_trio(trio):
+    if (trio := _running_trio()) is not None:
         result: T = await trio.to_thread.run_sync(call)
         return result
     import asyncio
@@ -34,8 +33,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
 async def checkpoint() -> None:
     """Yield to the other tasks of the running event loop; a cancellation is raised here."""
-    trio = sys.modules.get("trio")
-    if trio is not None and _in_trio(trio):
+    if (trio := _running_trio()) is not None:
         await trio.lowlevel.checkpoint()
     else:
         import asyncio
@@ -43,12 +41,14 @@ async def checkpoint() -> None:
         await asyncio.sleep(0)
 
 
-def _in_trio(trio: Any) -> bool:
-    try:
-        trio.lowlevel.current_task()
-    except RuntimeError:
-        return False
-    return True
+def _running_trio() -> Any:
+    """Return the module ``trio`` if its event loop runs this task, else None."""
+    trio = sys.modules.get("trio")
+    if trio is not None:
+        with suppress(RuntimeError):
+            trio.lowlevel.current_task()
+            return trio
+    return None
 
 
 async def drive(
