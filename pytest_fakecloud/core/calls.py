@@ -16,9 +16,7 @@ from .timeparse import to_datetime
 KEEP_BYTES = 128 * 1024 * 1024
 """Default limit in bytes for the large calls that a cloud's journal keeps in full."""
 LIGHT = 4096
-"""Maximum total size in bytes of the headers, body and response of a small call. Small calls are
-never cut, only dropped when the journal has too many entries.
-"""
+"""Maximum bytes of the headers, body and response of a small call, which is never cut."""
 KEPT_OF_CUT = 1024
 """Size in bytes to which a body, response or fact is cut."""
 ITEMS_OF_CUT = 16
@@ -372,9 +370,7 @@ class Event:
 
 @dataclass(slots=True, eq=False)
 class Action(Event):
-    """An action of the test on a fake. ``call`` holds the arguments of the method named ``kind``,
-    so that a report can replay it; None if there is nothing to replay.
-    """
+    """An action of the test on a fake. ``call`` has its arguments, if a report can replay it."""
 
     call: tuple[Sequence[Any], Mapping[str, Any]] | None = None
 

@@ -117,13 +117,9 @@ class OneOf(Text):
 
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)
-        if isinstance(wanted, str):
-            known = any(self.equals(one, wanted) for one in self.words)
-        elif is_pattern(wanted):
-            known = any(self.matches_pattern(one, wanted) for one in self.words)
-        else:
-            return
-        if not known:
+        matches = self.matches_pattern if is_pattern(wanted) else self.equals
+        checked = isinstance(wanted, str) or is_pattern(wanted)
+        if checked and not any(matches(one, wanted) for one in self.words):
             raise ContractError(unknown_name(self.what, wanted, self.words, name))
 
     def equals(self, found: Any, wanted: Any) -> bool:
@@ -213,10 +209,10 @@ class _Either(FieldType):
         for field_type in self._types:
             try:
                 field_type.check(name, wanted)
+                return
             except ContractError as error:
                 errors.append(error)
-        if len(errors) == len(self._types):
-            raise errors[0]
+        raise errors[0]
 
     def accepts(self, wanted: Any) -> bool:
         return any(field_type.accepts(wanted) for field_type in self._types)

@@ -278,9 +278,7 @@ class Query:
         self.kind = kind
 
     def why_not(self, item: Any) -> list[str]:
-        """Return the item's differences; an empty list for a match. Raises ``CannotTell`` if the
-        result depends only on fields that the journal has cut.
-        """
+        """Return the item's differences; raise ``CannotTell`` if only cut fields could decide."""
         return [question.refusal(value) for question, value in self._mismatches(item)]
 
     def __call__(self, item: Any) -> bool:

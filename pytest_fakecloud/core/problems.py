@@ -55,9 +55,7 @@ class Problems(list[Problem]):
         return problem
 
     def report_raised(self, error: BaseException, where: str, **facts: Any) -> Problem:
-        """Record an exception of the test itself that a callback raised (see ``raised_by_test``).
-        The text begins with ``where``, the callback's purpose.
-        """
+        """Record an exception that a callback of the test raised; ``where`` begins the text."""
         raised = raised_problem(error, where, **facts)
         return self.report(raised.kind, raised.text, exception=error, **facts)
 

@@ -45,26 +45,23 @@ class LargeCalls:
         size = weight_of(call)
         self.total += size - self.sizes.get(call, 0)
         self.sizes[call] = size
-        return self._pop_over_limit() if self.total > self.limit else []
+        excess = self.total - self.limit
+        cut: list[Call] = []
+        for each, its_size in self.sizes.items():
+            if excess <= 0:
+                break
+            # The server still holds an open call in full, so cutting it would free nothing.
+            if each.outcome != "open":
+                excess -= its_size
+                cut.append(each)
+        self.remove(cut)
+        return cut
 
     def remove(self, calls: Iterable[object]) -> None:
         """Remove the large calls among the given entries."""
         for call in calls:
             if isinstance(call, Call):
                 self.total -= self.sizes.pop(call, 0)
-
-    def _pop_over_limit(self) -> list[Call]:
-        excess = self.total - self.limit
-        cut: list[Call] = []
-        for call, size in self.sizes.items():
-            if excess <= 0:
-                break
-            # The server still holds an open call in full, so cutting it would free nothing.
-            if call.outcome != "open":
-                excess -= size
-                cut.append(call)
-        self.remove(cut)
-        return cut
 
 
 class SharedRecords:
@@ -184,9 +181,7 @@ class Recorder:
         at_us: int | None = None,
         facts: Callable[[Call], dict[str, Any]] | None = None,
     ) -> Call:
-        """Record a received request; the server fills in the response later. ``at_us`` is its time
-        (now by default). ``facts`` reads details from the call on first access.
-        """
+        """Record a received request; the server adds the response. ``facts`` reads its details."""
         call = Call(
             0,
             self._now_us() if at_us is None else at_us,

@@ -77,9 +77,7 @@ def check_seconds(name: str, value: object) -> None:
 
 
 def instant_us(value: Instant) -> int:
-    """Return an aware ``datetime`` or an ISO 8601 string with an offset in microseconds since the
-    Unix epoch; raise ``ContractError`` for other values.
-    """
+    """Return a time in microseconds since the Unix epoch; raise ``ContractError`` for no time."""
     moment: object = value
     if isinstance(value, str):
         with contextlib.suppress(ValueError):

@@ -17,9 +17,7 @@ _COMPACT = 64
 """Cancelled timers are removed only from lanes with at least this many timers."""
 
 Begin = Callable[[int], Callable[[], object] | None]
-"""A function that does the part of a timer's work that must happen in order, and returns a function
-for the rest, which can run in any thread.
-"""
+"""Does the part of a timer's work that needs the order; returns a function for the rest."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -144,9 +144,7 @@ class Rule:
             raise ContractError(f"a predicate of {shown(self)} failed: {error}") from error
 
     def decide(self) -> bool:
-        """Return whether to fire on a matching request. Subclasses may count requests or draw lots.
-        Called once for each matching request, with the table's lock held.
-        """
+        """Return whether to fire. Called for each matching request, with the table's lock held."""
         return True
 
     def apply(self, request: Request, serve: Serve, hit: int) -> Response:

@@ -139,9 +139,7 @@ class FaultTable:
     def run(
         self, request: Request, serve: Serve, rules: tuple[Rule, ...] | None = None
     ) -> Response:
-        """Return the response to a request; a matching rule can replace the response from
-        ``serve()``. Without ``rules``, all active rules are applied.
-        """
+        """Return the response to a request from the rules (None: all active) or ``serve()``."""
         rules = self.active if rules is None else rules
         for index, rule in enumerate(rules):
             if rule.claimed_by_service:

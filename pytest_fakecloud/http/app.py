@@ -220,10 +220,7 @@ class App:
         self._report_bug(request, error)
 
     def broken_off(self, request: Request, error: BaseException) -> Response:
-        """Report an exception that a callback of the test raised in a server thread; return a 500.
-
-        In the test's own thread, e.g. ``pytest.fail()`` would propagate to the test.
-        """
+        """Report what a callback raised in a server thread (``pytest.fail()``); return a 500."""
         response = self._failed(request, error)
         self._record(request.call, response)
         return response

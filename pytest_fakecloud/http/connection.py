@@ -201,14 +201,13 @@ class Watch:
             self._gone()
 
     def _read(self) -> bool | None:
-        """Return True if the peer has closed its side, False to stop watching because unread data
-        would hide that, and None to continue.
-        """
+        """Return True if the peer has closed its side, None to go on watching, False to stop."""
         # A TLS connection cannot be inspected without reading it. Treat any data as the end: a
         # client that sends data during a response is probably closing the connection.
         if self._connection.mount.tls is not None:
             return True
         if not self._reads:
+            # Unread data hides the end, so stop watching when there is some.
             return not self._connection.sock.recv(1, socket.MSG_PEEK | _DONT_WAIT)
         # Read the data, because the end of the connection would be hidden behind it.
         data = self._connection.sock.recv(65_536, _DONT_WAIT)

@@ -23,10 +23,7 @@ def encode(message: Message, answer: Answer) -> bytes:
 
 
 def encode_parts(message: Message, answer: Answer) -> tuple[bytes, bytes]:
-    """Return the head of a response, and its body, which is empty if none may be sent.
-
-    A ``Connection: close`` in the response ends ``message.keep_alive``.
-    """
+    """Return a response's head and body (empty if none may be sent); update ``keep_alive``."""
     body = answer.body
     assert isinstance(body, bytes)
     status = answer.status

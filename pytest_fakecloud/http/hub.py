@@ -83,7 +83,10 @@ class Hub:
         caller drops its last reference. Raises ``ContractError`` if the address is not available.
         """
         if protocol is None:
-            protocol = _http()
+            # Imported here, so that using the hub without HTTP does not import the HTTP server.
+            from .server import serve_http
+
+            protocol = serve_http
         if self._selector is None:
             self._start()
         # Remove the final dot of "localhost.", because clients compare host names as strings.
@@ -298,14 +301,6 @@ def _drop_closed(selector: selectors.BaseSelector) -> None:
             key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)  # type: ignore[union-attr]
         except OSError:
             _drop(selector, key)
-
-
-@functools.cache
-def _http() -> ConnectionHandler:
-    # Imported here, so that using the hub without HTTP does not import the HTTP server.
-    from .server import serve_http
-
-    return serve_http
 
 
 _hubs: weakref.WeakSet[Hub] = weakref.WeakSet()

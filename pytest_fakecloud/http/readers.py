@@ -42,19 +42,13 @@ def json_value(body: bytes) -> Any:
 
 def bearer_token(header: str | None) -> str | None:
     """Return the token of an ``Authorization: Bearer`` header, or None."""
-    if header is None:
-        return None
-    scheme, _, token = header.partition(" ")
+    scheme, _, token = (header or "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None
 
 
 def basic_credentials(header: str | None) -> tuple[bytes, bytes] | None:
-    """Return the user and password of an ``Authorization: Basic`` header, or None. They are bytes
-    because clients disagree about the encoding: compare them with ``same()``.
-    """
-    if header is None:
-        return None
-    scheme, _, encoded = header.partition(" ")
+    """Return user and password of an ``Authorization: Basic`` header, for ``same()``, or None."""
+    scheme, _, encoded = (header or "").partition(" ")
     if scheme.lower() != "basic":
         return None
     try:

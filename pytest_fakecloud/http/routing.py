@@ -30,9 +30,7 @@ class Route(NamedTuple):
 
 
 RouteMatch: TypeAlias = tuple[Route, dict[str, str]] | frozenset[str] | None
-"""The result of a search: a route with its raw parameters; the methods that the path accepts, if
-the request has another method; or None for an unknown path.
-"""
+"""A route and its raw parameters; the path's methods if another one was asked for; or None."""
 
 
 class _Entry(NamedTuple):

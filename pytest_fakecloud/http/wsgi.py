@@ -112,14 +112,10 @@ class _WSGICall:
     def start_response(
         self, status: str, headers: list[tuple[str, str]], exc_info: Any = None
     ) -> Callable[[bytes], None]:
-        if exc_info is not None:
-            try:
-                if self.head_sent:
-                    raise exc_info[1].with_traceback(exc_info[2])
-            finally:
-                exc_info = None
-        elif self.status:
+        if exc_info is None and self.status:
             raise AssertionError("start_response was called twice")
+        if exc_info is not None and self.head_sent:
+            raise exc_info[1].with_traceback(exc_info[2])
         self.status, self.headers = status, list(headers)
         return self.write
 
@@ -155,9 +151,7 @@ class _WSGICall:
             self._write(framed)
 
     def _choose_framing(self, length: int | None) -> _Framing:
-        """Choose how the client finds the end of a body of ``length`` bytes (None: not known), and
-        add the header for it.
-        """
+        """Choose the end of a body of ``length`` bytes (None: not known), and add its header."""
         if self.message.method == "HEAD" or self.status[:3] in ("204", "304"):
             return _Framing.NO_BODY
         announced = self._announced_length()

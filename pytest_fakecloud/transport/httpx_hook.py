@@ -133,9 +133,7 @@ def _simple(shortcut: Shortcut | None, transport: Any, request: Any) -> _SimpleR
 
 
 def is_plain(transport: Any, request: Any) -> bool:
-    """Return whether a transport would send a request in the usual way: without its own proxy or
-    Unix socket, timeouts of zero or less, and extensions other than timeouts.
-    """
+    """Return whether a request has no proxy, Unix socket, odd timeout or extension of its own."""
     pool = getattr(transport, "_pool", None)
     if type(pool).__name__ not in _POOLS or getattr(pool, "_uds", None) is not None:
         return False

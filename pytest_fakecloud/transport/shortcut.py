@@ -36,9 +36,7 @@ _NUMBERS = frozenset({int, float})
 
 
 _Effect: TypeAlias = Literal["none", "host", "length", "socket"]
-"""The effect of a header on a request. ``"length"`` announces the length of the body, ``"socket"``
-means that the request must be sent through the socket.
-"""
+"""The effect of a header: ``"length"`` announces a body, ``"socket"`` rules out a shortcut."""
 
 
 class NoAnswer(ConnectionError):
@@ -136,13 +134,11 @@ def _effect_of(header: tuple[str, str]) -> _Effect:
     lower = name.lower()
     if lower == "content-length":
         return "length" if _LENGTH.fullmatch(value) else "socket"
-    if lower == "host":
-        return "host"
     if lower in ("transfer-encoding", "expect", "upgrade"):
         return "socket"
     if lower == "connection" and value.lower() != "keep-alive":
         return "socket"
-    return "none"
+    return "host" if lower == "host" else "none"
 
 
 def are_timeouts(*values: object) -> bool:

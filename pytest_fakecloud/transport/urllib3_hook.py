@@ -99,9 +99,7 @@ def _host_of(pool: Any) -> str:
 def sent_headers(
     pool: Any, method: str, given: Mapping[str, str], body: bytes | None
 ) -> list[tuple[str, str]] | None:
-    """Return the headers that ``urllib3`` would send: the given headers and its defaults; None if
-    it would reject the given headers.
-    """
+    """Return the headers that ``urllib3`` would send; None if it would reject the given ones."""
     from urllib3.util import SKIP_HEADER
 
     if not all(isinstance(value, str | bytes | int) for _, value in given.items()):
@@ -254,9 +252,7 @@ def wrap_on_request(origins: Origins, original: Function, active: Callable[[], b
 def _send_to_fake(
     send: Function | None, detour: Detour, request: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """Send a prepared request of ``requests`` to the fake, with the adapter's original function or,
-    if ``responses`` is loaded, the original function that it saved.
-    """
+    """Send a request to the fake, with the original that ``responses`` saved or with ``send``."""
     from requests.adapters import HTTPAdapter
 
     send = getattr(sys.modules.get("responses"), "_real_send", None) or send

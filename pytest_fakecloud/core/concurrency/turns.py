@@ -51,9 +51,7 @@ class Turns:
 
     @contextmanager
     def move(self, yielding: bool = False) -> Iterator[Turn]:
-        """Take the turn for an advance. Raises ``ContractError`` if another advance or a
-        handed-over function is in progress, or with ``yielding`` only ``Occupied``.
-        """
+        """Take the turn for an advance, or raise ``ContractError`` (``Occupied`` if yielding)."""
         with self._lock:
             inside = _current_job.get() in self._jobs
             in_another_thread = self._dispatcher not in (None, threading.get_ident())
@@ -78,9 +76,7 @@ class Turns:
                 self._changed.notify_all()
 
     def _refusal(self, inside: bool) -> ContractError:
-        """Return the error of an advance that cannot begin; it also fails the advance in progress.
-        ``inside`` is True if the advance was attempted by a handed-over function.
-        """
+        """Return the error of an advance that cannot begin, which also fails one in progress."""
         if self._is_free() and not inside:
             return ContractError(
                 f"the clock cannot be moved, because within {_PATIENCE:g} s of real time"
