@@ -22,7 +22,7 @@ from ..wire import filters, records
 from ..wire.headers import read_given
 from ..wire.text import as_text, unprefixed
 from ..workflow.model import WorkflowRun
-from ..workflow.restarts import restart, resume
+from ..workflow.restarts import first_message, restart, resume, steps_to_keep
 from .payloads import (
     Endpoints,
     accepted_record,
@@ -222,12 +222,17 @@ class WorkflowHistoryRoutes(Endpoints):
         else:
             refuse_empty_id(request, "dlq message")
             rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
-        # If the daily limit has no room for all selected runs, start none of them.
+        # If the daily limit has no room for all selected runs, or the first message of one of them
+        # has been forgotten, start none of them.
         engine = self.engine
         engine.quota.check_room(len(rows))
+        messages = [engine.dead_letters.message(row) for row in rows]
+        for message in messages:
+            if start is restart or not steps_to_keep(engine, message):
+                first_message(engine, message)
         runs = []
-        for row in rows:
-            runs.append(start(engine, engine.dead_letters.message(row), given))
+        for row, message in zip(rows, messages, strict=True):
+            runs.append(start(engine, message, given))
             engine.dead_letters.delete([row])
         if single:
             return _created(runs[0])

@@ -9,20 +9,33 @@ from ..errors import QueueError, existing
 from ..model import HeaderList, Message, PublishSettings
 from ..wire.headers import settings_to_republish
 from ..wire.text import unprefixed
-from .model import WorkflowRun
+from .model import RunStep, WorkflowRun
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
 
 
+def steps_to_keep(engine: Engine, message: Message) -> list[RunStep]:
+    """Return the steps before a failed message, with which a resumed run begins."""
+    run = engine.workflow.require_run_of(message)
+    # The position is None, and all steps are kept, if the failed message is not in the list.
+    return run.steps[: run.position(message.id)]
+
+
+def first_message(engine: Engine, message: Message) -> Message:
+    """Return the first message of a message's run; raise a 404 error if it has been forgotten."""
+    run = engine.workflow.require_run_of(message)
+    found = engine.messages.get(run.first_message_id)
+    return existing(found, "first message of workflow run", run.id)
+
+
 def resume(engine: Engine, message: Message, given: dict[str, Any]) -> WorkflowRun:
     """Start a run that continues at a failed message. ``given`` replaces the run's settings."""
-    runs = engine.workflow
-    old = runs.require_run_of(message)
-    # The position is None, and all steps are kept, if the failed message is not in the list.
-    steps = old.steps[: old.position(message.id)]
+    steps = steps_to_keep(engine, message)
     if not steps:
         return restart(engine, message, given)
+    runs = engine.workflow
+    old = runs.require_run_of(message)
     new = WorkflowRun(
         engine.new_id("wfr_"),
         old.url,
@@ -46,13 +59,9 @@ def resume(engine: Engine, message: Message, given: dict[str, Any]) -> WorkflowR
 
 
 def restart(engine: Engine, message: Message, given: dict[str, Any]) -> WorkflowRun:
-    """Like ``resume()``, but publish the run's first message again.
-
-    Raises a 404 error if that message has been forgotten.
-    """
+    """Start a run with the first message of a failed message's run, as for ``resume()``."""
     old = engine.workflow.require_run_of(message)
-    found = engine.messages.get(old.first_message_id)
-    first = existing(found, "first message of workflow run", old.id)
+    first = first_message(engine, message)
     new_id = engine.new_id("wfr_")
     settings = settings_to_republish(old.settings, given, first.max_retries)
     body = old.steps[0].body if old.steps else first.body
