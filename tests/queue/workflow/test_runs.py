@@ -255,30 +255,6 @@ def wait(wire: Wire, event: str, status: int = 200, run: str = "r", **more: Any)
     )
 
 
-@pytest.mark.parametrize(
-    ("timeout", "seconds"),
-    [("2h", 7200), (90, 90), ("90", 90), (None, 7 * 86_400), ("", 7 * 86_400), ("1d1s", 86_401)],
-)
-def test_a_wait_times_out(wire: Wire, timeout: object, seconds: int) -> None:
-    wire.start_and_deliver()
-    start = wire.queue.clock.now_us()
-    late = f"{APP}/late"
-    given = {"Service-Delay": ["5s"], "Upstash-Not-Before": ["1"], "Upstash-Label": ["l"]}
-    message = wait(wire, "e", timeout=timeout, timeoutUrl=late, timeoutHeaders=given)["messageId"]
-    assert wire.queue.message(message).labels == ("l",)
-    (waiter,) = wire.ask("GET", "/v2/waiters/e")
-    assert (waiter["url"], waiter["timeoutUrl"]) == (APP, late)
-    assert waiter["headers"]["Upstash-Workflow-Runid"] == ["r"]
-    assert waiter["deadline"] == start // 1_000_000 + seconds
-    wire.queue.run_until_idle()
-    assert wire.queue.clock.now_us() - start == seconds * 1_000_000
-    timed_out = json.loads(bodies(wire.delivered[-1])[-1])
-    assert (timed_out["waitTimeout"], timed_out["waitEventId"]) == (True, "e")
-    assert "out" not in timed_out
-    assert (wire.delivered[-1].message_id, wire.delivered[-1].url) == (message, late)
-    assert wire.ask("GET", "/v2/waiters/e") == []
-
-
 def test_the_timeline_of_a_notified_step_says_so(wire: Wire) -> None:
     wire.start_and_deliver()
     wait(wire, "e")
@@ -394,20 +370,6 @@ def test_a_failure_callback_is_given_up(wire: Wire, headers: dict[str, str]) -> 
     wire.ask("DELETE", path, 400)
     wire.queue.run_until_idle()
     assert len(failing.deliveries) == 2
-
-
-@pytest.mark.parametrize("verb", ["resume", "restart"])
-@pytest.mark.parametrize(
-    ("headers", "status"), [({"Upstash-Retries": "x"}, 400), ({"Upstash-Retries": "99"}, 412)]
-)
-def test_a_run_that_cannot_go_on_leaves_no_other_behind(
-    wire: Wire, verb: str, headers: dict[str, str], status: int
-) -> None:
-    dlq_id = failed_run(wire)
-    wire.ask("POST", f"/v2/workflows/dlq/{verb}/{dlq_id}", status, headers=headers)
-    wire.ask("POST", f"/v2/workflows/dlq/{verb}", status, headers=headers)
-    assert [run["workflowRunId"] for run in wire.runs()] == ["r"]
-    assert len(wire.ask("GET", "/v2/workflows/dlq")["messages"]) == 1
 
 
 def test_a_run_whose_first_messages_are_forgotten() -> None:
