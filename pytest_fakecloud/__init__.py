@@ -162,7 +162,7 @@ def __getattr__(name: str) -> Any:
     from .public_names import PUBLIC_NAMES
 
     if name == "__all__":
-        return list(PUBLIC_NAMES)
+        return sorted(PUBLIC_NAMES)
     if name not in PUBLIC_NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{PUBLIC_NAMES[name]}"), name)

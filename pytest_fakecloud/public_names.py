@@ -1,101 +1,67 @@
-"""The module of each public name. Written by ``python -m tests.surface``."""
+"""The module of each public name, which the package imports when the name is used.
+
+Written by ``python -m tests.surface``.
+"""
 
 from __future__ import annotations
 
-__all__ = ["PUBLIC_NAMES"]
-
+_NAMES_BY_MODULE = """
+any_cloud AnyCloud
+broker.errors BrokerError
+broker.handle Broker
+broker.model ConsumerConfig GroupView MemberView Metadata ProducerRecord Record
+broker.model TopicPartition TopicPartitionOffset TopicView
+broker.settings BrokerLimits BrokerSettings
+cloud Cloud CloudSnapshot
+core.calls Call Event Headers
+core.clock Clock
+core.errors ContractError ServiceError
+core.found Found
+core.journal Journal
+core.problems Problem
+core.timeparse Duration Instant
+core.timers Fired
+every_failure Failure Failures
+explore.decorators replay_schedule
+explore.promises always at_most_one eventually follows linearizable monotonic_reads never
+explore.promises nothing_lost observed once sometimes
+explore.result.exploration BrokenSchedule Exploration
+explore.run History Operation
+faults.fault Fault
+faults.plan FaultPlan
+handle Handle Snapshot
+http.messages Answer
+kv.errors CommandError RestError
+kv.handle KVServer
+kv.python_values KVReply KVValue
+kv.races Between
+kv.search.index Search
+kv.search.views SearchIndexView
+kv.settings KVSettings
+queue.arguments FlowControl
+queue.capture.callbacks Callback Captured
+queue.capture.handle CallbackCapture
+queue.delivery.destination_routes DestinationRoute
+queue.delivery.destination_server Destination
+queue.delivery.destinations Destinations
+queue.delivery.drivers Attempts NotIdle
+queue.delivery.faults QueueFaults
+queue.delivery.replies DeliveredRequest DestinationTimeout Reply
+queue.delivery.sender UnstubbedDestination
+queue.errors Loop QueueError
+queue.handle Queue
+queue.model Attempt
+queue.settings CallbackCaptureSettings DestinationSettings QueueSettings
+queue.views DeadLetterView PublishedMessage ScheduleView
+recordings Difference Differences
+session.warning FakecloudWarning
+standalone.remote RemoteCloud
+vector.errors VectorError
+vector.handle PendingChanges VectorIndex
+vector.settings VectorLimits VectorSettings
+"""
 PUBLIC_NAMES: dict[str, str] = {
-    "Answer": "http.messages",
-    "AnyCloud": "any_cloud",
-    "Attempt": "queue.model",
-    "Attempts": "queue.delivery.drivers",
-    "Between": "kv.races",
-    "BrokenSchedule": "explore.result.exploration",
-    "Broker": "broker.handle",
-    "BrokerError": "broker.errors",
-    "BrokerLimits": "broker.settings",
-    "BrokerSettings": "broker.settings",
-    "Call": "core.calls",
-    "Callback": "queue.capture.callbacks",
-    "CallbackCapture": "queue.capture.handle",
-    "CallbackCaptureSettings": "queue.settings",
-    "Captured": "queue.capture.callbacks",
-    "Clock": "core.clock",
-    "Cloud": "cloud",
-    "CloudSnapshot": "cloud",
-    "CommandError": "kv.errors",
-    "ConsumerConfig": "broker.model",
-    "ContractError": "core.errors",
-    "DeadLetterView": "queue.views",
-    "DeliveredRequest": "queue.delivery.replies",
-    "Destination": "queue.delivery.destination_server",
-    "DestinationRoute": "queue.delivery.destination_routes",
-    "DestinationSettings": "queue.settings",
-    "DestinationTimeout": "queue.delivery.replies",
-    "Destinations": "queue.delivery.destinations",
-    "Difference": "recordings",
-    "Differences": "recordings",
-    "Duration": "core.timeparse",
-    "Event": "core.calls",
-    "Exploration": "explore.result.exploration",
-    "Failure": "every_failure",
-    "Failures": "every_failure",
-    "FakecloudWarning": "session.warning",
-    "Fault": "faults.fault",
-    "FaultPlan": "faults.plan",
-    "Fired": "core.timers",
-    "FlowControl": "queue.arguments",
-    "Found": "core.found",
-    "GroupView": "broker.model",
-    "Handle": "handle",
-    "Headers": "core.calls",
-    "History": "explore.run",
-    "Instant": "core.timeparse",
-    "Journal": "core.journal",
-    "KVReply": "kv.python_values",
-    "KVServer": "kv.handle",
-    "KVSettings": "kv.settings",
-    "KVValue": "kv.python_values",
-    "Loop": "queue.errors",
-    "MemberView": "broker.model",
-    "Metadata": "broker.model",
-    "NotIdle": "queue.delivery.drivers",
-    "Operation": "explore.run",
-    "PendingChanges": "vector.handle",
-    "Problem": "core.problems",
-    "ProducerRecord": "broker.model",
-    "PublishedMessage": "queue.views",
-    "Queue": "queue.handle",
-    "QueueError": "queue.errors",
-    "QueueFaults": "queue.delivery.faults",
-    "QueueSettings": "queue.settings",
-    "Record": "broker.model",
-    "RemoteCloud": "standalone.remote",
-    "Reply": "queue.delivery.replies",
-    "RestError": "kv.errors",
-    "ScheduleView": "queue.views",
-    "Search": "kv.search.index",
-    "SearchIndexView": "kv.search.views",
-    "ServiceError": "core.errors",
-    "Snapshot": "handle",
-    "TopicPartition": "broker.model",
-    "TopicPartitionOffset": "broker.model",
-    "TopicView": "broker.model",
-    "UnstubbedDestination": "queue.delivery.sender",
-    "VectorError": "vector.errors",
-    "VectorIndex": "vector.handle",
-    "VectorLimits": "vector.settings",
-    "VectorSettings": "vector.settings",
-    "always": "explore.promises",
-    "at_most_one": "explore.promises",
-    "eventually": "explore.promises",
-    "follows": "explore.promises",
-    "linearizable": "explore.promises",
-    "monotonic_reads": "explore.promises",
-    "never": "explore.promises",
-    "nothing_lost": "explore.promises",
-    "observed": "explore.promises",
-    "once": "explore.promises",
-    "replay_schedule": "explore.decorators",
-    "sometimes": "explore.promises",
+    name: module
+    for module, *names in map(str.split, _NAMES_BY_MODULE.strip().splitlines())
+    for name in names
 }

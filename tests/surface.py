@@ -20,12 +20,21 @@ import pytest_fakecloud
 FILE = Path(__file__).parent / "public_surface.txt"
 PACKAGE = Path(pytest_fakecloud.__file__)
 NAMES_FILE = PACKAGE.with_name("public_names.py")
-_HEAD = '''"""The module of each public name. Written by ``python -m tests.surface``."""
+_NAMES_SOURCE = '''"""The module of each public name, which the package imports when the name is used.
+
+Written by ``python -m tests.surface``.
+"""
 
 from __future__ import annotations
 
-__all__ = ["PUBLIC_NAMES"]
-
+_NAMES_BY_MODULE = """
+{lines}
+"""
+PUBLIC_NAMES: dict[str, str] = {{
+    name: module
+    for module, *names in map(str.split, _NAMES_BY_MODULE.strip().splitlines())
+    for name in names
+}}
 '''
 _PROTOCOLS = (
     "__enter__",
@@ -39,17 +48,17 @@ _PROTOCOLS = (
 
 
 def public_names() -> str:
-    """Return the source of ``public_names.py``: the imports that type checkers see, as a dictionary."""
-    modules = {
-        alias.name: str(node.module)
-        for block in ast.walk(ast.parse(PACKAGE.read_text(encoding="utf-8")))
-        if isinstance(block, ast.If)
-        for node in block.body
-        if isinstance(node, ast.ImportFrom) and node.level
-        for alias in node.names
-    }
-    lines = "".join(f'    "{name}": "{modules[name]}",\n' for name in sorted(modules))
-    return f"{_HEAD}PUBLIC_NAMES: dict[str, str] = {{\n{lines}}}\n"
+    """Return the source of ``public_names.py``: the imports that type checkers see, by module."""
+    modules: dict[str, list[str]] = {}
+    for block in ast.walk(ast.parse(PACKAGE.read_text(encoding="utf-8"))):
+        for node in block.body if isinstance(block, ast.If) else ():
+            if isinstance(node, ast.ImportFrom) and node.level:
+                modules.setdefault(str(node.module), []).extend(one.name for one in node.names)
+    lines: list[str] = []
+    for module, names in sorted(modules.items()):
+        # A module with many names has several lines.
+        lines += [f"{module} {part}" for part in textwrap.wrap(" ".join(sorted(names)), 80)]
+    return _NAMES_SOURCE.format(lines="\n".join(lines))
 
 
 def surface() -> str:

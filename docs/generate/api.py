@@ -67,7 +67,7 @@ def _page(title: str) -> str:
 
 def _groups() -> dict[str, list[str]]:
     """Return the names below each heading."""
-    left = dict(PUBLIC_NAMES)
+    left = dict(sorted(PUBLIC_NAMES.items()))
     found = {}
     for title, places in _GROUPS.items():
         found[title] = [name for name, home in left.items() if home.startswith(places)]
