@@ -22,7 +22,7 @@ from ..standalone.log import FORMATS
 
 VARIABLE = "PYTEST_FAKECLOUD_"
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
-MOST_DIGITS = 19
+_MOST_DIGITS = 18
 Reader = Callable[[Any, str], Any]
 """Converts and checks a value; the second argument is the name under which the user gave it."""
 
@@ -202,7 +202,7 @@ def _port(value: Any, where: str) -> Any:
 def _number(value: Any, most: float, wrong: str) -> Any:
     """Return an integer from 0 to ``most``, which may be given as a string of digits, or None."""
     digits = isinstance(value, str) and value.isascii() and value.isdigit()
-    number = int(value) if digits and len(value) < MOST_DIGITS else value
+    number = int(value) if digits and len(value) <= _MOST_DIGITS else value
     if number is None or (type(number) is int and 0 <= number <= most):
         return number
     raise Usage(wrong)

@@ -92,9 +92,9 @@ def replay(
         if status != entry.status:
             differences.append(Difference(number, label, "status", entry.status, status))
         if entry.has_answer_body:
-            comparison = Comparison(entry.answer, body, volatile)
-            translation.update(comparison.learned)
-            differences += [Difference(number, label, *change) for change in comparison.changes]
+            bodies = _parsed(entry.answer), _parsed(body)
+            changes = _changes(*bodies, volatile, translation, "body")
+            differences += [Difference(number, label, *change) for change in changes]
     return differences
 
 
@@ -233,39 +233,28 @@ class Differences(Found[Difference]):
             )
 
 
-class Comparison:
-    """Compares the bodies of two responses.
+def _changes(
+    recorded: Any, answered: Any, volatile: frozenset[str], translation: dict[str, str], where: str
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each difference of two bodies: its place in the body, and both values.
 
-    ``changes`` are the differences, each as its place in the body, the recorded value and the
-    answered value. ``learned`` maps recorded values of volatile fields to the
-    values that the fake returned.
+    Adds the values of volatile fields to ``translation``: the recorded value, and the fake's.
     """
-
-    def __init__(self, recorded: bytes, answered: bytes, volatile: frozenset[str]) -> None:
-        self.learned: dict[str, str] = {}
-        self._volatile = volatile
-        self.changes = list(self._changes(_parsed(recorded), _parsed(answered), "body"))
-
-    def _changes(self, recorded: Any, answered: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
-        if isinstance(recorded, dict) and isinstance(answered, dict):
-            for name in sorted(recorded.keys() | answered.keys()):
-                was, is_now = recorded.get(name, _ABSENT), answered.get(name, _ABSENT)
-                if name in self._volatile:
-                    self._learn(was, is_now)
-                else:
-                    yield from self._changes(was, is_now, f"{where}.{name}")
-        elif isinstance(recorded, list) and isinstance(answered, list):
-            if len(recorded) != len(answered):
-                yield f"{where} (length)", len(recorded), len(answered)
-            for index, (was, is_now) in enumerate(zip(recorded, answered, strict=False)):
-                yield from self._changes(was, is_now, f"{where}[{index}]")
-        elif not _are_equal(recorded, answered) and not _matches_masked(recorded, answered):
-            yield where, recorded, answered
-
-    def _learn(self, was: Any, is_now: Any) -> None:
-        # Short values could also occur elsewhere by chance.
-        if isinstance(was, str) and isinstance(is_now, str) and len(was) >= 6:
-            self.learned[was] = is_now
+    if isinstance(recorded, dict) and isinstance(answered, dict):
+        for name in sorted(recorded.keys() | answered.keys()):
+            was, is_now = recorded.get(name, _ABSENT), answered.get(name, _ABSENT)
+            if name not in volatile:
+                yield from _changes(was, is_now, volatile, translation, f"{where}.{name}")
+            # Short values could also occur elsewhere by chance.
+            elif isinstance(was, str) and isinstance(is_now, str) and len(was) >= 6:
+                translation[was] = is_now
+    elif isinstance(recorded, list) and isinstance(answered, list):
+        if len(recorded) != len(answered):
+            yield f"{where} (length)", len(recorded), len(answered)
+        for index, (was, is_now) in enumerate(zip(recorded, answered, strict=False)):
+            yield from _changes(was, is_now, volatile, translation, f"{where}[{index}]")
+    elif not _are_equal(recorded, answered) and not _matches_masked(recorded, answered):
+        yield where, recorded, answered
 
 
 def _parsed(body: bytes) -> Any:

@@ -62,8 +62,8 @@ def may_be_overridden(item: pytest.Item) -> bool:
         try:
             known = item.session._fixturemanager.getfixturedefs(SETTINGS, item)
             found = known is None or len(known) != 1
-        except Exception:
-            # Assume that it is overridden: this API of pytest is private and may have changed.
+        except (AttributeError, TypeError):
+            # Assume that it is overridden: this API of pytest is private and has changed.
             found = True
         parent.stash[_OVERRIDDEN] = found
     return found

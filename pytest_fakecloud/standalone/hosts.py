@@ -17,6 +17,7 @@ from ..http.messages import Request
 
 
 def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a host, given as a name or an IP address."""
     address = _address(host)
     if address is not None:
         return address.is_loopback
@@ -33,7 +34,7 @@ class Hosts:
     """The accepted host names: loopback names, the host that the server is bound to, and allowed
     names.
 
-    A server bound to every address (``0.0.0.0``, ``::``) also accepts the machine's own name and
+    A server bound to every address (``0.0.0.0``, ``::``, ``""``) also accepts the machine's own name and
     every IP address, because DNS rebinding needs a host name.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -87,7 +87,7 @@ def run(given: argparse.Namespace) -> int:
     from .sides import mask_of
 
     try:
-        targets = list(_targets(given))
+        targets = _targets(given)
         for where in (given.json, given.html):
             if where not in (None, "-") and not given.dry_run:
                 make_private(Path(where))
@@ -135,28 +135,31 @@ def _compare(given: argparse.Namespace, targets: list[Target], mask: Mask) -> in
     return EXIT_DIFFERS if any(one.differing for one in results) else 0
 
 
-def _targets(given: argparse.Namespace) -> Iterator[Target]:
+def _targets(given: argparse.Namespace) -> list[Target]:
+    """Return the services to compare with; raise ``ValueError`` for invalid options."""
     from .sides import Target
 
     named = [name for name in _CREDENTIALS if getattr(given, name)]
     if not named:
         options = ", ".join(f"--{name} URL" for name in _CREDENTIALS)
         raise ValueError(f"there is nothing to compare with: pass at least one of {options}")
+    if given.token and len(named) > 1:
+        raise ValueError("--token is for one service: pass --kv-token, --vector-token, ... instead")
+    targets = []
     for name in named:
         url = getattr(given, name)
         variable = f"PYTEST_FAKECLOUD_VERIFY_{name.upper()}_TOKEN"
-        shared = given.token if len(named) == 1 else None
-        token = getattr(given, f"{name}_token") or os.environ.get(variable) or shared or ""
+        token = getattr(given, f"{name}_token") or os.environ.get(variable) or given.token or ""
         target = Target(name, url, token, given.broker_topic)
         _check(target)
-        yield target
-    if given.token and len(named) > 1:
-        raise ValueError("--token is for one service: pass --kv-token, --vector-token, ... instead")
+        targets.append(target)
+    return targets
 
 
 def _check(target: Target) -> None:
     parts = urlsplit(target.url)
-    scheme, _ = parts.scheme, parts.port  # Reading the port raises ValueError if it is invalid.
+    scheme = parts.scheme
+    parts.port  # noqa: B018  # Raise ValueError for an invalid port.
     known = ("http", "https", *(("redis", "rediss", "unix") if target.service == "kv" else ()))
     if scheme not in known:
         raise ValueError(

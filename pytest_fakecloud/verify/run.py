@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..kv.table.registry import COMMANDS
@@ -99,15 +99,15 @@ def verify(
     return result
 
 
-def _run_scenario(scenario: Scenario, real: Side, fake: Side) -> Iterable[Compared]:
+def _run_scenario(scenario: Scenario, real: Side, fake: Side) -> list[Compared]:
     real.begin()
     fake.begin()
     found: list[Compared] = []
     try:
         for step in scenario.steps:
             one = _compared(scenario, step, real, fake)
-            is_unknown = one.differs and one.reason is None
-            if is_unknown and any(before.reason in _UNDONE for before in found):
+            is_unexplained = one.differs is not None and one.reason is None
+            if is_unexplained and any(before.reason in _UNDONE for before in found):
                 # Only one of the two sides executed an earlier step, so their states differ.
                 one = replace(one, reason=FOLLOWS)
             found.append(one)

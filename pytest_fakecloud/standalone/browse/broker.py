@@ -63,10 +63,10 @@ def records(handle: Broker, wanted: Wanted) -> View:
     return page | {"total": len(every)}
 
 
-def _filtered(records: Iterable[Record], wanted: Wanted) -> Iterator[Record]:
+def _filtered(every: Iterable[Record], wanted: Wanted) -> Iterator[Record]:
     partition, offset = wanted.number("partition"), wanted.number("offset")
     from_us = wanted.time_us("at")
-    for one in records:
+    for one in every:
         if (
             (partition is None or one.partition == partition)
             and (offset is None or one.offset >= offset)
@@ -119,6 +119,7 @@ def groups(handle: Broker, wanted: Wanted) -> View:
 
 
 def group(handle: Broker, id: str, wanted: Wanted) -> View:
+    """Return one consumer group; raise ``NotFound`` for an unknown name."""
     name = unquote(id)
     if name not in handle.groups():
         raise NotFound(f"there is no consumer group {name!r:.200}")

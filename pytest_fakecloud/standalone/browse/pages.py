@@ -53,14 +53,7 @@ class Wanted(NamedTuple):
 
     def number(self, name: str) -> int | None:
         """Return a filter as an integer, or None; raise ``ContractError`` for another string."""
-        text = self.filters.get(name, "")
-        if not text:
-            return None
-        if not (text.isascii() and text.isdigit()) or len(text) > 18:
-            raise ContractError(
-                f"{name} must be a whole number of at most 18 digits, got {text!r:.50}"
-            )
-        return int(text)
+        return whole_number(name, self.filters.get(name, ""))
 
     def time_us(self, name: str) -> int | None:
         """Return a filter as a time in microseconds, or None if it is absent.
@@ -77,6 +70,15 @@ class Wanted(NamedTuple):
                 f"{name} must be a time such as 2026-02-01T09:00, got {text!r:.50}"
             ) from None
         return instant_us(at if at.tzinfo else at.replace(tzinfo=UTC))
+
+
+def whole_number(name: str, text: str) -> int | None:
+    """Return a parameter as an integer, None for an empty string; else raise ``ContractError``."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
+        raise ContractError(f"{name} must be a whole number of at most 18 digits, got {text!r:.50}")
+    return int(text)
 
 
 class Listing(NamedTuple):

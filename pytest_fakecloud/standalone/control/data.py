@@ -16,7 +16,7 @@ from ...http.messages import Request
 from ...http.readers import decode_segment
 from ...http.routing import Route
 from ...services import find, view_of
-from ..browse.pages import LARGEST_PAGE, PAGE, Listing, NotFound, Wanted
+from ..browse.pages import LARGEST_PAGE, PAGE, Listing, NotFound, Wanted, whole_number
 from ..wire import fault_kinds
 from . import PREFIX, Refused, contract, named
 from .shapes import Attempt, DeadLetter, Message
@@ -149,7 +149,7 @@ def _wanted(request: Request, listing: Listing) -> Wanted:
     known = {*_PAGING, *listing.filters}
     if unknown := [name for name in given if name not in known]:
         raise ContractError(unknown_name("parameter of this list", unknown[0], sorted(known)))
-    limit = Wanted(filters=given).number("limit")
+    limit = whole_number("limit", given.get("limit", ""))
     if limit is not None and not 1 <= limit <= LARGEST_PAGE:
         raise ContractError(f"limit must be from 1 to {LARGEST_PAGE}, got {limit}")
     search, after, before = (given.get(name, "") for name in ("search", "after", "before"))
