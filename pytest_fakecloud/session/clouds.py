@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .options import BECAUSE_OF_WORKERS, RunOptions, fixture_of, misuse
+from .options import BECAUSE_OF_SERVER_SETTINGS, BECAUSE_OF_WORKERS, RunOptions, fixture_of, misuse
 
 if TYPE_CHECKING:
     import pytest
@@ -87,23 +87,29 @@ class SessionCloud:
 
     def open(self, settings: Mapping[str, Any] | None = None) -> AnyCloud:
         """Return the cloud, created on first use with the settings of the session."""
-        options = self._options
-        if self.cloud is None and options.url is not None:
-            from ..cloud import Cloud
-
-            if options.is_shared(options.url):
-                raise misuse(BECAUSE_OF_WORKERS)
-            self.cloud = Cloud.connect(options.url)
-        elif self.cloud is None:
-            settings = settings or {}
-            self._seed_is_given = "seed" in settings
-            merged = options.merged(self._seed, [settings])
-            self._seed = merged["seed"]
-            self.cloud = new_cloud(merged, "background")
+        settings = settings or {}
+        if settings and self._options.url is not None:
+            raise misuse(BECAUSE_OF_SERVER_SETTINGS)
+        if self.cloud is None:
+            self.cloud = self._created(settings) if self._options.url is None else self._connected()
         elif settings:
             given = {fixture_of(name): value for name, value in settings.items()}
             self.cloud._fixture_settings = {**self.cloud._fixture_settings, **given}
         return self.cloud
+
+    def _connected(self) -> AnyCloud:
+        from ..cloud import Cloud
+
+        url = str(self._options.url)
+        if self._options.is_shared(url):
+            raise misuse(BECAUSE_OF_WORKERS)
+        return Cloud.connect(url)
+
+    def _created(self, settings: Mapping[str, Any]) -> AnyCloud:
+        self._seed_is_given = "seed" in settings
+        merged = self._options.merged(self._seed, [settings])
+        self._seed = merged["seed"]
+        return new_cloud(merged, "background")
 
     def begin_test(self, item: pytest.Item) -> None:
         """Return to the baseline. Random values start over from the test's own seed."""

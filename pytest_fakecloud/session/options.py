@@ -27,6 +27,10 @@ BECAUSE_OF_SERVER = (
     "the fakes run in a stand-alone server (--fakecloud-url): start it with --tls, "
     "and run tests that need process_time or transport with fakes in the test process"
 )
+BECAUSE_OF_SERVER_SETTINGS = (
+    "the fixture fakecloud_session_settings cannot change the fakes of a stand-alone server "
+    "(--fakecloud-url): start the server with these settings, and return {} from the fixture"
+)
 BECAUSE_OF_WORKERS = (
     "tests of several workers (pytest -n) cannot share one stand-alone server (--fakecloud-url): "
     "each test resets the whole server, also for the other workers. Leave out -n, run with "

@@ -616,6 +616,25 @@ def test_a_server_that_dies_does_not_end_the_run(serve: Serve, run: Run) -> None
     )
 
 
+def test_settings_of_the_session_are_for_fakes_in_process(
+    server: Server, pytester: pytest.Pytester, run: Run
+) -> None:
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def fakecloud_session_settings():
+            return {"kv_server": {"max_request_size": 100}}
+        """
+    )
+    result = suite(run, server, "def test_it(kv_server): pass")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["fakecloud: the fixture fakecloud_session_settings cannot change *"]
+    )
+
+
 def test_workers_cannot_share_a_server(server: Server, pytester: pytest.Pytester, run: Run) -> None:
     # Set the variables that xdist sets in a worker, because runs inside of tests also see them.
     pytester.makeconftest("def pytest_configure(config): config.workerinput = {'workercount': 2}")
