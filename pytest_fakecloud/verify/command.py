@@ -143,16 +143,17 @@ def _targets(given: argparse.Namespace) -> list[Target]:
     if not named:
         options = ", ".join(f"--{name} URL" for name in _CREDENTIALS)
         raise ValueError(f"there is nothing to compare with: pass at least one of {options}")
-    if given.token and len(named) > 1:
-        raise ValueError("--token is for one service: pass --kv-token, --vector-token, ... instead")
     targets = []
     for name in named:
         url = getattr(given, name)
         variable = f"PYTEST_FAKECLOUD_VERIFY_{name.upper()}_TOKEN"
-        token = getattr(given, f"{name}_token") or os.environ.get(variable) or given.token or ""
+        shared = given.token if len(named) == 1 else None
+        token = getattr(given, f"{name}_token") or os.environ.get(variable) or shared or ""
         target = Target(name, url, token, given.broker_topic)
         _check(target)
         targets.append(target)
+    if given.token and len(named) > 1:
+        raise ValueError("--token is for one service: pass --kv-token, --vector-token, ... instead")
     return targets
 
 
