@@ -75,8 +75,7 @@ class KVServer(KVContents, Handle):
     def _get_or_create_engine(self) -> AnyEngine:
         with self._creation_lock:
             if self._created_engine is None:
-                # Create the engine on first use only: suites often give each test all fakes, and
-                # most tests use only one of them.
+                # Create the engine on first use: many suites give each test fakes that it never uses.
                 engine = self._new_engine()
                 self._set_password_of(engine)
                 # Assign the engine last: `_engine` reads it without the lock.
@@ -149,8 +148,7 @@ class KVServer(KVContents, Handle):
             if self._port is None and not self.closed:
                 self._port = self._open_port(engine)
                 if self.closed:
-                    # A thread that has just closed the fake may not have seen this port, so close
-                    # the port here.
+                    # A thread that has just closed the fake may not have seen this port.
                     self._port.mount.close()
             return self._port
 
@@ -163,12 +161,9 @@ class KVServer(KVContents, Handle):
         from .resp.port import DatabasePort
 
         assert isinstance(engine, Engine)
-        opened = DatabasePort(engine, self._app)
-        opened.mount = mount = self._context.mount(
-            self._app, host=self._mount.host, port=port, protocol=opened.serve
-        )
-        mount.on_close.append(opened.wake)
-        mount.on_reset.append(opened.wake)
+        open_mount = partial(self._context.mount, self._app, host=self._mount.host, port=port)
+        opened = DatabasePort(engine, self._app, open_mount)
+        mount = opened.mount
         mount.on_error.append(self._server_failed)
         self.on_close(mount.close)
         gate_of_rest = self._mount.gate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from ..core.errors import ContractError
@@ -113,29 +113,24 @@ def python_value(value: Any) -> KVValue:
         return word(value)
     if isinstance(value, Converted):
         return value.python
-    match value.type_name:
-        case "hash":
-            return {word(field): word(text) for field, text in value.fields.items()}
-        case "list":
-            return [word(item) for item in value]
-        case "set":
-            return {word(member) for member in value}
-        case "zset":
-            return [(word(member), score) for score, member in value]
-        case "stream":
-            return [(word(name), dict(word_pairs(fields))) for name, fields in value.written()]
-    held: KVValue = value.to_python()
+    convert = _CONVERTERS.get(value.type_name)
+    held: KVValue = value.to_python() if convert is None else convert(value)
     return held
 
 
-_READERS = {
-    "string": "string()",
-    "hash": "hash()",
-    "list": "elements()",
-    "set": "members()",
-    "zset": "scores()",
-    "stream": "entries()",
+_CONVERTERS: dict[str, Callable[[Any], KVValue]] = {
+    "hash": lambda value: {word(field): word(text) for field, text in value.fields.items()},
+    "list": lambda value: [word(item) for item in value],
+    "set": lambda value: {word(member) for member in value},
+    "zset": lambda value: [(word(member), score) for score, member in value],
+    "stream": lambda value: [
+        (word(name), dict(word_pairs(fields))) for name, fields in value.written()
+    ],
 }
+_READERS = {
+    "string": "string()", "hash": "hash()", "list": "elements()", "set": "members()",
+    "zset": "scores()", "stream": "entries()",
+}  # fmt: skip
 """The ``KVServer`` method that reads each type. Error messages suggest it."""
 
 

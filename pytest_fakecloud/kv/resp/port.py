@@ -12,6 +12,7 @@ import selectors
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 
 from ...core.calls import CutBytes
 from ...core.timeparse import monotonic
@@ -46,13 +47,15 @@ _UNCOUNTED = frozenset({"connection", "transactions"})
 class DatabasePort:
     """A database port. ``serve()`` is called for each connection."""
 
-    def __init__(self, engine: Engine, app: KVApp) -> None:
+    def __init__(self, engine: Engine, app: KVApp, open_mount: Callable[..., Mount]) -> None:
         self.engine = engine
         self.app = app
-        self.mount: Mount  # set by the fake that opens the port
-        engine.can_listen = lambda port: port == self.mount.port or is_free(self.mount.host, port)
         self._open: set[PortConnection] = set()
         self._lock = threading.Lock()
+        self.mount = mount = open_mount(protocol=self.serve)
+        mount.on_close.append(self.wake)
+        mount.on_reset.append(self.wake)
+        engine.can_listen = lambda port: port == mount.port or is_free(mount.host, port)
 
     def serve(self, connection: Connection) -> None:
         begun = b""
@@ -111,6 +114,7 @@ class PortConnection:
         )
         self.signal = engine.clock.signal()
         self._waiter: Waiter | None = None
+        """The wait of the running command if it is blocked. Only this connection's thread sets it."""
         self.outbox = Outbox(
             connection, engine.clock, lambda: engine.config.text("client-output-buffer-limit")
         )
@@ -146,8 +150,8 @@ class PortConnection:
             data = receive(READ_BYTES)
 
     def _receive_secured(self, size: int) -> bytes:
-        # Read only when data is available. A TLS connection cannot be read by one thread while
-        # another writes to it, and a push may be written at any time.
+        # Read only when data is available: a TLS connection cannot be read while another thread
+        # writes to it, and a push may be written at any time.
         sock = self.connection.sock
         assert isinstance(sock, ssl.SSLSocket)
         with selectors.DefaultSelector() as selector:
@@ -175,8 +179,7 @@ class PortConnection:
             if not self._commands.run(argv):
                 return False
             if self.outbox.is_full:
-                # Send replies regularly, because a few bytes of commands can request any number of
-                # replies.
+                # A few bytes of commands can request any number of replies, so send them regularly.
                 self.outbox.send()
                 self.outbox.owner_will_send = True
         return False
@@ -345,6 +348,7 @@ class PortConnection:
         self.wake()
         if not self.outbox.owner_will_send:
             with contextlib.suppress(OSError):
+                # For TLS, SSLSocket.shutdown() would also change the state of the connection.
                 socket.socket.shutdown(self.connection.sock, socket.SHUT_RDWR)
 
     def wake(self) -> None:

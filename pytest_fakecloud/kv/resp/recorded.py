@@ -120,29 +120,29 @@ class RecordedCommands:
         Raises ``ContractError`` if a queued command would get any other reply.
         """
         session = self._session
-        data = _as_resp(answer, session.resp)
+        reply = _reply_in(answer)
         if session.queue is not None:
-            name, is_error = argv[0].upper().decode("utf-8", "replace"), data.startswith(b"-")
+            name = argv[0].upper().decode("utf-8", "replace")
             if name == "EXEC":
                 session.discard_transaction()
-                if data == to_resp(None):
-                    data = to_resp(NIL_ARRAY)
-                elif is_error and not data.startswith(b"-EXECABORT"):
-                    reason = data[1:-2].removeprefix(b"ERR ")
-                    data = to_resp(CommandError(errors.exec_aborted_by(reason)))
-            elif is_error:
+                if reply is None:
+                    reply = NIL_ARRAY
+                elif isinstance(reply, CommandError) and not reply.text.startswith(b"EXECABORT"):
+                    reason = reply.text.removeprefix(b"ERR ")
+                    reply = CommandError(errors.exec_aborted_by(reason))
+            elif isinstance(reply, CommandError):
                 session.abort_transaction()
             elif name not in RUN_IN_TRANSACTION:
+                shown = to_resp(reply, session.resp)
                 raise ContractError(
-                    f"the fault replies {data!r:.80} to {name:.80} inside MULTI, where a server replies "
-                    "QUEUED or an error: inject an error, or a reply to EXEC"
+                    f"the fault replies {shown!r:.80} to {name:.80} inside MULTI, where a server "
+                    "replies QUEUED or an error: inject an error, or a reply to EXEC"
                 )
             elif name in ("DISCARD", "RESET"):
                 session.discard_transaction()
-        if mode != "on":
-            data = b""
-            if session.reply_mode == "skip":
-                session.reply_mode = "on"
+        if mode != "on" and session.reply_mode == "skip":
+            session.reply_mode = "on"
+        data = to_resp(reply, session.resp) if mode == "on" else b""
         return Answer(data, answer.status, (), RESP_TYPE)
 
     def _deliver(self, request: Request, response: Response) -> bool:
@@ -177,7 +177,14 @@ def _facts(call: Call) -> dict[str, Any]:
 
 
 def _as_resp(answer: Answer, version: int) -> bytes:
-    """Encode a response; if a fault has injected it, it has the form of an HTTP response.
+    if answer.content_type == RESP_TYPE:
+        assert isinstance(answer.body, bytes)
+        return answer.body
+    return to_resp(_reply_in(answer), version)
+
+
+def _reply_in(answer: Answer) -> Reply:
+    """Return the reply that an injected HTTP response stands for.
 
     The body ``{"result": ...}`` becomes a reply with this result. ``{"error": text}``, and any body
     with a status of 400 or more, becomes an error, with ``ERR`` added unless the text starts with a
@@ -185,21 +192,19 @@ def _as_resp(answer: Answer, version: int) -> bytes:
     """
     body = answer.body
     assert isinstance(body, bytes)
-    if answer.content_type == RESP_TYPE:
-        return body
     try:
         value = json.loads(body)
     except ValueError:
         value = None
     fields = value if isinstance(value, dict) else {}
     if "result" in fields:
-        return to_resp(_reply_of(fields["result"]), version)
+        return _reply_of(fields["result"])
     if "error" not in fields and answer.status < 400:
-        return to_resp(body, version)
+        return body
     text = str(fields.get("error", body.decode("utf-8", "surrogateescape"))).strip()
     if not text.partition(" ")[0].isupper():
         text = f"ERR {text}"
-    return to_resp(CommandError(text.encode("utf-8", "surrogateescape")))
+    return CommandError(text.encode("utf-8", "surrogateescape"))
 
 
 def _reply_of(value: Any) -> Reply:
@@ -208,5 +213,5 @@ def _reply_of(value: Any) -> Reply:
     if isinstance(value, str):
         return Status(b"OK") if value == "OK" else value.encode("utf-8", "surrogateescape")
     if value is None or isinstance(value, int):
-        return None if value is None else int(value)
+        return value if value is None else int(value)
     return json.dumps(value).encode()
