@@ -30,14 +30,10 @@ class Admission:
 
     def follow_config(self) -> None:
         number = self._engine.config.number
-        self._needs_replicas = bool(
-            number("min-replicas-to-write") and number("min-replicas-max-lag")
-        )
-        self.strict = (
-            self._allowed_names is not None
-            or self._engine.eviction.limit > 0
-            or self._needs_replicas
-        )
+        needed, lag = number("min-replicas-to-write"), number("min-replicas-max-lag")
+        self._needs_replicas = bool(needed and lag)
+        is_limited = self._allowed_names is not None or self._engine.eviction.limit > 0
+        self.strict = is_limited or self._needs_replicas
 
     def admit(
         self, session: Client, argv: list[bytes], *, during_script: bool = False
@@ -69,9 +65,8 @@ class Admission:
             self._engine.statistics.count_rejection(spec, error)
             if spec is not None and spec.name == "EXEC":
                 session.discard_transaction()
-                raise CommandError(
-                    errors.exec_aborted_by(error.text.removeprefix(b"ERR "))
-                ) from None
+                reason = error.text.removeprefix(b"ERR ")
+                raise CommandError(errors.exec_aborted_by(reason)) from None
             raise
         return spec
 

@@ -46,14 +46,10 @@ class Capacity:
         if self._keys_only or "denyoom" not in spec.flags:
             return
         session.db.purge()
-        added = [
-            _Addition(
-                argv[at],
-                _added_bytes(spec, argv, at, key),
-                replaces="OW" in key.flags or spec.name in _VALUE_AT,
-            )
-            for at, key in keys
-        ]
+        added = []
+        for at, key in keys:
+            replaces = "OW" in key.flags or spec.name in _VALUE_AT
+            added.append(_Addition(argv[at], _added_bytes(spec, argv, at, key), replaces))
         self._check_records(spec, added, session.db.values)
         self._check_total(added, session.db.values)
 
@@ -74,7 +70,8 @@ class Capacity:
         limit = self._limits.max_data_size
         if limit is None:
             return
-        # Data that the command replaces counts, too (see the module's docstring).
+        # Sum up all data for each write: a fake's databases are small. Data that the command
+        # replaces counts, too (see the module's docstring).
         total = sum(len(key) + content_size(value) for key, value in stored.items())
         total += sum(len(name) for name in {each.name for each in added} - stored.keys())
         if total + sum(each.size for each in added) > limit:

@@ -70,10 +70,7 @@ class Pauses:
         self.resumed.notify()
 
     def holds_back(self, session: Client, argv: list[bytes]) -> bool:
-        """Return whether a command line is delayed. A line that would be rejected is not delayed.
-
-        DEBUG SLEEP delays every command; CLIENT PAUSE can delay write commands only.
-        """
+        """Return whether a command line is delayed. A line that would be rejected is not delayed."""
         engine = self._engine
         now_us = engine.clock.now_us()
         if now_us >= self.delays_end_us:

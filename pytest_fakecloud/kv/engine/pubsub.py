@@ -87,18 +87,16 @@ class PubSub:
 
     def _forget(self, session: Client, kind: str, name: bytes) -> None:
         session.subscriptions[kind].pop(name, None)
-        sessions = self._listeners[kind].get(name)
-        if sessions is not None:
-            sessions.pop(session, None)
-            if not sessions:
-                del self._listeners[kind][name]
+        sessions = self._listeners[kind].get(name, {})
+        sessions.pop(session, None)
+        if not sessions:
+            self._listeners[kind].pop(name, None)
 
     def _count(self, session: Client, kind: str) -> int:
         # The number in a confirmation counts shard channels separately, but channels and patterns
         # together.
-        if kind == "shard":
-            return len(session.subscriptions["shard"])
-        return len(session.subscriptions["channel"]) + len(session.subscriptions["pattern"])
+        counted = ("shard",) if kind == "shard" else ("channel", "pattern")
+        return sum(len(session.subscriptions[each]) for each in counted)
 
 
 # -- keyspace notifications ------------------------------------------------------------------------
@@ -190,14 +188,12 @@ class Notifications:
 
     def plan(self) -> None:
         """Set a timer for the next expiry, so that its event does not need an access to the key."""
-        publishes_expiry = bool(self) and bool(self._letters & {"x", "h"})
+        publishes_expiry = self and self._letters & {"x", "h"}
         if not publishes_expiry and not self._engine.tracking:
             return
         dues = [due for each in self._engine.databases if (due := each.next_expiry()) is not None]
-        if not dues:
-            return
-        due_us = min(dues) * 1000
-        if self._planned_us is None or due_us < self._planned_us:
+        due_us = min(dues, default=0) * 1000
+        if dues and (self._planned_us is None or due_us < self._planned_us):
             self._planned_us = due_us
             clock = self._engine.clock
             clock.call_at(due_us, self._expire, lane="background", label="keys expire")

@@ -68,9 +68,8 @@ class RedisUsers:
             return None
         name, password = opened
         login = (self._prefixes.users + name, password)
-        if not self._link.admits(login):
-            return None
-        return RedisUser(name.decode("utf-8", "replace"), login)
+        is_valid = self._link.admits(login)
+        return RedisUser(name.decode("utf-8", "replace"), login) if is_valid else None
 
 
 def _opened(token: str) -> Login | None:
@@ -93,10 +92,7 @@ def _opened(token: str) -> Login | None:
 def prepare_acl(
     prefixes: Prefixes, users: RedisUsers, user: RedisUser | AclUser, argv: list[bytes]
 ) -> Prepared | Answered | None:
-    """Return the ACL command to send to the server, or None to send the client's command unchanged.
-
-    ``user`` is the client's user.
-    """
+    """Return the line to send for a line of ``user``, or None to send that line unchanged."""
     word = argv[1].upper()
     if word == b"WHOAMI" and not isinstance(user, RedisUser):
         # On the server, the default tokens run as the user in the URL, whose name is different.
@@ -165,11 +161,7 @@ def _without_prefixes(prefixes: Prefixes, reply: Reply) -> Reply:
 
 
 def _own_names(prefixes: Prefixes, reply: Reply) -> Reply:
-    """Return the names in a reply of ACL USERS that belong to the fake.
-
-    ``default``, which is the user of the fake's token, is among them; the user of the read-only
-    token does not exist on the server.
-    """
+    """Return ``default``, the user of the fake's token, and the fake's names in a reply of ACL USERS."""
     if not prefixes.users or not isinstance(reply, list):
         return reply
     own = [name for name in reply if name.startswith(prefixes.users)]

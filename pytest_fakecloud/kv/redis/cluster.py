@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import chain
 from typing import Any, TypeVar, cast
 
 from redis.crc import key_slot
@@ -124,8 +125,7 @@ class ClusterLink(Link):
                     self._slot_node = None
                     raise self.unreachable(str(error)) from None
             except Unreachable:
-                # The primary may have changed (failover), so look up the slot's node again for the
-                # next request.
+                # The primary may have changed (failover), so the next request looks it up again.
                 self._slot_node = None
                 raise
             redirections += 1
@@ -170,11 +170,11 @@ class ClusterLink(Link):
             except Unreachable as error:
                 failed = error.message
                 continue
-            self._primaries = [_address(node[0], node[1], place) for _, _, node, *_ in ranges]
-            others = [
-                _address(node[0], node[1], place) for _, _, *nodes in ranges for node in nodes
+            listed = [
+                [_address(host, port, place) for host, port, *_ in nodes] for _, _, *nodes in ranges
             ]
-            self._nodes = list(dict.fromkeys([*self._nodes, *others]))
+            self._primaries = [nodes[0] for nodes in listed]
+            self._nodes = list(dict.fromkeys([*self._nodes, *chain(*listed)]))
             for at, (first, last, *_) in enumerate(ranges):
                 if first <= self._slot <= last:
                     self._slot_node = found = self._primaries[at]
@@ -189,8 +189,7 @@ def _pause() -> None:
 
 
 def _address(host: bytes | None, port: int, asked: Place) -> Place:
-    # A node that does not know its own host name sends none. Use the address at which it was
-    # queried.
+    # A node that does not know its own host name sends none: use the one at which it was queried.
     return (host.decode() if host and host != b"?" else asked[0], port)
 
 

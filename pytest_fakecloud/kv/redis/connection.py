@@ -1,5 +1,4 @@
-"""Connections to a real server through redis-py: to a single node, or to the primary that Sentinel
-names.
+"""Connections to a real server through redis-py: a single node, or the primary that Sentinel names.
 
 ``cluster`` implements connections to a cluster, and ``addresses`` chooses the class for a URL.
 redis-py handles addresses, TLS, logins and pools. Replies have the types of RESP2, in which the
@@ -273,10 +272,8 @@ class RawParser(_RESP2Parser):
     """A parser for RESP2 that keeps the text of errors and the types of strings.
 
     redis-py has no public parser that does so. This class relies on the private ``_buffer``,
-    ``_read_response()`` and ``parse_error()`` of its base class.
-
-    If a reply is nested more than ``LEVELS`` deep, the parser returns the error that the in-memory
-    engine would return.
+    ``_read_response()`` and ``parse_error()`` of its base class. The error of the in-memory engine
+    replaces parts of a reply that are nested more than ``LEVELS`` deep.
     """
 
     def _read_response(self, *args: Any, levels: int = LEVELS, **options: Any) -> Any:

@@ -141,9 +141,8 @@ class Rewriter:
             return Answered(0)  # As in the vendor's service.
         self.check(spec, argv)
         if spec.name == "RANDOMKEY" and self._prefixes.keys:
-            return _emulated(
-                scripts.RANDOM_KEY, self._prefixes.everything, b"%.12f" % self._fraction()
-            )
+            fraction = b"%.12f" % self._fraction()
+            return _emulated(scripts.RANDOM_KEY, self._prefixes.everything, fraction)
         if spec.name == "PUBSUB NUMPAT" and self._prefixes.shared:
             return Answered(self._patterns())
         if (replace := _REPLACED.get(spec.name)) is not None:
@@ -157,9 +156,8 @@ class Rewriter:
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` for a wrong number of arguments and for a command out of reach."""
         if spec.name in _NEVER:
-            raise _unavailable(
-                spec, "it controls the server process or its connections to other servers"
-            )
+            why = "it controls the server process or its connections to other servers"
+            raise _unavailable(spec, why)
         if not spec.least <= len(argv) <= spec.most:
             raise CommandError(errors.wrong_arity(spec.full_name))
         if not self._prefixes.shared or spec.keys or spec.name in _HARMLESS:

@@ -18,25 +18,31 @@ if TYPE_CHECKING:
 
 # Scripts that replace commands about all keys, which would see the keys of other clients.
 
-_SCAN_LOOP = b"""
-local cursor, found = '0', %b
+_FIND_KEYS = b"""
+local cursor, found, known = '0', {}, {}
 repeat
   local page = redis.call('SCAN', cursor, 'MATCH', ARGV[1], 'COUNT', 1000)
   cursor = page[1]
-  %b
+  for at = 1, #page[2] do
+    local key = page[2][at]
+    if not known[key] then
+      known[key], found[#found + 1] = true, key
+    end
+  end
 until cursor == '0'
-return %b"""
-"""A Lua script about all keys: the initial ``found``, the body of the loop, and the result."""
-COUNT_KEYS = _SCAN_LOOP % (b"0", b"found = found + #page[2]", b"found")
-UNLINK_KEYS = _SCAN_LOOP % (
-    b"nil",
-    b"for at = 1, #page[2] do redis.call('UNLINK', page[2][at]) end",
-    b"redis.status_reply('OK')",
+"""
+"""Lua code that lists the keys of the fake, without those that SCAN returns twice, in ``found``."""
+COUNT_KEYS = _FIND_KEYS + b"return #found"
+UNLINK_KEYS = (
+    _FIND_KEYS
+    + b"""
+for at = 1, #found do redis.call('UNLINK', found[at]) end
+return redis.status_reply('OK')"""
 )
-RANDOM_KEY = _SCAN_LOOP % (
-    b"{}",
-    b"for at = 1, #page[2] do found[#found + 1] = page[2][at] end",
-    b"#found > 0 and found[1 + math.floor(tonumber(ARGV[2]) * #found)]",
+RANDOM_KEY = (
+    _FIND_KEYS
+    + b"""
+return #found > 0 and found[1 + math.floor(tonumber(ARGV[2]) * #found)]"""
 )
 SCAN_WITH_TYPES = b"""
 local page = redis.call('SCAN', unpack(ARGV))

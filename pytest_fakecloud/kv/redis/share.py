@@ -131,8 +131,7 @@ class Share:
 
     def close(self) -> None:
         """Remove the fake's data from the server, and close all connections."""
-        # First check that the server responds. If it has stopped, there is nothing to remove, and
-        # if it hangs, every command would wait for its timeout.
+        # If the server hangs, every command would wait for its timeout, so check it first.
         responds = self.link.answers(within=CLOSE_PATIENCE)
         if responds:
             with suppress(Exception):
