@@ -377,7 +377,7 @@ class Keyspace:
         if self.volatile.get(key, self.now_ms + 1) > self.now_ms:
             return False
         value: HashValue = self.values[key]
-        value.expire(self.now_ms)
+        value.remove_expired(self.now_ms)
         if value.fields:
             self.note_fields(key, value)
             self.touch(key, "hexpired")

@@ -21,11 +21,13 @@ class ScriptFailure(Exception):
     def __init__(
         self,
         text: bytes,
-        source: bytes | None,
-        line: int | None,
+        source: bytes | None = None,
+        line: int | None = None,
+        *,
         counted: bool = False,
         too_long: bool = False,
     ) -> None:
+        super().__init__(text)
         self.text = text
         self.source = source
         self.line = line

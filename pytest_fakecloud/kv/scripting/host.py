@@ -29,6 +29,10 @@ _NO_ARGUMENTS = b"ERR Please specify at least one argument for this redis lib ca
 _BAD_ARGUMENTS = b"ERR Lua redis lib command arguments must be strings or integers"
 
 
+_STRING_BYTES, _TABLE_BYTES, _SLOT_BYTES = 24, 64, 16
+"""Approximate sizes in Lua of an empty string, an empty table, and a slot of a table."""
+
+
 def number_text(number: int | float, *, short: bool = True) -> bytes:
     """Format a Lua number as an argument: with as few digits as possible, or with 17 digits."""
     if isinstance(number, int) and abs(number) < 2**53:
@@ -39,15 +43,15 @@ def number_text(number: int | float, *, short: bool = True) -> bytes:
 def lua_size(value: Any) -> int:
     """Return the approximate size in bytes that a value has in Lua's memory."""
     if isinstance(value, bytes | bytearray):
-        return len(value) + 24
+        return len(value) + _STRING_BYTES
     if isinstance(value, list):
-        return 64 + sum(16 + lua_size(item) for item in value)
-    return 160
+        return _TABLE_BYTES + sum(_SLOT_BYTES + lua_size(item) for item in value)
+    return _TABLE_BYTES + 96  # Every other reply becomes at most a table with one or two fields.
 
 
 def words_size(words: list[bytes]) -> int:
     """Return the approximate size in bytes that a list of words has in Lua's memory."""
-    return 64 + 40 * len(words) + sum(map(len, words))
+    return _TABLE_BYTES + (_SLOT_BYTES + _STRING_BYTES) * len(words) + sum(map(len, words))
 
 
 class Converter:
@@ -100,8 +104,7 @@ class Converter:
                 return reply.text
             text = self._table({b"string": reply.text, b"format": reply.format})
             return self._table({b"verbatim_string": text})
-        # Only DEBUG returns the other types, and scripts cannot call it; so this is nil, also of an
-        # array.
+        # This is nil, also of an array: scripts cannot call DEBUG, which returns the other types.
         return False if resp == 2 else None
 
     def _aggregate(self, reply: list[Any], resp: int) -> Any:
@@ -218,14 +221,14 @@ class LuaHost:
         if count <= _CALL_WIDTH:
             outcome = self._protected(b"evaluate", script, len(keys), *keys, *arguments)
         else:
-            tables = self._tables(keys, arguments)
+            tables = map(self._runtime.table_from, (keys, arguments))
             outcome = self._protected(b"evaluate_tables", script, *tables)
         return self._finish(outcome)
 
     def call_function(self, function: Any, keys: list[bytes], arguments: list[bytes]) -> Reply:
         """Run a function of a library, and return its reply; raise ``ScriptFailure``."""
         self._make_room(words_size(keys) + words_size(arguments))
-        tables = self._tables(keys, arguments)
+        tables = map(self._runtime.table_from, (keys, arguments))
         return self._finish(self._protected(b"call_function", function, *tables))
 
     def load_library(self, source: bytes) -> list[tuple[bytes, Any, bytes | None, list[bytes]]]:
@@ -237,10 +240,6 @@ class LuaHost:
         found: Any = self._finish(outcome)
         return [tuple(item) for item in found]
 
-    def _tables(self, keys: list[bytes], arguments: list[bytes]) -> tuple[Any, Any]:
-        table = self._runtime.table_from
-        return table(keys), table(arguments)
-
     def _finish(self, outcome: Any) -> Reply:
         self._resp = 2
         if self._bug is not None:
@@ -251,7 +250,8 @@ class LuaHost:
         if outcome[0]:
             return _unbox(outcome[1], self._double) if len(outcome) > 1 else None
         text, counted, source, line = (*outcome[1:], None, None)[:4]
-        raise ScriptFailure(text, source, line, counted, text in self._too_long)
+        too_long = text in self._too_long
+        raise ScriptFailure(text, source, line, counted=counted, too_long=too_long)
 
     def _protected(self, name: bytes, *args: Any) -> Any:
         try:
@@ -264,7 +264,7 @@ class LuaHost:
         if size > 2**18:
             self._runtime.gccollect()
         if size > self.limits.memory // 2:
-            raise ScriptFailure(b"ERR not enough memory for the script's arguments", None, None)
+            raise ScriptFailure(b"ERR not enough memory for the script's arguments")
 
     def _guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function for Lua that keeps an exception, which is raised after the script.
@@ -334,8 +334,7 @@ end
 @cache
 def _chunk(name: str) -> bytes:
     """Return a compiled Lua file. Compiling it for each runtime would take four times as long."""
-    # Read the file through the import system, because a test may use a fake file system that does
-    # not contain it.
+    # Read the file through the import system, because a test may use a fake file system.
     source = get_data(__package__, f"lua/{name}.lua")
     assert source is not None
     runtime = lupa.LuaRuntime(encoding=None, register_eval=False, register_builtins=False)

@@ -19,11 +19,10 @@ _NAME = re.compile(rb"[A-Za-z0-9_]+")
 
 
 class Shebang(NamedTuple):
-    """A parsed shebang line.
+    """A parsed shebang line, and the source after it (``body``), which starts with the line break.
 
     ``flags`` is None if the script has no shebang line; such a script follows the rules from before
-    flags were introduced. ``body`` is the source after the shebang line, starting with the line
-    break.
+    flags were introduced.
     """
 
     flags: frozenset[bytes] | None
@@ -72,7 +71,7 @@ def library_shebang(source: bytes) -> tuple[bytes, bytes]:
             raise CommandError(errors.bad_metadata(word))
         if name is not None:
             raise CommandError(errors.NAME_TWICE)
-        name = word[5:]
+        name = word[len(b"name=") :]
     if name is None:
         raise CommandError(errors.NO_LIBRARY_NAME)
     if not _NAME.fullmatch(name):

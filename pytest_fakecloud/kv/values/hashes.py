@@ -105,7 +105,7 @@ class HashValue:
         """Return the earliest expiry of any field in Unix milliseconds, or None."""
         return min(self.expires.values()) if self.expires else None
 
-    def expire(self, now_ms: int) -> None:
+    def remove_expired(self, now_ms: int) -> None:
         for field in [field for field, at in (self.expires or {}).items() if at <= now_ms]:
             self.remove(field)
 

@@ -52,7 +52,7 @@ class JsonValue:
 
     @property
     def size(self) -> int:
-        """Return the length in bytes of the document as compact JSON."""
+        """The length in bytes of the document as compact JSON."""
         return len(write_json(self.root))
 
 
@@ -71,22 +71,15 @@ def _check_nesting(text: bytes, deepest: int) -> None:
         return
     level = 0
     for found in _NESTING.finditer(text):
-        sign = found[0]
-        if sign in (b"[", b"{"):
-            level += 1
-            if level > deepest:
-                where = f"line 1 column {found.start() + 1}"
-                raise JsonError(f"recursion limit exceeded at {where}")
-        elif sign in (b"]", b"}"):
-            level -= 1
+        level += _STEPS.get(found[0][0], 0)
+        if level > deepest:
+            raise JsonError(f"recursion limit exceeded at line 1 column {found.start() + 1}")
 
 
 def _integer(text: str) -> int | float:
-    if len(text) < 21:
+    if text != "-0" and len(text) < 21:
         value = int(text)
         if -(2**63) <= value < 2**64:
-            if text == "-0":
-                return -0.0
             return value
     return _float(text)
 

@@ -1,5 +1,4 @@
-"""Paths into JSON documents: ``$`` paths (RFC 9535, implemented by python-jsonpath) and legacy
-paths.
+"""Paths into JSON documents: ``$`` paths (RFC 9535, by python-jsonpath) and legacy paths.
 
 A legacy path of RedisJSON does not start with ``$`` (``.a.b``, ``a[0]``, ``.``) and refers to its
 first match. A name after a dot ends at the next dot or bracket. Each visited node takes steps from
@@ -250,9 +249,9 @@ def compile_path(text: bytes, *, outer_first: bool = False) -> Path:
         if not isinstance(compiled, JSONPath) or len(compiled.segments) > _MAX_SEGMENTS:
             raise PathError(f"the path has more than {_MAX_SEGMENTS} parts")
         query = _Query(compiled.segments, outer_first)
+    except PathError:
+        raise
     except (JSONPathError, RecursionError, ValueError) as error:
-        if isinstance(error, PathError):
-            raise
         raise PathError(_reason(error)) from None
     return Path(decoded, legacy, query)
 

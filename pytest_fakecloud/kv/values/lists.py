@@ -24,6 +24,10 @@ The limit applies if ``list-max-listpack-size`` is a number of items.
 """
 
 
+_FEW = 32
+"""Number of removed items above which building all blocks anew is quicker than single removals."""
+
+
 class QuickList:
     """A sequence of byte strings in blocks of at most 1,024.
 
@@ -214,7 +218,7 @@ class QuickList:
         """Remove up to ``abs(count)`` equal items (0: all), from the tail if it is negative."""
         limit = min(abs(count), self._length) or self._length
         doomed = sorted(islice(self.matches(item, reverse=count < 0), limit), reverse=True)
-        if len(doomed) > 32:
+        if len(doomed) > _FEW:
             gone = set(doomed)
             kept = [each for index, each in enumerate(self) if index not in gone]
             self._blocks = [kept[i : i + LOAD] for i in range(0, len(kept), LOAD)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import count
 from typing import ClassVar
 
 from ..table.config import Config
 from ..table.syntax import try_int
+
+_MAX_INTSET = 512
+"""The default of ``set-max-intset-entries``."""
 
 
 class SetValue:
@@ -23,7 +25,7 @@ class SetValue:
 
     def __init__(self, members: Iterable[bytes] = ()) -> None:
         self._members: list[bytes] = list(dict.fromkeys(members))
-        self._places: dict[bytes, int] = dict(zip(self._members, count(), strict=False))
+        self._places = dict(zip(self._members, range(len(self._members)), strict=True))
         # The encoding depends on the largest size so far, because Redis never converts a set back
         # to a smaller encoding.
         self._integers = all(try_int(member) is not None for member in self._members)
@@ -38,7 +40,7 @@ class SetValue:
 
     def __iter__(self) -> Iterator[bytes]:
         """Iterate over the members, in ascending order if they are stored as integers."""
-        if self._integers and self._peak <= 512:
+        if self._integers and self._peak <= _MAX_INTSET:
             return iter(sorted(self._members, key=int))
         return iter(self._members)
 

@@ -53,6 +53,10 @@ class LexRange(NamedTuple):
         )
 
 
+_MAX_ENTRIES, _MAX_VALUE = 128, 64
+"""The defaults of ``zset-max-listpack-entries`` and ``-value``, which apply regardless of CONFIG."""
+
+
 class SortedSet:
     """A sorted set: a dictionary from member to score (never NaN), and items in order."""
 
@@ -89,7 +93,7 @@ class SortedSet:
 
     def to_skiplist(self) -> None:
         """Make the encoding ``skiplist`` permanently, as Redis does when SORT reads a sorted set."""
-        self._peak = max(self._peak, 1 << 62)
+        self._peak = max(self._peak, 1 << 62)  # above every limit
 
     def copy(self) -> SortedSet:
         twin = SortedSet.__new__(SortedSet)
@@ -134,12 +138,10 @@ class SortedSet:
     def _fits_listpack(self, member: bytes) -> bool:
         """Return whether the set is small enough for a listpack, including this member.
 
-        A listpack stores integral scores as integers, so -0 becomes 0. The limits are the default
-        values, regardless of CONFIG.
+        A listpack stores integral scores as integers, so -0 becomes 0.
         """
-        longest = max(self._longest, len(member))
-        added = member not in self._scores
-        return longest <= 64 and max(self._peak, len(self._scores) + added) <= 128
+        peak = max(self._peak, len(self._scores) + (member not in self._scores))
+        return peak <= _MAX_ENTRIES and max(self._longest, len(member)) <= _MAX_VALUE
 
     def as_stored(self) -> SortedSet:
         """Return the set as Redis stores it in a key. In a small set, a score of -0 becomes 0."""

@@ -23,7 +23,7 @@ def test_fields_expire_on_time() -> None:
         value.set(field, b"x")
         value.expire_at(field, at_ms)
     assert value.soonest() == 5
-    value.expire(5)
+    value.remove_expired(5)
     assert list(value) == [b"b"]
     assert value.persist(b"b")
     assert value.soonest() is None
