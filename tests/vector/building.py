@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pytest
 
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.vector.engine.engine import VectorEngine
+from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.model import Floats, Hit, SparseVector, VectorQuery, VectorRecord
 from pytest_fakecloud.vector.settings import VectorConfig
 
@@ -54,3 +57,11 @@ def ids(hits: list[Hit]) -> list[str]:
 def scored(hits: list[Hit]) -> list[tuple[str, str]]:
     """Return the ids and scores of hits; scores are shortest float32 decimals."""
     return [(hit.record.id, str(hit.score)) for hit in hits]
+
+
+@contextmanager
+def rejects(status: int, match: str | None = None) -> Iterator[None]:
+    """Expect a ``VectorError`` with this status, whose message matches a pattern."""
+    with pytest.raises(VectorError, match=match) as caught:
+        yield
+    assert caught.value.status == status

@@ -25,7 +25,7 @@ from pytest_fakecloud.vector.model import (
 )
 from pytest_fakecloud.vector.settings import VectorLimits
 
-from ..building import NOW, ask, engine, floats, ids, put, scored, sparse
+from ..building import NOW, ask, engine, floats, ids, put, rejects, scored, sparse
 
 
 def all_ids(index: VectorEngine, namespace: str = "") -> list[str]:
@@ -137,9 +137,8 @@ def test_a_patch_may_not_make_metadata_larger_than_its_limit() -> None:
     before = {"a": "x" * 40_000}
     index.upsert("", [VectorRecord("a", floats(1, 0), None, before, "text")])
     patch = Change("a", metadata={"b": "x" * 40_000}, data="new", mode=UpdateMode.PATCH)
-    with pytest.raises(VectorError, match="Metadata size limit exceeded: 80015 bytes") as caught:
+    with rejects(400, "Metadata size limit exceeded: 80015 bytes"):
         index.update("", patch)
-    assert caught.value.status == 400
     [record] = index.range("", 0, None).records
     assert (record.metadata, record.data) == (before, "text")
     replacing = Change("a", metadata={"a": None, "b": "y"}, mode=UpdateMode.PATCH)
@@ -248,9 +247,8 @@ def test_delete_by_filter_sees_pending_metadata() -> None:
 @pytest.mark.parametrize("text", ["", "  ", "n ="])
 def test_a_bad_filter_deletes_nothing(text: str) -> None:
     index = filled()
-    with pytest.raises(VectorError) as caught:
+    with rejects(400):
         index.delete_matching("", text)
-    assert caught.value.status == 400
     assert len(all_ids(index)) == 6
 
 
@@ -286,9 +284,8 @@ def test_rename_namespace() -> None:
     with pytest.raises(VectorError, match="Namespace new for the index"):
         index.namespaces.rename("new", "x")
     for old, new in (("", "x"), ("other", "")):
-        with pytest.raises(VectorError) as caught:
+        with rejects(400):
             index.namespaces.rename(old, new)
-        assert caught.value.status == 400
 
 
 # -- fetch, range, random ------------------------------------------------------------------------
@@ -389,9 +386,8 @@ def test_a_batch_of_queries_answers_each() -> None:
 def test_queries_need_vectors_of_the_kind(kind: Kind, query: VectorQuery, text: str) -> None:
     index = engine(kind=kind)
     for run in (lambda: index.query("", [query]), lambda: index.resumable.start("", query, 1)):
-        with pytest.raises(VectorError, match=text) as caught:
+        with rejects(422, text):
             run()
-        assert caught.value.status == 422
 
 
 def test_hits_carry_what_was_stored_then() -> None:
@@ -412,9 +408,8 @@ def test_daily_quotas_end_with_the_day() -> None:
     index = engine(clock, limits=VectorLimits(daily_queries=2, daily_updates=3))
     put(index, a=(1, 0), b=(1, 0))
     index.update("", Change("a", data="x"))
-    with pytest.raises(VectorError, match="Exceeded daily update limit: 3") as caught:
+    with rejects(429, "Exceeded daily update limit: 3"):
         put(index, c=(1, 0))
-    assert caught.value.status == 429
     assert all_ids(index) == ["a", "b"]
     ask(index, 1, 0)
     with pytest.raises(VectorError, match="Exceeded daily query limit: 2"):
