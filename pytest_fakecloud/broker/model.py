@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 from ..core.field_types import DOCUMENT, TEXT, OneOf, Shaped, WholeNumber
 from ..core.found import Found, found_of
 from ..core.matching import PAIRS, Field, fields_of
-from .errors import can_name_a_topic, illegal_argument
+from .errors import BrokerError, can_name_a_topic, illegal_argument
 
 EventKind = Literal[
     "assigned", "auto commit", "close", "commit", "crash", "dead", "expire", "join", "leave", "lost",
@@ -146,19 +146,21 @@ class ConsumerConfig:
 
 def consumer_config(headers: Mapping[str, str], *, session_timeout_ms: int) -> ConsumerConfig:
     """Parse the ``CONSUMER_HEADERS`` of a consume request; raise ``BrokerError`` if invalid."""
+    default = ConsumerConfig(session_timeout_ms=session_timeout_ms)
     auto_commit = headers.get("enable-auto-commit", "true").strip().lower()
     if auto_commit not in ("true", "false"):
         raise _bad_header("Enable-Auto-Commit", headers["enable-auto-commit"], "true or false")
-    reset = headers.get("auto-offset-reset", "latest").strip().lower()
+    reset = headers.get("auto-offset-reset", default.auto_offset_reset).strip().lower()
     if reset not in AUTO_OFFSET_RESETS:
         raise _bad_header(
             "Auto-Offset-Reset", headers["auto-offset-reset"], "earliest, latest or none"
         )
+    interval, session = headers.get("auto-commit-interval"), headers.get("session-timeout-ms")
     return ConsumerConfig(
         auto_commit == "true",
-        _ms("Auto-Commit-Interval", headers.get("auto-commit-interval"), 5000, minimum=0),
+        _ms("Auto-Commit-Interval", interval, default.auto_commit_interval_ms, minimum=0),
         reset,
-        _ms("Session-Timeout-Ms", headers.get("session-timeout-ms"), session_timeout_ms, minimum=1),
+        _ms("Session-Timeout-Ms", session, default.session_timeout_ms, minimum=1),
     )
 
 
@@ -171,7 +173,7 @@ def _ms(name: str, text: str | None, default: int, *, minimum: int) -> int:
     return int(digits)
 
 
-def _bad_header(name: str, value: str, expected: str) -> Exception:
+def _bad_header(name: str, value: str, expected: str) -> BrokerError:
     return illegal_argument(f"Invalid value {value[:40]!r} for header {name}: expected {expected}")
 
 

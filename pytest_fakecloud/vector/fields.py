@@ -76,12 +76,11 @@ def shown(value: Any) -> str:
     return names.get(type(value), type(value).__name__)
 
 
-def wrong(field: str, expected: str, value: Any) -> errors.VectorError:
+def wrong_type(field: str, expected: str, value: Any) -> errors.VectorError:
     return errors.unprocessable(f"Invalid field {field}: expected {expected}, got {shown(value)}")
 
 
-def meaningless(field: str, expected: str, value: Any) -> errors.VectorError:
-    """Return the error for a field whose value has the right type but is invalid."""
+def invalid_value(field: str, expected: str, value: Any) -> errors.VectorError:
     return errors.bad_request(f"Invalid field {field}: expected {expected}, got {shown(value)}")
 
 
@@ -92,13 +91,13 @@ def missing(field: str, expected: str) -> errors.VectorError:
 def as_floats(value: Any, field: str = "vector") -> Floats:
     """Convert a list of numbers to float32; raise ``VectorError`` for values beyond its range."""
     if not isinstance(value, list):
-        raise wrong(field, "an array of numbers", value)
+        raise wrong_type(field, "an array of numbers", value)
     kinds = list(map(type, value))
     # This fast check suffices for a list of floats, by far the most common case.
     if kinds.count(float) != len(value):
         for place, kind in enumerate(kinds):
             if kind is not float and kind is not int:
-                raise wrong(f"{field}[{place}]", "a number", value[place])
+                raise wrong_type(f"{field}[{place}]", "a number", value[place])
     try:
         with np.errstate(over="ignore"):
             floats = np.fromiter(value, np.float32, len(value))
@@ -111,7 +110,7 @@ def from_array(value: NDArray[Any]) -> Floats:
     """Convert a one-dimensional array to float32 without converting its elements to Python numbers."""
     if value.ndim != 1 or value.dtype.kind not in "fiu":
         shape = "x".join(map(str, value.shape))
-        raise wrong("vector", "an array of numbers", f"array of {shape} {value.dtype}")
+        raise wrong_type("vector", "an array of numbers", f"array of {shape} {value.dtype}")
     with np.errstate(over="ignore"):
         return _checked(value.astype(np.float32), "vector")
 
@@ -128,7 +127,7 @@ def _checked(floats: Floats, field: str) -> Floats:
 def as_sparse(value: Any) -> SparseVector:
     """Convert an object with ``indices`` and ``values`` of equal length to a sparse vector."""
     if not isinstance(value, Mapping):
-        raise wrong("sparseVector", "an object with indices and values", value)
+        raise wrong_type("sparseVector", "an object with indices and values", value)
     if not value.keys() <= SPARSE_PARTS:
         name = min(map(str, value.keys() - SPARSE_PARTS))
         raise errors.bad_request(
@@ -136,10 +135,10 @@ def as_sparse(value: Any) -> SparseVector:
         )
     indices = value.get("indices")
     if not isinstance(indices, list):
-        raise wrong("sparseVector.indices", "an array of integers", indices)
+        raise wrong_type("sparseVector.indices", "an array of integers", indices)
     for place, index in enumerate(indices):
         if type(index) is not int or not -(2**31) <= index < 2**31:
-            raise wrong(f"sparseVector.indices[{place}]", "a signed 32-bit integer", index)
+            raise wrong_type(f"sparseVector.indices[{place}]", "a signed 32-bit integer", index)
     values = as_floats(value.get("values"), "sparseVector.values")
     if len(indices) != len(values):
         raise errors.unprocessable(
@@ -175,7 +174,7 @@ class FieldReader:
         value = fields.get(name)
         if value is None or isinstance(value, str):
             return value
-        raise wrong(name, "a string", value)
+        raise wrong_type(name, "a string", value)
 
     def required_text(self, fields: Mapping[str, Any], name: str) -> str:
         value = self.text(fields, name)
@@ -191,17 +190,17 @@ class FieldReader:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if type(value) is not int:
-            raise wrong(name, f"a whole number of at least {minimum}", value)
+            raise wrong_type(name, f"a whole number of at least {minimum}", value)
         if value < minimum:
-            raise meaningless(name, f"a whole number of at least {minimum}", value)
+            raise invalid_value(name, f"a whole number of at least {minimum}", value)
         if value > LARGEST_INTEGER:
-            raise meaningless(name, f"a whole number of at most {LARGEST_INTEGER}", value)
+            raise invalid_value(name, f"a whole number of at most {LARGEST_INTEGER}", value)
         return value
 
     def flag(self, fields: Mapping[str, Any], name: str) -> bool:
         value = fields.get(name)
         if not isinstance(value, bool | None):
-            raise wrong(name, "true or false", value)
+            raise wrong_type(name, "true or false", value)
         return bool(value)
 
     def choice(self, fields: Mapping[str, Any], name: str, choices: type[Choice]) -> Choice | None:
@@ -211,9 +210,9 @@ class FieldReader:
             return None
         expected = " or ".join(choices.__members__)
         if not isinstance(value, str):
-            raise wrong(name, expected, value)
+            raise wrong_type(name, expected, value)
         if value.upper() not in choices.__members__:
-            raise meaningless(name, expected, value)
+            raise invalid_value(name, expected, value)
         return choices[value.upper()]
 
     def id(self, value: Any, field: str = "id") -> str:
@@ -221,14 +220,14 @@ class FieldReader:
         if type(value) is int:
             return str(value)
         if not isinstance(value, str):
-            raise wrong(field, "a string or an integer", value)
+            raise wrong_type(field, "a string or an integer", value)
         if self.limits.id_bytes is not None:
             errors.check_limit("Id size", len(value.encode()), self.limits.id_bytes, "bytes")
         return value
 
     def ids(self, value: Any) -> list[str]:
         if not isinstance(value, list):
-            raise wrong("ids", "an array of strings", value)
+            raise wrong_type("ids", "an array of strings", value)
         errors.check_limit("Id count", len(value), self.limits.ids_per_call)
         return [self.id(item, f"ids[{place}]") for place, item in enumerate(value)]
 
@@ -239,7 +238,7 @@ class FieldReader:
             return 0
         expected = "'0' to start, or the nextCursor of the previous page"
         if type(value) is not int and not isinstance(value, str):
-            raise wrong("cursor", expected, value)
+            raise wrong_type("cursor", expected, value)
         text = str(value)
         if not (text.isascii() and text.isdigit() and len(text) < 19):
             raise errors.bad_request(
@@ -261,7 +260,7 @@ class FieldReader:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise wrong("metadata", "an object", value)
+            raise wrong_type("metadata", "an object", value)
         check_metadata(value, self.limits)
         return value
 

@@ -76,7 +76,7 @@ class PartitionLog:
         *,
         by_client: bool,
     ) -> int:
-        """Append records, given as columns of equal length; return the offset of the first."""
+        """Append at least one record, given as columns of equal length; return the first offset."""
         first = self.end
         peak = self._peaks[-1] if len(self) else timestamps[0]
         self._timestamps.extend(timestamps)

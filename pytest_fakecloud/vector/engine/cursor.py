@@ -41,7 +41,10 @@ class Cursor:
 
 
 class ResumableQueries:
-    """The open resumable queries of an index. Every call is atomic.
+    """The open resumable queries of an index.
+
+    ``start()``, ``next()`` and ``end()`` are atomic. The other methods are for callers that hold
+    the lock.
 
     A query that has been idle for longer than its limit is closed. An empty uuid, which belongs to
     no namespace, has no hits. Methods raise ``VectorError`` 404 for the uuid of no open query.
@@ -80,14 +83,14 @@ class ResumableQueries:
         with self._lock:
             if not uuid:
                 return [], None
-            cursor = self._open(uuid)
+            cursor = self._existing(uuid)
             cursor.used_us = self._clock.now_us()
             return self._next_batch(cursor, count), cursor.context
 
     def end(self, uuid: str) -> None:
         with self._lock:
             if uuid:
-                self._open(uuid)
+                self._existing(uuid)
                 del self.cursors[uuid]
 
     def follow(self, namespace: str, new: str | None) -> None:
@@ -102,7 +105,7 @@ class ResumableQueries:
     def restore(self, cursors: Iterable[Cursor]) -> None:
         self.cursors = {cursor.uuid: cursor.copy() for cursor in cursors}
 
-    def _open(self, uuid: str) -> Cursor:
+    def _existing(self, uuid: str) -> Cursor:
         self._expire()
         cursor = self.cursors.get(uuid)
         if cursor is None:

@@ -340,7 +340,7 @@ class VectorEngine:
                 name: home.copy() for name, home in snapshot.namespaces.items()
             }
             self.resumable.restore(snapshot.cursors)
-            self.readiness.restore(snapshot.batches, snapshot.held)
+            self.readiness.restore(snapshot.batches, held=snapshot.held)
             self.quota.restore(snapshot.quota)
 
     def close(self) -> None:

@@ -98,7 +98,7 @@ class Readiness:
     def copy(self) -> list[Batch]:
         return [replace(batch, timer=None) for batch in self.batches]
 
-    def restore(self, batches: list[Batch], held: bool) -> None:
+    def restore(self, batches: list[Batch], *, held: bool) -> None:
         self.cancel()
         self.held = held
         self.batches = [replace(batch, timer=None) for batch in batches]
