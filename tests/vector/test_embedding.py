@@ -39,6 +39,12 @@ def shared(query: str, text: str) -> float:
     return sum(weight * stored.get(dimension, 0.0) for dimension, weight in asked.items())
 
 
+def dense_of(setting: Any, text: str = "x") -> list[float]:
+    dense, _ = Embedder(setting, Kind.DENSE, 2).embed(text)
+    assert dense is not None
+    return dense.tolist()
+
+
 def test_related_texts_are_nearer() -> None:
     assert near("Hello", "Hello world") > near("Hello", "Vector databases")
     assert near("running shoes", "shoe for runners") > near("running shoes", "green tea")
@@ -96,13 +102,10 @@ def test_bm25_weight_of_one_word() -> None:
 @pytest.mark.parametrize(
     "forms",
     [
-        ("databases", "database"),
-        ("running", "runs", "run"),
-        ("cities", "city"),
-        ("quickly", "quick"),
-        ("jumped", "jump", "jumping"),
+        ("databases", "database"), ("running", "runs", "run"), ("cities", "city"),
+        ("quickly", "quick"), ("jumped", "jump", "jumping"),
     ],
-)
+)  # fmt: skip
 def test_related_forms_have_one_stem(forms: tuple[str, ...]) -> None:
     assert len({stem(form) for form in forms}) == 1
 
@@ -210,9 +213,7 @@ def test_the_hashes_take_the_dimension_that_the_index_has() -> None:
 def test_a_mapping_names_the_nearest_text_it_has() -> None:
     embedder = Embedder({"hello": [1, 2], "goodbye": [3, 4]}, Kind.DENSE, 2)
     assert embedder.dense_model == "mapping"
-    dense, _ = embedder.embed("goodbye")
-    assert dense is not None
-    assert dense.tolist() == [3, 4]
+    assert dense_of({"hello": [1, 2], "goodbye": [3, 4]}, "goodbye") == [3, 4]
     with rejects(422, r"no vector for the text 'helo'.*'hello'"):
         embedder.embed("helo")
 
@@ -294,9 +295,7 @@ def test_a_hybrid_embedding_gives_at_least_one(value: Any) -> None:
 
 
 def test_a_mapping_may_make_up_what_it_lacks() -> None:
-    dense, _ = Embedder(defaultdict(lambda: [1, 2]), Kind.DENSE, 2).embed("x")
-    assert dense is not None
-    assert dense.tolist() == [1, 2]
+    assert dense_of(defaultdict(lambda: [1, 2])) == [1, 2]
 
 
 class Asynchronous:
@@ -330,9 +329,7 @@ def test_functions_of_any_making_embed() -> None:
         Mock(return_value=[1, 2]),
         MagicMock(return_value=[1, 2]),
     ):
-        dense, _ = Embedder(function, Kind.DENSE, 2).embed("x")
-        assert dense is not None
-        assert dense.tolist() == [1, 2]
+        assert dense_of(function) == [1, 2]
 
 
 @pytest.mark.parametrize(
