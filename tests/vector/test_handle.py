@@ -308,14 +308,11 @@ def test_matches(index: VectorIndex) -> None:
 
 
 def test_assert_upserted(index: VectorIndex) -> None:
-    post(
-        index,
-        "/upsert",
-        [
-            {"id": 1, "vector": [1, 0], "metadata": {"x": 1}},
-            {"id": "b", "vector": [0, 1], "metadata": None},
-        ],
-    )
+    records = [
+        {"id": 1, "vector": [1, 0], "metadata": {"x": 1}},
+        {"id": "b", "vector": [0, 1], "metadata": None},
+    ]
+    post(index, "/upsert", records)
     post(index, "/upsert/n%20s", {"id": "c", "vector": [1, 0], "data": "text"})
     post(index, "/upsert", {"id": "bad", "vector": [1]})
     found = index.assert_upserted(1, metadata={"x": 1})

@@ -75,13 +75,10 @@ def api(make: Callable[..., Api]) -> Api:
 
 @pytest.fixture
 def filled(api: Api) -> Api:
-    api(
-        "/upsert",
-        [
-            {"id": f"id-{n}", "vector": [1, n], "metadata": {"n": n}, "data": f"d{n}"}
-            for n in range(3)
-        ],
-    )
+    records = [
+        {"id": f"id-{n}", "vector": [1, n], "metadata": {"n": n}, "data": f"d{n}"} for n in range(3)
+    ]
+    api("/upsert", records)
     return api
 
 
@@ -202,13 +199,11 @@ def test_namespace_commands(filled: Api) -> None:
 
 
 def test_parts_that_are_absent_or_not_asked_for_are_left_out(api: Api) -> None:
-    api(
-        "/upsert",
-        [
-            {"id": 33, "vector": [0.1, 0.2]},
-            {"id": "b", "vector": [1, 2], "metadata": {"x": None}, "data": ""},
-        ],
-    )
+    records = [
+        {"id": 33, "vector": [0.1, 0.2]},
+        {"id": "b", "vector": [1, 2], "metadata": {"x": None}, "data": ""},
+    ]
+    api("/upsert", records)
     everything = {"includeVectors": True, "includeMetadata": True, "includeData": True}
     assert api("/fetch", {"ids": [33, "nope", "b"], **everything}) == [
         {"id": "33", "vector": [0.1, 0.2]},
@@ -377,13 +372,11 @@ def test_a_sparse_index(make: Callable[..., Api]) -> None:
 
 def test_a_hybrid_index_with_an_embedding(make: Callable[..., Api]) -> None:
     api = make(kind="hybrid", embedding=True, dimension=64)
-    api(
-        "/upsert-data",
-        [
-            {"id": "a", "data": "hello world", "metadata": {"x": 1}},
-            {"id": "b", "data": "vector databases", "metadata": None},
-        ],
-    )
+    records = [
+        {"id": "a", "data": "hello world", "metadata": {"x": 1}},
+        {"id": "b", "data": "vector databases", "metadata": None},
+    ]
+    api("/upsert-data", records)
     ask = {"data": "hello", "topK": 1, "includeMetadata": True, "includeData": True}
     (hit,) = api("/query-data", ask)
     assert hit == {"id": "a", "score": 0.033333335, "metadata": {"x": 1}, "data": "hello world"}

@@ -212,13 +212,11 @@ def test_merge_patch_is_rfc_7396(target: Any, patch: Any) -> None:
 def filled() -> VectorEngine:
     index = engine()
     for namespace in ("", "ns"):
-        index.upsert(
-            namespace,
-            [
-                VectorRecord(f"{'even' if n % 2 == 0 else 'odd'}-{n}", floats(1, n), None, {"n": n})
-                for n in range(6)
-            ],
-        )
+        records = [
+            VectorRecord(f"{'even' if n % 2 == 0 else 'odd'}-{n}", floats(1, n), None, {"n": n})
+            for n in range(6)
+        ]
+        index.upsert(namespace, records)
     return index
 
 

@@ -23,13 +23,11 @@ from ..building import ask, engine, floats, ids, put, scored, sparse
 def line_of(count: int, seed: int = 0, **approximation: float | bool | int) -> VectorEngine:
     """Return an index with records 0, 1, 2, … in the order of their distance to (1, 0)."""
     index = engine(seed=seed, **approximation)
-    index.upsert(
-        "",
-        [
-            VectorRecord(str(n), floats(1, n / 100), metadata={"even": n % 2 == 0})
-            for n in range(count)
-        ],
-    )
+    records = [
+        VectorRecord(str(n), floats(1, n / 100), metadata={"even": n % 2 == 0})
+        for n in range(count)
+    ]
+    index.upsert("", records)
     return index
 
 
@@ -85,30 +83,25 @@ def test_a_filter_budget_answers_fewer() -> None:
 
 def test_a_filter_budget_bounds_sparse_queries_too() -> None:
     index = engine(kind=Kind.SPARSE, filter_budget=3)
-    index.upsert(
-        "",
-        [
-            VectorRecord(str(n), None, sparse({0: 10.0 - n}), {"even": n % 2 == 0})
-            for n in range(10)
-        ],
-    )
+    records = [
+        VectorRecord(str(n), None, sparse({0: 10.0 - n}), {"even": n % 2 == 0}) for n in range(10)
+    ]
+    index.upsert("", records)
     query = VectorQuery(None, sparse({0: 1.0}), 10, "even = true")
     assert ids(index.query("", [query])[0]) == ["0", "2"]
 
 
 def tied(kind: Kind, **approximation: bool) -> VectorEngine:
     index = engine(kind=kind, **approximation)
-    index.upsert(
-        "",
-        [
-            VectorRecord(
-                str(n),
-                floats(1, 1) if kind.has_dense else None,
-                sparse({1: 1.0}) if kind.has_sparse else None,
-            )
-            for n in range(30)
-        ],
-    )
+    records = [
+        VectorRecord(
+            str(n),
+            floats(1, 1) if kind.has_dense else None,
+            sparse({1: 1.0}) if kind.has_sparse else None,
+        )
+        for n in range(30)
+    ]
+    index.upsert("", records)
     return index
 
 
@@ -178,14 +171,12 @@ def ranking(scores: dict[int, float]) -> Ranking:
 def published() -> VectorEngine:
     """Return an index with the three records of the vendor's example."""
     index = engine(kind=Kind.HYBRID)
-    index.upsert(
-        "",
-        [
-            VectorRecord("id0", floats(0.1, 0.2), sparse({0: 0.1, 1: 0.2})),
-            VectorRecord("id1", floats(0.2, 0.3), sparse({1: 0.2, 2: 0.3})),
-            VectorRecord("id2", floats(0.3, 0.4), sparse({2: 0.3, 3: 0.4})),
-        ],
-    )
+    records = [
+        VectorRecord("id0", floats(0.1, 0.2), sparse({0: 0.1, 1: 0.2})),
+        VectorRecord("id1", floats(0.2, 0.3), sparse({1: 0.2, 2: 0.3})),
+        VectorRecord("id2", floats(0.3, 0.4), sparse({2: 0.3, 3: 0.4})),
+    ]
+    index.upsert("", records)
     return index
 
 
@@ -270,14 +261,10 @@ def test_dbsf_fuses_every_similarity(similarity: str) -> None:
 def test_dbsf_of_numbers_at_the_ends_of_float32(similarity: Similarity) -> None:
     index = engine(kind=Kind.HYBRID, similarity=similarity)
     values = (3e38, -3e38, 1e-45, 0.0, 1.0)
-    index.upsert(
-        "",
-        [
-            VectorRecord(f"{x} {y}", floats(x, y), sparse({0: x, 1: y}))
-            for x in values
-            for y in values
-        ],
-    )
+    records = [
+        VectorRecord(f"{x} {y}", floats(x, y), sparse({0: x, 1: y})) for x in values for y in values
+    ]
+    index.upsert("", records)
     for x in values:
         query = VectorQuery(floats(x, -x), sparse({0: x, 1: -x}), 25, fusion=Fusion.DBSF)
         hits = index.query("", [query])[0]
