@@ -47,17 +47,11 @@ def raw(
 
 def test_produce_by_path_answers_one_object(rest: Rest) -> None:
     assert rest("GET", "/produce/orders/hello?key=city") == {
-        "topic": "orders",
-        "partition": 1,
-        "offset": 0,
-        "timestamp": START_MS,
-    }
+        "topic": "orders", "partition": 1, "offset": 0, "timestamp": START_MS,
+    }  # fmt: skip
     assert rest("GET", "/produce/orders/hello%2Fw%C3%B6rld%20+1/") == {
-        "topic": "orders",
-        "partition": 0,
-        "offset": 0,
-        "timestamp": START_MS,
-    }
+        "topic": "orders", "partition": 0, "offset": 0, "timestamp": START_MS,
+    }  # fmt: skip
     found = rest.broker.records("orders")
     assert [(r.key, r.value) for r in found] == [(None, "hello/wörld +1"), ("city", "hello")]
 
@@ -95,12 +89,9 @@ def test_an_empty_batch_produces_nothing(rest: Rest) -> None:
 def test_a_record_comes_back_as_it_was_produced(rest: Rest) -> None:
     headers = [{"key": "b", "value": "1"}, {"key": "a", "value": ""}, {"key": "b", "value": "1"}]
     message = {
-        "value": "wörld \U0001f600",
-        "key": "clé",
-        "partition": 2,
-        "timestamp": 12345,
+        "value": "wörld \U0001f600", "key": "clé", "partition": 2, "timestamp": 12345,
         "headers": headers,
-    }
+    }  # fmt: skip
     rest("POST", "/produce/orders", message)
     assert rest("POST", "/fetch", {"topic": "orders", "partition": 2, "offset": 0}) == [
         {"topic": "orders", "offset": 0, **message}

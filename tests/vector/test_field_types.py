@@ -43,12 +43,9 @@ QUERY = {
 }
 RECORD = {"id": ID, "vector": NUMBERS, "sparseVector": SPARSE, "metadata": OBJECT, "data": TEXT}
 GOOD: Mapping[str, Any] = {
-    "id": "a",
-    "vector": [1, 2],
-    "sparseVector": {"indices": [1], "values": [1]},
-    "metadata": {},
+    "id": "a", "vector": [1, 2], "sparseVector": {"indices": [1], "values": [1]}, "metadata": {},
     "data": "words",
-}
+}  # fmt: skip
 VECTORS = {name: GOOD[name] for name in ("vector", "sparseVector")}
 SCAN = {"cursor": ID, "limit": WHOLE, "prefix": TEXT, **INCLUDES}
 COMMANDS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, set[str]]]] = {
@@ -82,15 +79,11 @@ COMMANDS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, set[str]]]] = {
     ),
 }
 REQUIRED = {
-    "upsert": ["id", "vector", "sparseVector"],
-    "upsert-data": ["id", "data"],
-    "update": ["id"],
-    "query-data": ["data"],
-    "resumable-query-data": ["data"],
-    "resumable-query-next": ["uuid", "additionalK"],
-    "resumable-query-end": ["uuid"],
+    "upsert": ["id", "vector", "sparseVector"], "upsert-data": ["id", "data"], "update": ["id"],
+    "query-data": ["data"], "resumable-query-data": ["data"],
+    "resumable-query-next": ["uuid", "additionalK"], "resumable-query-end": ["uuid"],
     "rename-namespace": ["namespace", "newNamespace"],
-}
+}  # fmt: skip
 WITHOUT_FIELDS = {"reset", "delete-namespace", "random", "info", "list-namespaces"}
 WRONG = {
     command: [
