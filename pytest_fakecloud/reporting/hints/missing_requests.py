@@ -69,81 +69,82 @@ def old_token_hints(cloud: AnyCloud) -> list[str]:
 class _Library:
     """A library that intercepts requests.
 
-    ``errors`` are the modules and names of the errors that it raises, ``text`` is a part of their
-    messages, and ``recipe`` explains how to let requests to fakes through. While the library is
-    active, it replaces the ``patched`` names (pairs of module and name) with objects of its
-    ``package``. ``begins`` are the names that activate it. ``blocks_all`` is True if it blocks all
-    connections and its error may not contain an address.
+    ``error`` is the module and name of the error that it raises, ``text`` a part of the error's
+    message, and ``recipe`` explains how to let requests to fakes through. While the library is
+    active, it replaces the ``patched`` objects (``module:name``) with objects of its ``package``.
+    ``begins`` are the names that activate it, separated by spaces. ``blocks_all`` is True if it
+    blocks all connections and its error may not contain an address.
     """
 
     name: str
     package: str
-    errors: tuple[tuple[str, str], ...]
+    error: str
     recipe: str
     text: str = ""
-    patched: tuple[tuple[str, str], ...] = ()
-    begins: frozenset[str] = frozenset()
+    patched: tuple[str, ...] = ()
+    begins: str = ""
     blocks_all: bool = False
 
 
 _LIBRARIES = (
     _Library(
-        "responses", "responses", errors=(("requests.exceptions", "ConnectionError"),),
+        "responses", "responses", "requests.exceptions.ConnectionError",
+        "let it through with responses.add_passthru({name}.url)",
         text="Connection refused by Responses",
-        recipe="let it through with responses.add_passthru({name}.url)",
-        patched=(("requests.adapters", "HTTPAdapter.send"),),
-        begins=frozenset({"activate", "mock", "RequestsMock", "start"}),
+        patched=("requests.adapters:HTTPAdapter.send",),
+        begins="activate mock RequestsMock start",
     ),
     _Library(
-        "respx", "respx", errors=(("respx.models", "AllMockedAssertionError"),),
-        recipe='let it through with respx.route(host="127.0.0.1").pass_through()',
-        patched=(
-            ("httpcore", "ConnectionPool.handle_request"),
-            ("httpcore", "AsyncConnectionPool.handle_async_request"),
-            ("httpx", "HTTPTransport.handle_request"),
-        ),
-        begins=frozenset({"mock", "MockRouter", "start"}),
+        "respx", "respx", "respx.models.AllMockedAssertionError",
+        'let it through with respx.route(host="127.0.0.1").pass_through()',
+        patched=("httpcore:ConnectionPool.handle_request",
+                 "httpcore:AsyncConnectionPool.handle_async_request",
+                 "httpx:HTTPTransport.handle_request"),
+        begins="mock MockRouter start",
     ),
     _Library(
-        "pytest-httpx", "pytest_httpx", errors=(("httpx", "TimeoutException"),),
-        text="No response can be found for",
-        recipe="let it through with @pytest.mark.httpx_mock("
+        "pytest-httpx", "pytest_httpx", "httpx.TimeoutException",
+        "let it through with @pytest.mark.httpx_mock("
         'should_mock=lambda request: request.url.host != "127.0.0.1")',
-        patched=(("httpx", "HTTPTransport.handle_request"),),
+        text="No response can be found for",
+        patched=("httpx:HTTPTransport.handle_request",),
     ),
     _Library(
-        "requests-mock", "requests_mock", errors=(("requests_mock.exceptions", "NoMockAddress"),),
-        recipe="let it through with requests_mock.Mocker(real_http=True)",
-        patched=(("requests", "Session.send"),), begins=frozenset({"Mocker", "mock"}),
+        "requests-mock", "requests_mock", "requests_mock.exceptions.NoMockAddress",
+        "let it through with requests_mock.Mocker(real_http=True)",
+        patched=("requests:Session.send",),
+        begins="Mocker mock",
     ),
     _Library(
-        "pook", "pook", errors=(("pook.exceptions", "PookNoMatches"),),
-        recipe="let it through with pook.use(network=True), or pook.enable_network()",
-        patched=(("urllib3.connectionpool", "HTTPConnectionPool.urlopen"),),
-        begins=frozenset({"activate", "on", "use"}),
+        "pook", "pook", "pook.exceptions.PookNoMatches",
+        "let it through with pook.use(network=True), or pook.enable_network()",
+        patched=("urllib3.connectionpool:HTTPConnectionPool.urlopen",),
+        begins="activate on use",
     ),
     _Library(
-        "VCR.py", "vcr", errors=(("vcr.errors", "CannotOverwriteExistingCassetteException"),),
-        recipe="let it through with vcr.VCR(ignore_localhost=True)",
-        patched=(("http.client", "HTTPConnection"),), begins=frozenset({"use_cassette", "VCR"}),
+        "VCR.py", "vcr", "vcr.errors.CannotOverwriteExistingCassetteException",
+        "let it through with vcr.VCR(ignore_localhost=True)",
+        patched=("http.client:HTTPConnection",),
+        begins="use_cassette VCR",
     ),
     _Library(
-        "pytest-socket", "pytest_socket", errors=(("pytest_socket", "SocketBlockedError"),),
-        recipe="allow loopback with @pytest.mark.enable_socket, or --allow-hosts=127.0.0.1 in place "
-        "of --disable-socket",
-        patched=(("socket", "socket"),), begins=frozenset({"disable_socket"}), blocks_all=True,
-    ),
-    _Library(
-        "pytest-socket", "pytest_socket", errors=(("pytest_socket", "SocketConnectBlockedError"),),
-        recipe="allow loopback with --allow-hosts=127.0.0.1, or "
-        "@pytest.mark.allow_hosts(['127.0.0.1'])",
+        "pytest-socket", "pytest_socket", "pytest_socket.SocketBlockedError",
+        "allow loopback with @pytest.mark.enable_socket, or --allow-hosts=127.0.0.1 in place of "
+        "--disable-socket",
+        patched=("socket:socket",),
+        begins="disable_socket",
         blocks_all=True,
     ),
     _Library(
-        "pytest-recording (--block-network)", "pytest_recording",
-        errors=(("builtins", "RuntimeError"),), text="Network is disabled",
-        recipe="allow loopback with --allowed-hosts=127.0.0.1, or "
+        "pytest-socket", "pytest_socket", "pytest_socket.SocketConnectBlockedError",
+        "allow loopback with --allow-hosts=127.0.0.1, or @pytest.mark.allow_hosts(['127.0.0.1'])",
+        blocks_all=True,
+    ),
+    _Library(
+        "pytest-recording (--block-network)", "pytest_recording", "builtins.RuntimeError",
+        "allow loopback with --allowed-hosts=127.0.0.1, or "
         "@pytest.mark.block_network(allowed_hosts=['127.0.0.1'])",
+        text="Network is disabled",
         blocks_all=True,
     ),
 )  # fmt: skip
@@ -151,9 +152,9 @@ _LIBRARIES = (
 
 def _interception_hints(cloud: AnyCloud, error: BaseException) -> Iterator[str]:
     """Yield hints if a library raised the error because it intercepted a request to a fake."""
-    kinds = {(kind.__module__, kind.__name__) for kind in type(error).__mro__}
+    kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
     for library in _LIBRARIES:
-        if kinds.isdisjoint(library.errors) or library.text not in str(error):
+        if library.error not in kinds or library.text not in str(error):
             continue
         address = f"{_request_of(error)} {error}"
         addressed = [handle for handle in cloud.handles if handle.url in address]
@@ -199,7 +200,8 @@ def _names_another_host(text: str) -> bool:
 
 
 def _is_active(library: _Library) -> bool:
-    for module, name in library.patched:
+    for path in library.patched:
+        module, _, name = path.partition(":")
         value: object = sys.modules.get(module)
         for part in name.split("."):
             value = inspect.getattr_static(value, part, None)
@@ -214,7 +216,7 @@ def _activates(library: _Library, frame: FrameType) -> bool:
     if type(home) is str and home.partition(".")[0] == library.package:
         return True
     names = frame.f_code.co_names
-    if library.begins.isdisjoint(names):
+    if not set(library.begins.split()) & set(names):
         return False
     known = {**frame.f_globals, **frame.f_locals}
     mentioned = (*names, *frame.f_code.co_varnames)
