@@ -77,16 +77,12 @@ def called_as(kind: Callable[..., Any]) -> Any:
         (coroutine, True), (generator, True), (async_generator, True),
         (functools.partial(coroutine), True), (called_as(lambda self: 1), False),
         (functools.partial(plain), False), (plain, False), (print, False), (int, False), (5, False),
+        *((called_as(kind), True) for kind in (coroutine, generator, async_generator)),
+        *((kind.__get__(5), True) for kind in (coroutine, generator, async_generator)),
     ],
 )  # fmt: skip
 def test_what_only_begins_when_it_is_called(function: object, begins: bool) -> None:
     assert is_lazy_function(function) is begins
-
-
-@pytest.mark.parametrize("kind", [coroutine, generator, async_generator])
-def test_an_object_whose_call_only_begins(kind: Callable[..., Any]) -> None:
-    assert is_lazy_function(called_as(kind))
-    assert is_lazy_function(kind.__get__(5))  # as a method
 
 
 def test_a_function_is_what_can_be_called_and_does_something_at_once() -> None:

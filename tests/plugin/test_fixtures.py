@@ -354,6 +354,7 @@ def test_env_sets_the_clients_variables_and_gives_them_back(
     run(
         """
         import os
+        import pytest
 
         def test_set(fakecloud_env, vector_index):
             assert os.environ["UPSTASH_VECTOR_REST_URL"] == vector_index.url
@@ -364,21 +365,12 @@ def test_env_sets_the_clients_variables_and_gives_them_back(
 
         def test_given_back(vector_index):
             assert os.environ["UPSTASH_VECTOR_REST_URL"] == "https://real.example"
-        """
-    ).assert_outcomes(passed=3)
-
-
-def test_env_can_be_a_setting(run: Run) -> None:
-    run(
-        """
-        import os
-        import pytest
 
         @pytest.mark.fakecloud(env=True)
-        def test_set(vector_index):
+        def test_setting(vector_index):
             assert os.environ["UPSTASH_VECTOR_REST_URL"] == vector_index.url
         """
-    ).assert_outcomes(passed=1)
+    ).assert_outcomes(passed=4)
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.handle import KVServer
 from tests.budget import cases
+from tests.harness import in_threads
 from tests.kv.comparison.faces import Port, Rest
 from tests.kv.comparison.wire import Status
 
@@ -127,27 +128,6 @@ def plainly(reply: Any) -> Any:
     return reply.decode() if isinstance(reply, bytes) else reply
 
 
-def together(tasks: list[Callable[[], None]]) -> None:
-    """Run tasks in threads that start at the same time; raise the first error here."""
-    begin, errors = threading.Barrier(len(tasks)), []
-
-    def run(task: Callable[[], None]) -> None:
-        try:
-            begin.wait(10)
-            task()
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(task,)) for task in tasks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive(), "a client hangs"
-    if errors:
-        raise errors[0]
-
-
 def history(kv: KVServer, kind: str, seed: int, spoil: Callable[[Line, Any], Any]) -> list[Call]:
     """Return the history of clients that use the same keys in parallel, over REST and over the
     Redis protocol.
@@ -167,7 +147,7 @@ def history(kv: KVServer, kind: str, seed: int, spoil: Callable[[Line, Any], Any
                 calls.append(Call(line, spoil(line, answer), start, time.perf_counter_ns()))
 
     begin = threading.Barrier(CLIENTS)
-    together([partial(client, number) for number in range(CLIENTS)])
+    in_threads(*(partial(client, number) for number in range(CLIENTS)))
     return calls
 
 
@@ -233,7 +213,7 @@ def add_watched(kv: KVServer, watch: bool) -> tuple[int, int]:
                     done.append(1)
 
     kv.execute("FLUSHALL")
-    together([client] * CLIENTS)
+    in_threads(*[client] * CLIENTS)
     return len(done), int(kv.value("sum") or 0)
 
 
@@ -282,7 +262,7 @@ def blocking_pops(kv: KVServer, forget: bool = False) -> tuple[list[int], dict[i
         stop.set()
 
     kv.execute("FLUSHALL")
-    together([producer, *(partial(consumer, number) for number in range(3))])
+    in_threads(producer, *(partial(consumer, number) for number in range(3)))
     return pushed, taken
 
 
@@ -334,7 +314,7 @@ def stream_group(kv: KVServer, seed: int, *, claim: bool = True) -> tuple[Counte
     with closing(Rest(kv.url, kv.token)) as rest:
         for item in range(ITEMS):
             rest.call([b"XADD", b"s", b"*", b"item", str(item).encode()])
-    together([partial(consumer, number) for number in range(3)])
+    in_threads(*(partial(consumer, number) for number in range(3)))
     twice = [
         entry for entry, count in Counter(entry for entry, _ in deliveries).items() if count > 1
     ]
@@ -406,7 +386,7 @@ def broker_group(
                 else:
                     http.commit()
 
-        together([partial(instance, number) for number in range(3)])
+        in_threads(*(partial(instance, number) for number in range(3)))
         last = _Consumer(broker, "last")
         for _ in range(8):
             found = last.consume()

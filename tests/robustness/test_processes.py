@@ -83,30 +83,6 @@ def test_an_exit_with_everything_open(way: str) -> None:
     assert out.startswith("open")
 
 
-@POSIX
-def test_a_forked_child_serves_for_itself_and_leaves_the_parent_alone() -> None:
-    out = run(
-        """
-        import warnings
-        warnings.simplefilter("ignore", DeprecationWarning)
-        cloud = Cloud()
-        kv = cloud.kv_server()
-        kv.execute("SET", "a", "parent")
-        pid = os.fork()
-        if pid == 0:
-            with Cloud() as mine:
-                other = mine.kv_server()
-                other.execute("SET", "a", "child")
-                assert ask(other, "/get/a").json() == {"result": "child"}
-            os._exit(7)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
-        print(ask(kv, "/get/a").json()["result"])
-        cloud.close()
-        """
-    )
-    assert out.strip() == "parent"
-
-
 def serve_and_ask(number: int) -> str:
     """Use a cloud in a worker process of a pool."""
     import requests
@@ -148,40 +124,6 @@ def test_a_signal_ends_a_server_under_load(number: int) -> None:
         _, errors = process.communicate()
     assert process.returncode == 0, errors
     assert "Traceback" not in errors
-
-
-@POSIX
-def test_a_process_without_descriptors_says_so_and_goes_on() -> None:
-    """Open more clients than ``ulimit -n`` allows; the served clients must get correct answers."""
-    out = run(
-        """
-        import resource, socket, time
-        with Cloud() as cloud:
-            kv = cloud.kv_server()
-            assert ask(kv).status_code == 200
-            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-            resource.setrlimit(resource.RLIMIT_NOFILE, (60, hard))
-            host, port = kv._mount.address
-            held = []
-            try:
-                while True:
-                    held.append(socket.create_connection((host, port), 2))
-            except OSError as error:
-                print("full:", type(error).__name__, len(held) > 5)
-            for one in held:
-                one.close()
-            deadline = time.monotonic() + 10
-            while True:
-                try:
-                    assert ask(kv).status_code == 200
-                    break
-                except requests.RequestException:
-                    assert time.monotonic() < deadline, "it never recovered"
-            print("recovered")
-        """
-    )
-    assert "full: OSError True" in out
-    assert "recovered" in out
 
 
 def test_a_cloud_closed_by_another_thread_while_it_serves() -> None:

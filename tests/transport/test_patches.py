@@ -76,7 +76,8 @@ def test_what_somebody_sets_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_cloud_that_cannot_be_made_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "trustme", None)
     before = dict(os.environ)
-    with pytest.raises(ContractError, match="needs trustme"):
+    install = r"needs trustme: pip install 'pytest-fakecloud\[tls\]'"
+    with pytest.raises(ContractError, match=install):
         Cloud(tls=True)
     assert dict(os.environ) == before
 

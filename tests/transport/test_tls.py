@@ -15,7 +15,7 @@ import pytest
 import requests
 import urllib3
 
-from pytest_fakecloud import Cloud, ContractError, KVServer
+from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.session.clouds import publish_env
 
 
@@ -154,14 +154,6 @@ def test_the_authority_ends_with_the_cloud() -> None:
         assert ca_file.read_bytes().startswith(b"-----BEGIN CERTIFICATE-----")
         assert isinstance(cloud.authority.client_context(), ssl.SSLContext)
     assert not ca_file.exists()
-
-
-def test_without_trustme_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "trustme", None)
-    with pytest.raises(
-        ContractError, match=r"needs trustme: pip install 'pytest-fakecloud\[tls\]'"
-    ):
-        Cloud(tls=True)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
