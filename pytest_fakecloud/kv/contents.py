@@ -206,8 +206,7 @@ class KVContents:
         """Return a view of a search index: its schema, documents and pending changes.
 
         ``name`` is the name of the index or an alias. The view's ``explain(key, filter)`` returns
-        the reason why a filter does not find a key. Raises ``ContractError`` if there is no such
-        index.
+        the reason why a filter does not find a key. Raises ``ContractError`` for unknown names.
         """
         from .search.views import SearchIndexView
 
@@ -227,13 +226,11 @@ class KVContents:
         times: int | None = None,
         **where: Unpack[SearchFields],
     ) -> Found[Search]:
-        """Assert that at least one search matches, or exactly ``times`` searches; return these
-        searches.
+        """Assert that at least one search matches, or exactly ``times`` searches; return them.
 
         ``where`` are conditions on fields of a search: ``command`` (``"query"``, ``"count"`` or
         ``"aggregate"``), ``filter``, ``keys`` (any of the returned keys), ``total``, ``pending``.
-        If a key was not found, the failure message shows the clause that excluded the key, and the
-        terms of its text.
+        For a key that was not found, the message shows the clause that excluded it, and its terms.
         """
         __tracebackhide__ = True
         from .search.views import expect_search

@@ -219,8 +219,7 @@ class KVServer(KVContents, Handle):
     def client(self, **options: Any) -> Redis:
         """Create an ``upstash_redis.Redis`` for this server; ``options`` are passed to it.
 
-        The client is closed with the fake. Raises ``ContractError`` if the package is not
-        installed.
+        The client is closed with the fake. Raises ``ContractError`` if the package is missing.
         """
         __tracebackhide__ = True
         return cast("Redis", super().client(**options))
@@ -261,8 +260,7 @@ class KVServer(KVContents, Handle):
 
     @action
     def reset(self) -> None:
-        """Return to the baseline: restore its data, remove faults and interruptions, and reset the
-        count of the daily limit.
+        """Restore the baseline, remove faults and interruptions, and reset the daily count.
 
         Transactions and subscriptions of ``execute()`` end, and so does CLIENT PAUSE. Logs (ACL
         LOG, SLOWLOG, LATENCY) and the statistics of INFO are reset.

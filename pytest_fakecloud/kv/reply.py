@@ -207,8 +207,7 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
 
 def size_of(reply: Reply) -> int:
     """Return the total size in bytes of all strings in a reply."""
-    # Iterate instead of recursing, because a script's reply may be nested deeper than Python's
-    # recursion limit.
+    # Do not recurse: a script's reply may be nested deeper than Python's recursion limit.
     size, open_lists = 0, [[reply]]
     while open_lists:
         for item in open_lists.pop():
@@ -237,8 +236,7 @@ def _write(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
     if not isinstance(reply, list):
         _write_one(put, reply, resp3)
         return
-    # Iterate instead of recursing, because a script's reply may be nested deeper than Python's
-    # recursion limit.
+    # Do not recurse: a script's reply may be nested deeper than Python's recursion limit.
     _write_header(put, reply, resp3)
     open_lists = [iter(reply)]
     while open_lists:

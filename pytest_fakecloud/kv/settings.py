@@ -100,8 +100,7 @@ class KVSettings(HandleSettings, total=False):
 
 
 def _is_version(version: str) -> bool:
-    # Each part must fit into a byte, because scripts read the version as a number with one byte per
-    # part.
+    # Each part must fit into a byte, because scripts read the version as a number of such bytes.
     form = r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}"
     return bool(re.fullmatch(form, version)) and max(as_numbers(version)) <= 255
 

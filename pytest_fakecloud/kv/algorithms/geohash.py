@@ -151,8 +151,7 @@ class Shape:
             return metres if metres <= self.radius * self.unit else None
         if _latitude_distance(latitude, self.latitude) > self.height * self.unit / 2:
             return None
-        # The width is measured along the position's own parallel, so a box spans fewer degrees of
-        # longitude near the equator.
+        # The width is measured along the position's own parallel, so a box narrows to the equator.
         if distance(longitude, latitude, self.longitude, latitude) > self.width * self.unit / 2:
             return None
         return distance(self.longitude, self.latitude, longitude, latitude)
@@ -209,8 +208,7 @@ class Shape:
             ):
                 continue
             cell = centre.moved(across, up)
-            # With a huge radius, neighbouring cells wrap around and coincide, so skip repeated
-            # cells.
+            # With a huge radius, neighbouring cells wrap around and coincide: skip repeated ones.
             if previous is not None and cell == previous:
                 continue
             yield cell

@@ -1,5 +1,4 @@
-"""Redis glob patterns. The time for a match is at most proportional to pattern length times string
-length.
+"""Redis glob patterns, matched in time proportional to pattern length times string length.
 
 ``*`` matches any run of bytes, ``?`` any byte, and ``[a-c]`` and ``[^x]`` a class. A backslash
 escapes the next byte. A pattern is split at its stars. The pieces between the stars have fixed
@@ -75,8 +74,7 @@ class _Piece:
             return text.startswith(self._plain, start)
         if self.length <= _KEPT_LENGTH:
             return self._expression.match(text, start) is not None
-        # Compare element by element, because compiling a regular expression of this length would
-        # take many times longer.
+        # Compiling a regular expression of this length would take many times longer.
         return all(
             element is None or (element == byte if isinstance(element, int) else byte in element)
             for element, byte in zip(self._elements, text[start:], strict=False)

@@ -40,8 +40,7 @@ class Admission:
     ) -> CommandSpec | None:
         """Return the command to run, or None if it was queued; raise ``CommandError`` to reject it.
 
-        ``during_script`` means that a script holds the engine's lock, without which the command
-        would run.
+        ``during_script`` means that the command would run beside a script, without the lock.
         """
         spec: CommandSpec | None = None
         try:

@@ -93,8 +93,7 @@ class Waiters(list[Waiter]):
                     served(waiter.session)
 
     def _try(self, waiter: Waiter, now_ms: int) -> bool:
-        # Skip a client that has disconnected or timed out: a real server's event loop handles both
-        # before it runs later commands.
+        # A real server handles disconnected and timed-out clients before it runs later commands.
         if waiter.has_left:
             self.discard(waiter)
             waiter.signal.close()

@@ -151,8 +151,7 @@ class Engine:
         at_us: int | None = None,
     ) -> Session:
         """Open a session on database 0, by default for the user ``default``."""
-        # Do not take the lock: while a script holds it, a client must be able to connect and kill
-        # the script.
+        # Do not take the lock, so that a client can connect and kill a script that holds it.
         user = user or self.users["default"]
         number = next(self._sessions)
         began_us = self.clock.now_us() if at_us is None else at_us
@@ -281,8 +280,7 @@ class Engine:
     def _record(
         self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int, waits: bool
     ) -> None:
-        # This repeats `of()` and `record_duration()` of `Statistics`, because calling them costs 6 %
-        # of a SET.
+        # This repeats `of()` and `record_duration()`, because calling them costs 6 % of a SET.
         statistics = self.statistics
         count = statistics.commands.get(spec)
         if count is None:
@@ -369,8 +367,7 @@ class Engine:
             if waiter.spec is not None:
                 if isinstance(waiter.reply, CommandError):
                     self.statistics.count_failure(waiter.spec, waiter.reply)
-                # As on a real server, the slow log lists a blocking command only if a retry
-                # executed it.
+                # The slow log of a real server lists blocking commands only if a retry ran them.
                 if waiter.tried:
                     at_us = waiter.begun_us
                     self.statistics.record_duration(

@@ -93,8 +93,7 @@ class PubSub:
             self._listeners[kind].pop(name, None)
 
     def _count(self, session: Client, kind: str) -> int:
-        # The number in a confirmation counts shard channels separately, but channels and patterns
-        # together.
+        # Confirmations count shard channels separately, but channels and patterns together.
         counted = ("shard",) if kind == "shard" else ("channel", "pattern")
         return sum(len(session.subscriptions[each]) for each in counted)
 

@@ -207,9 +207,8 @@ def write_file(
 ) -> bytes:
     """Return an RDB file that every server since Redis 7.0 can load.
 
-    The format version is 10. Only hashes with fields that expire need version 12, which older
-    servers cannot load. ``server`` is the version of the server that writes the file. Records must
-    be grouped by database.
+    The format version is 10; only hashes with fields that expire need version 12. ``server`` is the
+    version of the server that writes the file. Records must be grouped by database.
     """
     # Write strings uncompressed, because compression would take most of the time.
     writer = Writer(config, OLDEST, compress=False)

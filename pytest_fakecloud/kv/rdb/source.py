@@ -10,8 +10,7 @@ MOST_UNPACKED = {False: 512 * 2**20, True: 16 * 2**20}
 """Number of bytes to which the strings in any data may be decompressed: ordinary strings (key
 False) and packed structures (key True).
 
-Packed structures have a lower limit, because their elements become objects, which need more memory
-than the bytes.
+Packed structures have a lower limit, because their elements become objects, which need more memory.
 """
 SPARE_PER_BYTE = 20
 """Decompressed bytes allowed in addition for each byte of data; servers write 2 to 6."""

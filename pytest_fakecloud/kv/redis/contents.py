@@ -144,8 +144,7 @@ def _checked(replies: list[Reply]) -> list[Any]:
 def _functions(share: Share) -> bytes | None:
     if share.prefixes.shared:
         return None
-    # Servers before Redis 7 have no functions, and the user in the URL may not have permission to
-    # dump them.
+    # Servers before Redis 7 have no functions, and the user in the URL may not be allowed to dump.
     with suppress(CommandError):
         return cast("bytes", share.link.call([b"FUNCTION", b"DUMP"]))
     return None

@@ -74,8 +74,7 @@ class RedisEngine:
     share a prefix. ``max_key_size`` limits the size in bytes of keys that clients write.
     ``documented_only`` rejects commands that the vendor does not document, except in scripts.
 
-    Raises ``ContractError`` for an invalid URL, an unreachable server, and a clock that does not
-    follow real time.
+    Raises ``ContractError`` for an invalid URL, an unreachable server, and a clock with fake time.
     """
 
     def __init__(
@@ -263,8 +262,7 @@ class RedisEngine:
         ``default`` and the user in the URL. Otherwise libraries are not copied, because they belong
         to all users of the server. Scripts are not copied, because a server does not list its
         cached scripts. Parameters (CONFIG SET) are not copied either. With ``isolation="none"``,
-        the first copy, which becomes the fake's baseline, is empty, because the data existed before
-        the fake.
+        the first copy, which becomes the baseline, is empty: the data existed before the fake.
         """
         if not self._has_baseline:
             self._has_baseline = True

@@ -28,9 +28,8 @@ _MONITOR_PATIENCE = 2.0
 class Feed:
     """A thread that sends a command and passes all replies to ``take`` until ``stop()``.
 
-    A lost connection is opened again. ``rejected`` is called once, and the thread ends, if the
-    login or the command is rejected; without ``rejected``, the thread tries again. ``opened`` is set
-    after the first reply.
+    A lost connection is opened again. If the login or the command is rejected, the thread calls
+    ``rejected`` and ends, or tries again without it. ``opened`` is set after the first reply.
     """
 
     def __init__(
@@ -70,8 +69,7 @@ class Feed:
                 # The connection was lost or rejected, or the server is not running: retry.
                 self._stopped.wait(RECONNECT)
             except Exception:
-                # `stop()` closes the connection under a client that is reading, which may then raise
-                # any error.
+                # A client that is reading may raise any error when `stop()` closes its connection.
                 if not self._stopped.is_set():
                     raise
 

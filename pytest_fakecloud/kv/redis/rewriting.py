@@ -118,8 +118,7 @@ class Answered(NamedTuple):
 class Rewriter:
     """Rewrites the command lines of one fake.
 
-    ``fraction`` returns random numbers in [0, 1), and ``patterns`` the number of subscribed
-    patterns.
+    ``fraction`` returns random numbers in [0, 1), ``patterns`` the number of subscribed patterns.
     """
 
     def __init__(
@@ -261,8 +260,7 @@ def _flush(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
 
 
 def _georadius(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
-    # If the line has several destinations, the last one counts. The command table declares only
-    # the first.
+    # Of several destinations, the last one counts. The command table declares only the first.
     line = [argv[0], prefixes.keys + argv[1], *argv[2:]]
     start = 6 if argv[0].upper() == b"GEORADIUS" else 5
     for at, word in options(argv[:-1], start, {b"STORE": 2, b"STOREDIST": 2, b"COUNT": 2}):
@@ -287,9 +285,7 @@ _CHANGED: dict[str, Callable[[Prefixes, list[bytes]], list[bytes]]] = {
     "PUBSUB SHARDCHANNELS": _pubsub_channels,
     "PUBSUB SHARDNUMSUB": _pubsub_numsub,
 }
-"""Functions that return a changed line. The keys that the command table declares get their prefix
-afterwards.
-"""
+"""Functions that return a changed line. Declared keys get their prefix afterwards."""
 _REPLACED: dict[str, Callable[[Prefixes, list[bytes]], Prepared]] = {
     "SCAN": _scan,
     "DBSIZE": _dbsize,

@@ -68,11 +68,8 @@ class Outbox:
     def exceeds_limits(self) -> bool:
         """Return whether the bytes that wait to be sent exceed ``client-output-buffer-limit``.
 
-        Call this method after each push, because the soft limit depends on how long the waiting
-        bytes have exceeded it.
-
-        A client that runs MONITOR has the limits of a subscriber (decided here: real servers do not
-        limit it).
+        Call this method after each push, because the soft limit depends on the time since it was
+        exceeded. Clients that run MONITOR have the limits of subscribers, too (decided here).
         """
         hard, soft, seconds = _pubsub_limits(self._buffer_limits_text())
         if hard and self.waiting_bytes > hard:

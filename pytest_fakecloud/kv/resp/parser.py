@@ -21,8 +21,7 @@ UNKNOWN_COUNT_LIMIT = 10
 UNKNOWN_LENGTH_LIMIT = 16384
 """Maximum length in bytes of a word from a client that has not logged in."""
 
-# Patterns for the counts and lengths that clients usually send. These values are below every limit,
-# so they need no further checks.
+# Patterns for the counts and lengths that clients usually send, which are below every limit.
 _FEW = re.compile(rb"\*([1-9]|10)\r?\n")
 _SHORT = re.compile(rb"\$(0|[1-9][0-9]{0,2})\r?\n")
 
@@ -174,8 +173,7 @@ class CommandReader:
             # Like a real server, skip the two bytes of the line break without checking them.
             self._at = end + 2
             if self._at == len(buffer):
-                # Discard the received bytes now, so that no second copy of a large word exists
-                # while its command runs.
+                # Discard the bytes now, to keep no second copy of a large word during its command.
                 buffer = self._buffer = bytearray()
                 self._at = 0
             self._held += length + WORD_BYTES

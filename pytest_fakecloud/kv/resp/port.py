@@ -189,9 +189,8 @@ class PortConnection:
     def perform(self, argv: list[bytes], *, put: bool) -> tuple[int, bytes]:
         """Run a command; return an HTTP status and the reply, of a large one only the beginning.
 
-        With ``put=True``, add the reply to the outbox under the engine's lock, before later pushes.
-        Only the reply to a command that runs beside a script, and the error of a search, are added
-        without the lock.
+        With ``put=True``, add the reply to the outbox, before later pushes: under the engine's lock,
+        except for a command that runs beside a script, and the error of a search.
         """
         engine, session = self.engine, self.session
         mode = session.reply_mode

@@ -74,8 +74,7 @@ class RecordedCommands:
             app.clock.settle()
             self._connection.wait_for_pause(argv)
             if self._connection.signal.closed:
-                # The connection was closed while the command waited, so the command never reached
-                # the engine.
+                # The connection was closed while the command waited, before it reached the engine.
                 call.outcome = "dropped"
                 return False
             if not app.faults.active:
@@ -92,8 +91,7 @@ class RecordedCommands:
             if isinstance(response, Answer) and response.content_type != RESP_TYPE:
                 response = self._injected(argv, response, mode)
         except BaseException as error:
-            # Also catch the exception of pytest.fail() in a callback, because pytest does not see
-            # exceptions in this thread.
+            # Also catch pytest.fail() in a callback: pytest does not see exceptions in this thread.
             app.failed(request, error)
             call.status, call.outcome = 500, "answered"
             self._session.abort_transaction()

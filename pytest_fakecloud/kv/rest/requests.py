@@ -104,8 +104,7 @@ def _reject_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
 
 
-# Numbers keep their source text: 1.10 stays 1.10, and a number of 5,000 digits need not be
-# converted.
+# Numbers keep their source text: 1.10 stays 1.10, and a number may have 5,000 digits.
 _decode = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_reject_constant).decode
 
 

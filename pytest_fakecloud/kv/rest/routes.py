@@ -45,8 +45,7 @@ class Credentials:
     def __init__(self, token: str | None = None) -> None:
         self.standard = ""
         if token is not None:
-            # Derive the read-only token from the token, so that it stays the same after a restart
-            # and a .env file stays valid.
+            # Derive the read-only token, so that a .env file stays valid after a restart.
             self.read_only = sha256(f"read-only {token}".encode()).hexdigest()
 
     @cached_property

@@ -30,8 +30,7 @@ LEVELS = 100
 PORT_LEVELS = 7995
 """Maximum nesting depth of a script's reply over the Redis protocol, as measured on Redis 7.0.15.
 
-The unit is a slot of Lua's stack: an array takes one slot, a map or a set three, the key of a map
-four.
+The unit is a slot of Lua's stack: an array takes one, a map or a set three, the key of a map four.
 """
 
 
@@ -132,8 +131,7 @@ class Turns:
 
     def give_way(self) -> None:
         """Let a waiting client run first. The caller must not hold the engine's lock."""
-        # Wait explicitly: a thread that releases a lock and takes it again is faster than the
-        # threads that wait for it.
+        # Wait explicitly, because a thread that releases a lock usually takes it again first.
         self._taken.clear()
         if self.queued:
             self._taken.wait(_GIVE_WAY_TIMEOUT)

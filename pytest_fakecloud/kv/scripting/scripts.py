@@ -61,9 +61,8 @@ class Scripting:
         self.engine = engine
         self.scripts: dict[bytes, Script] = {}
         self.libraries = Libraries(self._read_library)
-        # Real servers let a script run until a client kills it. Here it can also end because of its
-        # time limit, which is generous, because a script that normally takes a second takes many on
-        # a busy machine.
+        # Real servers let a script run until a client kills it. Here it also ends at a time limit,
+        # which is generous, because scripts take many times longer on a busy machine.
         stock = ScriptLimits(instructions=10**12, seconds=30.0)
         self.limits = ScriptLimits() if self.vendor else stock
         """The limits of scripts. A change takes effect when the next Lua runtime is created."""
@@ -354,8 +353,7 @@ class Scripting:
                 return math.inf  # A time later than any deadline ends the script.
             if now > run.gives_way_at:
                 run.gives_way_at = now + GIVE_WAY_SECONDS
-                # Release the interpreter lock, which Lua holds, so that another thread can run and
-                # kill the script.
+                # Release the interpreter lock, so that another thread can run and kill the script.
                 give_way()
         return now
 

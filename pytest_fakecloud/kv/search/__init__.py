@@ -1,5 +1,4 @@
-"""The vendor's search: indexes over JSON, hash and string keys, with filters, scores and
-aggregations.
+"""The vendor's search: indexes over keys, with filters, scores and aggregations.
 
 ``index`` follows the changes of a database. ``schema``, ``documents`` and ``analysis`` turn a key
 into a document, and ``postings`` stores the terms and values of documents. ``filters`` parses the

@@ -207,8 +207,7 @@ class Phrase(_Leaf):
                 if not frequency:
                     continue
                 if self.prefix:
-                    # The score depends only on how often the words before the last one occur
-                    # together.
+                    # The score depends only on the words before the last one.
                     frequency = self._frequency([each[number] for each in exact])
                 score = _bm25(weight, frequency, lengths[number], average)
                 found[number] = 1.0 if len(exact) < 2 else score

@@ -48,8 +48,7 @@ class _Automaton:
         return number
 
     def step(self, number: int, bits: int) -> int:
-        """Return the next state after reading a character, or -1 if no term within the distance can
-        follow.
+        """Return the state after a character, or -1 if no term within the distance can follow.
 
         After n characters, bit b of ``bits`` is set if the word has the character at ``n - 1 -
         distance + b``. Position p of a row is column ``n - distance + p``.

@@ -1,8 +1,7 @@
 """A search index: its documents, its pending changes, and the indexes of a database.
 
 A write only records which keys changed, and the next search creates their documents. Therefore the
-cost of a write does not depend on the size of the index, and tests that never search pay little for
-writes.
+cost of a write does not depend on the size of the index.
 """
 
 from __future__ import annotations

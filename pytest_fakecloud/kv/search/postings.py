@@ -11,8 +11,7 @@ from ...core.budget import spend
 Node: TypeAlias = "dict[str, Node | list[str]]"
 """A node of the prefix tree. It maps the next character to a child node, or to a list of terms.
 
-The list contains all terms with this prefix. The empty string maps to the term that ends at the
-node.
+The list contains all terms with this prefix. The empty string maps to the term ending at the node.
 """
 _DEEPEST = 40
 """Maximum depth of the tree. Deeper levels would cost memory without making searches faster."""

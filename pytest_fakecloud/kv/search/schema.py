@@ -111,8 +111,7 @@ class Definition:
         return sorted(encoded(prefix) for prefix in self.prefixes)
 
     def covers(self, key: bytes) -> bool:
-        # No prefix covers another one, so only the last prefix that does not sort after the key can
-        # match.
+        # No prefix covers another one, so only the last one that sorts before the key can match.
         at = bisect_right(self._starts, key)
         return at > 0 and key.startswith(self._starts[at - 1])
 

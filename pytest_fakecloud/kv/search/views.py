@@ -63,11 +63,9 @@ class SearchIndexView:
             return [decoded(key) for key in index.waiting]
 
     def explain(self, key: str, filter: Mapping[str, Any]) -> list[str]:
-        """Return the reasons why a filter does not match a key, one line for each clause that
-        fails.
+        """Return the reasons why a filter does not match a key, one for each clause that fails.
 
-        The list is empty if the filter matches. Raises `ContractError` for a filter that the vendor
-        would reject.
+        The list is empty if it matches. Raises `ContractError` for a filter that the vendor rejects.
         """
         with self._index() as (keyspace, index):
             return _explained(keyspace, index, key, filter)

@@ -257,8 +257,7 @@ def compile_path(text: bytes, *, outer_first: bool = False) -> Path:
 
 
 def _reason(error: BaseException) -> str:
-    # In older versions of python-jsonpath, JSONPathRecursionError is not a subclass of
-    # RecursionError.
+    # In older versions of python-jsonpath, its error is not a subclass of RecursionError.
     if isinstance(error, RecursionError | JSONPathRecursionError):
         return "the path or the document is nested too deeply"
     return str(error).split("\n")[0]

@@ -26,8 +26,7 @@ class SetValue:
     def __init__(self, members: Iterable[bytes] = ()) -> None:
         self._members: list[bytes] = list(dict.fromkeys(members))
         self._places = dict(zip(self._members, range(len(self._members)), strict=True))
-        # The encoding depends on the largest size so far, because Redis never converts a set back
-        # to a smaller encoding.
+        # Redis never converts a set back, so the encoding depends on the largest size so far.
         self._integers = all(try_int(member) is not None for member in self._members)
         self._peak = len(self._members)
         self._longest = max(map(len, self._members), default=0)

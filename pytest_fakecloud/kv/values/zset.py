@@ -67,8 +67,7 @@ class SortedSet:
         """Build a sorted set from scores. This sorts once, which is faster than adding each member."""
         self._scores: dict[bytes, float] = dict(scores or {})
         self._order = ScoreOrder((score, member) for member, score in self._scores.items())
-        # The encoding depends on the largest size so far, because Redis converts a set when it
-        # exceeds a limit, but never back.
+        # Redis never converts a set back, so the encoding depends on the largest size so far.
         self._peak = len(self._scores)
         self._longest = max(map(len, self._scores), default=0)
         self._scan_order: ScanOrder | None = None

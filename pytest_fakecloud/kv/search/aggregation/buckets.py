@@ -1,7 +1,6 @@
 """Bucket aggregations, which group documents by a value, then count and aggregate each group.
 
-Replies start with the word ``buckets`` (except facets), which lets clients distinguish them from
-metrics.
+Replies, except those of facets, start with ``buckets``, so clients can tell them from metrics.
 """
 
 from __future__ import annotations

@@ -51,8 +51,7 @@ def _fsum(values: Iterable[float]) -> float:
     try:
         return math.fsum(found)
     except (OverflowError, ValueError):
-        # If the sum overflows or contains infinities of both signs, return the result of plain
-        # addition.
+        # The sum overflows or contains infinities of both signs: return that of plain addition.
         return sum(map(float, found))
 
 
