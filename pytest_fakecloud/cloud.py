@@ -193,7 +193,6 @@ class Cloud(AnyCloud):
 
     @property
     def authority(self) -> Authority | None:
-        """The certificate authority of HTTPS; None without ``tls=True``."""
         return self._authority
 
     # -- starting fakes --------------------------------------------------------------------------
@@ -238,11 +237,6 @@ class Cloud(AnyCloud):
         return handle
 
     def fixture_handle(self, fixture: str) -> Any:
-        """Return the fake of a fixture in this cloud, started on first use with the fixture's
-        settings.
-
-        Raises ``ContractError`` for an unknown fixture.
-        """
         fixture = find(fixture).fixture
         handle = self._fixture_handles.get(fixture)
         if handle is None:

@@ -17,7 +17,7 @@ from ..kv.algorithms.automaton import Automaton, Node, RegexError
 
 MOST_STEPS = 10_000_000
 """Maximum product of a pattern's states and a string's length: a few seconds at most."""
-# The parser of ``re``, which has no public name.
+# The parser of ``re``, which has no public name. A pattern with nodes of an unknown kind is rejected.
 _parser: Any = re._parser  # type: ignore[attr-defined]
 _LOOK = "has a look-around assertion"
 _ANCHORS = {

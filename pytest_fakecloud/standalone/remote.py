@@ -37,12 +37,13 @@ class RemoteCloud(AnyCloud):
         self._connection = Connection(_checked_url(url), _checked_token(url, token))
         super().__init__()
         self._started: list[Handle] = []
+        """Fakes that this connection started and must close, including those in ``_own``."""
         self._own: dict[str, Handle] = {}
         """Fakes started because the current test has settings for them."""
         self._nobody = ClosedFakes()
         try:
             self._connection.state()
-        except ContractError:
+        except BaseException:
             self._connection.close()
             raise
 

@@ -20,25 +20,27 @@ def ended_by_signals(
 ) -> Iterator[None]:
     """Pass the first signal to ``take``, and end the process if the block does not end in time.
 
-    ``take`` runs inside a signal handler, so this thread may be interrupted while it holds a lock.
+    ``take`` runs inside a signal handler, which may interrupt this thread while it holds a lock.
     ``exit_code`` returns the exit code of a process that is ended this way. A second signal ends
     the process by the signal's default action, which does not need to run Python code.
     """
-    # A signal handler can interrupt this thread while it holds a lock; put() is reentrant.
-    came: SimpleQueue[int | None] = SimpleQueue()
+    signals = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in signals}
+    # The handler may interrupt this thread while it holds a lock; put() is reentrant.
+    received: SimpleQueue[int | None] = SimpleQueue()
 
-    def first(number: int, frame: object) -> None:
-        for each in before:
+    def handle_first(number: int, frame: object) -> None:
+        for each in signals:
             signal.signal(each, signal.SIG_DFL)
-        came.put(number)
+        received.put(number)
         take(number)
 
     def watch() -> None:
-        number = came.get()
+        number = received.get()
         if number is None:
             return
         with contextlib.suppress(Empty):
-            came.get(timeout=STOP_SECONDS)
+            received.get(timeout=STOP_SECONDS)
             return
         # Use os.write and os._exit, because a thread that is stuck may hold a lock of sys.stderr.
         name = signal.Signals(number).name
@@ -48,19 +50,14 @@ def ended_by_signals(
         os._exit(exit_code(number))
 
     threading.Thread(target=watch, name="fakecloud end", daemon=True).start()
-    before = {
-        number: signal.getsignal(number)
-        for number in (getattr(signal, name, None) for name in _SIGNALS)
-        if number is not None
-    }
-    for number in before:
-        signal.signal(number, first)
+    for number in signals:
+        signal.signal(number, handle_first)
     try:
         yield
     finally:
-        came.put(None)
+        received.put(None)
         for number, handler in before.items():
             # After a first signal, the default action stays, so that a second signal ends the
             # process immediately.
-            if signal.getsignal(number) is first and handler is not None:
+            if signal.getsignal(number) is handle_first and handler is not None:
                 signal.signal(number, handler)
