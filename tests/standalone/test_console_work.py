@@ -62,7 +62,8 @@ def press(page: Any, label: str, *, sure: bool = False) -> None:
         page.locator("dialog").wait_for(state="detached")
 
 
-def value(server: Server, *command: str) -> Any:
+def kv(server: Server, *command: str) -> Any:
+    """Run a command and return its reply."""
     return sent(server, "kv_server", body=list(command))["result"]
 
 
@@ -79,7 +80,7 @@ def listed(server: Server, path: str) -> list[Any]:
 def test_all_of_many_keys_can_be_reached_and_found(page: Any, server: Server) -> None:
     for start in range(0, 2005, 401):
         pairs = [word for number in range(start, start + 401) for word in (f"key:{number:04}", "x")]
-        sent(server, "kv_server", body=["MSET", *pairs])
+        kv(server, "MSET", *pairs)
     at(page, "fake/kv_server/keys", "table.rows")
     assert page.inner_text("#count") == "1–100 of 2,005 keys"
     page.click("text=Next →")
@@ -97,13 +98,13 @@ def test_a_key_is_added_edited_given_a_ttl_and_deleted(page: Any, server: Server
     at(page, "fake/kv_server/keys", ".empty")
     typed(page, "New key", key="greeting", value="hello", ttl="60")
     page.locator(".detail h2", has_text="greeting").wait_for()
-    assert (value(server, "GET", "greeting"), value(server, "TTL", "greeting")) == ("hello", 60)
+    assert (kv(server, "GET", "greeting"), kv(server, "TTL", "greeting")) == ("hello", 60)
     typed(page, "Value", value="good day")
     page.locator("#notice", has_text="Saved; the TTL stays.").wait_for()
-    assert (value(server, "GET", "greeting"), value(server, "TTL", "greeting")) == ("good day", 60)
+    assert (kv(server, "GET", "greeting"), kv(server, "TTL", "greeting")) == ("good day", 60)
     typed(page, "Change TTL", seconds="")
     page.locator(".detail dd", has_text="none: the key stays").wait_for()
-    assert value(server, "TTL", "greeting") == -1
+    assert kv(server, "TTL", "greeting") == -1
     press(page, "Delete…", sure=True)
     page.locator(".empty", has_text="No keys yet.").wait_for()
 
@@ -129,21 +130,21 @@ def test_elements_are_edited(
     changed: Any,
     read: list[str],
 ) -> None:
-    sent(server, "kv_server", body=command)
+    kv(server, *command)
     at(page, "fake/kv_server/keys/k", ".detail table")
     press(page, "Edit")
     name = page.locator("form[aria-label^=Edit]").get_attribute("aria-label")
     typed(page, name, **fields)
-    wait_until(lambda: value(server, *read) == changed)
+    wait_until(lambda: kv(server, *read) == changed)
 
 
 def test_elements_are_added_and_removed(page: Any, server: Server) -> None:
-    sent(server, "kv_server", body=["SADD", "tags", "red"])
+    kv(server, "SADD", "tags", "red")
     at(page, "fake/kv_server/keys/tags", ".detail table")
     typed(page, "Add an element", member="blue")
     page.locator(".detail td", has_text="blue").wait_for()
     page.click("button[aria-label='Remove red']")
-    wait_until(lambda: value(server, "SMEMBERS", "tags") == ["blue"])
+    wait_until(lambda: kv(server, "SMEMBERS", "tags") == ["blue"])
 
 
 def test_a_command_is_completed_explained_and_its_reply_typed(page: Any, server: Server) -> None:
@@ -176,9 +177,9 @@ def test_a_command_is_completed_explained_and_its_reply_typed(page: Any, server:
 
 def test_a_search_index_shows_its_schema_and_is_queried(page: Any, server: Server) -> None:
     words = "SEARCH.CREATE books ON HASH PREFIX 1 book: SCHEMA title TEXT"
-    sent(server, "kv_server", body=words.split())
-    sent(server, "kv_server", body=["HSET", "book:1", "title", "running shoes"])
-    sent(server, "kv_server", body=["SEARCH.WAITINDEXING", "books"])
+    kv(server, *words.split())
+    kv(server, "HSET", "book:1", "title", "running shoes")
+    kv(server, "SEARCH.WAITINDEXING", "books")
     at(page, "fake/kv_server/indexes/books", ".detail td:text-is('TEXT')")
     typed(page, "Query", filter='{"title": "running"}')
     said(page, "Query", "book:1")
@@ -259,7 +260,7 @@ def test_topics_records_and_groups_are_worked_with(page: Any, server: Server) ->
 
 def test_keys_are_walked_by_namespace_and_deleted_by_pattern(page: Any, server: Server) -> None:
     names = ["plain", "user:1", "user:1:cart", "user:2:cart", *(f"log:{n}" for n in range(600))]
-    sent(server, "kv_server", body=["MSET", *(word for name in names for word in (name, "x"))])
+    kv(server, "MSET", *(word for name in names for word in (name, "x")))
     at(page, "fake/kv_server/keys?view=tree", ".folders")
     assert page.inner_text(".folders").split() == ["log:", "600", "user:", "3"]
     assert page.inner_text("table.rows a") == "plain"
@@ -275,7 +276,7 @@ def test_keys_are_walked_by_namespace_and_deleted_by_pattern(page: Any, server: 
     assert "log:0\n" in asked
     assert "… and 592 more" in asked
     page.click("dialog button.danger")
-    wait_until(lambda: value(server, "DBSIZE") == 4)
+    wait_until(lambda: kv(server, "DBSIZE") == 4)
 
 
 # -- queue -------------------------------------------------------------------------------------------
@@ -529,28 +530,28 @@ def test_what_falls_due_is_on_a_strip_and_can_be_gone_to(page: Any, server: Serv
 
 
 def test_a_snapshot_is_taken_restored_and_deleted(page: Any, server: Server) -> None:
-    sent(server, "kv_server", body=["SET", "a", "before"])
+    kv(server, "SET", "a", "before")
     at(page, "snapshots")
     typed(page, "Take a snapshot", id="one/two")
     said(page, "Take a snapshot", "Taken: one/two.")
-    sent(server, "kv_server", body=["SET", "a", "after"])
+    kv(server, "SET", "a", "after")
     press(page, "Restore…", sure=True)
-    wait_until(lambda: value(server, "GET", "a") == "before")
+    wait_until(lambda: kv(server, "GET", "a") == "before")
     press(page, "Delete")
     page.locator(".empty", has_text="No snapshots yet.").wait_for()
 
 
 def test_a_reset_asks_first(page: Any, server: Server) -> None:
-    sent(server, "kv_server", body=["SET", "a", "1"])
+    kv(server, "SET", "a", "1")
     page.click("#reset")
     page.locator("dialog[open]").wait_for()
     assert page.evaluate("document.activeElement.textContent") == "Cancel"
     page.keyboard.press("Enter")
     page.locator("dialog").wait_for(state="detached")
-    assert value(server, "EXISTS", "a") == 1
+    assert kv(server, "EXISTS", "a") == 1
     page.click("#reset")
     page.click("dialog button:text('Reset')")
-    wait_until(lambda: value(server, "EXISTS", "a") == 0)
+    wait_until(lambda: kv(server, "EXISTS", "a") == 0)
 
 
 def test_the_environment_is_copied_as_shells_read_it(page: Any, server: Server) -> None:
@@ -592,7 +593,7 @@ FRAMES = """async (scroll) => {
 
 def test_ten_thousand_entries_are_in_reach_and_few_in_the_page(page: Any, server: Server) -> None:
     # The page drops entries that are newer than all of the server's.
-    sent(server, "kv_server", body=["SET", "key:1", "x"])
+    kv(server, "SET", "key:1", "x")
     at(page, "activity", ".trace-row")
     page.evaluate(
         """async () => {
@@ -644,7 +645,7 @@ def test_opening_any_page_transfers_little(page: Any, server: Server) -> None:
 
 def test_who_reads_further_down_keeps_the_place(page: Any, server: Server) -> None:
     for number in range(80):
-        sent(server, "kv_server", body=["SET", f"key:{number}", "1"])
+        kv(server, "SET", f"key:{number}", "1")
     at(page, "activity", ".trace-row")
     holds(page, f"{COUNT} === '80 rows'")
     page.evaluate("scrollTo(0, 900)")
@@ -652,20 +653,16 @@ def test_who_reads_further_down_keeps_the_place(page: Any, server: Server) -> No
     holds(page, "document.elementFromPoint(600, 400).closest('.trace-row')")
     before = page.evaluate(first)
     for number in range(10):
-        sent(server, "kv_server", body=["SET", f"late:{number}", "1"])
+        kv(server, "SET", f"late:{number}", "1")
     holds(page, f"{COUNT} === '90 rows'")
     assert page.evaluate(first) == before
 
 
 def fill_all(server: Server) -> None:
     """Add data to every fake, with retries, lag, a query, a run, a fault and a violation."""
-    sent(server, "kv_server", body=["SET", "a-key-that-is-long:" + "x" * 80, "1", "EX", "60"])
-    sent(server, "kv_server", body=["HSET", "h", "field", "y" * 200])
-    sent(
-        server,
-        "kv_server",
-        body=["SEARCH.CREATE", "i", "ON", "HASH", "PREFIX", "1", "h", "SCHEMA", "field", "TEXT"],
-    )
+    kv(server, "SET", "a-key-that-is-long:" + "x" * 80, "1", "EX", "60")
+    kv(server, "HSET", "h", "field", "y" * 200)
+    kv(server, "SEARCH.CREATE", "i", "ON", "HASH", "PREFIX", "1", "h", "SCHEMA", "field", "TEXT")
     vectors = [{"id": f"v{n}", "vector": [n, n % 3], "metadata": {"n": n}} for n in range(8)]
     sent(server, "vector_index", "/upsert", vectors)
     sent(server, "vector_index", "/query", {"vector": [1, 1], "topK": 2})
