@@ -145,8 +145,11 @@ class _Search:
                 raise CommandError(errors.GEO_MEMBER)
             self.centre = geohash.decode(score)
 
-    def read(self, args: Args, sizes: _Sizes) -> None:
-        """Parse the options; ``sizes`` are the numbers of values of those that are allowed."""
+    def read(self, args: Args, sizes: _Sizes, with_error: bytes) -> None:
+        """Parse the options; ``sizes`` are the numbers of values of those that are allowed.
+
+        ``with_error`` is the error for WITH options of a search whose result is stored.
+        """
         for word, values in options(args, 0, sizes):
             if word in _WITH:
                 self.with_words.add(word)
@@ -174,6 +177,8 @@ class _Search:
                 self.take_box(*values)
             else:
                 raise CommandError(errors.SYNTAX)
+        if self.target is not None and self.with_words:
+            raise CommandError(with_error)
 
     def find(self) -> list[_Hit]:
         if self.members is None:
@@ -230,18 +235,12 @@ def _hit_reply(session: Session, search: _Search, hit: _Hit) -> Reply:
     return item
 
 
-def _answer_georadius(session: Session, search: _Search, args: Args, sizes: _Sizes) -> Reply:
-    search.read(args, sizes)
-    if search.target is not None and search.with_words:
-        raise CommandError(errors.GEO_STORE_WITH)
-    return _answer(session, search)
-
-
 def _georadius(session: Session, args: Args, sizes: _Sizes) -> Reply:
     search = _Search(session.db.get(args[0], SortedSet))
     search.centre = _position(args[1], args[2])
     search.take_radius(args[3], args[4])
-    return _answer_georadius(session, search, args[5:], sizes)
+    search.read(args[5:], sizes, errors.GEO_STORE_WITH)
+    return _answer(session, search)
 
 
 def _georadiusbymember(session: Session, args: Args, sizes: _Sizes) -> Reply:
@@ -249,7 +248,8 @@ def _georadiusbymember(session: Session, args: Args, sizes: _Sizes) -> Reply:
     search.take_member(args[1])
     if search.members is not None:
         search.take_radius(args[2], args[3])
-    return _answer_georadius(session, search, args[4:], sizes)
+    search.read(args[4:], sizes, errors.GEO_STORE_WITH)
+    return _answer(session, search)
 
 
 @command("GEORADIUS")
@@ -279,9 +279,7 @@ def georadiusbymember_ro(session: Session, args: Args) -> Reply:
 def _answer_geosearch(
     session: Session, search: _Search, args: Args, sizes: _Sizes, name: str
 ) -> Reply:
-    search.read(args, sizes)
-    if search.target is not None and search.with_words:
-        raise CommandError(errors.GEOSEARCHSTORE_WITH)
+    search.read(args, sizes, errors.GEOSEARCHSTORE_WITH)
     if search.origin is None:
         raise CommandError(errors.geo_centre(name))
     if search.radius is None and search.box is None:

@@ -30,8 +30,7 @@ def expiry_ms(
     """
     amount_ms = parse_int(text) * (1000 if word in (b"EX", b"EXAT") else 1)
     since_ms = now_ms if word in (b"EX", b"PX") else 0
-    is_valid = I64_MIN <= amount_ms <= I64_MAX - since_ms and (amount_ms > 0 or may_be_past)
-    if not is_valid:
+    if not I64_MIN <= amount_ms <= I64_MAX - since_ms or (amount_ms <= 0 and not may_be_past):
         raise CommandError(errors.invalid_expire(name))
     return amount_ms + since_ms
 
@@ -62,7 +61,7 @@ def parse_conditions(words: list[bytes]) -> Condition:
     return frozenset(found)
 
 
-def is_met(condition: Condition, present_ms: int | None, wanted_ms: int) -> bool:
+def allows_expiry(condition: Condition, present_ms: int | None, wanted_ms: int) -> bool:
     """Return whether a new expiry may replace the current one. A missing expiry counts as infinite."""
     if b"NX" in condition and present_ms is not None:
         return False
@@ -122,22 +121,22 @@ def parse_set_options(
     Flags and options about the lifetime may be repeated. The last number of an expiry counts.
     """
     given = SetOptions()
-    is_valid = True  # A contradiction is reported after any other error of the options.
     for word, values in options(args, at, sizes):
         if word in _LIFETIMES:
-            is_valid &= given.lifetime in (b"", word)
+            if given.lifetime not in (b"", word):
+                raise CommandError(errors.SYNTAX)
             given.lifetime, given.amount = word, values[0] if values else b""
         elif word in COMPARISONS:
-            is_valid &= given.comparison is None
-            is_valid &= session.engine.table.knows[f"SET {word.decode()}"]
+            is_known = session.engine.table.knows[f"SET {word.decode()}"]
+            if not is_known or given.comparison is not None:
+                raise CommandError(errors.SYNTAX)
             given.comparison = (word, values[0])
         else:
             given.flags |= {word}
     if given.flags:
         conditions = len(given.flags & {b"NX", b"XX"}) + (given.comparison is not None)
-        is_valid &= conditions <= 1 and not {b"FNX", b"FXX"} <= given.flags
-    if not is_valid:
-        raise CommandError(errors.SYNTAX)
+        if conditions > 1 or {b"FNX", b"FXX"} <= given.flags:
+            raise CommandError(errors.SYNTAX)
     return given
 
 

@@ -14,8 +14,8 @@ from ...values.hashes import HashValue
 from ..lifetimes import (
     EXPIRY_SIZES,
     SetOptions,
+    allows_expiry,
     expiry_ms,
-    is_met,
     nearest_second,
     parse_conditions,
     parse_set_options,
@@ -87,7 +87,7 @@ def _expire(session: Session, args: Args, word: bytes, name: str) -> Reply:
     at_ms = expiry_ms(word, args[1], session.now_ms, name, may_be_past=True)
 
     def expire(value: HashValue, field: bytes) -> int:
-        if not is_met(condition, value.expiry(field), at_ms):
+        if not allows_expiry(condition, value.expiry(field), at_ms):
             return 0
         return 1 if _expire_or_remove(session, value, field, at_ms) else 2
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ...engine.engine import Session
 from ...reply import Reply
 from ...table.registry import Args, command
-from ..lifetimes import expiry_ms, is_met, nearest_second, parse_conditions
+from ..lifetimes import allows_expiry, expiry_ms, nearest_second, parse_conditions
 
 
 def _expire(session: Session, args: Args, word: bytes, name: str) -> Reply:
@@ -16,7 +16,7 @@ def _expire(session: Session, args: Args, word: bytes, name: str) -> Reply:
     at_ms = expiry_ms(word, args[1], session.now_ms, name, may_be_past=True)
     if session.db.lookup(args[0]) is None:
         return 0
-    if not is_met(condition, session.db.expires.get(args[0]), at_ms):
+    if not allows_expiry(condition, session.db.expires.get(args[0]), at_ms):
         return 0
     session.db.expire_at(args[0], at_ms)
     return 1
