@@ -37,9 +37,9 @@ class InProcess:
 
     as_json = False
 
-    def __init__(self, seed: int = 1, resp: int = 2, version: str | None = None) -> None:
+    def __init__(self, seed: int = 1, resp: int = 2, **settings: Any) -> None:
         self.resp = resp
-        self.engine = Engine(Timekeeper(), Ids(seed), "redis", version=version)
+        self.engine = Engine(Timekeeper(), Ids(seed), "redis", **settings)
         self.name = f"in process as {self.engine.version}, RESP{resp}"
         self.session = self.engine.session()
         self.session.resp = resp
@@ -61,18 +61,14 @@ def as_json(reply: Any) -> Any:
     Strings stay UTF-8 bytes, so that the same rules apply to every interface.
     """
     if isinstance(reply, wire.Status):
-        return _as_text(reply.text)
+        reply = reply.text
     if isinstance(reply, wire.NilArray):
         return None
     if isinstance(reply, bytes):
-        return _as_text(reply)
+        return reply.decode("utf-8", "replace").encode()
     if isinstance(reply, list):
         return [as_json(item) for item in reply]
     return reply
-
-
-def _as_text(data: bytes) -> bytes:
-    return data.decode("utf-8", "replace").encode()
 
 
 def _from_json(value: Any) -> Any:

@@ -27,13 +27,10 @@ class Face(InProcess):
     """The engine in process, with DEBUG enabled."""
 
     def __init__(self, resp: int = 2) -> None:
-        super().__init__(resp=resp)
-        self.engine = Engine(Timekeeper(NOW), Ids(1), "redis", debug_command=True)
-        self.session = self.engine.session()
-        self.session.resp = resp
+        super().__init__(resp=resp, debug_command=True)
 
     def __call__(self, line: str) -> Any:
-        return self.call([word.encode() for word in line.split(" ")])
+        return self.call(line.encode().split(b" "))
 
 
 @pytest.fixture
@@ -151,20 +148,19 @@ def test_a_transaction_with_sleeps_in_the_slow_log(kv: KVServer) -> None:
 
 
 def test_expired_keys_stay_without_an_access() -> None:
-    clock = Timekeeper(NOW)
-    engine = Engine(clock, Ids(1), "redis", debug_command=True)
-    session = engine.session()
+    face = Face()
+    engine = face.engine
     for line in ("DEBUG SET-ACTIVE-EXPIRE 0", "SET a 1 PX 5", "SET b 1"):
-        engine.execute(session, line.encode().split())
-    clock.advance("1s")
+        face(line)
+    engine.clock.advance("1s")
     engine.remove_expired()
     assert engine.databases[0].expired == 0
-    assert engine.execute(session, [b"DBSIZE"]) == 2
-    assert b"encoding:int" in engine.execute(session, b"DEBUG OBJECT a".split()).text
-    engine.execute(session, b"DEBUG SET-ACTIVE-EXPIRE 1".split())
+    assert face("DBSIZE") == 2
+    assert b"encoding:int" in face("DEBUG OBJECT a").text
+    face("DEBUG SET-ACTIVE-EXPIRE 1")
     engine.remove_expired()
     assert engine.databases[0].expired == 1
-    assert engine.execute(session, [b"DBSIZE"]) == 1
+    assert face("DBSIZE") == 1
 
 
 def test_digests_tell_contents_apart() -> None:
@@ -211,8 +207,7 @@ def test_replies_of_every_type_are_a_real_servers(resp: int) -> None:
             line = [b"DEBUG", b"PROTOCOL", kind.encode()]
             assert face.call(line) == server.call(line), kind
         for line in ("DEBUG ERROR ERR-text", "DEBUG SET-ACTIVE-EXPIRE 1", "DEBUG ERROR"):
-            words = [word.encode() for word in line.split()]
-            assert face.call(words) == server.call(words), line
+            assert face(line) == server.call(line.encode().split()), line
 
 
 def test_over_rest_it_is_not_there() -> None:
