@@ -151,7 +151,7 @@ def told(cloud: Cloud, folder: Path | None) -> str:
         clouds=lambda: [cloud],
         test=SimpleNamespace(cloud=cloud, is_reported=False),
         options=SimpleNamespace(recordings=None, journal_when="failed", timelines=folder),
-        application=SimpleNamespace(served=lambda cloud: []),
+        observation=SimpleNamespace(served=lambda cloud: []),
         sleep=SimpleNamespace(seconds=lambda: 0.0),
     )
     item = SimpleNamespace(nodeid="test_a.py::test_it", module=sys, user_properties=[])
