@@ -62,15 +62,12 @@ def test_produce_to_a_topic(rest: Rest, method: str, slash: str) -> None:
     assert rest(method, f"/produce/orders{slash}", {"value": "one"}) == [
         {"topic": "orders", "partition": 0, "offset": 0, "timestamp": START_MS}
     ]
-    places = rest(
-        method,
-        f"/produce/orders{slash}",
-        [
-            {"value": "a", "partition": 2},
-            {"value": "b", "partition": 1},
-            {"value": "c", "partition": 2},
-        ],
-    )
+    items = [
+        {"value": "a", "partition": 2},
+        {"value": "b", "partition": 1},
+        {"value": "c", "partition": 2},
+    ]
+    places = rest(method, f"/produce/orders{slash}", items)
     assert [(p["partition"], p["offset"]) for p in places] == [(2, 0), (1, 0), (2, 1)]
 
 
