@@ -106,7 +106,7 @@ PRESETS: Mapping[str, BrokerLimits] = {
 }
 
 
-def _is_answer(value: object) -> bool:
+def _is_status_or_pair(value: object) -> bool:
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], str):
         value = value[0]
     return type(value) is int and 400 <= value <= 599
@@ -118,23 +118,21 @@ def _is_sendable(value: str) -> bool:
 
 
 _LIMITS: Kind[BrokerLimits] = Kind(
-    str | BrokerLimits | None,
-    f"the name of a plan ({', '.join(map(repr, PRESETS))}), a BrokerLimits, or None",
-    lambda value: (
-        value is None
-        or isinstance(value, BrokerLimits)
-        or (isinstance(value, str) and value in PRESETS)
+    accepts=str | BrokerLimits | None,
+    expected=f"the name of a plan ({', '.join(map(repr, PRESETS))}), a BrokerLimits, or None",
+    fits=lambda value: (
+        isinstance(value, BrokerLimits | None) or (isinstance(value, str) and value in PRESETS)
     ),
-    lambda value: BrokerLimits() if value is None else PRESETS.get(value, value),
+    convert=lambda value: BrokerLimits() if value is None else PRESETS.get(value, value),
 )
 _ERRORS: Kind[Mapping[str, int | tuple[int, str]]] = Kind(
-    Mapping[str, int | tuple[int, str]],
-    "a mapping from a kind of error to a status from 400 to 599, or to a pair of status and text; "
-    f"the kinds are {', '.join(STATUSES)}",
-    lambda value: (
+    accepts=Mapping[str, int | tuple[int, str]],
+    expected="a mapping from a kind of error to a status from 400 to 599, or to a pair of status "
+    f"and text; the kinds are {', '.join(STATUSES)}",
+    fits=lambda value: (
         isinstance(value, Mapping)
         and STATUSES.keys() >= value.keys()
-        and all(map(_is_answer, value.values()))
+        and all(map(_is_status_or_pair, value.values()))
     ),
 )
 

@@ -32,6 +32,8 @@ from .engine.engine import VectorEngine
 from .fields import KNOWN, FieldReader, Include, missing
 from .model import Change, Hit, IndexInfo, Kind, QueryMode, VectorQuery, VectorRecord
 
+ReadQuery = Callable[[Any], tuple[VectorQuery, Include]]
+"""Converts an item of a body to a query, and to the parts of the hits that the response includes."""
 METHODS = "GET POST PUT DELETE"
 SUCCESS = "Success"
 _WRITING = (
@@ -84,11 +86,11 @@ class VectorApp(App):
 
     def routes(self) -> list[Route]:
         """Return a route for each command; the method that serves a command has the command's name."""
-        return [
-            Route(METHODS, f"/{path}", name, _command(getattr(self, name.replace("-", "_"))))
-            for path in _WRITING + _READING
-            if (name := _name(path))
-        ]
+        return [self._route(path) for path in _WRITING + _READING]
+
+    def _route(self, path: str) -> Route:
+        name = _name(path)
+        return Route(METHODS, f"/{path}", name, _command(getattr(self, name.replace("-", "_"))))
 
     # -- the dialect -----------------------------------------------------------------------------
 
@@ -255,9 +257,7 @@ class VectorApp(App):
         self.engine.resumable.end(self.reader.required_text(self._fields(request), "uuid"))
         return SUCCESS
 
-    def _queries(
-        self, request: Request, read: Callable[[dict[str, Any]], tuple[VectorQuery, Include]]
-    ) -> object:
+    def _queries(self, request: Request, read: ReadQuery) -> object:
         pairs = [read(item) for item in self._items(request)]
         answers = self.engine.query(_namespace(request), [query for query, _ in pairs])
         lists = [
@@ -265,16 +265,14 @@ class VectorApp(App):
         ]
         return lists[0] if len(lists) == 1 else lists
 
-    def _start(
-        self, request: Request, read: Callable[[dict[str, Any]], tuple[VectorQuery, Include]]
-    ) -> object:
+    def _start(self, request: Request, read: ReadQuery) -> object:
         body = self.reader.json(request.body)
         query, include = read(body)
         max_idle_us = self.reader.max_idle_us(body)
         uuid, hits = self.engine.resumable.start(_namespace(request), query, max_idle_us, include)
         return {"uuid": uuid, "scores": _hits_json(hits, include)}
 
-    def _vector_query(self, item: dict[str, Any]) -> tuple[VectorQuery, Include]:
+    def _vector_query(self, item: Any) -> tuple[VectorQuery, Include]:
         fields = self.reader.fields(item, "A query")
         if fields.get("data") is not None:
             if fields.get("vector") is None and fields.get("sparseVector") is None:
@@ -282,7 +280,7 @@ class VectorApp(App):
             raise errors.bad_request("A query with data must be sent to query-data, not to query")
         return self.reader.query(fields), self.reader.include(fields)
 
-    def _text_query(self, item: dict[str, Any]) -> tuple[VectorQuery, Include]:
+    def _text_query(self, item: Any) -> tuple[VectorQuery, Include]:
         fields = self.reader.fields(item, "A query")
         query = self.reader.query(fields)
         if query.vector is not None or query.sparse is not None:
@@ -322,10 +320,10 @@ class VectorApp(App):
 
     # -- bodies ----------------------------------------------------------------------------------
 
-    def _fields(self, request: Request) -> Any:
+    def _fields(self, request: Request) -> Mapping[str, Any]:
         return self.reader.fields(self.reader.json(request.body))
 
-    def _fields_or_ids(self, request: Request) -> Any:
+    def _fields_or_ids(self, request: Request) -> Mapping[str, Any]:
         body = self.reader.json(request.body)
         return self.reader.fields({"ids": body} if isinstance(body, list) else body)
 
