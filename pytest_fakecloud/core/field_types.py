@@ -42,8 +42,8 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE
 class FieldType:
     """A type of field: checks the value that a test gives and compares the field's values with it.
 
-    ``expected`` describes valid values in error messages. Subclasses override ``accepts()`` and
-    ``equals()``.
+    ``expected`` describes valid values in error messages. Most subclasses override only
+    ``accepts()`` and ``equals()``; ``check()`` calls the first, ``Question`` all others.
     """
 
     expected = "a value"

@@ -13,7 +13,7 @@ from pytest_fakecloud.core.calls import Call, weight_of
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.app import App
-from pytest_fakecloud.http.messages import Answer, Effect, Request, Stream
+from pytest_fakecloud.http.messages import Answer, Effect, Request, Stream, asks_to_close
 
 from ..demo import Demo
 
@@ -50,6 +50,14 @@ def test_a_request_keeps_what_came() -> None:
 def test_targets(target: str, path: str, query: str) -> None:
     request = Request("GET", target)
     assert (request.path, request.query_string, request.target) == (path, query, target)
+
+
+@pytest.mark.parametrize(
+    ("value", "closes"),
+    [("close", True), ("Keep-Alive, Close", True), ("closed", False), ("", False)],
+)
+def test_a_connection_header_is_a_list_of_words(value: str, closes: bool) -> None:
+    assert asks_to_close(value) is closes
 
 
 # -- the pipeline --------------------------------------------------------------------------------
