@@ -52,9 +52,8 @@ class KVServer(KVContents, Handle):
         self._created_engine: AnyEngine | None = real
         self._credentials = Credentials(config.token)
         self._port: DatabasePort | None = None
-        app = KVApp(
-            self._get_or_create_engine, context.clock, self._credentials, config, config.int_text
-        )
+        engine, clock = self._get_or_create_engine, context.clock
+        app = KVApp(engine, clock, self._credentials, config, config.int_text)
         super().__init__(context, app, config)
         self._credentials.standard = self.token
         if real is not None:

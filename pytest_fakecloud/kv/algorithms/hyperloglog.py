@@ -139,10 +139,9 @@ def _halves() -> list[tuple[int, int]]:
 def _pack_dense(unpacked: bytes | bytearray) -> bytes:
     packed = bytearray()
     for at in range(0, REGISTERS, 4):
-        three = (
-            unpacked[at] | unpacked[at + 1] << 6 | unpacked[at + 2] << 12 | unpacked[at + 3] << 18
-        )
-        packed += three.to_bytes(3, "little")
+        # Four registers of six bits take three bytes.
+        one, two, three, four = unpacked[at : at + 4]
+        packed += (one | two << 6 | three << 12 | four << 18).to_bytes(3, "little")
     return bytes(packed)
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from .engine import Engine
     from .keyspace import Keyspace
 
-FOREVER_US = 10**18
+_FOREVER_US = 10**18
+"""Duration of a wait without a time limit."""
 
 
 class Waiter:
@@ -46,9 +47,8 @@ class Waiter:
         self.line = line
         self.begun_us = clock.now_us()
         self.signal = clock.signal()
-        self.deadline_us = (
-            clock.now_us() + blocked.timeout_ms * 1000 if blocked.timeout_ms else FOREVER_US
-        )
+        wait_us = blocked.timeout_ms * 1000 or _FOREVER_US
+        self.deadline_us = self.begun_us + wait_us
         self.done = False
         self.tried = False
         """Whether the wait ended with a retry of the command."""

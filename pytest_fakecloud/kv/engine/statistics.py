@@ -126,10 +126,9 @@ class Statistics:
         """Add a command to the slow log, redacted and shortened as on a real server."""
         shown = []
         for word in without_secrets(argv[:_SLOW_LOG_WORDS]):
-            more = len(word) - _SLOW_LOG_BYTES
-            shown.append(
-                word[:_SLOW_LOG_BYTES] + b"... (%d more bytes)" % more if more > 0 else word
-            )
+            if (more := len(word) - _SLOW_LOG_BYTES) > 0:
+                word = word[:_SLOW_LOG_BYTES] + b"... (%d more bytes)" % more
+            shown.append(word)
         if len(argv) > _SLOW_LOG_WORDS:
             # The last word that fits is replaced by the number of words left out.
             shown[-1] = b"... (%d more arguments)" % (len(argv) - _SLOW_LOG_WORDS + 1)

@@ -213,9 +213,8 @@ class Users:
     # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> UsersCopy:
-        return UsersCopy(
-            {name: user.copy() for name, user in self._users.items()}, dict(self._tokens)
-        )
+        users = {name: user.copy() for name, user in self._users.items()}
+        return UsersCopy(users, dict(self._tokens))
 
     def restore(self, saved: UsersCopy) -> None:
         """Restore users and tokens. Existing users are changed in place: sessions refer to them."""

@@ -157,9 +157,8 @@ def _opened(data: bytes) -> tuple[int, Source]:
     valkey = data.startswith(MAGIC[1])
     digits = data[6:9] if valkey else data[5:9]
     if not data.startswith(MAGIC) or not digits.isdigit() or len(data) < 9:
-        raise RdbError(
-            f"it begins with {data[:9]!r}; expected REDIS or VALKEY and a version number"
-        )
+        expected = "REDIS or VALKEY and a version number"
+        raise RdbError(f"it begins with {data[:9]!r}; expected {expected}")
     version = int(digits)
     least, most = (VALKEY_9, _NEWEST_VALKEY) if valkey else (1, _NEWEST)
     if not least <= version <= most:

@@ -24,6 +24,11 @@ _UNKNOWN = 0xFFFF
 """The declared number of entries if a listpack or ziplist has at least as many."""
 
 
+def _wrong_end(what: str) -> RdbError:
+    why = "does not end after its last entry, or declares a wrong number of entries"
+    return RdbError(f"a {what} {why}")
+
+
 def texts(entries: Iterable[Entry]) -> list[bytes]:
     """Convert elements to strings, the form in which clients receive them."""
     return [entry if isinstance(entry, bytes) else b"%d" % entry for entry in entries]
@@ -72,9 +77,7 @@ def read_listpack(blob: bytes) -> list[Entry]:
         raise RdbError("a listpack contains an invalid entry") from None
     count = int.from_bytes(blob[4:6], "little")
     if at != end or count not in (len(found), _UNKNOWN):
-        raise RdbError(
-            "a listpack does not end after its last entry, or declares a wrong number of entries"
-        )
+        raise _wrong_end("listpack")
     return found
 
 
@@ -177,9 +180,7 @@ def read_ziplist(blob: bytes) -> list[Entry]:
     count = int.from_bytes(blob[8:10], "little")
     tail = int.from_bytes(blob[4:8], "little")
     if at != end or tail != start or count not in (len(found), _UNKNOWN):
-        raise RdbError(
-            "a ziplist does not end after its last entry, or declares a wrong number of entries"
-        )
+        raise _wrong_end("ziplist")
     return found
 
 
@@ -208,9 +209,7 @@ def read_zipmap(blob: bytes) -> list[bytes]:
         raise RdbError("a zipmap contains an invalid entry") from None
     pairs, odd = divmod(len(found), 2)
     if at != end or odd or blob[0] not in (pairs, 254, 255) or blob[0] < min(pairs, 254):
-        raise RdbError(
-            "a zipmap does not end after its last entry, or declares a wrong number of entries"
-        )
+        raise _wrong_end("zipmap")
     return found
 
 

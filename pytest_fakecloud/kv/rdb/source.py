@@ -32,9 +32,8 @@ class Source:
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data = data
         self.at = at
-        self._spare = {
-            packed: most + SPARE_PER_BYTE * len(data) for packed, most in MOST_UNPACKED.items()
-        }
+        spare = SPARE_PER_BYTE * len(data)
+        self._spare = {packed: most + spare for packed, most in MOST_UNPACKED.items()}
 
     def left(self) -> int:
         """Return the number of bytes that have not been read."""

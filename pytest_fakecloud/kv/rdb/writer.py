@@ -167,9 +167,8 @@ class Writer:
 
     def _stream(self, key: bytes | None, value: Stream) -> None:
         with_activity = self.version >= _VERSION_OF_STREAM_ACTIVITY
-        self._begin(
-            RdbType.STREAM_LISTPACKS_3 if with_activity else RdbType.STREAM_LISTPACKS_2, key
-        )
+        kind = RdbType.STREAM_LISTPACKS_3 if with_activity else RdbType.STREAM_LISTPACKS_2
+        self._begin(kind, key)
         self.length(len(value.nodes))
         for node in value.nodes:
             self.string(node.key.to_bytes(16, "big"))

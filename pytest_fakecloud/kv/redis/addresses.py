@@ -63,9 +63,8 @@ def open_link(url: str) -> Link:
             return ClusterLink([_place(host, 6379) for host in target.hosts], options)
         return Link(options)
     except (ValueError, TypeError) as error:
-        raise ContractError(
-            f"engine={_without_password(url)!r} is not a valid URL: {error}"
-        ) from None
+        shown = _without_password(url)
+        raise ContractError(f"engine={shown!r} is not a valid URL: {error}") from None
 
 
 def _parsed(url: str) -> _Target:

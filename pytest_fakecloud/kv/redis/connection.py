@@ -320,9 +320,8 @@ class RawParser(_RESP2Parser):
 
 def _number(text: bytes, least: int = -(2**63), most: int = 2**63 - 1) -> int:
     if not re.fullmatch(rb"[+-]?\d{1,19}", text) or not least <= int(text) <= most:
-        raise LostConnection(
-            f"the reply contains {text[:40]!r} instead of a number from {least} to {most}"
-        )
+        expected = f"a number from {least} to {most}"
+        raise LostConnection(f"the reply contains {text[:40]!r} instead of {expected}")
     return int(text)
 
 

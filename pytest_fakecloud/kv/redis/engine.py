@@ -222,12 +222,12 @@ class RedisEngine:
             session.queue, session.aborted = [], False
             return OK
         queue, session.queue = session.queue, None
-        if queue is None:
-            raise CommandError(
-                errors.EXEC_WITHOUT_MULTI if name == "EXEC" else errors.DISCARD_WITHOUT_MULTI
-            )
         if name == "DISCARD":
+            if queue is None:
+                raise CommandError(errors.DISCARD_WITHOUT_MULTI)
             return OK
+        if queue is None:
+            raise CommandError(errors.EXEC_WITHOUT_MULTI)
         if session.aborted:
             raise CommandError(errors.EXECABORT)
         return self._run_transaction(queue, session.login)

@@ -95,9 +95,8 @@ class RecordedCommands:
             app.failed(request, error)
             call.status, call.outcome = 500, "answered"
             self._session.abort_transaction()
-            self._connection.outbox.put(
-                to_resp(CommandError(f"ERR internal error: {error!r}".encode()))
-            )
+            text = f"ERR internal error: {error!r}".encode()
+            self._connection.outbox.put(to_resp(CommandError(text)))
             return True
         return self._deliver(request, response)
 

@@ -39,9 +39,8 @@ class CommandLimits:
         """
         if self._windows:
             return True
-        return self._max_size is not None and (
-            len(request.body) + len(request.target) > self._max_size
-        )
+        size = len(request.body) + len(request.target)
+        return self._max_size is not None and size > self._max_size
 
     def check(self, line: list[bytes]) -> None:
         """Count a command, even if it is too large; raise ``CommandError`` if it exceeds a limit."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from typing import Any, ClassVar, NoReturn
 
@@ -299,17 +299,12 @@ class KVApp(App):
         # Ignore the body: the JavaScript client sends an empty command, which has no meaning here.
         names = command_of_path(f"{command}/{request.params['names']}", b"", request.query_string)
         kind = "pattern" if command == "psubscribe" else "channel"
-        return self._stream(
-            request,
-            names,
-            lambda session: subscription_stream(self.engine, session, kind, names[1:]),
-        )
+        make = partial(subscription_stream, self.engine, kind=kind, names=names[1:])
+        return self._stream(request, names, make)
 
     def monitor(self, request: Request) -> Answer | Stream:
         """Stream every command that the server runs, if the client accepts server-sent events."""
-        return self._stream(
-            request, [b"MONITOR"], lambda session: monitor_stream(self.engine, session)
-        )
+        return self._stream(request, [b"MONITOR"], partial(monitor_stream, self.engine))
 
     def _stream(
         self, request: Request, line: list[bytes], make: Callable[[AnySession], EventStream]

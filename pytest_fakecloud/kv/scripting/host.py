@@ -201,9 +201,8 @@ class LuaHost:
         table = self._runtime.table_from
         sources = {name.encode(): _chunk(name) for name in _FILES}
         bootstrap = self._runtime.execute(_BOOTSTRAP)
-        api = bootstrap(
-            table(functions), table(settings, recursive=True), _chunk("host"), table(sources)
-        )
+        options = table(settings, recursive=True)
+        api = bootstrap(table(functions), options, _chunk("host"), table(sources))
         return dict(api.items())
 
     def compile(self, source: bytes) -> Any:

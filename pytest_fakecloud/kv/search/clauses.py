@@ -427,6 +427,5 @@ class AllOf(Clause):
         return said
 
     def __str__(self) -> str:
-        return " and ".join(map(str, self.must)) + "".join(
-            f" but not {one}" for one in self.must_not
-        )
+        exceptions = "".join(f" but not {one}" for one in self.must_not)
+        return " and ".join(map(str, self.must)) + exceptions

@@ -136,9 +136,7 @@ class _Reader:
         if operator == "$eq" or (operator == "$smart" and not spec.is_text):
             return Named(self._equal(spec, operand), description)
         if not spec.is_text:
-            raise SearchError(
-                f"Operator '{operator}' is not supported on {spec.kind} field '{spec.name}'"
-            )
+            raise _unsupported(operator, spec)
         clause = _TEXT_OPERATORS[operator](self, spec, operand)
         return _boosted(Named(clause, description), boosted)
 
@@ -149,10 +147,7 @@ class _Reader:
 
     def _range(self, spec: FieldSpec, ranges: dict[str, Any]) -> Clause:
         if spec.kind not in RANGED:
-            word = next(iter(ranges))
-            raise SearchError(
-                f"Operator '{word}' is not supported on {spec.kind} field '{spec.name}'"
-            )
+            raise _unsupported(next(iter(ranges)), spec)
         bounds = {word: _typed(spec, operand) for word, operand in ranges.items()}
         # Of two bounds on a side, the narrower one applies; of two equal ones, the exclusive one.
         low, without_low = bounds.get("$gte"), False
@@ -332,6 +327,10 @@ def _flag(spec: FieldSpec, operator: str, name: str, value: Any) -> bool:
     if value.__class__ is not bool:
         raise _wrong(f"{name} in {operator} of field '{spec.name}'", "true or false", value)
     return bool(value)
+
+
+def _unsupported(operator: str, spec: FieldSpec) -> SearchError:
+    return SearchError(f"Operator '{operator}' is not supported on {spec.kind} field '{spec.name}'")
 
 
 def _wrong(where: str, expected: str, value: Any) -> SearchError:

@@ -32,9 +32,8 @@ class _Automaton:
         self.rows: list[tuple[int, ...]] = []
         self._steps: list[dict[int, int]] = []
         around = range(-distance, distance + 1)
-        self._number(
-            (tuple(at if at >= 0 else self._far for at in around), (self._far,) * len(around))
-        )
+        first_row = tuple(at if at >= 0 else self._far for at in around)
+        self._number((first_row, (self._far,) * len(around)))
 
     def _number(self, state: _State) -> int:
         if min(map(min, state)) == self._far:

@@ -134,10 +134,8 @@ class Group:
 
     def copy(self) -> Group:
         twin = Group(self.last_id, self.entries_read)
-        for consumer in self.consumers.values():
-            twin.consumers[consumer.name] = Consumer(
-                consumer.name, consumer.seen_ms, consumer.active_ms
-            )
+        for name, consumer in self.consumers.items():
+            twin.consumers[name] = Consumer(name, consumer.seen_ms, consumer.active_ms)
         for entry_id, pending in self.pending.items():
             owner = twin.consumers[pending.consumer.name]
             twin.deliver(entry_id, owner, pending.delivered_ms, pending.deliveries)

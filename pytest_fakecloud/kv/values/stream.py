@@ -139,9 +139,8 @@ class Stream:
 
     def awaited(self, entry_id: int) -> bool:
         """Return whether any group has not received or not acknowledged an entry."""
-        return any(
-            entry_id > group.last_id or entry_id in group.pending for group in self.groups.values()
-        )
+        groups = self.groups.values()
+        return any(entry_id > each.last_id or entry_id in each.pending for each in groups)
 
     def next_id(self, now_ms: int) -> int | None:
         """Return the ID for an entry added now, or None if the highest possible ID is taken."""

@@ -48,9 +48,8 @@ class LexRange(NamedTuple):
             return True
         if self.low is None or self.high is None:
             return False
-        return self.low > self.high or (
-            self.low == self.high and (self.low_exclusive or self.high_exclusive)
-        )
+        excludes_an_end = self.low_exclusive or self.high_exclusive
+        return self.low > self.high or (self.low == self.high and excludes_an_end)
 
 
 _MAX_ENTRIES, _MAX_VALUE = 128, 64

@@ -158,10 +158,8 @@ def _percentiles(index: SearchIndex, args: Arguments) -> Metric:
         if keyed:
             flat = [part for percent, value in found for part in (repr(percent).encode(), value)]
             return [b"values", flat]
-        return [
-            b"values",
-            [[b"key", format_number(percent), b"value", value] for percent, value in found],
-        ]
+        listed = [[b"key", format_number(percent), b"value", value] for percent, value in found]
+        return [b"values", listed]
 
     return compute
 
