@@ -262,23 +262,7 @@ class RejectedStep(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """A message and its state.
-
-    ``due_us`` is the time of the next attempt. It is None while no attempt is planned: the message
-    waits in a queue or for flow control, is in flight, or has finished. ``public_id`` is the id
-    that clients and destinations see. Deliveries of a v1 message to a topic share a public id.
-    ``source_id`` is the id of the message that a callback reports on, and ``open_children`` the
-    number of unfinished callbacks about the message.
-
-    ``depth`` and ``chain`` detect endless loops: they count the deliveries that caused each other
-    and finally this message, at the same point in time and within call number ``drive``
-    respectively. ``lost_callbacks`` are the reasons why callbacks about the message were not
-    published. ``retry_of`` is the id of the dead-lettered message that this one repeats.
-    ``settled`` is True after the messages that waited for this one have been released.
-    ``overtaken_at`` is the number of retries after which a fault let other messages overtake this
-    one. ``workflow`` is its role in a workflow run, ``failure_of`` the id of the step whose failure
-    it reports, and ``failure_function_state`` the state of the failure callback about it.
-    """
+    """A message and its state."""
 
     id: str
     url: str
@@ -293,6 +277,9 @@ class Message:
     kind: Kind = MESSAGE
     state: MessageState = "CREATED"
     due_us: int | None = None
+    """Time of the next attempt. None while no attempt is planned: the message waits in a queue or
+    for flow control, is in flight, or has finished.
+    """
     retried: int = 0
     topic_name: str | None = None
     endpoint_name: str | None = None
@@ -301,27 +288,38 @@ class Message:
     schedule_id: str | None = None
     api: Api = "v2"
     source_id: str | None = None
+    """Id of the message that this callback reports on."""
     dlq_id: str | None = None
     finished_us: int | None = None
     last_outcome: Outcome | None = None
     last_error_us: int | None = None
     number: int = 0
     public_id: str = ""
+    """Id that clients and destinations see. Deliveries of a v1 message to a topic share it."""
     wait_reason: str = "published"
     waiting_since_us: int = 0
     open_children: int = 0
+    """Number of unfinished callbacks about this message."""
     depth: int = 0
+    """Number of deliveries at the same point in time that caused each other and then this message."""
     chain: int = 0
+    """The same number within call ``drive``."""
     drive: int = 0
     attempts: list[Attempt] = field(default_factory=list)
     log: list[LogEntry] = field(default_factory=list)
     lost_callbacks: tuple[str, ...] = ()
+    """Reasons why callbacks about this message were not published."""
     retry_of: str | None = None
+    """Id of the dead-lettered message that this one repeats."""
     settled: bool = False
+    """Whether the messages that waited for this one have been released."""
     overtaken_at: int | None = None
+    """Number of retries after which a fault let other messages overtake this one."""
     workflow: WorkflowPart | None = None
     failure_of: str | None = None
+    """Id of the workflow step whose failure this message reports."""
     failure_function_state: str | None = None
+    """State of the failure callback about this workflow step."""
 
     @property
     def finished(self) -> bool:

@@ -25,7 +25,8 @@ class Causes:
 
     ``under_way`` are the messages whose deliveries are being performed. ``Message.depth`` is the
     number of causes of a message at the same time, ``Message.chain`` the number of its causes
-    within one call that delivers.
+    within one call that delivers. For example, if the handler of message A publishes B, and the
+    handler of B publishes C with a delay, then C has a chain of 2 and a depth of 0.
     """
 
     def __init__(self, state: State) -> None:

@@ -67,7 +67,9 @@ class WorkflowRun:
     caller_ip: str = "127.0.0.1"
     state: RunState = "RUN_STARTED"
     steps: list[RunStep] = field(default_factory=list)
+    """The first body and the steps that have been delivered, in this order."""
     message_ids: list[str] = field(default_factory=list)
+    """All messages of the run, also those that are not delivered yet or no steps."""
     completed_us: int | None = None
     response: bytes | None = None
     invoker: Invoker | None = None
@@ -93,9 +95,12 @@ class WorkflowRun:
         return ids.index(message_id) if message_id in ids else None
 
     def reopen(self, failed: str, retry: str) -> None:
-        """Accept steps again, with a retry in place of the failed message."""
-        self.state, self.completed_us, self.response = "RUN_STARTED", None, None
-        self.dlq_id = self.failed_message_id = None
+        """Accept steps again, with a retry in place of the failed message and its dead letter."""
+        self.state = "RUN_STARTED"
+        self.completed_us = None
+        self.response = None
+        self.dlq_id = None
+        self.failed_message_id = None
         self.steps = [
             replace(step, message_id=retry) if step.message_id == failed else step
             for step in self.steps
