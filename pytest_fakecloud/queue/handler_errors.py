@@ -15,6 +15,8 @@ from .model import Outcome
 from .wire.delivery import failure_text
 
 _PACKAGE = str(PurePath(__file__).parent.parent)
+_MAX_LINE_LENGTH = 80
+"""Maximum length of a source line that is shown."""
 _MAX_VALUE_LENGTH = 60
 """Maximum length of a value shown next to a source line."""
 
@@ -35,8 +37,9 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
     own = [call for call in calls if not _is_library(call[0].filename)]
     last, (frame, _) = (own or calls)[-1]
     line, source = last.line or "", ""
-    if own and 0 < len(line) <= 80 and not line.startswith("raise "):
+    if own and 0 < len(line) <= _MAX_LINE_LENGTH and not line.startswith("raise "):
         source = f": {line}"
+        # The exception names only the key or index, so show what was indexed.
         if isinstance(exception, LookupError):
             source += _indexed_values(frame.f_locals, line)
     return f"{text} ({PurePath(last.filename).name}:{last.lineno} in {last.name}{source})"

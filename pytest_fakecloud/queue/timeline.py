@@ -44,7 +44,7 @@ def timeline(message: Message, now_us: int | None = None, *, driven: bool = True
     lines = [head]
     attempts = iter(message.attempts)
     for entry in message.log:
-        text = _step(message, entry, attempts)
+        text = _step(message, entry, next(attempts) if entry.state == "ACTIVE" else None)
         if text:
             moment = to_datetime(entry.time_us).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
             after = span(entry.time_us - message.created_us)
@@ -55,14 +55,14 @@ def timeline(message: Message, now_us: int | None = None, *, driven: bool = True
     return "\n".join(lines)
 
 
-def _step(message: Message, entry: LogEntry, attempts: Iterator[Attempt]) -> str:
-    """Describe a log entry. Each ACTIVE entry belongs to the next of the attempts."""
+def _step(message: Message, entry: LogEntry, attempt: Attempt | None) -> str:
+    """Describe a log entry; ``attempt`` is the attempt that it began, if any."""
     if entry.state == "CREATED":
         delay = message.not_before_us - message.created_us
         queue = f" in queue {message.queue_name}" if message.queue_name else ""
         return f"CREATED{queue}" + (f", delayed for {span(delay)}" if delay else "")
-    if entry.state == "ACTIVE":
-        return _attempt_text(next(attempts))
+    if attempt is not None:
+        return _attempt_text(attempt)
     if entry.state == "RETRY" and entry.next_us is not None:
         return f"RETRY   in {span(entry.next_us - entry.time_us)} ({_retry_reason(message, entry)})"
     if entry.state == "ERROR":

@@ -19,6 +19,14 @@ from ..wire.values import check_name, check_url
 from .payloads import Endpoints, caller_of, destination_of, json_object, segment
 
 OK = {"status": "ok"}
+_DOCUMENTED = {
+    "maxTopics": 20,
+    "maxEndpointsPerTopic": 100,
+    "maxSchedules": 100,
+    "maxRequestsPerDay": 500_000,
+    "maxDelay": 30 * 86_400,
+}
+"""The limits in the documentation of version 1, which are shown if the plan has none."""
 
 
 class V1Routes(Endpoints):
@@ -144,18 +152,20 @@ class V1Routes(Endpoints):
     # -- plan limits -----------------------------------------------------------------------------
 
     def quota(self, request: Request) -> object:
-        # Without a plan limit, use the numbers in the documentation of version 1.
         limits = self.engine.limits
-        return {
-            "maxTopics": limits.groups or 20,
-            "maxEndpointsPerTopic": limits.endpoints_per_group or 100,
+        given = {
+            "maxTopics": limits.groups,
+            "maxEndpointsPerTopic": limits.endpoints_per_group,
             "maxMessageSize": limits.message_size,
             "maxRetries": limits.retries,
-            "maxSchedules": limits.schedules or 100,
-            "maxRequestsPerDay": limits.daily_messages or 500_000,
+            "maxSchedules": limits.schedules,
+            "maxRequestsPerDay": limits.daily_messages,
             "retention": limits.retention_us // SECOND,
             "timeout": limits.timeout_us // SECOND,
-            "maxDelay": (limits.delay_us or 30 * 86_400 * SECOND) // SECOND,
+            "maxDelay": None if limits.delay_us is None else limits.delay_us // SECOND,
+        }
+        return {
+            name: _DOCUMENTED.get(name) if limit is None else limit for name, limit in given.items()
         }
 
 

@@ -26,6 +26,7 @@ _NEVER_PUBLIC = (".test", ".invalid", ".local", ".internal")
 
 
 def named_url(destination: str) -> str | None:
+    """Return the URL of a destination of the service itself, with or without a final slash."""
     return NAMED.get(destination.rstrip("/"))
 
 

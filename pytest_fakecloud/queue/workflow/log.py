@@ -76,14 +76,15 @@ def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
     following = [
         _pending_step(engine.messages[one])
         for one in run.message_ids
-        if one in engine.messages and _unfinished(engine.messages[one], run, shown)
+        if one in engine.messages and _is_pending(engine.messages[one], run, shown)
     ]
     if following:
         groups.append({"type": "next", "steps": following})
     return groups
 
 
-def _unfinished(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
+def _is_pending(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
+    """Return whether a message belongs to the group of messages that are still to be delivered."""
     if message.id in shown:
         # Show the message until the steps that its delivery will trigger are in the list.
         return message.state in ("ACTIVE", "RETRY", "FAILED") and run.steps != []
