@@ -14,6 +14,7 @@ from ...http.routing import Route
 from ..errors import bad_request, not_found
 from ..model import SECOND
 from ..wire import records
+from ..wire.delivery import without_none
 from ..wire.text import as_text, as_wire
 from ..wire.values import check_name, check_url
 from .payloads import Endpoints, caller_of, destination_of, json_object, segment
@@ -153,20 +154,17 @@ class V1Routes(Endpoints):
 
     def quota(self, request: Request) -> object:
         limits = self.engine.limits
-        given = {
-            "maxTopics": limits.groups,
-            "maxEndpointsPerTopic": limits.endpoints_per_group,
-            "maxMessageSize": limits.message_size,
-            "maxRetries": limits.retries,
-            "maxSchedules": limits.schedules,
-            "maxRequestsPerDay": limits.daily_messages,
-            "retention": limits.retention_us // SECOND,
-            "timeout": limits.timeout_us // SECOND,
-            "maxDelay": None if limits.delay_us is None else limits.delay_us // SECOND,
-        }
-        return {
-            name: _DOCUMENTED.get(name) if limit is None else limit for name, limit in given.items()
-        }
+        return _DOCUMENTED | without_none(
+            maxTopics=limits.groups,
+            maxEndpointsPerTopic=limits.endpoints_per_group,
+            maxMessageSize=limits.message_size,
+            maxRetries=limits.retries,
+            maxSchedules=limits.schedules,
+            maxRequestsPerDay=limits.daily_messages,
+            retention=limits.retention_us // SECOND,
+            timeout=limits.timeout_us // SECOND,
+            maxDelay=None if limits.delay_us is None else limits.delay_us // SECOND,
+        )
 
 
 def _text(body: dict[str, Any], name: str) -> str:
