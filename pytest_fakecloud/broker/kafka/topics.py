@@ -25,6 +25,7 @@ from ..errors import AsMisuse, BrokerError
 from ..model import TopicPartition
 from ..settings import BrokerConfig
 from .client import Address, look_until, real_only, unsupported
+from .cluster import Cluster
 
 _FRESH = 1.0
 """Seconds for which the list of topics is considered current."""
@@ -60,7 +61,7 @@ class KafkaTopics:
     closed, because others share them.
     """
 
-    def __init__(self, cluster: Any, address: Address, settings: BrokerConfig) -> None:
+    def __init__(self, cluster: Cluster, address: Address, settings: BrokerConfig) -> None:
         self.known: dict[str, Topic] = {}
         self.kept = settings.isolation == "none" or address.prefix is not None
         self.cluster = cluster

@@ -524,7 +524,7 @@ class TestTopics:
 
         address = Address("kafka://127.0.0.1:1")
         settings = BrokerConfig(engine="kafka://127.0.0.1:1", isolation="none")
-        topics = KafkaTopics(Slow(), address, settings)
+        topics = KafkaTopics(Slow(), address, settings)  # type: ignore[arg-type]
         assert topics.look(fresh=True).keys() == {"a", "b"}
 
     @pytest.mark.parametrize(
