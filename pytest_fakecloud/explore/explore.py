@@ -136,7 +136,6 @@ def explore(
 
 
 def _replay(player: Player, schedule: Schedule) -> None:
-    """Run one schedule; raise an error if it breaks the promise, or if it cannot be applied."""
     __tracebackhide__ = True
     tally = player.tally
     tally.given = schedule

@@ -48,7 +48,6 @@ class FakeTime:
         self._idle_times: set[tuple[str, int, bytes, bytes, int]] = set()
 
     def forget(self) -> None:
-        """Forget the idle times that commands of earlier runs waited for."""
         self._idle_times.clear()
 
     def note_idle_time(self, fake: str, database: int, argv: list[bytes]) -> None:

@@ -61,5 +61,4 @@ class Footprint:
         return None
 
     def depends_on(self, other: Footprint) -> bool:
-        """Return whether the order of two steps matters."""
         return self.is_everything or other.is_everything or self.conflict(other) is not None

@@ -124,7 +124,6 @@ class Event:
 
     @property
     def order(self) -> int:
-        """The event's position among the events of its point."""
         return KINDS.index(self.kind)
 
 

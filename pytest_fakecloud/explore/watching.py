@@ -139,7 +139,6 @@ def _awaited(world: World, handler: Callable[[Any], Any], request: Any) -> Any:
 
 
 async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:
-    """Make an asynchronous request while other strands run."""
     simulation = world.simulation
     if simulation is None:
         await checkpoint()

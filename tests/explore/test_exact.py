@@ -571,20 +571,32 @@ def test_stored_failures_respect_their_conditions(cloud: Cloud, kv: KVServer) ->
     cloud.explore(run, lambda: None, kinds=("nearly",))
 
 
-def test_an_asgi_application_is_explored_at_its_calls(cloud: Cloud, kv: KVServer) -> None:
+def publishes_to_asgi(cloud: Cloud, handle: Callable[[], Any]) -> Callable[[], None]:
+    """Return a client that publishes to an ASGI application, which awaits ``handle()``."""
     queue = cloud.queue()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        async with AsyncRedis(kv.url, kv.token) as redis:
-            await redis.incr("n")
+        await handle()
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
     queue.destinations.asgi("https://app.example.com", app, lifespan=False)
     publisher = QStash(queue.token, base_url=queue.url)
+
+    def publish() -> None:
+        publisher.message.publish(url=HOOK, body="x")
+
+    return publish
+
+
+def test_an_asgi_application_is_explored_at_its_calls(cloud: Cloud, kv: KVServer) -> None:
+    async def increments() -> None:
+        async with AsyncRedis(kv.url, kv.token) as redis:
+            await redis.incr("n")
+
     found = failure(
         cloud,
-        lambda: publisher.message.publish(url=HOOK, body="x"),
+        publishes_to_asgi(cloud, increments),
         expects(kv, "1"),
         kinds="crash_after_answer",
         match="n is 2",
@@ -595,20 +607,14 @@ def test_an_asgi_application_is_explored_at_its_calls(cloud: Cloud, kv: KVServer
 def test_deliveries_that_share_an_asynchronous_client_interleave(
     cloud: Cloud, kv: KVServer
 ) -> None:
-    queue, redis = cloud.queue(), AsyncRedis(kv.url, kv.token)
+    redis = AsyncRedis(kv.url, kv.token)
     began: list[str] = []
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        began.append(scope["path"])
+    async def increments() -> None:
+        began.append("increments")
         await redis.incr("n")
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
 
-    queue.destinations.asgi("https://app.example.com", app, lifespan=False)
-    publisher = QStash(queue.token, base_url=queue.url)
-
-    def publish() -> None:
-        publisher.message.publish(url=HOOK, body="x")
+    publish = publishes_to_asgi(cloud, increments)
 
     def check() -> None:
         assert len(began) == 2, "a delivery was retried, because it could not run"

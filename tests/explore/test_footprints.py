@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import httpx
@@ -135,22 +136,18 @@ def deduplication(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
     return {"a": publish("1"), "b": publish("2")}
 
 
+def _enqueue(client: QStash) -> None:
+    client.message.enqueue(queue="q", url=HOOK, body="1", retries=0)
+
+
 def ordered_queues(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
-    client = _publisher(cloud, redis)
-
-    def enqueue() -> None:
-        client.message.enqueue(queue="q", url=HOOK, body="1", retries=0)
-
+    enqueue = partial(_enqueue, _publisher(cloud, redis))
     return {"a": enqueue, "b": enqueue}
 
 
 def pausing_a_queue(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
     client = _publisher(cloud, redis)
-
-    def enqueue() -> None:
-        client.message.enqueue(queue="q", url=HOOK, body="1", retries=0)
-
-    return {"a": enqueue, "b": lambda: client.queue.pause("q")}
+    return {"a": partial(_enqueue, client), "b": lambda: client.queue.pause("q")}
 
 
 def callbacks(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:

@@ -43,7 +43,10 @@ class _Numbers:
         return self.offset + number * self.gap if number else 0
 
     def of_lines(self, lines: Sequence[Line]) -> list[int]:
-        """Return the numbers of a story's lines; events follow the call before them."""
+        """Return the numbers of a story's lines; events follow the call before them.
+
+        With a gap of 3, the lines call 1, event, event, call 2 have the numbers 3, 4, 5, 6.
+        """
         first = min((line.call.number for line in lines if line.call is not None), default=1)
         number = self.offset + (first - 1) * self.gap
         numbers: list[int] = []

@@ -64,7 +64,6 @@ class Explorer:
         """The runs of schedules with one event, which schedules with two events extend."""
 
     def search(self) -> Run | None:
-        """Search, and return a run of the smallest failing schedule found, or None."""
         began = monotonic()
         player = self._player
         try:

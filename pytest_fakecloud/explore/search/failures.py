@@ -78,7 +78,6 @@ def key_of(functions: Iterable[Callable[..., object]], scope: Scope) -> bytes:
 
 
 def _code_text(code: types.CodeType) -> str:
-    """Return a function's code as text, without line numbers."""
     return " ".join([code.co_code.hex(), *code.co_names, *map(_constant_text, code.co_consts)])
 
 

@@ -27,6 +27,7 @@ class Lifecycle(Part):
         """The operation of each client, by the client's title."""
 
     def perform(self, strand: Strand) -> object:
+        """Run a strand's code, and return what it returns or, for a coroutine, awaits."""
         result = strand.body()
         self._connections.finish_calls(strand)
         return awaited(self._world, result)
@@ -40,7 +41,6 @@ class Lifecycle(Part):
             self._record.history.clients.append(operation)
 
     def new_thread(self, parent: Strand, thread: threading.Thread) -> Strand:
-        """Return a new strand for a thread that explored code starts."""
         self._connections.finish_calls(parent)
         target = getattr(thread, "_target", None)
         name = getattr(target, "__name__", "").strip("_")
@@ -51,7 +51,7 @@ class Lifecycle(Part):
         return self._state.add(child)
 
     def ended(self, strand: Strand) -> None:
-        """Store the result of a strand, and restart a worker that failed."""
+        """Store the result of a strand; report a failed delivery; restart a worker that failed."""
         error = strand.error
         if (outcome := ends_the_test(error)) is not None:
             raise outcome
@@ -169,15 +169,15 @@ class WorkerRestarts(Part):
         )
 
     def start_again(self, strand: Strand, *, failed: bool = False) -> Strand:
+        """Add the worker's next start; one that failed pauses first."""
         before = strand.work.starts
         name = f"{_program(strand)}/{before + 1}"
-        again = Strand(name, "worker", strand.body, work=Work(before + 1, failed))
+        again = self._state.add(Strand(name, "worker", strand.body, work=Work(before + 1, failed)))
         if failed:
             # Double the pause before each restart, as process managers do.
             pause_us = 1_000_000 * min(2 ** (before - 1), 30)
             again.waiting = Waiting(wake_us=self._world.now_us() + pause_us)
-        self._state.add(again)
-        if not failed:
+        else:
             self._run.idle_restarts.add(name)
         return again
 

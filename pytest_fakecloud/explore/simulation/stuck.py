@@ -42,7 +42,6 @@ class Watchdog:
         self._since = monotonic()
 
     def look(self) -> None:
-        """Check whether the run has progressed since the last call."""
         strand = self._turns.current
         thread = 0 if strand is None else strand.host.thread
         frame = None if strand is None else sys._current_frames().get(thread)

@@ -321,7 +321,6 @@ class Threads:
         self._lock = threading.Lock()
 
     def start(self, turns: Turns, strand: Strand) -> None:
-        """Run a strand in an idle thread, or in a new one."""
         with self._lock:
             if self._idle:
                 thread = self._idle.pop()
