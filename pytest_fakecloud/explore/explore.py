@@ -21,8 +21,9 @@ from .run import Run, Scope, Subject
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.budget import Budget, RunBudget, budget_of
 from .search.explorer import Explorer
-from .search.failures import Replays, hypothesis, replay, run_undisturbed
+from .search.failures import Replays, replay, run_undisturbed
 from .search.player import Player
+from .search.stored import hypothesis
 from .search.tally import Tally
 from .simulation.turns import Threads
 from .world import World

@@ -26,7 +26,8 @@ from .budget import Budget, Search
 from .dpor import OrderSearches
 from .drawn import RandomRuns
 from .events import Pairs, Singles, delayed_again, has_overlap, likelihood, paused_again
-from .failures import database, key_of, smallest, stored_failure
+from .failures import smallest
+from .stored import database, key_of, stored_failure
 
 if TYPE_CHECKING:
     from .player import Player
