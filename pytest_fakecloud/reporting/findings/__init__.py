@@ -45,10 +45,9 @@ def find(look: Look) -> list[Finding]:
         # If a cause is known, a fake without calls is not worth reporting.
         found = [one for one in found if one.kind != "never_called"]
     found.sort(key=lambda one: (WEIGHT[one.severity], -max(one.rows, default=0)))
-    rows: dict[str, list[int]] = {}
     merged: dict[str, Finding] = {}
     for one in found:
         same = repr(replace(one, rows=()))
-        rows.setdefault(same, []).extend(one.rows)
-        merged[same] = replace(one, rows=tuple(dict.fromkeys(rows[same])))
+        earlier = merged[same].rows if same in merged else ()
+        merged[same] = replace(one, rows=tuple(dict.fromkeys((*earlier, *one.rows))))
     return list(merged.values())[:MOST]

@@ -56,7 +56,6 @@ def _is_known(call: Call) -> bool:
 
 
 def _received_records(call: Call) -> list[dict[str, Any]]:
-    """Return the records that a consume call returned."""
     answer = parsed(call.answer) if call.route == "consume" and executed(call) else []
     return answer if isinstance(answer, list) else []
 

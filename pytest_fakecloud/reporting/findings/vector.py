@@ -14,7 +14,7 @@ from ..bodies import items_of, parsed
 from ..model import Finding
 from ..scene import executed_but_lost
 from .kv.commands import WRITES as KV_WRITES
-from .kv.commands import commands
+from .kv.commands import Command, commands
 from .look import NONE, Look, about_namespace, executed
 
 _QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
@@ -229,22 +229,26 @@ def hit_not_used(look: Look, handle: Any) -> Iterator[Finding]:
             continue
         for store in look.handles("kv"):
             writes = [one for one in commands(look, store) if one.name in KV_WRITES]
-            first_id, number = query.ids[0], query.call.number
-            of_hit = [
-                one.key for one in writes if one.entry.number < number and first_id in one.key
-            ]
-            before, _, after = of_hit[-1].partition(first_id) if of_hit else ("", "", "")
-            if not before and not after:
-                continue
-            for write in writes:
-                is_similar = write.key.startswith(before) and write.key.endswith(after)
-                if write.entry.number > number and is_similar:
-                    yield query.finding(
-                        "hit_not_used", [write.entry.number],
-                        id=first_id, score=query.hits[0]["score"],
-                        unread=of_hit[-1], written=write.key,
-                    )  # fmt: skip
-                    break
+            if pair := _similar_keys(query, writes):
+                unread, write = pair
+                values = {"id": query.ids[0], "score": query.hits[0]["score"]}
+                yield query.finding(
+                    "hit_not_used", [write.entry.number], **values, unread=unread, written=write.key
+                )
+
+
+def _similar_keys(query: _Query, writes: list[Command]) -> tuple[str, Command] | None:
+    """Return the last key with the first hit's ID that was written before a query, and the first
+    later write to a key with the same text around an ID; None if there are none.
+    """
+    first, number = query.ids[0], query.call.number
+    earlier = [one.key for one in writes if one.entry.number < number and first in one.key]
+    before, _, after = earlier[-1].partition(first) if earlier else ("", "", "")
+    later = (one for one in writes if one.entry.number > number)
+    write = next(
+        (one for one in later if one.key.startswith(before) and one.key.endswith(after)), None
+    )
+    return (earlier[-1], write) if write is not None and (before or after) else None
 
 
 def _are_mentioned(ids: list[str], calls: list[Call]) -> bool:

@@ -25,7 +25,6 @@ def summary(call: Call, scene: Scene) -> Summary | None:
 
 
 def _content(route: str, body: Any) -> str:
-    """Describe the body of a request."""
     items = body if isinstance(body, list) else [body]
     if route in _QUERIES:
         return "; ".join(map(_query, items))

@@ -52,9 +52,10 @@ def ttl_renewed(look: Look, handle: Any) -> Iterator[Finding]:
         if key not in expiries or expiries.expired(key, command.at_us):
             setters[key] = [command]
             continue
-        current = expiries[key].setter
-        earlier = setters.get(key, [])
-        setters[key] = [*(earlier if current in earlier[-1:] else [current]), command]
+        chain = setters.get(key, [])
+        if expiries[key].setter not in chain[-1:]:
+            chain = [expiries[key].setter]  # another command has set the TTL since then
+        setters[key] = [*chain, command]
     for first, *renewals in setters.values():
         end_us = first.deadline_us() or 0
         if len(renewals) > 1 and renewals[-1].at_us >= end_us:
