@@ -17,9 +17,7 @@ from pytest_fakecloud.kv.algorithms.cardinality import REGISTERS, estimate
         (b"\xff\x00\x80 nine...", 10257, 1),
     ],
 )  # fmt: skip
-def test_an_element_falls_where_the_real_server_puts_it(
-    element: bytes, index: int, zeros: int
-) -> None:
+def test_elements_fall_where_the_server_puts_them(element: bytes, index: int, zeros: int) -> None:
     """PFDEBUG GETREG of Redis 7.0.15 after PFADD of this element alone."""
     assert hll.register_of(element) == (index, zeros)
 
@@ -57,16 +55,14 @@ def test_the_largest_of_each_register() -> None:
     rng = random.Random(2)
     values = []
     for _ in range(3):
-        value, _ = hll.add(
-            hll.to_dense(hll.new_sparse()), (rng.randbytes(8) for _ in range(3000)), 0
-        )
+        elements = (rng.randbytes(8) for _ in range(3000))
+        value, _ = hll.add(hll.to_dense(hll.new_sparse()), elements, 0)
         values.append(value)
     each = [hll.registers(value) for value in values]
     assert hll.register_maxima(values) == bytearray(map(max, *each))
     assert hll.register_maxima([]) == bytearray(REGISTERS)
-    top = hll.to_dense(hll.new_sparse())[: hll.HEADER_SIZE] + b"\xff" * (
-        hll.DENSE_SIZE - hll.HEADER_SIZE
-    )
+    header = hll.to_dense(hll.new_sparse())[: hll.HEADER_SIZE]
+    top = header.ljust(hll.DENSE_SIZE, b"\xff")
     assert hll.register_maxima([*values, top]) == bytearray(b"\x3f" * REGISTERS)
 
 
@@ -120,10 +116,8 @@ def test_the_estimate_of_registers_that_no_count_gives() -> None:
     assert estimate(high + low) > estimate(bytes([1]) * REGISTERS)
     assert estimate(bytes([51]) * REGISTERS) == -(2**63)
     dense = hll.to_dense(hll.new_sparse())
-    value = (
-        hll.mark_stale(dense[: hll.HEADER_SIZE])
-        + bytes([0b11_110011, 0b00_111100, 0b110011_11]) * 4096
-    )
+    registers = bytes([0b11_110011, 0b00_111100, 0b110011_11]) * 4096
+    value = hll.mark_stale(dense[: hll.HEADER_SIZE]) + registers
     for _ in range(2):  # computed, then cached
         cardinality, value = hll.cached_count(value)
         assert cardinality == -(2**63)
@@ -131,9 +125,6 @@ def test_the_estimate_of_registers_that_no_count_gives() -> None:
 
 @pytest.mark.parametrize("opcodes", [b"", b"\x00", b"\x7f", b"\x80"])
 def test_opcodes_that_end_too_early(opcodes: bytes) -> None:
+    elements = [b"%d" % number for number in range(50)]
     with pytest.raises(hll.CorruptHyperLogLog):
-        hll.add(
-            hll.new_sparse()[: hll.HEADER_SIZE] + opcodes,
-            [b"%d" % number for number in range(50)],
-            3000,
-        )
+        hll.add(hll.new_sparse()[: hll.HEADER_SIZE] + opcodes, elements, 3000)

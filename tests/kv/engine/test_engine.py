@@ -17,9 +17,8 @@ class TestDispatch:
         assert run.error("NOSUCH a 'b c'") == text
         long = run.error("NOSUCH", *["x" * 50] * 9)
         assert len(long) < 250
-        assert run.error(b"NO\r\nSUCH") == (
-            "ERR unknown command 'NO  SUCH', with args beginning with: "
-        )
+        text = "ERR unknown command 'NO  SUCH', with args beginning with: "
+        assert run.error(b"NO\r\nSUCH") == text
         assert run.error("XGROUP FOO") == "ERR unknown subcommand 'FOO'. Try XGROUP HELP."
         assert not run.session.aborted  # No transaction is open.
 
@@ -87,7 +86,7 @@ class TestSnapshots:
         "XADD x 2-1 b 1", "SET new 1", "DEL s",
     )  # fmt: skip
 
-    def test_a_snapshot_can_be_restored_twice(
+    def test_a_snapshot_is_restored_twice(
         self, engine: Engine, run: Run, clock: Timekeeper
     ) -> None:
         for line in self.LINES:

@@ -48,9 +48,7 @@ SAME = ["SET a 1", "SET b 1", "SET c 1"]
         ("volatile-lru", SAME, ["a", "b", "c"]),
     ],
 )
-def test_keys_go_in_the_order_of_the_policy(
-    policy: str, prepare: list[str], left: list[str]
-) -> None:
+def test_keys_go_in_the_policys_order(policy: str, prepare: list[str], left: list[str]) -> None:
     assert keys_left(policy, prepare) == (left, 3 - len(left))
 
 

@@ -88,9 +88,7 @@ class TestClasses:
         assert listener.heard == ["a:del", "del:a", "b:del", "del:b"]
 
     @pytest.mark.parametrize("flags", ["", "A", "g$x", "K", "E"])
-    def test_no_events_without_class_and_channel(
-        self, run: Run, listen: Listen, flags: str
-    ) -> None:
+    def test_no_events_without_both_letters(self, run: Run, listen: Listen, flags: str) -> None:
         listener = listen(flags)
         run.each("SET k v", "DEL k")
         assert listener.heard == []
@@ -116,9 +114,7 @@ class TestClasses:
 
 
 class TestExpiry:
-    def test_a_key_expires_without_an_access(
-        self, run: Run, clock: Timekeeper, listen: Listen
-    ) -> None:
+    def test_a_key_expires_unread(self, run: Run, clock: Timekeeper, listen: Listen) -> None:
         listener = listen("Ex")
         run.each("SET a v EX 10", "SET b v EX 5", "SET c v EX 20", "PERSIST c")
         clock.advance("4s")
@@ -146,9 +142,7 @@ class TestExpiry:
         clock.advance("10s")
         assert listener.heard == ["h:hexpired", "h:del"]
 
-    def test_a_changed_expiry_has_no_event(
-        self, run: Run, clock: Timekeeper, listen: Listen
-    ) -> None:
+    def test_a_later_expiry_has_no_event(self, run: Run, clock: Timekeeper, listen: Listen) -> None:
         listener = listen("Kx")
         run.each("SET a v EX 10", "EXPIRE a 100")
         clock.advance("50s")

@@ -19,9 +19,7 @@ def test_the_checksum_is_the_one_of_redis() -> None:
 
 
 @pytest.mark.parametrize("size", [2**18 - 1, 2**18, 2**18 + 1, 3 * 2**18 + 77])
-def test_blocks_have_the_checksum_of_their_bytes(
-    size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_are_summed_up_as_bytes_are(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = Random(1).randbytes(size)
     found = crc64.crc64(data)
     monkeypatch.setattr(crc64, "_BLOCK_BYTES", size + 1)

@@ -23,9 +23,7 @@ from tests.harness import check_each
 pytest.importorskip("redis")
 
 
-def test_a_lost_claim_stays_lost_and_an_error_is_no_extension(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_lost_claim_stays_lost_and_an_error_extends_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share, "_EXTEND_SECONDS", 0)
     replies: list[Any] = [Unreachable("here", "it hangs"), 0, None]
 

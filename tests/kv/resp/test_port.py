@@ -145,9 +145,7 @@ class TestAddress:
         with pytest.raises(ConnectionError):
             socket.create_connection(("127.0.0.1", client.port))
 
-    def test_reset_keeps_connections(
-        self, server: KVServer, client: Client, connect: Connect
-    ) -> None:
+    def test_reset_keeps_clients(self, server: KVServer, client: Client, connect: Connect) -> None:
         client("SET k 1")
         url = server.database_url
         server.reset()
@@ -155,7 +153,7 @@ class TestAddress:
         assert client("GET k") is None
         assert connect()("PING") == Status(b"PONG")
 
-    def test_resetting_the_password(
+    def test_reset_of_the_password(
         self, server: KVServer, client: Client, connect: Connect
     ) -> None:
         server.set_baseline()
@@ -444,9 +442,7 @@ class TestWaiting:
         client.close()
 
     @pytest.mark.skipif(not hasattr(socket, "MSG_DONTWAIT"), reason="cannot be seen here")
-    def test_a_client_that_closed_after_further_commands(
-        self, server: KVServer, client: Client
-    ) -> None:
+    def test_a_client_that_closed_after_more_lines(self, server: KVServer, client: Client) -> None:
         client.raw(b"BLPOP k 0\r\nSET late 1\r\n")
         blocked(server)
         client.raw(b"SET later 1\r\n")
@@ -477,10 +473,8 @@ class TestListening:
         assert client("SUNSUBSCRIBE") == [b"sunsubscribe", b"s", 0]
         assert client("PUNSUBSCRIBE a*") == [b"punsubscribe", b"a*", 2]
         client.send("UNSUBSCRIBE")
-        assert [client.read(), client.read()] == [
-            [b"unsubscribe", b"a", 1],
-            [b"unsubscribe", b"b", 0],
-        ]
+        assert client.read() == [b"unsubscribe", b"a", 1]
+        assert client.read() == [b"unsubscribe", b"b", 0]
         assert client("PING") == Status(b"PONG")
         assert client("UNSUBSCRIBE") == [b"unsubscribe", None, 0]
 
@@ -525,9 +519,7 @@ class TestListening:
             server.execute("PUBLISH", "a", "x" * 100_000)
         wait_until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
 
-    def test_the_usual_limit_is_that_of_the_real_server(
-        self, server: KVServer, client: Client
-    ) -> None:
+    def test_the_usual_limit_is_the_real_servers(self, server: KVServer, client: Client) -> None:
         client("SUBSCRIBE a")
         (connection,) = server._port._open  # type: ignore[union-attr]
         sent = 0
@@ -627,7 +619,7 @@ class TestListening:
         server.execute("FLUSHALL")
         assert client.read() == Typed(b">", [b"invalidate", None])
 
-    def test_a_broken_redirection_is_reported_after_the_reply(
+    def test_a_broken_redirection_follows_the_reply(
         self, server: KVServer, connect: Connect
     ) -> None:
         client, target = connect(), connect()
@@ -715,9 +707,7 @@ class TestFrozenClock:
         context.clock.wait_cap = 0.05
         assert client("BLPOP k 0") == NilArray()
 
-    def test_a_client_whose_time_ran_out_takes_nothing(
-        self, server: KVServer, client: Client
-    ) -> None:
+    def test_a_client_out_of_time_takes_nothing(self, server: KVServer, client: Client) -> None:
         client.send("BLPOP k 30")
         blocked(server)
         with server._engine.lock:
@@ -726,9 +716,7 @@ class TestFrozenClock:
         assert client.read() == NilArray()
         assert server.value("k") == ["v"]
 
-    def test_a_soft_limit_counts_seconds_of_the_clock(
-        self, server: KVServer, client: Client
-    ) -> None:
+    def test_a_soft_limit_counts_on_the_clock(self, server: KVServer, client: Client) -> None:
         server.execute("CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 1000000 60")
         client("SUBSCRIBE a")
         for _ in range(100):
@@ -781,9 +769,8 @@ class TestJournalAndFaults:
         assert client("MULTI") == OK
         assert client("SET k 1") == Status(b"QUEUED")
         assert client("INCR n") == Error(b"ERR Service Unavailable")
-        assert client("EXEC") == Error(
-            b"EXECABORT Transaction discarded because of previous errors."
-        )
+        text = b"EXECABORT Transaction discarded because of previous errors."
+        assert client("EXEC") == Error(text)
         assert server.keys() == []
         assert client("INCR n") == 1
 
@@ -1004,9 +991,8 @@ def test_a_large_value_is_never_there_more_than_a_few_times() -> None:
         [sys.executable, "-c", _LARGE_VALUE], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    assert (
-        int(done.stdout) < 32 * 1024 * 3
-    )  # kilobytes: the bytes received, the value, and some overhead
+    # In kilobytes: the bytes received, the value, and some overhead.
+    assert int(done.stdout) < 32 * 1024 * 3
 
 
 def test_large_commands_are_recorded_by_their_beginning(server: KVServer, client: Client) -> None:

@@ -216,9 +216,7 @@ class TestFaults:
     @pytest.mark.parametrize(
         "wrong", [{"command": "SETT"}, {"command": 1}, {"comand": "SET"}, {"words": "SET k v"}]
     )
-    def test_impossible_positions_are_rejected(
-        self, server: KVServer, wrong: dict[str, Any]
-    ) -> None:
+    def test_impossible_ones_are_rejected(self, server: KVServer, wrong: dict[str, Any]) -> None:
         with pytest.raises(ContractError):
             server.faults.answer(503, **wrong)
 

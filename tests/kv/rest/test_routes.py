@@ -219,9 +219,7 @@ class TestEncoding:
         assert http.get("/ping", headers={"Upstash-Response-Format": "json"}).status_code == 200
 
     @pytest.mark.parametrize("sent", [{}, {"Upstash-Sync-Token": ""}, {"Upstash-Sync-Token": "9"}])
-    def test_every_success_has_a_new_sync_token(
-        self, http: httpx.Client, sent: dict[str, str]
-    ) -> None:
+    def test_a_success_has_a_new_sync_token(self, http: httpx.Client, sent: dict[str, str]) -> None:
         requests: list[tuple[str, str, Any]] = [
             ("GET", "/set/k/v", None),
             ("HEAD", "/get/k", None),
@@ -403,9 +401,7 @@ class TestLimits:
             ({"max_data_size": 3}, ["DEL", "text"]),
         ],
     )
-    def test_what_still_fits(
-        self, context: Context, settings: dict[str, Any], line: list[str]
-    ) -> None:
+    def test_what_fits(self, context: Context, settings: dict[str, Any], line: list[str]) -> None:
         with KVServer(context, **settings) as server:
             server.load({"text": "abc", "other": "1"})
             assert not str(sent(server, line)).startswith("-")

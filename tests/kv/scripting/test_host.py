@@ -37,9 +37,7 @@ def test_it_is_freed_with_its_engine() -> None:
     assert (host(), owner()) == (None, None)
 
 
-def test_a_lost_runtime_is_replaced(
-    run: Run, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_host_is_replaced(run: Run, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     run("FUNCTION", "LOAD", "#!lua name=l\nredis.register_function('f', function() return 1 end)")
     sha = run("SCRIPT", "LOAD", "return 'kept'").decode()
     lost = engine.scripting.host

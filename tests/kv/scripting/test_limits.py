@@ -243,9 +243,8 @@ def test_thousands_of_arguments_arrive(run: Run) -> None:
 
 
 def test_long_replies_arrive_whole(run: Run) -> None:
-    assert run("EVAL", "local t = {} for i = 1, 9999 do t[i] = i end return t", 0) == [
-        *range(1, 10_000)
-    ]
+    code = "local t = {} for i = 1, 9999 do t[i] = i end return t"
+    assert run("EVAL", code, 0) == [*range(1, 10_000)]
     for start in range(0, 9000, 1000):
         run("RPUSH", "list", *range(start, start + 1000))
     assert run("EVAL", "return #redis.call('LRANGE', 'list', 0, -1)", 0) == 9000

@@ -73,9 +73,8 @@ class Searching:
 
     def aggregate(self, aggregations: Any, filter: Any = None) -> dict[str, Any]:
         """Return the flat reply with strings; pairs stay lists."""
-        reply = self.run(
-            "SEARCH.AGGREGATE", "i", json.dumps(filter or {}), json.dumps(aggregations)
-        )
+        words = map(json.dumps, (filter or {}, aggregations))
+        reply = self.run("SEARCH.AGGREGATE", "i", *words)
         flat = text(reply)
         return dict(zip(flat[::2], flat[1::2], strict=True))
 

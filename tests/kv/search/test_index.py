@@ -40,9 +40,8 @@ class TestOnTheWire:
         assert to_resp(described, 2).startswith(b"*14\r\n$4\r\nname\r\n")
         aggregated = shop.run("SEARCH.AGGREGATE", "i", "{}", '{"a":{"$avg":{"field":"price"}}}')
         assert to_resp(aggregated, 3).startswith(b"%1\r\n$1\r\na\r\n%1\r\n$5\r\nvalue\r\n$")
-        assert to_json(shop.run("SEARCH.QUERY", "i", '{"price":40}', "NOCONTENT")) == [
-            ["p:2", "1.2039728"]
-        ]
+        found = shop.run("SEARCH.QUERY", "i", '{"price":40}', "NOCONTENT")
+        assert to_json(found) == [["p:2", "1.2039728"]]
 
     def test_names_need_not_be_utf_8(self, run: Run) -> None:
         head = b"SEARCH.CREATE i\xff ON HASH PREFIX 1 p\xff SCHEMA t\xff TEXT"
