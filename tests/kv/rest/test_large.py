@@ -116,19 +116,16 @@ def test_no_request_copies_a_large_value_again_and_again(monkeypatch: pytest.Mon
     for module in (formats, routes):
         monkeypatch.setattr(module, "LARGEST", 2 * size)
     monkeypatch.setattr(budget, "STEPS", 100_000)
-    with KVServer(Context.alone(), max_request_size=None) as server:
+    with (
+        KVServer(Context.alone(), max_request_size=None) as server,
+        httpx.Client(headers=server.headers, timeout=60, trust_env=False) as http,
+    ):
         server.execute("SETRANGE", "k", size - 1, "x")
         bodies = [("", ["MGET"] + ["k"] * 30), ("/pipeline", [["GET", "k"]] * 30)]
         for path, body in [*bodies, ("/multi-exec", [["GET", "k"]] * 60)]:
             tracemalloc.start()
             try:
-                answer = httpx.post(
-                    server.url + path,
-                    json=body,
-                    headers=server.headers,
-                    timeout=60,
-                    trust_env=False,
-                )
+                answer = http.post(server.url + path, json=body)
                 peak = tracemalloc.get_traced_memory()[1]
             finally:
                 tracemalloc.stop()

@@ -600,6 +600,9 @@ ANY_JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=2), inner),
     max_leaves=8,
 )
+ANY_HEADERS = [
+    ("Upstash-Encoding", "base64"), ("Service-Response-Format", "resp2"), ("Upstash-Sync-Token", ""),
+]  # fmt: skip
 ANY_BODY = st.binary(max_size=30) | ANY_JSON.map(lambda value: json.dumps(value).encode())
 
 
@@ -612,16 +615,7 @@ class TestAnyInput:
         | st.binary(max_size=12).map(lambda raw: "/" + raw.decode("latin-1")),
         query=st.sampled_from(["", "?EX=1", "?=", "?%ff=%", "?a&b=&&c=d"]),
         body=ANY_BODY,
-        headers=st.lists(
-            st.sampled_from(
-                [
-                    ("Upstash-Encoding", "base64"),
-                    ("Service-Response-Format", "resp2"),
-                    ("Upstash-Sync-Token", ""),
-                ]
-            ),
-            max_size=2,
-        ),
+        headers=st.lists(st.sampled_from(ANY_HEADERS), max_size=2),
     )
     def test_the_answer_is_one_the_service_gives(
         self, method: str, path: str, query: str, body: bytes, headers: list[tuple[str, str]]

@@ -20,15 +20,8 @@ from tests.kv.comparison.wire import read
 from tests.kv.conftest import Run
 from tests.kv.scripting import cases
 
-GROUPS = {
-    "bit": cases.BIT,
-    "cjson": cases.CJSON,
-    "cmsgpack": cases.CMSGPACK,
-    "conversion": cases.CONVERSION,
-    "functions": cases.FUNCTIONS,
-    "patterns": cases.PATTERNS,
-    "struct": cases.STRUCT,
-}
+NAMES = ("bit", "cjson", "cmsgpack", "conversion", "functions", "patterns", "struct")
+GROUPS = {name: getattr(cases, name.upper()) for name in NAMES}
 
 
 @pytest.fixture(scope="module", params=("redis", "valkey"))

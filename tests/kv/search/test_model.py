@@ -125,19 +125,12 @@ def field_holds(document: dict[str, Any], field: str, operator: str, operand: An
             return any(one == operand or one.startswith(operand + "/") for one in found)
         return any(one == operand for one in found)
     if operator == "$fuzzy":
-        options = operand if isinstance(operand, dict) else {"value": operand}
+        given = operand if isinstance(operand, dict) else {"value": operand}
+        options = {"distance": 1, "transpositionCostOne": True, "prefix": False, **given}
+        distance, swap, prefix = (options[name] for name in [*options][:3])
+        there = [token for one in found for token in tokens(field, one)]
         return all(
-            any(
-                near(
-                    word,
-                    token,
-                    options.get("distance", 1),
-                    options.get("transpositionCostOne", True),
-                    options.get("prefix", False),
-                )
-                for one in found
-                for token in tokens(field, one)
-            )
+            any(near(word, token, distance, swap, prefix) for token in there)
             for word in tokens(field, options["value"])
         )
     if operator == "$smart":
