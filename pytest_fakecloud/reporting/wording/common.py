@@ -76,8 +76,10 @@ class _Template(string.Formatter):
                 return listed([f"{name} {count}" for name, count in value.items()])
             case "namespace":
                 return namespace(value)
-            case _:
+            case "record" | "earlier record" | "vector":
                 return counted(value, format_spec)
+            case _:
+                raise ValueError(f"unknown format {format_spec!r}")
 
 
 def filled(template: str, values: Values, scene: Scene) -> str:
