@@ -1,7 +1,7 @@
-"""Test every header, endpoint and filter with one table: effects, refusals and nested forms.
+"""Test every setting of a publish request, every endpoint and every filter.
 
-The tests ``test_every_…_has_a_row`` compare the table with the code, so an addition to the API
-needs a row here, or a scenario in ``tests/queue/scenarios/endpoints.txt``.
+The tests ``test_every_…_has_a_row`` compare the rows with the code. A new setting needs a scenario in
+``tests/queue/scenarios/headers.txt``, a new endpoint one in ``endpoints.txt``, a new filter a row here.
 """
 
 from __future__ import annotations
