@@ -94,9 +94,8 @@ class Tracking:
                 if session is None or session.tracking is None:
                     continue
                 words = session.tracking.words
-                if "bcast" not in words and not (
-                    session is writer and "noloop" in words and not expired
-                ):
+                is_own = session is writer and "noloop" in words and not expired
+                if "bcast" not in words and not is_own:
                     self._send(session, session.tracking, [key])
 
     def _invalidate_prefixes(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:

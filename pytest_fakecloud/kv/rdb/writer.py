@@ -96,7 +96,7 @@ class Writer:
             self._json(key, value)
 
     def _begin(self, kind: RdbType, key: bytes | None) -> None:
-        self._parts.append(bytes([kind]))
+        self.raw(bytes([kind]))
         if key is not None:
             self.string(key)
 
@@ -132,10 +132,10 @@ class Writer:
         self.length(len(value))
         for score, member in reversed(value):
             self.string(member)
-            self._parts.append(struct.pack("<d", score))
+            self.raw(struct.pack("<d", score))
 
     def _score(self, score: float) -> Entry:
-        if score == score // 1 and -(2.0**63) <= score < 2.0**63:
+        if score.is_integer() and -(2.0**63) <= score < 2.0**63:
             return int(score)
         return format_double(score) if self.version > OLDEST else b"%.17g" % score
 
@@ -157,7 +157,7 @@ class Writer:
         first_ms = value.soonest()
         assert first_ms is not None
         self._begin(RdbType.HASH_METADATA, key)
-        self._parts.append(first_ms.to_bytes(8, "little"))
+        self.raw(first_ms.to_bytes(8, "little"))
         self.length(len(value))
         for field, text in value.fields.items():
             at_ms = value.expiry(field)
@@ -193,17 +193,17 @@ class Writer:
         self.length(len(group.consumers))
         for consumer in group.sorted_consumers():
             self.string(consumer.name)
-            self._parts.append(consumer.seen_ms.to_bytes(8, "little", signed=True))
+            self.raw(consumer.seen_ms.to_bytes(8, "little", signed=True))
             if with_activity:
-                self._parts.append(consumer.active_ms.to_bytes(8, "little", signed=True))
+                self.raw(consumer.active_ms.to_bytes(8, "little", signed=True))
             self._pending_ids(consumer.pending, with_times=False)
 
     def _pending_ids(self, pending: PendingList, *, with_times: bool) -> None:
         self.length(len(pending))
         for entry_id, one in pending.items():
-            self._parts.append(entry_id.to_bytes(16, "big"))
+            self.raw(entry_id.to_bytes(16, "big"))
             if with_times:
-                self._parts.append(one.delivered_ms.to_bytes(8, "little", signed=True))
+                self.raw(one.delivered_ms.to_bytes(8, "little", signed=True))
                 self.length(one.deliveries)
 
     def _json(self, key: bytes | None, value: JsonValue) -> None:

@@ -102,7 +102,8 @@ class Outbox:
                         return
 
     def _abandon_pushes(self) -> None:
-        self._pushing = False
+        with self._lock:
+            self._pushing = False
 
     def _flush(self) -> None:
         with self.sending:

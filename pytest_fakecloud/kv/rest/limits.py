@@ -35,7 +35,7 @@ class CommandLimits:
         """Return whether the commands of a request must be checked.
 
         If their number is not limited, only a request that exceeds the maximum size of a command
-        can contain a command that exceeds it.
+        can contain a command that exceeds it, because decoding only shortens commands.
         """
         if self._windows:
             return True
@@ -59,7 +59,8 @@ class CommandLimits:
         with self._lock:
             now_us = self._now_us()
             for window in self._windows:
-                if not window.has_room(commands, now_us):
+                window.advance(now_us)
+                if window.used + commands > window.limit:
                     raise CommandError(window.error)
             for window in self._windows:
                 window.used += commands
@@ -82,9 +83,9 @@ class _Window:
     """The number of whole periods since the Unix epoch."""
     used: int = 0
 
-    def has_room(self, commands: int, now_us: int) -> bool:
+    def advance(self, now_us: int) -> None:
+        """Begin a new period if the last one has ended."""
         index = now_us // self.width_us
         if index != self.index:
             self.index = index
             self.used = 0
-        return self.used + commands <= self.limit

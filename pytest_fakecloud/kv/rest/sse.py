@@ -14,6 +14,7 @@ from ..model import AnyEngine, AnySession
 EVENTS_LIMIT = 32 * 1024 * 1024
 """Maximum number of unread bytes of events, above which a client is disconnected."""
 _PER_EVENT = 64
+"""Estimated size in bytes of an event apart from its contents."""
 HEARTBEAT_US = 15_000_000
 """Microseconds without an event after which a comment line shows that the stream is alive."""
 
@@ -49,7 +50,8 @@ class EventStream:
         event = _event(text)
         with self._lock:
             self._unread_bytes += len(event) + _PER_EVENT
-        if self._unread_bytes > EVENTS_LIMIT:
+            is_full = self._unread_bytes > EVENTS_LIMIT
+        if is_full:
             self.close()
             self._events.clear()
             return

@@ -17,20 +17,32 @@ _DEEPEST = 40
 """Maximum depth of the tree. Deeper levels would cost memory without making searches faster."""
 
 
-class Terms:
-    """Terms in a prefix tree, sorted in when they are read, and never removed."""
+class _Additions:
+    """Distinct values that are sorted in when they are read.
 
-    __slots__ = ("_known", "_new", "_root")
+    They are never removed, even if no document has them any more.
+    """
+
+    __slots__ = ("_known", "_new")
 
     def __init__(self) -> None:
-        self._known: set[str] = set()
-        self._root: Node = {}
-        self._new: list[str] = []
+        self._known: set[Any] = set()
+        self._new: list[Any] = []
 
-    def add(self, term: str) -> None:
-        if term not in self._known:
-            self._known.add(term)
-            self._new.append(term)
+    def add(self, value: Any) -> None:
+        if value not in self._known:
+            self._known.add(value)
+            self._new.append(value)
+
+
+class Terms(_Additions):
+    """Terms in a prefix tree."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._root: Node = {}
 
     @property
     def root(self) -> Node:
@@ -84,20 +96,14 @@ _FEW = 64
 """Number of new values from which sorting all values is quicker than inserting each."""
 
 
-class Ordered:
-    """Distinct values, sorted when they are read. They are never removed, even without documents."""
+class Ordered(_Additions):
+    """Values in order."""
 
-    __slots__ = ("_known", "_new", "_sorted")
+    __slots__ = ("_sorted",)
 
     def __init__(self) -> None:
-        self._known: set[Any] = set()
+        super().__init__()
         self._sorted: list[Any] = []
-        self._new: list[Any] = []
-
-    def add(self, value: Any) -> None:
-        if value not in self._known:
-            self._known.add(value)
-            self._new.append(value)
 
     def all(self) -> list[Any]:
         """Return all values in order. The list must not be changed."""
