@@ -372,9 +372,7 @@ class KVApp(App):
         address = "127.0.0.1:0"
         if request.client is not None:
             address = f"{request.client[0]}:{request.client[1]}"
-        return self.engine.session(
-            request.principal, "rest", address=address, at_us=request.call.at_us
-        )
+        return self.engine.session(request.principal, "rest", address, request.call.at_us)
 
     def _leave(self, session: AnySession) -> None:
         if session.queue is not None:

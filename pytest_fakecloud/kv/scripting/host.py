@@ -282,9 +282,7 @@ class LuaHost:
 
     def _guarded_widely(self, function: Callable[..., Any]) -> Callable[[Any, int], Any]:
         """Return such a function with its arguments in a table, for more than a call can have."""
-        return self._guarded(
-            lambda args: function([args[0][index] for index in range(1, args[1] + 1)])
-        )
+        return self._guarded(lambda args: function([args[0][at] for at in range(1, args[1] + 1)]))
 
     def _command(self, args: Sequence[Any]) -> Any:
         kind, value = self._converter.arguments(args)

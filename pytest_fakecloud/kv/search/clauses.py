@@ -218,9 +218,8 @@ class Phrase(_Leaf):
         spend(sum(map(len, positions)))
         offsets = [offset for offset, token in enumerate(self.tokens) if token is not None]
         # The position of a word minus its offset is the start of the phrase.
-        starts = [
-            [at - offset for at in where] for offset, where in zip(offsets, positions, strict=False)
-        ]
+        placed = zip(offsets, positions, strict=False)
+        starts = [[at - offset for at in where] for offset, where in placed]
         if not self.slop:
             return len(set(starts[0]).intersection(*starts[1:]))
         costs = [(start, 0) for start in starts[0]]

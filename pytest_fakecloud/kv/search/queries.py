@@ -214,9 +214,7 @@ def _by_walking(postings: ValuePostings, found: Matches, count: int, ascending: 
     ranked: _Ranked = []
     for value in values if ascending else reversed(values):
         documents = postings.numbers.get(value, ())
-        here = (
-            number for number in documents if number in found and postings.of[number][0] == value
-        )
+        here = (each for each in documents if each in found and postings.of[each][0] == value)
         ranked += [(number, float(value)) for number in sorted(here)]
         if len(ranked) >= count:
             break

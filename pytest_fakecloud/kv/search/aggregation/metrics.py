@@ -90,9 +90,7 @@ def _extended(index: SearchIndex, args: Arguments) -> Metric:
         values = collect(numbers)
         count, mean = len(values), _average(values)
         squares = _total([value * value for value in values]) if values else None
-        spread = (
-            _fsum((value - mean) * (value - mean) for value in values) if mean is not None else 0.0
-        )
+        spread = 0.0 if mean is None else _fsum((value - mean) * (value - mean) for value in values)
         population = spread / count if count else None
         sampling = spread / (count - 1) if count > 1 else None
         deviations = [None if one is None else math.sqrt(one) for one in (population, sampling)]

@@ -65,9 +65,10 @@ class Arguments:
         return self.take(name, "a number", is_number, default)
 
     def take_flag(self, name: str, default: bool) -> bool:
-        return bool(
-            self.take(name, "true or false", lambda value: value.__class__ is bool, default)
+        flag: bool = self.take(
+            name, "true or false", lambda value: isinstance(value, bool), default
         )
+        return flag
 
     def take_text(self, name: str, default: str | None) -> Any:
         return self.take(name, "a string", lambda value: isinstance(value, str), default)
