@@ -115,6 +115,7 @@ class BrokerAssertions:
         condition can also be a string with ``*``, a compiled pattern or a function. Records that
         the test itself produced do not count.
         """
+        __tracebackhide__ = True
         string("topic", topic)
         wanted = {"value": value, **where, "headers": _by_name(where.get("headers"))}
         with self._settled():
@@ -141,6 +142,7 @@ class BrokerAssertions:
         self, topic: str, value: object = None, **where: Unpack[RecordFields]
     ) -> None:
         """Assert that no client has produced a matching record; see ``assert_produced()``."""
+        __tracebackhide__ = True
         self.assert_produced(topic, value, times=0, **where)
 
     def _came_to_nothing(self) -> list[str]:
@@ -168,6 +170,7 @@ class BrokerAssertions:
         made (by clients or automatically) instead of the current offsets. Raises ``ContractError``
         for an unknown topic.
         """
+        __tracebackhide__ = True
         string("group", group)
         self._time.settle()
         wanted = {"topic": topic, "partition": partition, "offset": offset}
@@ -206,6 +209,7 @@ class BrokerAssertions:
 
         Raises ``ContractError`` for a group that never existed.
         """
+        __tracebackhide__ = True
         string("group", group)
         if group not in self.groups() and not self.journal.events(group=group):
             raise ContractError(unknown_name("group", group, self.groups()))
@@ -213,6 +217,7 @@ class BrokerAssertions:
 
     def assert_caught_up(self, group: str) -> GroupView:
         """Assert that a group has committed all records, and return the group."""
+        __tracebackhide__ = True
         view = self.group(group)
         if view.state == "Dead":
             reason = unknown_name("group", group, self.groups())
@@ -252,6 +257,7 @@ class BrokerAssertions:
         after it, an ``AssertionError`` lists the records of the topic. Raises ``ContractError`` if
         a predicate raises.
         """
+        __tracebackhide__ = True
         string("topic", topic)
         check_predicate(predicate)
         if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout >= 0:

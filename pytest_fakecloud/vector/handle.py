@@ -251,6 +251,7 @@ class VectorIndex(Handle):
         describes the closest records, or why records were rejected. Two vectors match if they are
         equal in float32. A condition can be a value, a string with ``*``, a pattern or a function.
         """
+        __tracebackhide__ = True
         return expect(
             "an upsert",
             executed(self.journal, UPSERTS),
@@ -265,6 +266,7 @@ class VectorIndex(Handle):
         self, id: Condition[str | int] = None, **where: Unpack[UpsertFields]
     ) -> None:
         """Assert that no client has upserted a matching record; see ``assert_upserted()``."""
+        __tracebackhide__ = True
         self.assert_upserted(id, times=0, **where)
 
     def assert_queried(
@@ -274,6 +276,7 @@ class VectorIndex(Handle):
 
         Each query of a batch counts. See ``assert_upserted()`` for ``times`` and conditions.
         """
+        __tracebackhide__ = True
         return expect(
             "a query",
             executed(self.journal, QUERIES),
@@ -286,6 +289,7 @@ class VectorIndex(Handle):
 
     def assert_not_queried(self, **where: Unpack[QueryFields]) -> None:
         """Assert that no client has made a matching query; see ``assert_queried()``."""
+        __tracebackhide__ = True
         self.assert_queried(times=0, **where)
 
 
