@@ -62,7 +62,7 @@ class Coordinator:
     ) -> Instance:
         config = consumer_config(headers, session_timeout_ms=self._settings.session_timeout_ms)
         self._check_instance_limit(group_name)
-        group = self._state.groups.setdefault(group_name, ConsumerGroup(group_name))
+        group = self._state.create_group(group_name)
         before = group.instances.get(name)
         instance = Instance(group, name, config, topics, self._state.clock.signal(), now)
         if before is not None:

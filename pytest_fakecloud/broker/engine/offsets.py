@@ -71,7 +71,7 @@ class GroupOffsets:
         kind: EventKind = "commit",
     ) -> None:
         """Commit offsets for a group that may not exist, even if instances own the partitions."""
-        group = self._state.groups.setdefault(group_name, ConsumerGroup(group_name))
+        group = self._state.create_group(group_name)
         if group.state == "Empty":
             self.retain(group, now)
         self._apply_commit(group, offsets, kind, by, now)

@@ -73,6 +73,13 @@ class BrokerState:
     def log(self, tp: TopicPartition) -> PartitionLog:
         return self.topics[tp.topic].logs[tp.partition]
 
+    def create_group(self, name: str) -> ConsumerGroup:
+        """Return a consumer group, which is created if it does not exist."""
+        group = self.groups.get(name)
+        if group is None:
+            group = self.groups[name] = ConsumerGroup(name)
+        return group
+
     def instance(self, group_name: str, name: str) -> Instance:
         """Return a live instance; raise ``BrokerError`` if it or its group is unknown."""
         group = self.groups.get(group_name)
