@@ -36,18 +36,6 @@ A ``cause`` explains a wrong result, a ``hint`` often does, ``context`` is expec
 """
 WEIGHT: Mapping[Severity, int] = {"cause": 0, "hint": 1, "context": 2}
 """The order in which findings are shown."""
-SEVERITIES: Mapping[str, Severity] = {
-    **dict.fromkeys(
-        ("metadata_not_included", "upsert_replaced", "several_callbacks", "no_order", "never_called",
-         "received_again", "continued_after_error", "error_not_seen", "message_waits",
-         "group_behind", "signature_valid", "read_after_expiry",
-         "delivered_late", "shared_group", "pages_overlap", "limit_shared", "hit_not_used",
-         "instances_used_once"),
-        "hint",
-    ),
-    **dict.fromkeys(("dead_letter", "schedule_waits"), "context"),
-}  # fmt: skip
-"""The severity of each kind of finding that is not a cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +124,7 @@ class Finding:
     rows: tuple[int, ...] = ()
     subjects: tuple[Subject, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def severity(self) -> Severity:
-        return SEVERITIES.get(self.kind, "cause")
+    severity: Severity = "cause"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from ..queue.timeline import dead_letter_lines, schedule_lines, unfinished_lines
 from .applications import Served
 from .findings import Look, find
 from .masking import Mask
-from .model import WEIGHT, Fake, Finding, Report, Row, Subject
+from .model import WEIGHT, Fake, Finding, Report, Row, Severity, Subject
 from .rows import rows
 from .scene import Scene, scene_of
 
@@ -156,13 +156,14 @@ def unfinished(cloud: AnyCloud, scene: Scene, explaining: Sequence[Finding] = ()
 
 def _messages(queue: Any, scene: Scene) -> Iterator[Finding]:
     queue._time.settle()
-    for kind, lines in (
-        ("message_waits", unfinished_lines(queue._engine, scene.short)),
-        ("dead_letter", dead_letter_lines(queue._engine, scene.short)),
-        ("schedule_waits", schedule_lines(queue._engine, scene.short)),
-    ):
+    of_kinds: tuple[tuple[str, Severity, Iterator[str]], ...] = (
+        ("message_waits", "hint", unfinished_lines(queue._engine, scene.short)),
+        ("dead_letter", "context", dead_letter_lines(queue._engine, scene.short)),
+        ("schedule_waits", "context", schedule_lines(queue._engine, scene.short)),
+    )
+    for kind, severity, lines in of_kinds:
         for line in lines:
-            yield Finding(kind, values={"line": line})
+            yield Finding(kind, severity=severity, values={"line": line})
 
 
 def _vectors(index: Any, scene: Scene) -> Iterator[Finding]:
@@ -185,7 +186,7 @@ def _consumers(broker: Any, scene: Scene) -> Iterator[Finding]:
         for committed, lag in behind.items():
             values = {"group": name, "lag": lag, "committed": committed}
             subject = Subject("group", name, broker.name)
-            yield Finding("group_behind", broker.name, (), (subject,), values)
+            yield Finding("group_behind", broker.name, (), (subject,), values, "hint")
 
 
 def _read_to_the_end(broker: Any, group: Any) -> set[Any]:

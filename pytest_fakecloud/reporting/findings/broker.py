@@ -210,7 +210,7 @@ def produced_again(look: Look, handle: Any) -> Iterator[Finding]:
             and (topic, record.partition, record.offset) not in own
         ]
         if appended_before:
-            found = {"status": first.status, "values": appended_before}
+            found: dict[str, Any] = {"status": first.status, "values": appended_before}
             yield about_entry("produced_again", call, [first.number], **found)
 
 
@@ -241,7 +241,7 @@ def received_again(look: Look, handle: Any) -> Iterator[Finding]:
         elif group not in without_commits:
             committed = {commit for number, commit in commits if number <= again.number}
             yield about_group(
-                "received_again", again, group,
+                "received_again", again, group, severity="hint",
                 records=[f"{one.of_partition}@{one.offset}" for one in places], by=list(by),
                 # A client that commits a record's own offset, and not the next, receives it again.
                 last=[f"{one.of_partition}={one.offset}" for one in places
@@ -331,7 +331,8 @@ def no_order(look: Look, handle: Any) -> Iterator[Finding]:
                 unkeyed.setdefault(record["topic"], set()).add(record["partition"])
         for topic, partitions in unkeyed.items():
             if len(partitions) > 1 and len(records) > len(partitions):
-                yield about("topic", "no_order", call, topic, partitions=len(partitions))
+                values = {"partitions": len(partitions)}
+                yield about("topic", "no_order", call, topic, severity="hint", **values)
 
 
 # -- members ---------------------------------------------------------------------------------------
@@ -356,7 +357,8 @@ def shared_group(look: Look, handle: Any) -> Iterator[Finding]:
         differ = len(stems) == len(by_instance) > 1 and all(len(stem) > 2 for stem in stems)
         records = list(by_instance.values())
         if differ and any(records) and not set.intersection(*records):
-            yield about_group("shared_group", last[group], group, instances=list(by_instance))
+            values = {"instances": list(by_instance)}
+            yield about_group("shared_group", last[group], group, severity="hint", **values)
 
 
 def instances_used_once(look: Look, handle: Any) -> Iterator[Finding]:
@@ -373,7 +375,8 @@ def instances_used_once(look: Look, handle: Any) -> Iterator[Finding]:
         unread = _unread_partitions(handle, group, earlier)
         if len(by_instance) > 2 and len(stems) == 1 and once and unread:
             values = {"instances": len(by_instance), "partitions": unread}
-            yield about_group("instances_used_once", by_instance[last][0], group, **values)
+            call = by_instance[last][0]
+            yield about_group("instances_used_once", call, group, severity="hint", **values)
 
 
 def _unread_partitions(handle: Any, group: str, instances: list[str]) -> list[str]:

@@ -29,7 +29,7 @@ def continued_after_error(look: Look) -> Iterator[Finding]:
         if rejected and later[call.handle]:
             status, error = error_of(call)
             yield about_entry(
-                "continued_after_error", call,
+                "continued_after_error", call, severity="hint",
                 call=f"{call.method} {call.path}",
                 status=status, error=error, later=later[call.handle],
             )  # fmt: skip
@@ -65,7 +65,7 @@ def never_called(look: Look) -> Iterator[Finding]:
     for handle in look.cloud.handles:
         # A test that acts on a fake directly may need no client.
         if not len(handle.journal) and not look.actions_on(handle):
-            yield Finding("never_called", handle.name)
+            yield Finding("never_called", handle.name, severity="hint")
 
 
 def _has_failed(entry: Entry) -> bool:
@@ -112,7 +112,7 @@ def error_not_seen(look: Look) -> Iterator[Finding]:
         name, status = call.route, str(call.status)
         if on_connection(call):
             name, status = call.facts["command"][0], ""
-        yield about_entry("error_not_seen", call, call=name, status=status)
+        yield about_entry("error_not_seen", call, severity="hint", call=name, status=status)
 
 
 def _was_sent_with_source(call: Call, look: Look) -> bool:

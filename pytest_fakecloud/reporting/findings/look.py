@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Action, Call, Entry, Event
 from ..applications import Served
-from ..model import Finding, Subject
+from ..model import Finding, Severity, Subject
 from ..scene import Scene, records_of
 
 if TYPE_CHECKING:
@@ -20,10 +20,18 @@ NONE = re.compile(r"(?<![A-Za-z0-9])None(?![A-Za-z0-9])")
 """``None`` as a separate word, which Python writes for a missing value."""
 
 
-def about_entry(kind: str, entry: Entry, evidence: Iterable[int] = (), /, **values: Any) -> Finding:
+def about_entry(
+    kind: str,
+    entry: Entry,
+    evidence: Iterable[int] = (),
+    /,
+    *,
+    severity: Severity = "cause",
+    **values: Any,
+) -> Finding:
     """Return a finding about a journal entry; ``evidence`` are the numbers of other entries."""
     rows = tuple(dict.fromkeys((entry.number, *evidence)))
-    return Finding(kind, entry.handle, rows, values=values)
+    return Finding(kind, entry.handle, rows, severity=severity, values=values)
 
 
 def about(
@@ -32,9 +40,11 @@ def about(
     """Return a finding about a subject, such as a key: ``what`` is its kind and ``name`` its name.
 
     ``entry`` is the journal entry that decided it, ``evidence`` are the numbers of other entries.
+    ``values`` can include the severity.
     """
     subject = Subject(what, str(name), entry.handle)
-    finding = about_entry(kind, entry, evidence, **{what: str(name)}, **values)
+    values = {what: str(name), **values}
+    finding = about_entry(kind, entry, evidence, **values)
     return replace(finding, subjects=(subject,))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.calls import Call, Event
 from ..bodies import items_of, parsed
-from ..model import Finding
+from ..model import Finding, Severity
 from ..scene import has_full_answer
 from .look import Look, about_entry, about_message
 
@@ -65,15 +65,17 @@ def wrong_signature(look: Look) -> Iterator[Finding]:
         if not isinstance(signature, dict) or event.data.get("faults"):
             continue
         message, kind, values = event.data.get("message_id"), "wrong_signature", _reason(signature)
+        severity: Severity = "cause"
         if values is None:
             if event.data.get("where") == "answers":
                 continue  # a stubbed destination checks nothing
-            kind = "signature_valid"
+            kind, severity = "signature_valid", "hint"
             values = {name: signature[name] for name in ("url", "size", "hash", "called")}
         seen = message, *sorted(values.items())
         if seen not in reported:
             reported.add(seen)
-            yield about_message(kind, event, message, status=event.data.get("status"), **values)
+            values = {"status": event.data.get("status"), **values}
+            yield about_message(kind, event, message, severity=severity, **values)
 
 
 def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
@@ -106,7 +108,8 @@ def several_callbacks(look: Look) -> Iterator[Finding]:
             found.setdefault((event.handle, str(event.data.get("about"))), []).append(event)
     for (_, message), events in found.items():
         if len(events) > 1:
-            yield about_message("several_callbacks", events[-1], message, count=len(events))
+            values = {"count": len(events)}
+            yield about_message("several_callbacks", events[-1], message, severity="hint", **values)
 
 
 def published_again(look: Look) -> Iterator[Finding]:
@@ -152,7 +155,8 @@ def delivered_late(look: Look) -> Iterator[Finding]:
         published_us = published.get(message, event.at_us)
         later = [one for to, one in done if to == url and published.get(one, 0) > published_us]
         if attempt > 1 and later:
-            yield about_message("delivered_late", event, message, attempt=attempt, later=later[-1])
+            values = {"attempt": attempt, "later": later[-1]}
+            yield about_message("delivered_late", event, message, severity="hint", **values)
         done.append((url, message))
 
 

@@ -231,10 +231,10 @@ def hit_not_used(look: Look, handle: Any) -> Iterator[Finding]:
             writes = [one for one in commands(look, store) if one.name in KV_WRITES]
             if pair := _similar_keys(query, writes):
                 unread, write = pair
-                values = {"id": query.ids[0], "score": query.hits[0]["score"]}
                 yield query.finding(
-                    "hit_not_used", [write.entry.number], **values, unread=unread, written=write.key
-                )
+                    "hit_not_used", [write.entry.number], severity="hint", id=query.ids[0],
+                    score=query.hits[0]["score"], unread=unread, written=write.key,
+                )  # fmt: skip
 
 
 def _similar_keys(query: _Query, writes: list[Command]) -> tuple[str, Command] | None:
@@ -280,7 +280,7 @@ def metadata_not_included(look: Look, handle: Any) -> Iterator[Finding]:
             continue
         metadata = _unchanged_metadata(look, handle, query)
         if any(metadata.get(one) for one in query.ids):
-            yield query.finding("metadata_not_included")
+            yield query.finding("metadata_not_included", severity="hint")
 
 
 def upsert_replaced(look: Look, handle: Any) -> Iterator[Finding]:
@@ -297,8 +297,8 @@ def upsert_replaced(look: Look, handle: Any) -> Iterator[Finding]:
                 replaced.append(record_id)
             known[namespace, record_id] = metadata
         if replaced:
-            count = len(replaced)
-            yield about_namespace("upsert_replaced", call, namespace, count=count, ids=replaced)
+            values = {"count": len(replaced), "ids": replaced}
+            yield about_namespace("upsert_replaced", call, namespace, severity="hint", **values)
 
 
 def none_in_id(look: Look, handle: Any) -> Iterator[Finding]:

@@ -137,6 +137,7 @@ def limit_shared(look: Look, handle: Any) -> Iterator[Finding]:
             if request.status == 429 and others:
                 yield about_key(
                     "limit_shared", command.entry, key, [one.number for one in others[-5:]],
+                    severity="hint",
                     target=target, count=command.result, own=len(earlier) - len(others) + 1,
                     others=dict(Counter(one.target for one in others)),
                 )  # fmt: skip

@@ -132,4 +132,5 @@ def read_after_expiry(look: Look, handle: Any) -> Iterator[Finding]:
             late[command.key] = command, expiries[command.key]
     for command, (until_us, setter) in late.values():
         values = {"seconds": (command.at_us - until_us) / 1e6, "ttl": " ".join(setter.expiry or ())}
-        yield command.finding("read_after_expiry", [setter.entry.number], **values)
+        number = setter.entry.number
+        yield command.finding("read_after_expiry", [number], severity="hint", **values)

@@ -137,9 +137,10 @@ def pages_overlap(look: Look, handle: Any) -> Iterator[Finding]:
             meets = bool(result) and result[:1] == page.result[last - first :]
             if same_size and start == last and meets:
                 reported.add(listing)
-                values = {"start": start, "first": first, "stop": stop, "member": str(result[0])}
+                values = {"command": command.name, "start": start, "first": first, "stop": stop,
+                          "member": str(result[0])}  # fmt: skip
                 number = page.entry.number
-                yield command.finding("pages_overlap", [number], command=command.name, **values)
+                yield command.finding("pages_overlap", [number], severity="hint", **values)
         before[listing] = start, stop, command
 
 
