@@ -175,7 +175,8 @@ class Expiries(dict[str, Expiry]):
         if deadline is not None and command.succeeded:
             self[command.key] = Expiry(deadline, command)
         elif command.name in EXPIRY_ONLY:
-            if command.result is UNKNOWN or command.succeeded:
+            keeps = command.name == "GETEX" and len(command.words) == 2
+            if not keeps and (command.result is UNKNOWN or command.succeeded):
                 self.pop(command.key, None)
         elif not (command.name == "SET" and command.succeeded and "KEEPTTL" in command.options):
             command.drop_replaced(self)
