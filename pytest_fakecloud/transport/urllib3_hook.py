@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from http.client import HTTPMessage, RemoteDisconnected
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from ..http.encoding import phrase
@@ -18,12 +18,71 @@ from .shortcut import PORTS, Detour, NoAnswer, Origin, Shortcut, are_timeouts, o
 if TYPE_CHECKING:
     from .inprocess import Origins
 
-_PARAMETERS = ("body", "headers", "retries", "timeout", "chunked", "response_conn")
-"""The parameters of ``_make_request`` after the target, in order."""
-_READING = ("preload_content", "decode_content", "enforce_content_length")
+_READING = ("preload_content", "decode_content", "enforce_content_length", "retries")
+"""The options of ``_make_request`` that its response gets too."""
 _BODIES = frozenset({bytes, str, type(None)})
 """The types of bodies that ``requests`` sends as they are."""
 _EXPECT_NO_BODY = frozenset({"GET", "HEAD", "DELETE", "TRACE", "OPTIONS", "CONNECT"})
+
+
+class _SimpleRequest(NamedTuple):
+    """A request that may skip the socket."""
+
+    shortcut: Shortcut
+    method: str
+    target: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    def exchange(self, **options: Any) -> Any:
+        """Send the request; return a response of ``urllib3`` with these options."""
+        import urllib3
+
+        shortcut, method, target, sent, body = self
+        status, headers, payload = shortcut.send(method, target, sent, body)
+        collected = urllib3.HTTPHeaderDict()
+        for name, value in headers:
+            collected.add(name, value)
+        complete = _CompleteBody(payload)
+        if "connection" in options:
+            # Only a pooled connection needs these attributes, to be returned to its pool. They are
+            # slow, because requests searches them for cookies.
+            complete.headers = headers
+            options["original_response"] = complete
+        response = urllib3.HTTPResponse(
+            body=complete,
+            headers=collected,
+            status=status,
+            version=11,
+            reason=phrase(status),
+            request_method=method,
+            request_url=target,
+            **options,
+        )
+        # Set after construction, because the constructor in niquests' fork does not accept it.
+        response.version_string = "HTTP/1.1"
+        return response
+
+
+class _CompleteBody(io.BytesIO):
+    """A response's body, which counts as closed once it is read to its end, as in ``http.client``.
+
+    It also replaces the standard library's response object: ``urllib3`` checks it before it reuses
+    a connection, and ``requests`` searches it for cookies.
+    """
+
+    headers: Sequence[tuple[str, str]] = ()
+
+    def isclosed(self) -> bool:
+        """Return whether everything has been read."""
+        return self.closed or self.tell() == len(self.getbuffer())
+
+    @property
+    def msg(self) -> HTTPMessage:
+        message = HTTPMessage()
+        for name, value in self.headers:
+            message[name] = value
+        return message
 
 
 # -- urllib3 ---------------------------------------------------------------------------------------
@@ -31,62 +90,58 @@ _EXPECT_NO_BODY = frozenset({"GET", "HEAD", "DELETE", "TRACE", "OPTIONS", "CONNE
 
 def wrap_make_request(origins: Origins, original: Function, active: Callable[[], bool]) -> Function:
     @functools.wraps(original)
-    def make_request(pool: Any, conn: Any, method: str, url: str, *args: Any, **kwargs: Any) -> Any:
-        if not active():
-            return original(pool, conn, method, url, *args, **kwargs)
-        origin = origin_of(pool.scheme, pool.host, pool.port)
-        options = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
-        if (detour := origins.detours.get(origin)) is not None:
-            return _redirected(original, detour, pool, method, url, options)
-        shortcut = origins.shortcuts.get(origin)
+    def make_request(
+        pool: Any,
+        conn: Any,
+        method: str,
+        url: str,
+        body: Any = None,
+        headers: Any = None,
+        **rest: Any,
+    ) -> Any:
         simple = None
-        # urllib3 itself passes at most the body and the headers by position.
-        if shortcut is not None and len(args) <= 2:
-            simple = _simple_call(shortcut, pool, method, url, options)
-        if shortcut is None or simple is None:
-            return original(pool, conn, method, url, *args, **kwargs)
+        if active():
+            origin = origin_of(pool.scheme, pool.host, pool.port)
+            shortcut = origins.shortcuts.get(origin)
+            if (detour := origins.detours.get(origin)) is not None:
+                pool, conn, headers = _redirected(detour, pool, headers)
+            elif shortcut is not None and not rest.get("chunked"):
+                simple = _simple_call(shortcut, pool, method, url, body, headers)
+        if simple is None:
+            return original(pool, conn, method, url, body=body, headers=headers, **rest)
         pool.num_requests += 1
+        reading = {name: rest[name] for name in _READING if name in rest}
         try:
-            status, out, payload = shortcut.send(method, url, *simple)
+            return simple.exchange(**reading, pool=pool, connection=rest.get("response_conn"))
         except NoAnswer as error:
             raise RemoteDisconnected(str(error)) from error
-        reading = {name: options[name] for name in _READING if name in options}
-        reading = {"preload_content": True, **reading, "retries": options.get("retries")}
-        connection = options.get("response_conn")
-        return _response(
-            method, url, status, out, payload, **reading, pool=pool, connection=connection
-        )
 
     return make_request
 
 
 def _simple_call(
-    shortcut: Shortcut, pool: Any, method: str, url: str, options: Mapping[str, Any]
-) -> tuple[list[tuple[str, str]], bytes] | None:
-    """Return the headers and the body of a request that may skip the socket; None if it may not."""
-    body = options.get("body")
+    shortcut: Shortcut, pool: Any, method: str, target: str, body: Any, given: Any
+) -> _SimpleRequest | None:
+    """Return the request of a call of ``_make_request``; None if it may not skip the socket."""
     body = body.encode() if isinstance(body, str) else body
-    if not (body is None or isinstance(body, bytes)) or options.get("chunked"):
+    if not (body is None or isinstance(body, bytes)):
         return None
-    headers = sent_headers(pool, method, options.get("headers") or {}, body)
-    body_bytes = body or b""
-    if headers is None or shortcut.body_length(method, url, headers) != len(body_bytes):
+    headers = sent_headers(pool, method, given or {}, body)
+    whole = body or b""
+    if headers is None or shortcut.body_length(method, target, headers) != len(whole):
         return None
-    return headers, body_bytes
+    return _SimpleRequest(shortcut, method, target, headers, whole)
 
 
-def _redirected(
-    original: Function, detour: Detour, pool: Any, method: str, url: str, options: dict[str, Any]
-) -> Any:
-    """Send a request to the fake, over a connection of its own."""
+def _redirected(detour: Detour, pool: Any, headers: Any) -> tuple[Any, Any, dict[str, str]]:
+    """Return a pool, connection and headers that send a request to the fake instead."""
     import urllib3
 
     trusted = {} if detour.ca_file is None else {"ca_certs": detour.ca_file}
     target: Any = urllib3.connection_from_url(detour.url, **trusted)
     # Close the connection after its response, because it belongs to no pool.
-    given = options.get("headers") or {}
-    options["headers"] = {"Host": _host_of(pool), **given, "Connection": "close"}
-    return original(target, target._get_conn(), method, url, **options)
+    headers = {"Host": _host_of(pool), **(headers or {}), "Connection": "close"}
+    return target, target._get_conn(), headers
 
 
 def _host_of(pool: Any) -> str:
@@ -104,7 +159,7 @@ def sent_headers(
 
     if not all(isinstance(value, str | bytes | int) for _, value in given.items()):
         return None
-    headers = [(_as_text(n), _as_text(v)) for n, v in given.items()]
+    headers = _text_pairs(given)
     names = {name.lower() for name, _ in headers}
     usual = {"Host": _host_of(pool), "Accept-Encoding": "identity"}
     if body is not None or method.upper() not in _EXPECT_NO_BODY:
@@ -126,64 +181,12 @@ def _urllib3_name() -> str:
     return f"python-urllib3/{version('urllib3')}"
 
 
+def _text_pairs(headers: Mapping[Any, Any]) -> list[tuple[str, str]]:
+    return [(_as_text(name), _as_text(value)) for name, value in headers.items()]
+
+
 def _as_text(value: object) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
-
-
-def _response(
-    method: str,
-    target: str,
-    status: int,
-    headers: list[tuple[str, str]],
-    body: bytes,
-    **options: Any,
-) -> Any:
-    import urllib3
-
-    collected = urllib3.HTTPHeaderDict()
-    for name, value in headers:
-        collected.add(name, value)
-    whole = _CompleteBody(body)
-    if "connection" in options:
-        # Only a pooled connection needs these attributes, to be returned to its pool. They are
-        # slow, because requests searches them for cookies.
-        whole.headers = headers
-        options["original_response"] = whole
-    response = urllib3.HTTPResponse(
-        body=whole,
-        headers=collected,
-        status=status,
-        version=11,
-        reason=phrase(status),
-        request_method=method,
-        request_url=target,
-        **{"preload_content": False, **options},
-    )
-    # Set after construction, because the constructor in niquests' fork does not accept it.
-    response.version_string = "HTTP/1.1"
-    return response
-
-
-class _CompleteBody(io.BytesIO):
-    """The body of a response. It counts as closed when it has been read to its end, as in
-    ``http.client``.
-
-    It also replaces the standard library's response object: ``urllib3`` checks it before it reuses
-    a connection, and ``requests`` searches it for cookies.
-    """
-
-    headers: Sequence[tuple[str, str]] = ()
-
-    def isclosed(self) -> bool:
-        """Return whether everything has been read."""
-        return self.closed or self.tell() == len(self.getbuffer())
-
-    @property
-    def msg(self) -> HTTPMessage:
-        message = HTTPMessage()
-        for name, value in self.headers:
-            message[name] = value
-        return message
 
 
 # -- requests --------------------------------------------------------------------------------------
@@ -191,42 +194,47 @@ class _CompleteBody(io.BytesIO):
 
 def wrap_send(origins: Origins, original: Function, active: Callable[[], bool]) -> Function:
     @functools.wraps(original)
-    def send(adapter: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
-        if not active():
-            return original(adapter, request, *args, **kwargs)
-        parts = urlsplit(request.url)
-        origin = _origin_of(parts)
-        if (detour := origins.detours.get(origin)) is not None:
-            return _send_to_fake(original, detour, request, *args, **kwargs)
-        shortcut = origins.shortcuts.get(origin)
+    def send(
+        adapter: Any,
+        request: Any,
+        stream: Any = False,
+        timeout: Any = None,
+        *args: Any,
+        **rest: Any,
+    ) -> Any:
         simple = None
-        if shortcut is not None and not args and _sends_normally(adapter, request, kwargs):
-            simple = _simple_request(shortcut, request, parts)
-        if shortcut is None or simple is None:
+        if active():
+            parts = urlsplit(request.url)
+            origin = _origin_of(parts)
+            if (detour := origins.detours.get(origin)) is not None:
+                # The original may be a function of responses, which replaced the real one.
+                real = getattr(sys.modules.get("responses"), "_real_send", None) or original
+                return _send_to_fake(real, detour, request, stream, timeout)
+            shortcut = origins.shortcuts.get(origin)
+            is_plain = not args and not rest.get("proxies")
+            if shortcut is not None and is_plain and _sends_normally(adapter, request, timeout):
+                simple = _simple_request(shortcut, request, parts)
+        if simple is None:
             # The request reaches the hook of urllib3, which may still skip the socket.
-            return original(adapter, request, *args, **kwargs)
+            return original(adapter, request, stream, timeout, *args, **rest)
         try:
-            status, out, payload = shortcut.send(request.method, *simple)
+            answer = simple.exchange(preload_content=False)
         except NoAnswer as error:
             from requests.exceptions import ConnectionError
             from urllib3.exceptions import ProtocolError
 
             cause = ProtocolError("Connection aborted.", RemoteDisconnected(str(error)))
             raise ConnectionError(cause, request=request) from error
-        answer = _response(request.method, simple[0], status, out, payload)
         return adapter.build_response(request, answer)
 
     return send
 
 
-def _simple_request(
-    shortcut: Shortcut, request: Any, parts: SplitResult
-) -> tuple[str, list[tuple[str, str]], bytes] | None:
-    """Return the target, headers and body if a request may skip the socket; otherwise None."""
+def _simple_request(shortcut: Shortcut, request: Any, parts: SplitResult) -> _SimpleRequest | None:
+    """Return a prepared request; None if it may not skip the socket."""
     body = request.body or b""
     body = body.encode() if isinstance(body, str) else body
-    headers = [(_as_text(n), _as_text(v)) for n, v in request.headers.items()]
-    headers.insert(0, ("Host", _host(parts)))
+    headers = [("Host", _host(parts)), *_text_pairs(request.headers)]
     target = _target(parts)
     names = [name for name, _ in headers]
     # urllib3 would add these headers. Older versions of requests send only one of two slashes.
@@ -234,38 +242,33 @@ def _simple_request(
         return None
     if shortcut.body_length(request.method, target, headers) != len(body):
         return None
-    return target, headers, body
+    return _SimpleRequest(shortcut, request.method, target, headers, body)
 
 
 def wrap_on_request(origins: Origins, original: Function, active: Callable[[], bool]) -> Function:
     @functools.wraps(original)
-    def on_request(mock: Any, adapter: Any, request: Any, **kwargs: Any) -> Any:
+    def on_request(mock: Any, adapter: Any, request: Any, **options: Any) -> Any:
         detour = origins.detours.get(_origin_of(urlsplit(request.url)))
         if detour is None or not active():
-            return original(mock, adapter, request, **kwargs)
-        kwargs.pop("retries", None)
-        return _send_to_fake(None, detour, request, **kwargs)
+            return original(mock, adapter, request, **options)
+        real = sys.modules["responses"]._real_send
+        return _send_to_fake(real, detour, request, options.get("stream"), options.get("timeout"))
 
     return on_request
 
 
-def _send_to_fake(
-    send: Function | None, detour: Detour, request: Any, *args: Any, **kwargs: Any
-) -> Any:
-    """Send a request to the fake, with the original that ``responses`` saved or with ``send``."""
+def _send_to_fake(send: Function, detour: Detour, request: Any, stream: Any, timeout: Any) -> Any:
+    """Send a request to the fake with ``HTTPAdapter.send``, without the client's proxies."""
     from requests.adapters import HTTPAdapter
 
-    send = getattr(sys.modules.get("responses"), "_real_send", None) or send
-    assert send is not None
-    options = {**dict(zip(("stream", "timeout", "verify", "cert"), args, strict=False)), **kwargs}
-    options.update(verify=detour.ca_file or True, cert=None, proxies={})
     parts = urlsplit(request.url)
     moved = request.copy()
     moved.url = detour.url + _target(parts)
     moved.headers.setdefault("Host", _host(parts))
+    verify = detour.ca_file or True
     with closing(HTTPAdapter()) as adapter:
-        answer = send(adapter, moved, **options)
-        if not options.get("stream"):
+        answer = send(adapter, moved, stream=stream, timeout=timeout, verify=verify, proxies={})
+        if not stream:
             _ = answer.content  # read the body before the adapter is closed
     answer.url, answer.request = request.url, request
     return answer
@@ -285,16 +288,13 @@ def _target(parts: SplitResult) -> str:
     return f"{path}?{parts.query}" if parts.query else path
 
 
-def _sends_normally(adapter: Any, request: Any, options: Mapping[str, Any]) -> bool:
-    """Return whether ``requests`` would send a request without retries, proxy or odd timeout."""
-    if type(adapter).__module__ != "requests.adapters" or options.get("proxies"):
-        return False
-    if type(request.body) not in _BODIES:
+def _sends_normally(adapter: Any, request: Any, timeout: Any) -> bool:
+    """Return whether ``requests`` would send a request without retries or odd timeout."""
+    if type(adapter).__module__ != "requests.adapters" or type(request.body) not in _BODIES:
         return False
     retries = adapter.max_retries
     if retries.total or retries.status_forcelist:
         return False
-    timeout = options.get("timeout")
     if type(timeout) is tuple:
         return len(timeout) == 2 and are_timeouts(*timeout)
     return are_timeouts(timeout)
