@@ -30,7 +30,7 @@ class Admission:
 
     def admit_or_wait(self, message: Message, now: int) -> bool:
         """Return whether an attempt may start now; if not, add the message to a wait list."""
-        if self._park_if_paused(message):
+        if self._park_if_paused(message) or self._give_way(message, now):
             return False
         key = self.flow_key(message)
         has_room = message.id in self._state.active or self._has_room()
@@ -62,6 +62,46 @@ class Admission:
         if message.id not in queue.parked:
             queue.parked.append(message.id)
         return True
+
+    def _give_way(self, message: Message, now: int) -> bool:
+        """Let an earlier message of the same queue and flow-control key start first, if one can.
+
+        Pauses and limits may make messages due in another order than that of their queue. Return
+        whether there is an earlier message, after which this one will start.
+        """
+        if message.queue_name is None or message.attempts:
+            return False
+        state = self._state
+        key = self.flow_key(message)
+        has_slot = message.id in (state.active if key is None else key.active)
+        wait_list = state.waiting_for_slot if key is None else key.waiting
+        for earlier in state.queues.not_started_before(message):
+            if self.flow_key(earlier) is not key:
+                continue
+            if earlier.due_us is not None:
+                if earlier.due_us <= now and earlier.id in state.timers:
+                    state.plan(message, now, message.wait_reason)
+                    return True
+            elif has_slot and earlier.id in wait_list:
+                self._exchange_slot(message, earlier, wait_list, now)
+                return True
+        return False
+
+    def _exchange_slot(
+        self, message: Message, earlier: Message, wait_list: deque[str], now: int
+    ) -> None:
+        """Give the slots of a message to an earlier one, and its place in the wait list in return."""
+        state = self._state
+        key = self.flow_key(message)
+        wait_list[wait_list.index(earlier.id)] = message.id
+        message.due_us = None
+        message.wait_reason = earlier.wait_reason
+        if key is not None:
+            key.active[earlier.id] = key.active.pop(message.id)
+        if message.id in state.active:
+            state.active.remove(message.id)
+            state.active.add(earlier.id)
+        state.plan(earlier, now, earlier.wait_reason)
 
     def _wait(self, message: Message, wait_list: deque[str], reason: str) -> None:
         message.due_us = None
@@ -193,15 +233,24 @@ class Admission:
         state = self._state
         with state.lock:
             message = state.pending.get(message_id)
-        if message is None or message.overtaken_at == message.retried:
-            return False
-        # Ask without the lock, because a fault may call a function of the test.
-        if not state.delivery_hooks.overtaken(message):
-            return False
+            if message is None or message.overtaken_at == message.retried:
+                return False
+            # Forget the timer, which has fired, so that no message gives way to this one meanwhile.
+            state.timers.pop(message_id, None)
+        try:
+            # Ask without the lock, because a fault may call a function of the test.
+            if not state.delivery_hooks.overtaken(message):
+                return False
+        except BaseException:
+            with state.lock:
+                # Keep the message due, but do not ask again, because the error could be repeated.
+                message.overtaken_at = message.retried
+                if message_id in state.pending:
+                    state.plan(message, state.clock.now_us(), message.wait_reason)
+            raise
         with state.lock:
             message.overtaken_at = message.retried
             message.due_us = None
-            state.timers.pop(message_id, None)
             self.release_flow_slot(message)
             if not state.queues.let_next_overtake(message):
                 # Make the message due in a second. The next delivery makes it due earlier.

@@ -215,7 +215,7 @@ class Lifecycle:
         message.settled = True
         queue = state.queues.queue_of(message)
         if queue is not None and message.id in queue.active:
-            queue.active.discard(message.id)
+            del queue.active[message.id]
             state.queues.start_waiting(queue)
         if message.source_id is not None and message.queue_name is None:
             source = state.messages.get(message.source_id)

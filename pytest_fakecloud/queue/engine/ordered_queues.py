@@ -12,7 +12,7 @@ other forever. Deleting a queue cancels its waiting messages, while those in fli
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 class OrderedQueue:
     """An ordered queue.
 
-    ``active`` messages have a slot. ``parked`` messages are due, but the queue is paused.
+    ``active`` messages have a slot; the keys are in the order in which the messages got it.
+    ``parked`` messages are due, but the queue is paused.
     """
 
     name: str
@@ -36,13 +37,13 @@ class OrderedQueue:
     updated_us: int
     parallelism: int = 1
     paused: bool = False
-    active: set[str] = field(default_factory=set)
+    active: dict[str, None] = field(default_factory=dict)
     parked: list[str] = field(default_factory=list)
     waiting: deque[str] = field(default_factory=deque)
 
     def copy(self) -> OrderedQueue:
         return replace(
-            self, active=set(self.active), parked=list(self.parked), waiting=deque(self.waiting)
+            self, active=dict(self.active), parked=list(self.parked), waiting=deque(self.waiting)
         )
 
 
@@ -84,7 +85,7 @@ class OrderedQueues:
             message = state.pending.get(queue.waiting.popleft())
             if message is None:
                 continue
-            queue.active.add(message.id)
+            queue.active[message.id] = None
             due = max(now, message.not_before_us)
             state.plan(message, due, "delay" if due > now else f"turn in queue {queue.name}")
 
@@ -95,15 +96,25 @@ class OrderedQueues:
             return
         if message.id in queue.parked:
             queue.parked.remove(message.id)
-        queue.active.discard(message.id)
+        queue.active.pop(message.id, None)
         self.start_waiting(queue)
+
+    def not_started_before(self, message: Message) -> Iterator[Message]:
+        """Yield the messages that got a slot before this one and have not been attempted yet."""
+        queue = self.queue_of(message)
+        for message_id in () if queue is None else queue.active:
+            if message_id == message.id:
+                return
+            earlier = self._state.pending.get(message_id)
+            if earlier is not None and not earlier.attempts:
+                yield earlier
 
     def let_next_overtake(self, message: Message) -> bool:
         """Exchange a message in a slot with the next of its queue; return whether there is one."""
         queue = self.queue_of(message)
         if queue is None or not queue.waiting or message.id not in queue.active:
             return False
-        queue.active.discard(message.id)
+        del queue.active[message.id]
         # Insert it behind the next message, which gets the slot now.
         queue.waiting.insert(1, message.id)
         self.start_waiting(queue)

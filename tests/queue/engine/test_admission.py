@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery.replies import Reply
 
 from ..scene import DEST, Scene
@@ -11,10 +12,12 @@ from ..scene import DEST, Scene
 SLOW = "https://slow.example.com/hook"
 
 
-def publish(scene: Scene, name: str, flow: str | None = None, *, to: str = DEST) -> str:
+def publish(
+    scene: Scene, name: str, flow: str | None = None, *, to: str = DEST, way: str = "/v2/publish/"
+) -> str:
     """Publish a message with the flow-control key ``tenant`` and these limits; return its id."""
     headers = {"Upstash-Flow-Control-Key": "tenant", "Upstash-Flow-Control-Value": flow or ""}
-    return scene.publish({} if flow is None else headers, name.encode(), url=to)
+    return scene.publish({} if flow is None else headers, name.encode(), url=to, way=way)
 
 
 def delivered(scene: Scene) -> list[str]:
@@ -30,7 +33,7 @@ def waits_for(scene: Scene, *ids: str) -> list[str]:
     return [one.wait_reason for one in found]
 
 
-def with_slow_destination(parallelism: int) -> Scene:
+def with_slow_destination(parallelism: int | None) -> Scene:
     scene = Scene(limits={"parallelism": parallelism})
     scene.answer = lambda request: Reply(200, after=10 if request.url == SLOW else 0)
     return scene
@@ -53,6 +56,78 @@ def test_a_paused_queue_keeps_its_order_and_forgets_the_cancelled(scene: Scene) 
     assert delivered(scene) == ["first", "third", "fourth"]
     resumed = "(queue line resumed)"
     assert [resumed in scene.queue.message(one).timeline for one in (first, last)] == [True, False]
+
+
+def test_a_message_stays_due_after_an_error_of_a_fault_that_would_delay_it(scene: Scene) -> None:
+    divisors = [0]
+
+    def fail_once(url: str) -> bool:
+        return bool(divisors) and 1 // divisors.pop() > 0
+
+    scene.queue.faults.reorder(url=fail_once)
+    for name in ("first", "second"):
+        enqueue(scene, name)
+    with pytest.raises(ContractError, match="a predicate of"):
+        delivered(scene)
+    assert delivered(scene) == ["first", "second"]
+
+
+LIMITS = pytest.mark.parametrize(
+    ("parallelism", "flow"), [(1, None), (None, "parallelism=1")], ids=["global", "flow control"]
+)
+"""The two limits for which messages of an ordered queue may wait, beside the queue's own."""
+
+
+def enqueue(scene: Scene, name: str, flow: str | None = None, *, to: str = DEST) -> None:
+    """Publish a message to the ordered queue ``line``, which two messages may leave at a time."""
+    scene.ok("POST", "/v2/queues/", json={"queueName": "line", "parallelism": 2})
+    publish(scene, name, flow, to=to, way="/v2/enqueue/line/")
+
+
+@LIMITS
+def test_a_message_parked_first_does_not_overtake(
+    parallelism: int | None, flow: str | None
+) -> None:
+    with with_slow_destination(parallelism) as scene:
+        publish(scene, "slow", flow, to=SLOW)
+        enqueue(scene, "first", flow)
+        assert delivered(scene) == []
+        enqueue(scene, "second", flow)
+        scene.ok("POST", "/v2/queues/line/pause")
+        # The second message is due in the paused queue while the first waits for the limit.
+        assert delivered(scene) == []
+        scene.queue.advance("10s")
+        scene.ok("POST", "/v2/queues/line/resume")
+        assert delivered(scene) == ["first", "second"]
+
+
+@LIMITS
+def test_a_message_that_waits_for_a_limit_does_not_overtake_a_parked_one(
+    parallelism: int | None, flow: str | None
+) -> None:
+    with with_slow_destination(parallelism) as scene:
+        publish(scene, "slow", flow, to=SLOW)
+        enqueue(scene, "first", flow)
+        publish(scene, "slow too", flow, to=SLOW)
+        enqueue(scene, "second", flow)
+        assert delivered(scene) == []
+        scene.ok("POST", "/v2/queues/line/pause")
+        scene.queue.advance("15s")
+        # Now the first message waits for the limit again, after the second.
+        scene.ok("POST", "/v2/queues/line/resume")
+        scene.queue.advance("5s")
+        assert delivered(scene) == ["first", "second"]
+
+
+def test_attempts_that_end_at_the_same_time_do_not_change_the_order_of_a_queue() -> None:
+    with with_slow_destination(2) as scene:
+        enqueue(scene, "slow", to=SLOW)
+        publish(scene, "slow too", to=SLOW)
+        enqueue(scene, "first")
+        # The end of the first slow message makes this one due, and admits the one before it.
+        enqueue(scene, "second")
+        scene.queue.advance("10s")
+        assert delivered(scene) == ["first", "second"]
 
 
 def test_the_wait_reason_for_global_parallelism() -> None:
