@@ -187,6 +187,7 @@ class AttemptRunner:
             message.state = "ACTIVE"
             message.due_us = None
             state.active.add(message.id)
+            state.queues.note_started(message)
             message.attempts.append(attempt)
             state.log(message, "ACTIVE", now)
             causes.under_way[message.id] = message

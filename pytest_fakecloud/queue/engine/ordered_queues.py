@@ -11,7 +11,7 @@ other forever. Deleting a queue cancels its waiting messages, while those in fli
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class OrderedQueue:
     """An ordered queue.
 
-    ``active`` messages have a slot; the keys are in the order in which the messages got it.
-    ``parked`` messages are due, but the queue is paused.
+    ``active`` messages have a slot. Those that have not started come first, in the order in which
+    they got it. ``parked`` messages are due, but the queue is paused.
     """
 
     name: str
@@ -37,13 +37,16 @@ class OrderedQueue:
     updated_us: int
     parallelism: int = 1
     paused: bool = False
-    active: dict[str, None] = field(default_factory=dict)
+    active: OrderedDict[str, None] = field(default_factory=OrderedDict)
     parked: list[str] = field(default_factory=list)
     waiting: deque[str] = field(default_factory=deque)
 
     def copy(self) -> OrderedQueue:
         return replace(
-            self, active=dict(self.active), parked=list(self.parked), waiting=deque(self.waiting)
+            self,
+            active=OrderedDict(self.active),
+            parked=list(self.parked),
+            waiting=deque(self.waiting),
         )
 
 
@@ -108,6 +111,11 @@ class OrderedQueues:
             earlier = self._state.pending.get(message_id)
             if earlier is not None and not earlier.attempts:
                 yield earlier
+
+    def note_started(self, message: Message) -> None:
+        queue = self.queue_of(message)
+        if queue is not None and message.id in queue.active:
+            queue.active.move_to_end(message.id)
 
     def let_next_overtake(self, message: Message) -> bool:
         """Exchange a message in a slot with the next of its queue; return whether there is one."""
