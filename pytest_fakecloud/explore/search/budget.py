@@ -67,21 +67,27 @@ def budget_of(given: int | Duration) -> Budget:
 
 @dataclass
 class Search:
-    """A part of the search: an iterator that runs a schedule at each step.
+    """A part of the search: an iterator that runs a schedule at each turn.
 
-    The iterator yields None if it has nothing to run at the moment. ``weight`` determines the share
-    of the turns that the search gets. ``used`` is the number of turns that it has had, which may
-    begin above 0 for a search that must wait.
+    The iterator yields None if it has nothing to run at the moment. Searches share a budget in
+    rounds, in which each has ``weight`` turns; its first turn comes after ``head_start`` rounds of
+    the others.
     """
 
     runs: Iterator[Run | None]
     weight: float = 1.0
-    used: float = 0.0
+    head_start: float = 0.0
+    turns: int = 0
     is_over: bool = False
+
+    @property
+    def rounds(self) -> float:
+        """The rounds so far, with the head start of the others; the search with the fewest is next."""
+        return self.head_start + self.turns / self.weight
 
     def next(self) -> Run | None:
         """Run the next schedule and return its run, if there is one."""
-        self.used += 1
+        self.turns += 1
         try:
             return next(self.runs)
         except StopIteration:

@@ -209,8 +209,11 @@ class OrderSearches:
         """Return whether the search ran all that ``kinds`` allows, which is only orders of calls."""
         return self._player.tally.is_exhaustive and self._kinds <= SWITCHES
 
-    def of_calls(self) -> list[Search]:
-        """Return searches without and with late answers; none if there is only one interleaving."""
+    def of_calls(self, head_start: float) -> list[Search]:
+        """Return a search without late answers, and one with them that begins after a head start.
+
+        The list is empty if there is only one interleaving.
+        """
         if "switch" not in self._kinds:
             return []
         can_differ = any(len(step.options) > 1 for step in self._undisturbed.steps)
@@ -219,7 +222,7 @@ class OrderSearches:
             return []
         searches = [self._search(late=False)]
         if "late" in self._kinds:
-            searches.append(self._search(late=True))
+            searches.append(self._search(late=True, head_start=head_start))
         return searches
 
     def of_timers(self) -> list[Search]:
@@ -228,9 +231,10 @@ class OrderSearches:
             return [self._search(late="late" in self._kinds, moves_time=True)]
         return []
 
-    def _search(self, *, late: bool, moves_time: bool = False) -> Search:
+    def _search(self, *, late: bool, moves_time: bool = False, head_start: float = 0.0) -> Search:
         self._player.tally.unfinished_order_searches += 1
-        return Search(self._runs(Interleavings(late=late, moves_time=moves_time)))
+        runs = self._runs(Interleavings(late=late, moves_time=moves_time))
+        return Search(runs, head_start=head_start)
 
     def _runs(self, strategy: Interleavings) -> Iterator[Run | None]:
         tally = self._player.tally

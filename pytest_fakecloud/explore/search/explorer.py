@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 _HEAD_START = 20
 """Number of interleavings to run before anything else, because they explain a failure best."""
 _BEFORE_PAIRS = 25
-"""Number of turns of every other search before the first schedules with two events."""
+"""Number of rounds of the other searches before the first schedules with two events."""
 _FOR_ORDERS_ALONE = 0.25
 """Share of the remaining budget for interleavings, if only the order of calls is explored."""
 _FOR_FIRST_SINGLES = 0.8
 """Maximum share of the budget for the first phase."""
-_DELAYED_AGAIN, _PAUSED_AGAIN = 1.0, 0.5
-"""Weights of the schedules with two delays, and of the rarer ones with two pauses."""
+_LIKELY_PAIRS = ((delayed_again, 1.0), (paused_again, 0.5))
+"""Functions that list likely schedules with two events, and their weights; two pauses are rarer."""
 _FIRST_SINGLES = 1.5
 """Weight of the likely single events, relative to all other searches of the first phase."""
 _SPARE_FOR_SINGLES = 1.25
@@ -65,6 +65,7 @@ class Explorer:
         """The runs of schedules with one event, which schedules with two events extend."""
 
     def search(self) -> Run | None:
+        """Return the smallest failing run that was found; None if no schedule broke the promise."""
         began = monotonic()
         player = self._player
         try:
@@ -87,26 +88,24 @@ class Explorer:
     def _search(self) -> Run | None:
         choices = sum(len(step.options) > 1 for step in self._undisturbed.steps)
         self._tally.priority_runs.most_decisions = choices
-        orders = self._orders.of_calls()
-        for search in orders[1:]:
-            search.used = _HEAD_START
+        orders = self._orders.of_calls(_HEAD_START)
         if self._player.subject.scope.kinds <= SWITCHES:
             run = self._search_orders_alone(orders)
             if run is not None or self._orders.is_exhaustive:
                 return run
         singles = self._singles()
-        others = [
-            *orders,
-            self._likely_pairs(delayed_again, _DELAYED_AGAIN),
-            self._likely_pairs(paused_again, _PAUSED_AGAIN),
-        ]
-        first = Search(self._run_singles(singles.first), _FIRST_SINGLES * len(others))
-        first.used = first.weight * _HEAD_START
+        likely = self._run_singles(singles.first)
+        pairs = (
+            Search(self._run_likely_pairs(extend), weight, _BEFORE_PAIRS)
+            for extend, weight in _LIKELY_PAIRS
+        )
+        others = [*orders, *pairs]
+        first = Search(likely, _FIRST_SINGLES * len(others), _HEAD_START)
         budget = self._budget.part(self._tally.tried, _FOR_FIRST_SINGLES)
         run = self._take_turns([first, *others], budget, until=first)
         if run is not None:
             return run
-        remaining = itertools.chain(first.runs, self._run_singles(singles.others))
+        remaining = itertools.chain(likely, self._run_singles(singles.others))
         return self._second_phase(remaining, [*others, *self._orders.of_timers()])
 
     def _take_turns(
@@ -121,7 +120,7 @@ class Explorer:
         while going and budget.is_left(self._tally.tried) and not self._orders.is_exhaustive:
             if until is not None and until.is_over:
                 break
-            search = min(going, key=lambda one: one.used / one.weight)
+            search = min(going, key=lambda each: each.rounds)
             run = search.next()
             if run is not None and run.broken is not None:
                 return run
@@ -148,21 +147,19 @@ class Explorer:
 
     def _second_phase(self, singles: Iterator[Run | None], others: list[Search]) -> Run | None:
         tally = self._tally
-        left = max(1.0, self._budget.expected(tally.tried))
+        expected = max(1.0, self._budget.expected(tally.tried))
         systematic = itertools.chain(singles, self._all_pairs())
         known = [self._undisturbed, *self._runs_of_singles]
         drawn = RandomRuns(self._player, known, self._chance).runs()
+        # All searches go on without a head start.
+        others = [Search(each.runs, each.weight) for each in others]
         # Random schedules come last if the budget is enough for all schedules with two events.
-        estimated_pairs = tally.all_singles**2 / 2
-        if estimated_pairs < left:
+        if tally.all_singles**2 / 2 < expected:
             systematic = itertools.chain(systematic, drawn)
         else:
             others.append(Search(drawn))
-        wanted = _SPARE_FOR_SINGLES * (tally.all_singles - tally.singles) / left
-        share = min(_MOST_SHARE, max(_LEAST_SHARE, wanted))
-        for search in others:
-            search.used = 0
-        weight = share / (1 - share) * len(others)  # The others have a weight of 1 each.
+        share = _systematic_share(tally.all_singles - tally.singles, expected)
+        weight = share / (1 - share) * len(others)  # as if the others had a weight of 1 each
         return self._take_turns([Search(systematic, weight), *others], self._budget)
 
     def _run_singles(self, schedules: Iterable[Schedule]) -> Iterator[Run]:
@@ -173,9 +170,6 @@ class Explorer:
             run.lines.clear()  # only the points are needed, to build schedules with two events
             self._runs_of_singles.append(run)
             yield run
-
-    def _likely_pairs(self, extend: Callable[[Run], list[Schedule]], weight: float) -> Search:
-        return Search(self._run_likely_pairs(extend), weight, weight * _BEFORE_PAIRS)
 
     def _run_likely_pairs(self, extend: Callable[[Run], list[Schedule]]) -> Iterator[Run | None]:
         """Run schedules that extend those with one event, likely ones first."""
@@ -204,3 +198,9 @@ class Explorer:
             if schedule not in self._player.known:
                 self._tally.pairs += 1
                 yield self._player.play(schedule)
+
+
+def _systematic_share(remaining_singles: int, expected_runs: float) -> float:
+    """Return the share of single events and pairs in the second phase."""
+    wanted = _SPARE_FOR_SINGLES * remaining_singles / expected_runs
+    return min(_MOST_SHARE, max(_LEAST_SHARE, wanted))
