@@ -133,6 +133,7 @@ class DemoApp(App):
 
     def bad_headers(self, request: Request) -> Answer:
         headers = [("X-Echo", "a\r\nX-Injected: 1"), ("X-Snow", "☃"), ("X-Bell", "a\0b")]
+        headers += [("Content-Length", "99"), ("Transfer-Encoding", "chunked"), ("Date", "now")]
         return Answer(b"", 200, headers)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.field_types import TOKEN
-from ..http.encoding import phrase
+from ..http.encoding import SET_BY_SERVER, phrase
 from ..http.messages import JSON_TYPE, Answer, Effect, HeaderPairs, Response, Serve
 from .kinds import lost, truncated
 
@@ -141,6 +141,11 @@ def checked_headers(headers: object) -> HeaderPairs:
             raise ContractError(
                 f"{shown(name)}: {shown(value)} is not a header: its value contains a line break or "
                 "another control character"
+            )
+        if name.lower() in SET_BY_SERVER:
+            raise ContractError(
+                f"headers={{{name!r}: ...}} would be ignored: the server sets this header of every "
+                "response; leave it out"
             )
         listed.append((name, _encodable(value)))
     return tuple(listed)

@@ -11,7 +11,7 @@ from .parsing import Message
 
 LAST_CHUNK = b"0\r\n\r\n"
 _BODILESS = frozenset({204, 304})
-_SET_BY_SERVER = frozenset({"content-length", "transfer-encoding", "date"})
+SET_BY_SERVER = frozenset({"content-length", "transfer-encoding", "date"})
 _LINE_BREAKS_TO_SPACES = str.maketrans({"\r": " ", "\n": " ", "\0": " "})
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -32,7 +32,7 @@ def encode_parts(message: Message, answer: Answer) -> tuple[bytes, bytes]:
         lower = name.lower()
         if lower == "connection":
             message.keep_alive = message.keep_alive and not asks_to_close(value)
-        elif lower not in _SET_BY_SERVER:
+        elif lower not in SET_BY_SERVER:
             head += header(name, value)
     if answer.content_type is not None:
         head += f"Content-Type: {answer.content_type}\r\n"

@@ -77,6 +77,14 @@ def test_headers_are_pairs_of_text_in_the_order_given(headers: Any, listed: Any)
             "character",
         ),
         ({"X": "\ud800"}, "'\\ud800' cannot be sent: surrogates not allowed"),
+        *(
+            (
+                {name: "1"},
+                f"headers={{'{name}': ...}} would be ignored: the server sets this header of every "
+                "response; leave it out",
+            )
+            for name in ("Content-Length", "date", "TRANSFER-ENCODING")
+        ),
     ],
 )
 def test_what_are_no_headers(headers: object, told: str) -> None:

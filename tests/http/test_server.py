@@ -535,6 +535,8 @@ def test_an_echoed_header_cannot_make_another(raw: Raw) -> None:
     assert reply.header("X-Echo") == "a  X-Injected: 1"
     assert reply.header("X-Bell") == "a b"
     assert (reply.header("X-Snow") or "").encode("latin-1").decode() == "☃"
+    framing = [name for name, _ in reply.headers if not name.startswith(("X-", "Content-Type"))]
+    assert (framing, reply.header("Content-Length")) == (["Date", "Content-Length"], "0")
 
 
 # -- streams -------------------------------------------------------------------------------------
