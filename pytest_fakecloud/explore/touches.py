@@ -26,10 +26,11 @@ _ALONE = frozenset((
 ))  # fmt: skip
 """Commands that access no data themselves; commands in scripts are recorded when they run."""
 _TIMED = frozenset((
-    "EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "TTL", "PTTL", "SETEX", "PSETEX", "GETEX",
-    "HEXPIRE", "HPEXPIRE", "HEXPIREAT", "HPEXPIREAT", "HTTL", "HPTTL", "HSETEX", "HGETEX",
+    "EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "TTL", "PTTL", "SETEX", "PSETEX",
+    "HEXPIRE", "HPEXPIRE", "HEXPIREAT", "HPEXPIREAT", "HTTL", "HPTTL",
     "XADD", "XCLAIM", "XAUTOCLAIM", "XPENDING", "XREADGROUP", "XINFO", "XGROUP",
-    "TIME", "LASTSAVE", "RESTORE", "OBJECT", "DEBUG", "INFO", "CLIENT", "SLOWLOG", "LATENCY",
+    "TIME", "LASTSAVE", "RESTORE", "RESTORE-ASKING", "OBJECT", "DEBUG", "INFO", "CLIENT", "SLOWLOG",
+    "LATENCY",
 ))  # fmt: skip
 """Commands, apart from blocking ones, whose effect or answer depends on the time."""
 _TIMED_OPTIONS = frozenset((b"EX", b"PX", b"EXAT", b"PXAT", b"BLOCK"))
@@ -40,7 +41,7 @@ _NOT_BLOCKING = frozenset(("BITCOUNT", "BITOP", "BITPOS"))
 def _reads_clock(name: str, argv: list[bytes]) -> bool:
     if name in _TIMED or (name.startswith("B") and name not in _NOT_BLOCKING):
         return True
-    return len(argv) > 3 and any(word.upper() in _TIMED_OPTIONS for word in argv[3:])
+    return any(word.upper() in _TIMED_OPTIONS for word in argv[1:])
 
 
 def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) -> Iterable[Touch]:

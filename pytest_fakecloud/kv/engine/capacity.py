@@ -3,7 +3,8 @@
 Sizes count only the contents (decided here): the bytes of keys, values, fields, members and items,
 plus eight bytes for each score or stream ID. The server's overhead is not counted. A command is
 rejected before it runs if the data in its arguments, added to the stored data, would exceed a
-limit. A command that derives its result from other keys (``SUNIONSTORE``) counts as adding nothing.
+limit. A command that derives its result from other keys (``SUNIONSTORE``) counts as adding nothing,
+and RESTORE as adding the bytes of its serialized value.
 """
 
 from __future__ import annotations
@@ -91,19 +92,16 @@ _SIZE_AT: dict[str, Callable[[list[bytes]], int]] = {
     "SETBIT": lambda argv: max(0, try_int(argv[2]) or 0) // 8 + 1,
 }
 """Commands with an offset, and the function that returns the size of the string that they need."""
-_VALUE_AT = {"SET": 2, "SETNX": 2, "GETSET": 2, "SETEX": 3, "PSETEX": 3}
+_VALUE_AT = {
+    "SET": 2, "SETNX": 2, "GETSET": 2, "SETEX": 3, "PSETEX": 3, "RESTORE": 3, "RESTORE-ASKING": 3,
+}  # fmt: skip
 """Position of the new value in the line of each command that replaces a single whole value."""
-_FROM_OTHER_KEYS = frozenset({
-    "BITOP", "BLMOVE", "BRPOPLPUSH", "COPY", "GEORADIUS", "GEORADIUSBYMEMBER", "LMOVE", "PFMERGE",
-    "RPOPLPUSH", "SORT",
-})  # fmt: skip
-"""Commands that derive their result from other keys, like all commands that end with STORE."""
 
 
 def _added_bytes(spec: CommandSpec, argv: list[bytes], at: int, key: KeySpec) -> int:
     """Return the size in bytes of the data that a line stores under the key at position ``at``."""
-    if spec.name in _FROM_OTHER_KEYS or spec.name.endswith("STORE"):
-        return 0
+    if len(spec.keys) > 1:
+        return 0  # The command derives its result from other keys.
     if spec.name in _VALUE_AT:
         return len(argv[_VALUE_AT[spec.name]])
     if spec.name in _SIZE_AT:

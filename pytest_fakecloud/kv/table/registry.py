@@ -33,14 +33,8 @@ _FLAG_CATEGORIES = {
     "pubsub": ("@pubsub",),
     "blocking": ("@blocking",),
 }
-_READING_WRITERS = frozenset(
-    {
-        *("SET", "GETDEL", "GETEX", "GETSET", "SORT", "PFMERGE", "BITOP", "COPY", "XACK"),
-        *("SUNIONSTORE", "SINTERSTORE", "SDIFFSTORE", "ZUNIONSTORE", "ZINTERSTORE", "ZDIFFSTORE"),
-        *("ZRANGESTORE", "GEOSEARCHSTORE", "GEORADIUS", "GEORADIUSBYMEMBER"),
-    }
-)
-"""Write commands whose key look-ups count as reads in statistics and for key-miss events."""
+_READING_WRITERS = frozenset({"SET", "GETDEL", "GETEX", "GETSET", "XACK"})
+"""Write commands that look up a key to change as if they read it."""
 
 
 # Key specs are cached, because many of the 400 commands have equal specs.
@@ -116,7 +110,12 @@ class CommandSpec:
         self.options = tuple(options.split())
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
-        self.reads_keys = (self.readonly and name != "MEMORY USAGE") or name in _READING_WRITERS
+        only_reads_a_key = any("RO" in key.flags for key in self.keys)
+        self.reads_keys = (
+            (self.readonly and name != "MEMORY USAGE")
+            or (self.write and only_reads_a_key)
+            or name in _READING_WRITERS
+        )
         self.hidden = "skip_monitor" in self.flags or "admin" in self.flags
         self.function: Function | None = None
         self.container: CommandSpec | None = None

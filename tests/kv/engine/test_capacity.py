@@ -8,10 +8,11 @@ import pytest
 
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
-from pytest_fakecloud.kv.engine.capacity import content_size
+from pytest_fakecloud.kv.engine.capacity import _VALUE_AT, content_size
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.settings import Limits
+from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.harness import check_each, sections
 from tests.kv.conftest import NOW, argv
 
@@ -40,15 +41,15 @@ class Bounded:
         for line in before:
             self.engine.execute(tester, argv((line,)))
 
-    def __call__(self, line: str) -> object:
-        return self.engine.execute(self._client, argv((line,)))
+    def __call__(self, *words: str | bytes) -> object:
+        return self.engine.execute(self._client, argv(words))
 
-    def refusal(self, line: str) -> str:
+    def refusal(self, *words: str | bytes) -> str:
         """Return the error of a command, which must not have changed anything."""
         self("PING")  # expired keys are removed before the next command
         before = self._sizes()
         with pytest.raises(CommandError) as caught:
-            self(line)
+            self(*words)
         assert self._sizes() == before
         return str(caught.value)
 
@@ -105,6 +106,24 @@ def test_a_document_takes_its_room() -> None:
             bounded("SET k v")
         else:
             bounded.refusal("SET k v")
+
+
+def test_only_the_value_counts_of_a_command_that_replaces_one() -> None:
+    replacing = {
+        spec.name
+        for spec in COMMANDS.values()
+        if "denyoom" in spec.flags and spec.only_key and "OW" in spec.keys[0].flags
+    }
+    assert replacing - _VALUE_AT.keys() == {"SEARCH.CREATE"}
+
+
+def test_a_restored_value_counts_with_its_serialized_bytes() -> None:
+    payload = Bounded("SET k abcde")("DUMP k")
+    assert isinstance(payload, bytes)
+    for name in ("RESTORE", "RESTORE-ASKING"):
+        line = (name, "k", "0", payload)
+        Bounded(max_record_size=len(payload))(*line)
+        Bounded(max_record_size=len(payload) - 1).refusal(*line)
 
 
 @pytest.mark.parametrize("other", ["max_record_size", "max_data_size"])

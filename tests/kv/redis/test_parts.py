@@ -17,7 +17,8 @@ from pytest_fakecloud.kv.redis import contents, feeds, share
 from pytest_fakecloud.kv.redis.acl import prepare_acl
 from pytest_fakecloud.kv.redis.connection import RawParser, Unreachable
 from pytest_fakecloud.kv.redis.engine import RedisSession
-from pytest_fakecloud.kv.redis.rewriting import Prefixes, Prepared
+from pytest_fakecloud.kv.redis.rewriting import _CHANGED, _REPLACED, Prefixes, Prepared
+from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.harness import check_each
 
 pytest.importorskip("redis")
@@ -213,3 +214,13 @@ def test_no_monitor_is_left_after_a_close() -> None:
     monitors.close()
     monitors.append(print)
     assert monitors._feed is None
+
+
+def test_commands_that_must_be_rewritten_have_a_function() -> None:
+    """Options can name a database or block, and key specs cannot locate every key."""
+    special = {
+        spec.name
+        for spec in COMMANDS.values()
+        if {"DB", "BLOCK"} & set(spec.options) or any(key.unknown for key in spec.keys)
+    }
+    assert special - _CHANGED.keys() - _REPLACED.keys() == set()
