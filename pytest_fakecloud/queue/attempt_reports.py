@@ -29,18 +29,18 @@ from .model import (
     SigningKeys,
     first,
 )
-from .signature_checks import WATCHER, Refusal, shortened_body, signature_details
-from .wire.text import as_text
+from .wire.text import as_text, shortened_body
 
 if TYPE_CHECKING:
     from .engine.engine import Engine
+    from .signature_checks import Refusal
 
 _MAX_FINISHED = 1_000
 _QUEUES_OWN = ("upstash-", "user-agent", "content-type", "host", "content-length")
 """Beginnings of the names of headers that the queue sets itself."""
 
 
-class LogCollector:
+class LogCollector(logging.Handler):
     """Collects the exceptions that are logged during deliveries.
 
     A queue uses one collector for all its deliveries, because creating a logging handler takes
@@ -48,32 +48,33 @@ class LogCollector:
     """
 
     def __init__(self) -> None:
+        super().__init__()
+        # Imported here, because a run's first fake is quicker without modules of deliveries.
+        from .signature_checks import WATCHER
+
+        self._watcher = WATCHER
         self._root = logging.getLogger()
-        self._handler = logging.Handler()
-        self._handler.addFilter(self._collect)
         self._open: dict[int, list[BaseException]] = {}
 
     @contextmanager
     def collecting(self, started: StartedDelivery) -> Iterator[None]:
         """Collect what happens during one delivery. Deliveries may overlap."""
-        with WATCHER.collecting(started.refused):
+        with self._watcher.collecting(started.refused):
             self._open[id(started)] = started.logged
-            self._root.addHandler(self._handler)
+            self._root.addHandler(self)
             try:
                 yield
             finally:
                 del self._open[id(started)]
                 if not self._open:
-                    self._root.removeHandler(self._handler)
+                    self._root.removeHandler(self)
 
-    def _collect(self, record: logging.LogRecord) -> bool:
-        """Collect the exception of a log record, and suppress the record."""
+    def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             for logged in tuple(self._open.values()):
                 if error not in logged and len(logged) < 3:
                     logged.append(error)
-        return False
 
 
 class StartedDelivery(NamedTuple):
@@ -199,6 +200,8 @@ class AttemptDetails:
             if error is not outcome.exception
         ]
         if outcome.status in (401, 403):
+            from .signature_details import signature_details
+
             fields["signature"] = signature_details(sent, started.refused, self._keys, self._now())
         if outcome.status is not None and 300 <= outcome.status < 400:
             fields["location"] = first(outcome.headers, "Location")

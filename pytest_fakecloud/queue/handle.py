@@ -30,7 +30,7 @@ from .engine.engine import Engine
 from .model import DAY, MESSAGE, SigningKeys
 from .rest.routes import QueueApp
 from .settings import QueueConfig, QueueSettings
-from .signature_checks import signature_clock as clock_of_signatures
+from .signature_clock import signature_clock as clock_of_signatures
 from .wire.delivery import DeliverySigner
 from .wire.signing import Signer, explain
 from .wire.text import as_text

@@ -24,7 +24,7 @@ from ...faults.plan import fault_words
 from ...handle import Context, Snapshot
 from ..delivery.destination_server import RAW_HEADERS, Destination
 from ..settings import CallbackCaptureConfig, CallbackCaptureSettings
-from ..signature_checks import signature_clock
+from ..signature_clock import signature_clock
 from ..wire.signing import explain
 from .callbacks import DEFAULT_TIMEOUT, Callback, Captured
 from .waiting import CallbackWaiter, deadline_after

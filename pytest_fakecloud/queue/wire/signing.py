@@ -7,7 +7,7 @@ reports all reasons.
 
 The caller chooses the clock of a token (a function that returns the Unix time in seconds), because
 a receiver compares the token with *its own* clock; see
-``pytest_fakecloud.queue.signature_checks.signature_clock``.
+``pytest_fakecloud.queue.signature_clock.signature_clock``.
 """
 
 from __future__ import annotations

@@ -23,6 +23,8 @@ HOP_BY_HOP = frozenset({
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 """Characters that a header value must not contain."""
+_MAX_BODY = 2_000
+"""Maximum number of characters of a shortened body."""
 
 
 def as_text(wire: str) -> str:
@@ -40,6 +42,11 @@ def as_wire(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-8", "surrogatepass").decode("latin-1")
+
+
+def shortened_body(body: bytes) -> str:
+    """Return the beginning of a body as text."""
+    return body[: _MAX_BODY * 4].decode("utf-8", "replace")[:_MAX_BODY]
 
 
 def quoted(wire: str) -> str:

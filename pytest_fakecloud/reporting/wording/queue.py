@@ -15,7 +15,7 @@ from ..scene import Scene, has_full_answer
 from .common import EXCERPT, Sentences, Summary, Values, clock_time
 
 if TYPE_CHECKING:
-    from ...queue.signature_checks import SignatureDetails
+    from ...queue.signature_details import SignatureDetails
 
 _SETTINGS = {
     "delay": "delay", "not-before": "not before", "retries": "retries",

@@ -26,7 +26,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.capture.handle import CallbackCapture, Destination
 from pytest_fakecloud.queue.model import PublishSettings, SigningKeys
-from pytest_fakecloud.queue.signature_checks import real_time
+from pytest_fakecloud.queue.signature_clock import real_time
 from pytest_fakecloud.queue.wire.signing import Signer
 
 KEYS = SigningKeys("sig_" + "c" * 28, "sig_" + "n" * 28)

@@ -1,0 +1,143 @@
+"""Details of a signature that the application rejected: what was signed, and what it compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from typing import TypedDict
+
+from .delivery.applications import Address
+from .model import Delivery, SigningKeys, first
+from .signature_checks import Refusal
+from .wire.signing import body_hash, explain
+from .wire.text import as_text, shortened_body
+
+_NO_CHECK = Refusal(None, None, ())
+
+
+class Comparison(TypedDict):
+    """The arguments of the application's signature check that differ from what was signed.
+
+    All of them are None, False, 0 or empty if none differs or the check is not known.
+    """
+
+    compared: bool
+    """Whether any argument differs."""
+    verified_url: str | None
+    verified_body: str | None
+    """The beginning of the body that the application checked."""
+    verified_size: int
+    """The number of bytes of that body."""
+    verified_body_same_json: bool
+    verified_key: bool | None
+    """False if the check did not use the current key."""
+    former_key: bool
+    """Whether the check used a key from before a rotation."""
+    next_key_missing: bool
+    """Whether the check used the key before the last rotation, but not the one after it."""
+    claim: str
+    """The claim of the token that the check rejected."""
+
+
+class SignatureDetails(Comparison):
+    """The signature of a delivery that the application answered with 401 or 403."""
+
+    missing: bool
+    url: str
+    """The URL that was signed."""
+    called: str
+    """The URL as a web framework reconstructs it."""
+    size: int
+    hash: str
+    invalid: str | None
+    """Why the signature does not verify with the queue's keys, or None if it does."""
+    ahead_s: float
+    """The seconds by which the process's clock is ahead of the clock of signatures."""
+    environment: str
+    """``unset``, or whether the environment variable is the ``current``, ``next`` or ``other`` key."""
+    rewritten_differs: bool
+    """Whether JSON in the body changes if it is parsed and written again."""
+
+
+def signature_details(
+    sent: Delivery, refused: Sequence[Refusal], keys: SigningKeys, now: float
+) -> SignatureDetails:
+    """Describe the signature of a delivery.
+
+    ``refused`` are the application's signature checks that failed, and ``now`` is the Unix time in
+    seconds on the clock of signatures.
+    """
+    signature = first(sent.headers, "Upstash-Signature") or next(
+        (value for name, value in sent.headers if name.lower().endswith("-signature")), None
+    )
+    url = as_text(sent.sub or sent.url)
+    invalid, check = None, _NO_CHECK
+    if signature is not None:
+        invalid = explain(signature, body=sent.body, keys=keys, at=now, url=url)
+        if invalid is None:
+            # If several checks rejected the delivery, explain one that used the queue's own key.
+            own = [check for check in refused if keys.current in check.keys]
+            check = [_NO_CHECK, *refused, *own][-1]
+    return {
+        "missing": signature is None,
+        "url": url,
+        "called": _as_served(sent.url),
+        "size": len(sent.body),
+        "hash": body_hash(sent.body),
+        "invalid": invalid,
+        "ahead_s": time.time() - now,
+        "environment": _environment(keys),
+        "rewritten_differs": _reserialized(sent.body) not in (None, sent.body),
+        **_compared(check, url, sent.body, keys),
+    }
+
+
+def _compared(check: Refusal, url: str, body: bytes, keys: SigningKeys) -> Comparison:
+    """Compare a signature check with the URL, the body and the keys of the signature."""
+    checked = check.body
+    if isinstance(checked, str):
+        checked = checked.encode("utf-8", "surrogatepass")
+    other_url = check.url if check.url != url else None
+    other_body = checked if checked != body else None
+    other_key = bool(check.keys) and keys.current not in check.keys
+    claim = "" if other_key or check.claim == "key" else check.claim
+    return {
+        "compared": other_url is not None or other_body is not None or other_key or claim != "",
+        "verified_url": other_url,
+        "verified_body": None if other_body is None else shortened_body(other_body),
+        "verified_size": 0 if other_body is None else len(other_body),
+        "verified_body_same_json": other_body is not None and _same_json(other_body, body),
+        "verified_key": False if other_key else None,
+        "former_key": other_key and any(key in keys.former for key in check.keys),
+        "next_key_missing": other_key and bool(keys.former) and keys.former[-1] in check.keys,
+        "claim": claim,
+    }
+
+
+def _environment(keys: SigningKeys) -> str:
+    names = {None: "unset", keys.current: "current", keys.next: "next"}
+    return names.get(os.environ.get("QSTASH_CURRENT_SIGNING_KEY"), "other")
+
+
+def _as_served(url: str) -> str:
+    """Return the URL as a web framework reconstructs it from ``Host`` and the path."""
+    try:
+        address = Address.of(url)
+    except ValueError:
+        return as_text(url)
+    return as_text(f"{address.scheme}://{address.netloc}{address.target}")
+
+
+def _same_json(one: bytes, other: bytes) -> bool:
+    rewritten = _reserialized(one)
+    return rewritten is not None and rewritten == _reserialized(other)
+
+
+def _reserialized(body: bytes) -> bytes | None:
+    """Return a JSON body as Python's ``json`` writes it, or None if it is not JSON."""
+    try:
+        return json.dumps(json.loads(body)).encode()
+    except (ValueError, RecursionError):
+        return None
