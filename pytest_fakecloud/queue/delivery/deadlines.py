@@ -160,17 +160,9 @@ async def _result_of(work: Awaitable[T]) -> T:
 def asyncio_is_running() -> bool:
     # Do not import asyncio here. Code that runs a loop has already imported it.
     asyncio = sys.modules.get("asyncio")
-    if asyncio is None:
-        return False
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+    return asyncio is not None and asyncio._get_running_loop() is not None
 
 
 def loop_is_running() -> bool:
-    if asyncio_is_running():
-        return True
     trio = sys.modules.get("trio")
-    return trio is not None and bool(trio.lowlevel.in_trio_run())
+    return asyncio_is_running() or (trio is not None and bool(trio.lowlevel.in_trio_run()))

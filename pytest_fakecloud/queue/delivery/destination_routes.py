@@ -176,7 +176,7 @@ class AsgiRoute(DestinationRoute):
 
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         running = self._running_lifespan()
-        if running is not None and running.host.is_running and not running.host.runs_in_this_thread:
+        if running is not None and running.host.runs_elsewhere:
             # Call the application in its own loop, to which its resources belong.
             return await in_thread(self._perform_in, running, delivery, deadlines)
         state = running.state if running is not None else {}

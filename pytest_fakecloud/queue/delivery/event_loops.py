@@ -16,7 +16,8 @@ from typing import Any, TypeVar, cast
 from ...core.errors import ends_the_test
 from .applications import AsgiApp, Event
 from .deadlines import CapReached, Deadlines
-from .running_lifespans import AsyncioHost, Host, RunningLifespan, find_running_lifespan
+from .loop_hosts import AsyncioHost, Host
+from .running_lifespans import RunningLifespan, find_running_lifespan
 
 T = TypeVar("T")
 _SHUTDOWN_SECONDS = 1.0
@@ -110,7 +111,7 @@ class AsgiRunner:
         own loop. Raises ``CapReached`` after the real-time cap, and ``LoopEnded`` if the loop ends
         first.
         """
-        if host is None or not host.is_running or host.runs_in_this_thread:
+        if host is None or not host.runs_elsewhere:
             host = self._host
         future = host.submit(_catching_test_end(work))
         try:
