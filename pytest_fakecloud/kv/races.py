@@ -11,7 +11,7 @@ from typing import Self, TypeAlias
 from ..core.errors import ContractError
 from ..core.matching import Condition, Question
 from ..core.wording import counted
-from .rest.requests import COMMAND, command_name
+from .command_fields import COMMAND, command_name
 
 Place: TypeAlias = int | tuple[Condition[str], Condition[str]] | None
 """A position: a number of commands before it, two names, or None for all in turn."""

@@ -23,11 +23,11 @@ from ...core.errors import ContractError
 from ...core.timeparse import monotonic
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
 from .. import errors
+from ..command_fields import facts_of
 from ..engine.admission import RUN_IN_TRANSACTION
 from ..engine.statistics import without_secrets
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, Reply, Status, to_resp
-from ..rest.requests import facts_of
 
 if TYPE_CHECKING:
     from .port import PortConnection

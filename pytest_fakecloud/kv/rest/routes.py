@@ -22,6 +22,7 @@ from ...http.messages import Answer, Request, Stream
 from ...http.readers import bearer_token, same
 from ...http.routing import Route
 from .. import errors
+from ..command_fields import COMMAND, LINES, facts_of
 from ..errors import CommandError, RestError
 from ..model import TURN_SECONDS, AnyEngine, AnySession
 from ..races import Interruptions
@@ -30,7 +31,7 @@ from ..settings import IntText, Limits
 from ..table.registry import COMMANDS
 from .formats import Format, Headers, format_of, option
 from .limits import CommandLimits
-from .requests import COMMAND, LINES, command_of_body, command_of_path, commands_of_body, facts_of
+from .requests import command_of_body, command_of_path, commands_of_body
 from .sse import EventStream, monitor_stream, subscription_stream
 
 METHODS = "GET HEAD POST PUT"

@@ -13,8 +13,8 @@ import pytest
 import redis
 
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.kv.command_fields import command_name
 from pytest_fakecloud.kv.handle import KVServer
-from pytest_fakecloud.kv.rest.requests import command_name
 from tests.harness import check_each
 from tests.ids import steady
 

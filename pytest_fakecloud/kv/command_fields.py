@@ -1,0 +1,93 @@
+"""The journal's fields for commands, which REST requests and connections share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.errors import ContractError
+from ..core.field_types import TEXT, FieldType
+from ..core.matching import Question
+from ..core.wording import did_you_mean
+from .table.registry import COMMANDS
+
+
+class _Command(FieldType):
+    """Matches command names in any case; one without a subcommand matches all subcommands."""
+
+    expected = "a command's name ('SET', 'XGROUP', 'xgroup create', 'H*'), a pattern"
+
+    def accepts(self, wanted: Any) -> bool:
+        return TEXT.accepts(wanted)
+
+    def check(self, name: str, wanted: Any) -> None:
+        super().check(name, wanted)
+        if not isinstance(wanted, str) or wanted.upper() in COMMANDS:
+            return
+        if not any(self.equals(known, wanted) for known in COMMANDS):
+            raise ContractError(
+                f"{name}={wanted!r} is not a command{did_you_mean(wanted, COMMANDS) or '.'} "
+                f"Pass {self.expected}. To match unknown commands that clients sent, use a pattern"
+            )
+
+    def equals(self, found: Any, wanted: Any) -> bool:
+        if not (isinstance(found, str) and isinstance(wanted, str)):
+            return super().equals(found, wanted)
+        wanted = wanted.upper()
+        return super().equals(found, wanted) or super().equals(found.partition(" ")[0], wanted)
+
+
+class _Lines(FieldType):
+    """Matches the command lines of a request.
+
+    A list of words matches a request with such a command line. A list of such lists matches a
+    request that consists of exactly these command lines.
+    """
+
+    expected = "a command line as the list of its words, such as ['SET', 'key', '*']"
+
+    def accepts(self, wanted: Any) -> bool:
+        return isinstance(wanted, list | tuple)
+
+    def check(self, name: str, wanted: Any) -> None:
+        super().check(name, wanted)
+        if isinstance(wanted, list | tuple):
+            for line_or_word in wanted:
+                (self if self.accepts(line_or_word) else TEXT).check(name, line_or_word)
+
+    def equals(self, found: Any, wanted: Any) -> bool:
+        if not self.accepts(wanted):
+            return super().equals(found, wanted)
+        if wanted and all(map(self.accepts, wanted)):
+            return len(found) == len(wanted) and all(map(_matches_line, found, wanted))
+        return any(_matches_line(line, wanted) for line in found)
+
+
+def _matches_line(line: Sequence[str], wanted: Sequence[Any]) -> bool:
+    return len(line) == len(wanted) and all(map(_matches_word, line, wanted))
+
+
+def _matches_word(word: str, wanted: Any) -> bool:
+    return Question("word", wanted, TEXT).agrees(word)
+
+
+COMMAND, LINES = _Command(), _Lines()
+_ON_AN_INDEX = re.compile(r"SEARCH\.(?!LIST)", re.IGNORECASE)
+
+
+def facts_of(lines: list[list[str]]) -> dict[str, Any]:
+    """Return the fields that the journal records: names of commands, lines, search indexes."""
+    return {
+        "command": [command_name(line) for line in lines],
+        "words": lines,
+        "index": [line[1] for line in lines if line[1:] and _ON_AN_INDEX.match(line[0])],
+    }
+
+
+def command_name(words: Sequence[str]) -> str:
+    """Return the name of the command in upper case, including the subcommand if there is one."""
+    name = words[0].upper()
+    spec = COMMANDS.get(name)
+    has_child = spec is not None and spec.subcommands is not None and len(words) > 1
+    return f"{name} {words[1].upper()}" if has_child else name
