@@ -70,25 +70,90 @@ class Served:
     answer_type: str = ""
 
 
-class Listener:
-    """Records requests for one cloud at a time, until it is closed."""
+class Recorder:
+    """Records requests for one cloud at a time."""
 
     def __init__(self) -> None:
         self.cloud: AnyCloud | None = None
         self.served: deque[Served] = deque(maxlen=_MOST)
         self._under_way: list[Served] = []
         self._lock = threading.Lock()
-        self._heard: set[str] = set()
-        self._connected: list[tuple[Any, _Receiver]] = []
-        self._wrapped: list[tuple[Any, str, Any]] = []
 
-    def listen(self, cloud: AnyCloud | None) -> None:
-        """Record requests for this cloud from now on; if it is None, record nothing."""
+    def use(self, cloud: AnyCloud | None) -> None:
+        """Record requests for this cloud, and forget those for another one."""
         if cloud is not self.cloud:
             self.cloud = cloud
             with self._lock:
                 self.served.clear()
                 self._under_way.clear()
+
+    def begin(self, framework: str, environ: Any, thread: int | None = None) -> None:
+        """Record a request. ``thread`` is 0 in an event loop, and this thread for WSGI by default."""
+        cloud = self.cloud
+        if cloud is None:
+            return
+        at_us, (target, path) = cloud.clock.now_us(), _target(environ)
+        if thread is None:
+            thread = threading.get_ident() if "REQUEST_METHOD" in environ else 0
+        with self._lock:
+            number = recorder_of(cloud.journal).reserve()
+            request = Served(number, at_us, target, framework, environ, thread, path=path)
+            request.body, request.body_type = _body_of(environ)
+            names = sorted(name for name in environ if str(name).startswith("HTTP_"))
+            request.headers = tuple((name, str(environ[name])) for name in names)
+            for other in self._under_way:
+                # Overlapping requests in one thread are nested: the earlier one made the later one.
+                if not thread or other.thread != thread:
+                    request.overlaps.append(other)
+                    other.overlaps.append(request)
+            self._under_way.append(request)
+            self.served.append(request)
+
+    def fail(self, environ: object, error: BaseException, *, is_over: bool = True) -> None:
+        """Record an exception in a request. A response to it may follow, and is then the end."""
+        raised = _in_words(error)
+        with self._lock:
+            if (request := self._find_open(environ)) is not None:
+                request.raised = raised
+                if is_over:
+                    self._end(request)
+
+    def end(self, environ: object, response: object) -> None:
+        """Record the end of a request by a response."""
+        with self._lock:
+            if (request := self._find_open(environ)) is None:
+                return
+            self._end(request)
+            request.status, request.environ = getattr(response, "status_code", None), None
+        with suppress(Exception):  # an application may have a response class of its own
+            body = _response_body(response)
+            if body is not None:
+                request.answer, request.answer_size = body[:_BODY], len(body)
+            request.answer_type = str(getattr(response, "headers", {}).get("Content-Type", ""))
+
+    def _end(self, request: Served) -> None:
+        if self.cloud is not None:
+            request.ended = recorder_of(self.cloud.journal).reserve()
+        self._under_way = [other for other in self._under_way if other is not request]
+
+    def _find_open(self, environ: object) -> Served | None:
+        """Return the request with this WSGI environment or ASGI scope, unless a response ended it."""
+        requests = reversed(self.served) if environ is not None else ()
+        return next((each for each in requests if each.environ is environ), None)
+
+
+class Listener:
+    """Observes requests through the frameworks' signals and test clients, until it is closed."""
+
+    def __init__(self) -> None:
+        self.recorder = Recorder()
+        self._observed: set[str] = set()
+        self._connected: list[tuple[Any, _Receiver]] = []
+        self._wrapped: list[tuple[Any, str, Any]] = []
+
+    def listen(self, cloud: AnyCloud | None) -> None:
+        """Record requests for this cloud from now on; if it is None, record nothing."""
+        self.recorder.use(cloud)
         flask = self._flask_began, self._flask_raised, self._flask_ended
         django = self._django_began, self._django_raised, self._django_ended
         for name, observe in (
@@ -97,8 +162,8 @@ class Listener:
             ("httpx", self._wrap_async_transport),
             ("starlette.testclient", self._wrap_transport),
         ):
-            if cloud is not None and name in sys.modules and name not in self._heard:
-                self._heard.add(name)
+            if cloud is not None and name in sys.modules and name not in self._observed:
+                self._observed.add(name)
                 # Another version of the module may lack these names.
                 with suppress(AttributeError, TypeError):
                     observe(sys.modules[name])
@@ -118,7 +183,7 @@ class Listener:
             setattr(owner, name, original)
         self._connected.clear()
         self._wrapped.clear()
-        self._heard.clear()
+        self._observed.clear()
 
     # -- Starlette, FastAPI and other ASGI applications --------------------------------------------
 
@@ -153,15 +218,15 @@ class Listener:
     @contextmanager
     def _observing(self, transport: Any, request: Any, thread: int) -> Iterator[list[Any]]:
         """Record a request and its response, which the block appends to the list, or its exception."""
-        environ, responses = self._asked(transport, request, thread), list[Any]()
+        environ, responses = self._begin_asgi(transport, request, thread), list[Any]()
         try:
             yield responses
         except BaseException as error:
-            self._end(environ, exception=error)
+            self.recorder.fail(environ, error)
             raise
-        self._end(environ, responses[0])
+        self.recorder.end(environ, responses[0])
 
-    def _asked(self, transport: Any, request: Any, thread: int) -> object:
+    def _begin_asgi(self, transport: Any, request: Any, thread: int) -> object:
         """Record a request to an ASGI application; return its WSGI environment, None on an error."""
         with suppress(Exception):
             app = type(getattr(transport, "app", None))
@@ -176,100 +241,45 @@ class Listener:
             }
             with suppress(Exception):  # a streamed body has not been read
                 environ["wsgi.input"] = BytesIO(request.content)
-            self._begin(framework, environ, thread)
+            self.recorder.begin(framework, environ, thread)
             return environ
         return None
 
     # -- Flask -----------------------------------------------------------------------------------
 
     def _flask_began(self, **_: object) -> None:
-        self._begin("Flask", sys.modules["flask"].request.environ)
+        self.recorder.begin("Flask", sys.modules["flask"].request.environ)
 
     def _flask_raised(self, exception: BaseException, **_: object) -> None:
         # If the application propagates exceptions, Flask sends no signal at the end of the request.
-        self._end(sys.modules["flask"].request.environ, exception=exception)
+        self.recorder.fail(sys.modules["flask"].request.environ, exception)
 
     def _flask_ended(self, response: Any, **_: object) -> None:
-        self._end(sys.modules["flask"].request.environ, response)
+        self.recorder.end(sys.modules["flask"].request.environ, response)
 
     # -- Django ----------------------------------------------------------------------------------
 
     def _django_began(self, **given: Any) -> None:
-        self._begin("Django", given.get("environ") or given["scope"])
+        self.recorder.begin("Django", given.get("environ") or given["scope"])
 
     def _django_raised(self, request: Any, **_: object) -> None:
-        one, error = self._of(_environ_of(request)), sys.exc_info()[1]
-        if one is not None and error is not None:
-            one.raised = _in_words(error)
+        if (error := sys.exc_info()[1]) is not None:
+            self.recorder.fail(_environ_of(request), error, is_over=False)
 
     def _django_ended(self, **_: object) -> None:
         response = _closing_response()
         request = getattr(response, "wsgi_request", getattr(response, "asgi_request", None))
-        self._end(_environ_of(request), response)
-
-    # -- all frameworks --------------------------------------------------------------------------
-
-    def _begin(self, framework: str, environ: Any, thread: int | None = None) -> None:
-        cloud = self.cloud
-        if cloud is None:
-            return
-        at_us, (target, path) = cloud.clock.now_us(), _target(environ)
-        if thread is None:
-            thread = threading.get_ident() if "REQUEST_METHOD" in environ else 0
-        with self._lock:
-            number = recorder_of(cloud.journal).reserve()
-            one = Served(number, at_us, target, framework, environ, thread, path=path)
-            one.body, one.body_type = _body_of(environ)
-            one.headers = tuple(
-                sorted((n, str(v)) for n, v in environ.items() if str(n).startswith("HTTP_"))
-            )
-            for other in self._under_way:
-                # Overlapping requests in one thread are nested: the earlier one made the later one.
-                if not thread or other.thread != thread:
-                    one.overlaps.append(other)
-                    other.overlaps.append(one)
-            self._under_way.append(one)
-            self.served.append(one)
-
-    def _of(self, environ: object) -> Served | None:
-        """Return the request with this WSGI environment or ASGI scope.
-
-        A request that ended with a response is not returned, because it has no environment.
-        """
-        if environ is None:
-            return None
-        with self._lock:
-            return next((one for one in reversed(self.served) if one.environ is environ), None)
-
-    def _end(
-        self, environ: object, response: object = None, exception: BaseException | None = None
-    ) -> None:
-        one, cloud = self._of(environ), self.cloud
-        if one is None or cloud is None:
-            return
-        one.ended = recorder_of(cloud.journal).reserve()
-        with self._lock:
-            self._under_way = [other for other in self._under_way if other is not one]
-        if exception is not None:
-            # Keep the environment: a response to the exception may follow, and is the real end.
-            one.raised = _in_words(exception)
-        else:
-            one.status, one.environ = getattr(response, "status_code", None), None
-            with suppress(Exception):  # an application may have a response class of its own
-                body = _answer_of(response)
-                if body is not None:
-                    one.answer, one.answer_size = body[:_BODY], len(body)
-                one.answer_type = str(getattr(response, "headers", {}).get("Content-Type", ""))
+        self.recorder.end(_environ_of(request), response)
 
 
 def _harmless(receiver: _Receiver) -> _Receiver:
     """Wrap a signal receiver so that its exceptions do not reach the application."""
 
-    def heard(sender: object, **given: Any) -> None:
+    def observed(sender: object, **given: Any) -> None:
         with suppress(Exception):
             receiver(**given)
 
-    return heard
+    return observed
 
 
 def _in_words(error: BaseException) -> str:
@@ -306,7 +316,7 @@ def _body_of(environ: Any) -> tuple[str, str]:
     return sent.decode("utf-8", "replace")[:_BODY], str(environ.get("CONTENT_TYPE") or "")
 
 
-def _answer_of(response: Any) -> bytes | None:
+def _response_body(response: Any) -> bytes | None:
     """Return the body of a response of Flask or Django; None if it is streamed.
 
     The responses of other test clients are streams, which only the test may read.
@@ -331,4 +341,4 @@ def _closing_response() -> object:
     frames = (frame for frame, _ in islice(walk_stack(sys._getframe(1)), _NEAR))
     owners = (frame.f_locals.get("self") for frame in frames)
     response = sys.modules["django.http.response"].HttpResponseBase
-    return next((one for one in owners if isinstance(one, response)), None)
+    return next((owner for owner in owners if isinstance(owner, response)), None)

@@ -59,8 +59,8 @@ class Observation:
 
     def served(self, cloud: AnyCloud) -> list[Served]:
         """Return the requests served during the test that used a cloud."""
-        listener = self._listener
-        return list(listener.served) if listener is not None and listener.cloud is cloud else []
+        recorder = None if self._listener is None else self._listener.recorder
+        return list(recorder.served) if recorder is not None and recorder.cloud is cloud else []
 
     def close(self) -> None:
         if self._listener is not None:
