@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,6 +42,7 @@ _ABOUT_CONNECTIONS = (
     b"UNSUBSCRIBE",
 )  # fmt: skip
 """Commands whose replies depend on connections or the process instead of data."""
+_UNFINISHED = ("streamed", "open", "broken off")
 _MOST_READS = 500_000
 
 
@@ -74,7 +75,7 @@ def states(cloud: AnyCloud, report: Report) -> dict[str, Any]:
     found: dict[str, Any] = {"initial": {}, "steps": []}
     if followed:
         with report_failure("the states could not be replayed", failures.append):
-            found = _Replay(cloud, report, followed, reasons).run()
+            found = _replayed(cloud, report, followed, reasons)
     notes = [f"The data of {name} is not shown: {reason}." for name, reason in reasons.items()]
     found["note"] = "\n".join([*notes, *failures])
     if not found["initial"]:
@@ -97,7 +98,8 @@ def _obstacle(handle: Handle) -> str:
 class _Time(Timekeeper):
     """A frozen clock that returns the recorded times of one entry, one after the other.
 
-    ``recorded`` are the times that each call and action of a cloud read, by its journal number.
+    ``recorded`` are the times that the thread of each call and action of a cloud read, by journal
+    number. The thread reads some after the entry has ended, so a replay may leave times unread.
     """
 
     def __init__(self, cloud: AnyCloud, start: Instant) -> None:
@@ -134,18 +136,10 @@ class _Copy:
         self.real, self.time = real, time
         self.fake: Any = type(real)(context, **settings)
 
-    def restore_baseline(self) -> None:
-        if self.real._baseline is not None:
-            self.fake.restore(self.real._baseline)
-            self.fake._baseline = self.real._baseline
-
     def replay_call(self, call: Call) -> None:
-        if call.outcome not in ("streamed", "open", "broken off"):
-            self._send(call)
-
-    def _send(self, call: Call) -> None:
         """Send the request of a call again, and compare its response."""
-        if not call.reached and (call.fault is not None or call.status == 401):
+        is_rejected = not call.reached and (call.fault is not None or call.status == 401)
+        if call.outcome in _UNFINISHED or is_rejected:
             return
         headers = self._headers_of(call)
         request = Request(call.method, _open_target(call.target), headers, call.body, call.client)
@@ -188,11 +182,11 @@ class _KVCopy(_Copy):
         self._sessions: dict[object, Any] = {}
         self._waiting: list[tuple[Call, Any]] = []
 
-    def _send(self, call: Call) -> None:
-        if call.method == "RESP":
+    def replay_call(self, call: Call) -> None:
+        if call.method != "RESP":
+            super().replay_call(call)
+        elif call.outcome not in _UNFINISHED:
             self._execute(call)
-        else:
-            super()._send(call)
 
     def _execute(self, call: Call) -> None:
         """Execute a command of the database port in its connection's session."""
@@ -282,76 +276,56 @@ _COPIES = {"kv_server": _KVCopy, "queue": _QueueCopy}
 
 
 class _Work(NamedTuple):
-    """A part of an entry to replay.
-
-    ``order`` is its position in the journal, ``number`` the number of its row, ``name`` its fake.
-    ``perform`` is None for events that only the clock causes.
-    """
+    """A part of an entry to replay, and its position in the journal."""
 
     order: int
     at_us: int
-    number: int
-    name: str
+    entry: Entry
     perform: Callable[[], object] | None = None
+    """None for an event that only the clock causes."""
 
 
-class _Replay:
-    """Replays a cloud's journal on copies of its fakes, and compares their data at each step."""
+class _Player:
+    """Replays entries on copies of fakes, and drops each copy that it cannot replay."""
 
-    def __init__(
-        self, cloud: AnyCloud, report: Report, followed: Sequence[Handle], reasons: dict[str, str]
-    ) -> None:
-        self.cloud, self.reasons = cloud, reasons
-        self.real = {handle.name: handle for handle in followed}
-        every = (*cloud.journal.entries, *recorder_of(cloud.journal).shared.actions)
-        self.entries = sorted(
-            (one for one in every if one.handle in self.real), key=lambda one: one.number
-        )
-        self.time = _Time(cloud, self.entries[0].at if self.entries else cloud.clock.now())
-        # If a delivery is sent to a fake of this cloud, one row shows the delivery and the received
-        # call; it has the number of the call.
-        self.numbers = {
-            row.delivery.number: row.number for row in report.rows if row.delivery is not None
-        }
-        self.events = _events(self.entries, report)
+    def __init__(self, cloud: AnyCloud, start: Instant, reasons: dict[str, str]) -> None:
+        self.time = _Time(cloud, start)
         self.copies: dict[str, _Copy] = {}
-        self.shown: dict[str, State] = {}
-        self.looks = 0
-
-    def run(self) -> dict[str, Any]:
-        context = Context(self.time, Ids(self.cloud.seed), Journal(Recorder(self.time.now_us)))
+        self._context = Context(self.time, Ids(cloud.seed), Journal(Recorder(self.time.now_us)))
         # Do not let a replayed call wait: the call that it waited for may come later in the replay.
-        context.clock.wait_cap = 0.0
-        with ExitStack() as stack:
-            for name, handle in self.real.items():
-                self._try(name, partial(self._open, handle, context, stack))
-            initial = {name: self._look(name) for name in list(self.copies)}
-            self.shown = dict(initial)
-            steps = list(self._steps())
-            for name in list(self.copies):
-                if self._look(name) != state_of(self.real[name]):
-                    self._drop(name, "replaying the journal did not reproduce its data")
-            kept = set(self.copies)
-        for step in steps:
-            step["changes"] = [change for change in step["changes"] if change.fake in kept]
-        return {
-            "initial": {name: shortened(state) for name, state in initial.items() if name in kept},
-            "steps": [step for step in steps if step["changes"]],
-        }
+        self._context.clock.wait_cap = 0.0
+        self._reasons = reasons
+        self._looks = 0
 
-    # -- the fakes -------------------------------------------------------------------------------
-
-    def _open(self, handle: Handle, context: Context, stack: ExitStack) -> None:
-        copy = _COPIES.get(handle.fixture, _Copy)(handle, context, self.time)
+    def open(self, handle: Handle, stack: ExitStack) -> None:
+        copy = _COPIES.get(handle.fixture, _Copy)(handle, self._context, self.time)
         stack.callback(copy.fake.close)
-        copy.restore_baseline()
+        if handle._baseline is not None:
+            copy.fake.restore(handle._baseline)
+            copy.fake._baseline = handle._baseline
         self.copies[handle.name] = copy
 
-    def _drop(self, name: str, reason: str) -> None:
-        self.copies.pop(name, None)
-        self.reasons.setdefault(name, reason)
+    def parts(self, entry: Entry, events: Mapping[int, Sequence[Event]]) -> Iterator[_Work]:
+        """Yield the parts of an entry, or only its time if it is one of the events."""
+        work, copy = _Work(entry.number, entry.at_us, entry), self.copies.get(entry.handle)
+        if copy is None:
+            return
+        if isinstance(entry, Action) and (read := self.time.recorded.get(entry.number)):
+            # Use the time of the first reading, because an action is recorded when it ends.
+            work = work._replace(at_us=min(entry.at_us, read[0]))
+        if isinstance(entry, Call):
+            order = executed_at(entry)
+            yield work._replace(order=order, perform=partial(copy.replay_call, entry))
+        elif isinstance(copy, _QueueCopy) and entry.kind == "attempt":
+            began = entry.data.get("began") or entry.number
+            yield work._replace(order=began, perform=partial(copy.begin_attempt, entry))
+            yield work._replace(perform=partial(copy.finish_attempt, entry))
+        elif isinstance(entry, Action) and entry.call is not None:
+            yield work._replace(perform=partial(copy.replay_action, entry))
+        elif entry.number in events:
+            yield work
 
-    def _try(self, name: str, work: Callable[[], object]) -> None:
+    def attempt(self, name: str, work: Callable[[], object]) -> None:
         """Do some work for a fake, which is left out of the replay if the work fails."""
         try:
             work()
@@ -362,77 +336,100 @@ class _Replay:
         finally:
             self.time.expect()
 
-    def _look(self, name: str) -> State:
-        state = state_of(self.copies[name].fake)
-        items = sum(map(len, state.values()))
-        self.looks += items
-        if items > MOST_ITEMS or self.looks > MOST_LOOKS:
-            self._drop(name, "it has too many items")
-        return state
-
-    # -- the entries -----------------------------------------------------------------------------
-
-    def _steps(self) -> Iterator[dict[str, Any]]:
-        """Replay the entries in the order in which they reached the engines; yield the changes."""
-        every = (work for entry in self.entries for work in self._work_of(entry))
-        for work in sorted(every, key=lambda one: one.order):
-            yield from self._advance(work.at_us, work.order)
-            if work.name not in self.copies or work.perform is None:
-                continue
-            self._try(work.name, work.perform)
-            for name, copy in list(self.copies.items()):
-                self._try(name, copy.end_waits)
-            for step in self._step(work.number, [work.name], self.events.get(work.number, ())):
-                if step["number"] == work.number != work.order:
-                    step["order"] = work.order
-                yield step
-        last = max((entry.number for entry in self.entries), default=0)
-        yield from self._advance(self.cloud.clock.now_us(), last + 1)
-
-    def _work_of(self, entry: Entry) -> Iterator[_Work]:
-        number, at_us, copy = entry.number, entry.at_us, self.copies.get(entry.handle)
-        if isinstance(entry, Action) and (read := self.time.recorded.get(number)):
-            # Use the time of the first reading, because an action is recorded when it ends.
-            at_us = min(at_us, read[0])
-        work = _Work(number, at_us, self.numbers.get(number, number), entry.handle)
-        if copy is None:
-            return
-        if isinstance(entry, Call):
-            order = executed_at(entry)
-            yield work._replace(order=order, perform=partial(copy.replay_call, entry))
-        elif isinstance(copy, _QueueCopy) and entry.kind == "attempt":
-            began = entry.data.get("began") or number
-            yield work._replace(order=began, perform=partial(copy.begin_attempt, entry))
-            yield work._replace(perform=partial(copy.finish_attempt, entry))
-        elif isinstance(entry, Action) and entry.call is not None:
-            yield work._replace(perform=partial(copy.replay_action, entry))
-        elif number in self.events:
-            yield work
-
-    def _advance(self, at_us: int, number: int) -> Iterator[dict[str, Any]]:
-        """Move the clock, and yield the changes that this causes.
-
-        The changes belong to the rows of the broker's events at this time, and others to no row.
-        """
+    def move_to(self, at_us: int) -> None:
         self.time._fire(lambda: max(at_us, self.time.now_us()), lanes=("state",))
-        for event in self.events.get(number, ())[:1]:
-            if event.number == number:
-                yield from self._step(number, [event.handle], self.events[number])
-        # No row has this number, which precedes the row of the next entry.
-        yield from self._step(number - 0.5, list(self.copies))
 
-    def _step(
-        self, number: float, names: Sequence[str], events: Sequence[Event] = ()
-    ) -> Iterator[dict[str, Any]]:
-        """Yield the changes since the previous step; those of an event have the event's number."""
-        now = {name: self._look(name) for name in names if name in self.copies}
-        for at, shown in frames(number, self.shown, now, events):
+    def data_of(self, names: Iterable[str]) -> dict[str, State]:
+        """Return the data of the copies with these names; drop copies that are too large."""
+        found = {}
+        for name in [name for name in names if name in self.copies]:
+            found[name] = state = state_of(self.copies[name].fake)
+            items = sum(map(len, state.values()))
+            self._looks += items
+            if items > MOST_ITEMS or self._looks > MOST_LOOKS:
+                self._drop(name, "it has too many items")
+        return found
+
+    def drop_different(self) -> None:
+        """Drop the copies whose data differs from the data of the real fakes."""
+        real = {name: copy.real for name, copy in self.copies.items()}
+        for name, state in self.data_of(real).items():
+            if state != state_of(real[name]):
+                self._drop(name, "replaying the journal did not reproduce its data")
+
+    def _drop(self, name: str, reason: str) -> None:
+        self.copies.pop(name, None)
+        self._reasons.setdefault(name, reason)
+
+
+class _StepRecorder:
+    """Records the changes of the fakes' data since the previous step, for the rows of a report."""
+
+    def __init__(self, player: _Player, report: Report, entries: Sequence[Entry]) -> None:
+        # If a delivery is sent to a fake of this cloud, one row shows the delivery and the received
+        # call; it has the number of the call.
+        self._rows = {row.delivery.number: row.number for row in report.rows if row.delivery}
+        self.events = _events(entries, report)
+        self._data_of = player.data_of
+        self.initial = player.data_of(player.copies)
+        self._shown = dict(self.initial)
+        self.steps: list[dict[str, Any]] = []
+
+    def record_clock(self, order: int) -> None:
+        """Record what the clock changed before an entry, for rows of broker events or for no row."""
+        events = self.events.get(order, [])
+        if events and events[0].number == order:
+            self._record(order, order, [events[0].handle], events)
+        between = order - 0.5  # a position between two entries, which is the number of no row
+        self._record(between, between, self._shown, [])
+
+    def record_work(self, work: _Work) -> None:
+        row = self._rows.get(work.entry.number, work.entry.number)
+        self._record(row, work.order, [work.entry.handle], self.events.get(row, []))
+
+    def _record(self, row: float, order: float, fakes: Iterable[str], events: list[Event]) -> None:
+        for event, shown in frames(self._shown, self._data_of(fakes), events):
             changes: list[Change] = []
             for name, state in shown.items():
-                changes += changes_of(name, self.shown[name], state)
-                self.shown[name] = state
-            if changes:
-                yield {"number": at, "changes": changes}
+                changes += changes_of(name, self._shown[name], state)
+                self._shown[name] = state
+            step = {"number": row if event is None else event.number, "changes": changes}
+            if event is None and order != row:
+                step["order"] = order
+            self.steps.append(step)
+
+
+def _replayed(
+    cloud: AnyCloud, report: Report, followed: Sequence[Handle], reasons: dict[str, str]
+) -> dict[str, Any]:
+    """Replay a cloud's journal; return the initial data of its fakes and the steps that change it."""
+    fakes = {handle.name for handle in followed}
+    every = (*cloud.journal.entries, *recorder_of(cloud.journal).shared.actions)
+    entries = sorted((one for one in every if one.handle in fakes), key=lambda one: one.number)
+    player = _Player(cloud, entries[0].at if entries else cloud.clock.now(), reasons)
+    with ExitStack() as stack:
+        for handle in followed:
+            player.attempt(handle.name, partial(player.open, handle, stack))
+        recorder = _StepRecorder(player, report, entries)
+        works = [work for entry in entries for work in player.parts(entry, recorder.events)]
+        for work in sorted(works, key=lambda work: work.order):
+            player.move_to(work.at_us)
+            recorder.record_clock(work.order)
+            if work.perform is None or work.entry.handle not in player.copies:
+                continue
+            player.attempt(work.entry.handle, work.perform)
+            for name, copy in list(player.copies.items()):
+                player.attempt(name, copy.end_waits)
+            recorder.record_work(work)
+        player.move_to(cloud.clock.now_us())
+        recorder.record_clock(entries[-1].number + 1 if entries else 1)
+        player.drop_different()
+    for step in recorder.steps:
+        step["changes"] = [change for change in step["changes"] if change.fake in player.copies]
+    return {
+        "initial": {name: shortened(recorder.initial[name]) for name in player.copies},
+        "steps": [step for step in recorder.steps if step["changes"]],
+    }
 
 
 def _events(entries: Sequence[Entry], report: Report) -> dict[int, list[Event]]:

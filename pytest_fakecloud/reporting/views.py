@@ -176,9 +176,9 @@ def _short(fields: Mapping[str, Any]) -> Item:
 
 
 def frames(
-    number: float, before: Mapping[str, State], now: dict[str, State], events: Sequence[Event]
-) -> Iterator[tuple[float, dict[str, State]]]:
-    """Yield the states after a call and after each event that it caused, with their numbers.
+    before: Mapping[str, State], now: dict[str, State], events: Sequence[Event]
+) -> Iterator[tuple[Event | None, dict[str, State]]]:
+    """Yield the states after a call, with None, and after each event that it caused.
 
     A commit changes the committed offsets of its group and a rebalance the owners; the call changes
     the rest. If the events do not explain the change, it belongs to the call alone.
@@ -186,14 +186,14 @@ def frames(
     name = events[0].handle if events else ""
     if name in now and before[name] != now[name]:
         state = _undone(events, before[name], now[name])
-        found = [(number, state)]
+        found: list[tuple[Event | None, State]] = [(None, state)]
         for event in events:
             state = _applied(event, state)
-            found.append((event.number, state))
+            found.append((event, state))
         if state == now[name]:
-            for at, each in found:
-                yield at, {name: each}
-    yield number, now
+            for cause, each in found:
+                yield cause, {name: each}
+    yield None, now
 
 
 def _undone(events: Sequence[Event], before: State, now: State) -> State:

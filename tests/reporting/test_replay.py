@@ -423,11 +423,11 @@ def test_a_replay_leaves_the_fakes_as_they_are(cloud: Cloud) -> None:
 
 
 def test_a_replay_that_raises_becomes_a_note(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: object) -> None:
+    def broken(*_: object) -> None:
         raise RuntimeError("it broke")
 
     cloud.kv_server().client().set("a", "1")
-    monkeypatch.setattr(replay._Replay, "run", broken)
+    monkeypatch.setattr(replay, "_replayed", broken)
     note = found(cloud)["note"]
     assert note.startswith("the states could not be replayed: RuntimeError: it broke")
 
