@@ -168,28 +168,20 @@ def field_reader(name: str) -> Callable[[Call], Any]:
 CALL_FIELDS: Mapping[str, Field] = {
     **{
         name: Field(field_type, field_reader(name))
-        for name, field_type in {
-            "number": NUMBER,
-            "at": INSTANT,
-            "at_us": NUMBER,
-            "service": TEXT,
-            "handle": TEXT,
-            "method": METHOD,
-            "target": TARGET,
-            "path": PATH,
-            "headers": HEADERS,
-            "body": BYTES,
-            "client": ANYTHING,
-            "status": NUMBER,
-            "answer_headers": HEADERS,
-            "answer": BYTES,
-            "route": TEXT,
-            "fault": TEXT,
-            "outcome": OneOf("outcome", get_args(Outcome)),
-            "reached": FLAG,
-            "problem": TEXT,
-            "note": TEXT,
-        }.items()
+        for field_type, names in (
+            (NUMBER, "number at_us status"),
+            (INSTANT, "at"),
+            (TEXT, "service handle route fault problem note"),
+            (METHOD, "method"),
+            (TARGET, "target"),
+            (PATH, "path"),
+            (HEADERS, "headers answer_headers"),
+            (BYTES, "body answer"),
+            (ANYTHING, "client"),
+            (OneOf("outcome", get_args(Outcome)), "outcome"),
+            (FLAG, "reached"),
+        )
+        for name in names.split()
     },
     "json": Field(JSON, _json_or_absent(Call.json)),
     "answer_json": Field(JSON, _json_or_absent(Call.answer_json)),
@@ -287,15 +279,21 @@ class Listed(Text):
 
 
 class NamesOf(list[str]):
-    """The strings by which a call can be matched. ``shown`` is the most specific of them."""
+    """The strings by which a call can be matched."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
         commands = call.facts.get("command")
-        listed = commands if isinstance(commands, list) else [commands] if commands else []
-        self.shown = ", ".join(listed) or call.route or call.path
-        for each in listed:
+        self._commands = commands if isinstance(commands, list) else [commands] if commands else []
+        names: list[str] = []
+        for command in self._commands:
             # Add the name without its subcommand too, so that either name matches.
-            self += dict.fromkeys((each, each.partition(" ")[0]))
-        self += [call.route, call.path, call.target]
-        self += [f"{call.method} {call.path}", f"{call.method} {call.target}"]
+            names += dict.fromkeys((command, command.partition(" ")[0]))
+        names += [call.route, call.path, call.target]
+        names += [f"{call.method} {call.path}", f"{call.method} {call.target}"]
+        super().__init__(names)
+
+    @property
+    def shown(self) -> str:
+        """The most specific name."""
+        return ", ".join(self._commands) or self.call.route or self.call.path
