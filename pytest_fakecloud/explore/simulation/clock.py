@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ...core.errors import ContractError
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
@@ -18,6 +19,19 @@ MOST_MOVES = 8
 """Maximum number of times that the clock moves in one run although a strand could run."""
 FIRINGS = 3
 """Number of times that a queue's schedules fire at the end of a run, if no ``horizon`` is given."""
+
+
+class _NextTimes(NamedTuple):
+    """The times at which a run goes on if no strand can run now, in microseconds."""
+
+    wake_up: int | None
+    delivery: int | None
+    firing: int | None
+    """The time at which a queue's schedule fires; None if it may not fire any more."""
+
+    def earliest(self, after_us: int, others: Sequence[int] = ()) -> int | None:
+        found = [at for at in (*self, *others) if at is not None and at > after_us]
+        return min(found, default=None)
 
 
 class ClockMoves(Part):
@@ -46,17 +60,19 @@ class ClockMoves(Part):
         wakes = (wake_us for wake_us in waits if wake_us is not None)
         return frozenset((*self._world.time.known_instants(MOST_MOVES), *wakes))
 
-    def next_move(self, options: Sequence[Option]) -> ClockMove | None:
-        """Return the next move of the clock, or None if a client's patience does not allow it."""
+    def plan_move(self, options: Sequence[Option]) -> ClockMove | None:
+        """Plan the next move of the clock, or none; end the schedules if nothing else goes on."""
         if options:
             return self._chosen_move(options)
-        at_us = self._forced_us()
+        times = self._next_times()
+        self._end_schedules_after(times)
+        at_us = times.earliest(self._world.now_us())
         if at_us is None or not self.moves_time:
             return None
         return ClockMove(min([at_us, *self._world.time.known_instants(1)]))
 
     def _chosen_move(self, options: Sequence[Option]) -> ClockMove | None:
-        """Return the move that may come before the strands that can run."""
+        """Return a move before the strands that can run, or None if a client's patience is less."""
         at_us = self.next_us()
         if at_us is None:
             return None
@@ -78,8 +94,8 @@ class ClockMoves(Part):
         if options:
             self._chosen_moves += 1
             self._record.add_line("clock", f"moves by {seconds(move.at_us - now)}", event=True)
-        else:
-            self._count_firing(move.at_us)
+        elif move.at_us == self._world.deliveries.next_firing_us():
+            self._firings += 1
         ends = list(self._world.time.ends_until(move.at_us)) if self._record.has_steps else []
         fired = self._world.time.move_to(move.at_us)
         if self._record.has_steps:
@@ -105,10 +121,13 @@ class ClockMoves(Part):
 
     def pass_time(self) -> bool:
         """Move the clock to the next event; return False if there is none."""
-        target = self._forced_us()
+        times = self._next_times()
+        self._end_schedules_after(times)
+        target = times.earliest(self._world.now_us())
         if target is None:
             return False
-        self._count_firing(target)
+        if target == times.firing:
+            self._firings += 1
         self._forced_moves += 1
         if self._forced_moves > MOST_STEPS:
             waiting = [s for s in self._state.strands if s.state == "waiting"]
@@ -121,35 +140,21 @@ class ClockMoves(Part):
         return True
 
     def next_us(self) -> int | None:
-        """Return the time of the next timer, delivery or wake-up, or None."""
-        now = self._world.now_us()
-        waits = [*self._wake_ups(now), *self._world.time.known_instants(1)]
-        firing = self._world.deliveries.next_firing_us()
-        return self._earliest(waits, firing if waits or self._may_fire(firing) else None)
+        """Return the time of the next wake-up, delivery, timer or end of a TTL, or None."""
+        known = self._world.time.known_instants(1)
+        return self._next_times().earliest(self._world.now_us(), known)
 
-    def _forced_us(self) -> int | None:
-        """Return the time to which the clock must move so that a strand can run, or None.
-
-        Skips the ends of TTLs, because no strand waits for them. If only a firing beyond the horizon
-        of schedules is left, ends the schedules.
-        """
-        waits, firing = (
-            self._wake_ups(self._world.now_us()),
-            self._world.deliveries.next_firing_us(),
-        )
-        if not waits and not self._may_fire(firing):
-            self._world.deliveries.end_schedules()
+    def _next_times(self) -> _NextTimes:
+        """Return the next times without the ends of TTLs, because no strand waits for them."""
+        now, deliveries = self._world.now_us(), self._world.deliveries
+        wake_up, firing = self._next_wake_up(now), deliveries.next_firing_us()
+        if wake_up is None and firing is not None and not self._may_fire(firing):
             firing = None
-        return self._earliest(waits, firing)
-
-    def _earliest(self, waits: Sequence[int], firing: int | None) -> int | None:
-        now = self._world.now_us()
         # A message that is due but cannot begin waits for something else, such as a paused queue.
-        found = (*waits, firing, self._world.deliveries.next_us(after_us=now))
-        return min((at for at in found if at is not None and at > now), default=None)
+        return _NextTimes(wake_up, deliveries.next_us(after_us=now), firing)
 
-    def _wake_ups(self, now: int) -> list[int]:
-        """Return the times at which strands go on; daemon threads count only beside others."""
+    def _next_wake_up(self, now: int) -> int | None:
+        """Return the next time at which a strand goes on; daemons count only beside others."""
         strands = self._state.strands
         only_daemons = all(
             s.is_daemon or s.state == "ended" or (s.role == "thread" and s.waiting.wake_us is None)
@@ -163,19 +168,17 @@ class ClockMoves(Part):
                 found.append(strand.held_until_us)
             elif strand.state in ("waiting", "new"):
                 found.append(strand.waiting.wake_us or 0)
-        return [at for at in found if at > now]
+        return min([at for at in found if at > now], default=None)
 
-    def _count_firing(self, at_us: int) -> None:
-        """Count a forced move to the time at which a queue's schedule fires."""
-        if at_us == self._world.deliveries.next_firing_us():
-            self._firings += 1
+    def _end_schedules_after(self, times: _NextTimes) -> None:
+        """End the schedules if no strand waits and none of them may fire, so that the run ends."""
+        if times.wake_up is None and times.firing is None:
+            self._world.deliveries.end_schedules()
 
-    def _may_fire(self, at_us: int | None) -> bool:
+    def _may_fire(self, at_us: int) -> bool:
         """Return whether schedules may still fire although no strand waits. Retries do not count,
         because messages that are never handled would let schedules fire for hours.
         """
-        if at_us is None:
-            return False
         horizon_us = self._state.scope.horizon_us
         if horizon_us is None:
             return self._firings < FIRINGS

@@ -66,7 +66,7 @@ class Scheduler(Part):
                 if strand.root.crashed and self._is_dying(strand):
                     return strand
             options = self._options()
-            move = self._clock.next_move(options) if self._clock.may_move else None
+            move = self._clock.plan_move(options) if self._clock.may_move else None
             if move is not None:
                 options.append(move)
             if options:
