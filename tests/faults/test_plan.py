@@ -634,6 +634,7 @@ MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
     "answer": (lambda f: f.sequence([Answer({1})]), "cannot be sent as JSON"),
     "word of steps": (lambda f: f.sequence("drop"), "'drop' are not steps"),  # type: ignore[arg-type]
     "route": (lambda f: f.drop(route=5), "route=5 does not name a call: pass 'POST /path'"),  # type: ignore[arg-type]
+    "routes": (lambda f: f.drop(route=["echo"]), r"route=\['echo'\] does not name a call"),  # type: ignore[arg-type]
     "no such route": (
         lambda f: f.drop(route="ecko"),
         "route='ecko' is neither .*did you mean 'echo'",
