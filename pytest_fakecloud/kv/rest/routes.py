@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
 from hashlib import sha256
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import orjson
 
@@ -32,7 +32,9 @@ from ..table.registry import COMMANDS
 from .formats import Format, Headers, format_of, option
 from .limits import CommandLimits
 from .requests import command_of_body, command_of_path, commands_of_body
-from .sse import EventStream, monitor_stream, subscription_stream
+
+if TYPE_CHECKING:
+    from .sse import EventStream
 
 METHODS = "GET HEAD POST PUT"
 _SYNC_TOKEN = "Upstash-Sync-Token"
@@ -296,6 +298,8 @@ class KVApp(App):
 
     def subscribe(self, request: Request) -> Answer | Stream:
         """Stream the messages of channels or patterns, if the client accepts server-sent events."""
+        from .sse import subscription_stream
+
         command = request.path[1:].partition("/")[0]
         # Ignore the body: the JavaScript client sends an empty command, which has no meaning here.
         names = command_of_path(f"{command}/{request.params['names']}", b"", request.query_string)
@@ -305,6 +309,8 @@ class KVApp(App):
 
     def monitor(self, request: Request) -> Answer | Stream:
         """Stream every command that the server runs, if the client accepts server-sent events."""
+        from .sse import monitor_stream
+
         return self._stream(request, [b"MONITOR"], partial(monitor_stream, self.engine))
 
     def _stream(
