@@ -209,6 +209,7 @@ class CallNames(Text):
     """Matches a call by one string: ``"POST /path"``, a path, or the name of a route or command."""
 
     expected = "'POST /path', '/path', a route or a command, or a pattern"
+    compares_items = True
 
     def __init__(self, words: Callable[[], Iterable[str]]) -> None:
         self._words = words

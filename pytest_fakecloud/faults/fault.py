@@ -101,9 +101,7 @@ class Rule:
     def _read_conditions(self, table: FaultTable) -> Iterator[_Condition]:
         """Yield the conditions on a request. The test's function is last, because it is slowest."""
         if self.route is not None:
-            names = CallNames(table.call_words)
-            names.check("route", self.route)  # It is one name: a list would never match.
-            question = Question("route", self.route, names, several=True)
+            question = Question("route", self.route, CallNames(table.call_words))
             yield question, lambda request: NamesOf(request.call)
         for name, wanted in self.facts.items():
             known = table.fact_fields[name]
