@@ -185,7 +185,7 @@ class Clock:
         return lambda: self.now_us() + span
 
     def _until(self, instant: Instant) -> Target:
-        """Return a function that returns the target, or raises ``ContractError`` if it is over."""
+        """Return a function that returns the target, or raises ``ContractError`` if it has passed."""
         self._check_free()
         target_us = instant_us(instant)
 

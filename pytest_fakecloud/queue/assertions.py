@@ -221,5 +221,5 @@ class QueueAssertions:
 
 
 def _conditions(where: Mapping[str, Any], **first: object) -> dict[str, object]:
-    """Return the conditions on fields. Of those in ``first``, None means that there is none."""
+    """Merge conditions on fields; a condition in ``first`` that is None is left out."""
     return {name: wanted for name, wanted in first.items() if wanted is not None} | dict(where)

@@ -94,7 +94,7 @@ def _check_service_settings(name: str, settings: Mapping[str, Any]) -> None:
 
 
 def switch_of(text: str) -> bool | None:
-    """Return the boolean that an ini value stands for, or None if it is another word."""
+    """Parse the boolean in an ini file; return None for other words."""
     word = text.strip().lower()
     if word in ("true", "1", "yes", "on"):
         return True

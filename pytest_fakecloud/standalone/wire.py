@@ -207,8 +207,8 @@ _OFFERED: Mapping[str, str] = {
 }
 """The names that the classes of this package offer.
 
-``*`` stands for the protocols that a class supports, and for all public names that it declares,
-except those in ``_IN_PROCESS``: a new method of a fake also works over a server.
+``*`` includes the protocols that a class supports, and all public names that it declares, except
+those in ``_IN_PROCESS``: a new method of a fake also works over a server.
 """
 _IN_PROCESS = frozenset(
     {"aio", "application", "between", "client", "async_client", "intercept", "on_close"}

@@ -181,7 +181,7 @@ def _as_resp(answer: Answer, version: int) -> bytes:
 
 
 def _reply_in(answer: Answer) -> Reply:
-    """Return the reply that an injected HTTP response stands for.
+    """Convert an injected HTTP response to a reply.
 
     The body ``{"result": ...}`` becomes a reply with this result. ``{"error": text}``, and any body
     with a status of 400 or more, becomes an error, with ``ERR`` added unless the text starts with a

@@ -25,7 +25,7 @@ The limit applies if ``list-max-listpack-size`` is a number of items.
 
 
 _FEW = 32
-"""Number of removed items above which building all blocks anew is quicker than single removals."""
+"""Number of removed items above which rebuilding all blocks is quicker than single removals."""
 
 
 class QuickList:

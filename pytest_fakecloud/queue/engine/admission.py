@@ -235,7 +235,7 @@ class Admission:
             message = state.pending.get(message_id)
             if message is None or message.overtaken_at == message.retried:
                 return False
-            # Forget the timer, which has fired, so that no message gives way to this one meanwhile.
+            # Remove the timer, which has fired, so that no other message waits for this one meanwhile.
             state.timers.pop(message_id, None)
         try:
             # Ask without the lock, because a fault may call a function of the test.

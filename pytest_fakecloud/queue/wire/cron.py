@@ -187,7 +187,7 @@ class Cron:
 
 
 def _span(field: _Field, piece: re.Match[str]) -> range | None:
-    """Return the numbers that a part of a field stands for, or None if it is invalid."""
+    """Return the numbers that a part of a field matches, or None if it is invalid."""
     step = int(piece["step"] or 1)
     low: int | None = field.least
     high: int | None = field.most
