@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from .core.calls import Call as Call, Event as Event, Headers as Headers
     from .core.clock import Clock as Clock
     from .core.errors import ContractError as ContractError, ServiceError as ServiceError
-    from .core.found import Found as Found
+    from .core.results import Results as Results
     from .core.journal import Journal as Journal
     from .core.problems import Problem as Problem
     from .core.timers import Fired as Fired

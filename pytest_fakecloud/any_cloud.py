@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from .broker.settings import BrokerSettings
     from .cloud import Cloud
     from .core.clock import Clock, Mode
-    from .core.found import Found
     from .core.journal import Journal
     from .core.problems import Problem
+    from .core.results import Results
     from .core.timeparse import Instant
     from .every_failure import FailureOptions, Failures
     from .explore.arguments import Runs
@@ -131,7 +131,7 @@ class AnyCloud(CloudPromises, ABC):
 
     @property
     @abstractmethod
-    def handles(self) -> Found[Handle]:
+    def handles(self) -> Results[Handle]:
         """The open fakes, in the order they were started."""
 
     @property
@@ -162,7 +162,7 @@ class AnyCloud(CloudPromises, ABC):
 
     @property
     @abstractmethod
-    def problems(self) -> Found[Problem]:
+    def problems(self) -> Results[Problem]:
         """The strict-mode violations so far, except those that ``allow()`` covers."""
 
     @abstractmethod

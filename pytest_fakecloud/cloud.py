@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from .any_cloud import AnyCloud
 from .core.clock import STANDS, Clock, Mode
 from .core.errors import ContractError, shown
-from .core.found import Found
 from .core.ids import Ids
 from .core.journal import Journal
 from .core.problems import Problem, ProblemFields, Problems, found_problems
 from .core.recorder import Recorder
+from .core.results import Results
 from .core.settings import SWITCH, choice, reject_unknown
 from .core.timekeeper import Timekeeper
 from .core.timeparse import Instant
@@ -250,7 +250,7 @@ class Cloud(AnyCloud):
         return handle
 
     @property
-    def handles(self) -> Found[Handle]:
+    def handles(self) -> Results[Handle]:
         return found_handles(self._context.handles)
 
     @property
@@ -270,7 +270,7 @@ class Cloud(AnyCloud):
     # -- strict-mode violations ------------------------------------------------------------------
 
     @property
-    def problems(self) -> Found[Problem]:
+    def problems(self) -> Results[Problem]:
         found = list(self._recorded)
         for handle in (*self._context.handles, *self._closed_fakes.last):
             found += handle._left_behind()

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, ca
 from .core.calls import Call
 from .core.conditions import discard_awaitable
 from .core.errors import ContractError, broken_promise, ends_the_test, shown
-from .core.found import Found
 from .core.journal import recorder_of
+from .core.results import Results
 from .core.wording import unknown_name
 from .faults.fault import rule_of
 
@@ -62,13 +62,13 @@ class Failure:
         return f"<call {self.number} ({_named(self.call)}) {self.fault}: {outcome}{raised}>"
 
 
-class Failures(Found[Failure]):
+class Failures(Results[Failure]):
     """All runs of one call of ``every_failure()``."""
 
     @property
-    def broken(self) -> Found[Failure]:
+    def broken(self) -> Results[Failure]:
         """The runs in which the promise was broken."""
-        return Found(failure for failure in self if not failure.held)
+        return Results(failure for failure in self if not failure.held)
 
     def assert_held(self) -> None:
         """Fail if the promise was broken in any run, and list these runs."""

@@ -16,9 +16,9 @@ cloud Cloud CloudSnapshot
 core.calls Call Event Headers
 core.clock Clock
 core.errors ContractError ServiceError
-core.found Found
 core.journal Journal
 core.problems Problem
+core.results Results
 core.timeparse Duration Instant
 core.timers Fired
 every_failure Failure Failures

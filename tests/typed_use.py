@@ -25,7 +25,6 @@ from pytest_fakecloud import (
     DeadLetterView,
     Destination,
     Fault,
-    Found,
     GroupView,
     Handle,
     KVReply,
@@ -38,6 +37,7 @@ from pytest_fakecloud import (
     Queue,
     Record,
     RemoteCloud,
+    Results,
     Search,
     SearchIndexView,
     Snapshot,
@@ -61,9 +61,9 @@ def test_clouds() -> None:
     far: RemoteCloud = Cloud.connect("http://127.0.0.1:1")
     assert_type(cloud.kv_server(daily_limit=5, port=0), KVServer)
     assert_type(far.queue(retries=1), Queue)
-    assert_type(far.journal.calls(status=200), Found[Call])
+    assert_type(far.journal.calls(status=200), Results[Call])
     far.clock.advence("1h")  # wrong
-    assert_type(cloud.handles, Found[Handle])
+    assert_type(cloud.handles, Results[Handle])
     held: bool = not cloud.every_failure(print, status=500).broken
     text: str = str(cloud.replay("x.har", move_clock=False)[0].where)
     print(held, text)
@@ -91,7 +91,7 @@ def test_every_handle(fakecloud: AnyCloud, kv_server: KVServer, destination: Des
     for handle in (kv_server, destination):
         assert_type(handle.url, str)
         assert_type(handle.env, dict[str, str])
-        assert_type(handle.assert_called("/set/*", times=1, status=200), Found[Call])
+        assert_type(handle.assert_called("/set/*", times=1, status=200), Results[Call])
         assert_type(handle.assert_called(re.compile("/set")).only().status, int | None)
         handle.assert_not_called(5)  # wrong
     saved = assert_type(kv_server.snapshot(), Snapshot)
@@ -140,7 +140,7 @@ def test_kv(loaded: KVServer) -> None:
     with pytest.raises(CommandError, match="WRONGTYPE"):
         loaded.execute("INCR", "board")
     assert_type(loaded.search_index("products"), SearchIndexView)
-    assert_type(loaded.assert_searched("products", times=1), Found[Search])
+    assert_type(loaded.assert_searched("products", times=1), Results[Search])
     loaded.assert_not_searched(5)  # wrong
     loaded.assert_searched("products", key="p:1")  # wrong
     loaded.assert_not_searched("products", kyes="p:1")  # wrong
@@ -150,9 +150,9 @@ def test_vector(vector_index: VectorIndex) -> None:
     vector_index.load({"a": [1, 2], "b": "text", "c": {"vector": [1, 2]}})
     vector_index.load([("a", [1, 2], {"n": 1}), {"id": "b", "vector": [1, 2]}], namespace="ns")
     vector_index.load(5)  # wrong
-    assert_type(vector_index.vectors(limit=3), Found[dict[str, Any]])
+    assert_type(vector_index.vectors(limit=3), Results[dict[str, Any]])
     vector_index.vectors(limit="3")  # wrong
-    assert_type(vector_index.assert_upserted("a", metadata={"n": 1}), Found[dict[str, Any]])
+    assert_type(vector_index.assert_upserted("a", metadata={"n": 1}), Results[dict[str, Any]])
     vector_index.assert_upserted("a", metdata={"n": 1})  # wrong
     vector_index.assert_queried(top_k=3, includeMetadata=True, filter="n = *", times=1)
     vector_index.assert_not_queried(top_k="3")  # wrong
@@ -172,12 +172,12 @@ def test_broker(broker: Broker) -> None:
     broker.load([{"topic": "orders", "value": 1}, ProducerRecord("orders", "v")])
     broker.load(5)  # wrong
     assert_type(broker.assert_produced("orders", {"id": 1}, offset=0).only(), Record)
-    assert_type(broker.records("orders", key="k", value="v*"), Found[Record])
+    assert_type(broker.records("orders", key="k", value="v*"), Results[Record])
     broker.assert_not_produced("orders", partition="0")  # wrong
     broker.records("orders", vaule=1)  # wrong
     record = broker.wait_for_record("orders", lambda one: one.key == "k", timeout=1)
     assert_type(record.value, str)
-    assert_type(broker.assert_committed("g", "orders", 0, 1), Found[TopicPartitionOffset])
+    assert_type(broker.assert_committed("g", "orders", 0, 1), Results[TopicPartitionOffset])
     view = assert_type(broker.group("g"), GroupView)
     assert_type(view.lag, dict[TopicPartition, int])
     broker.redeliver("g", last="1")  # wrong
@@ -191,10 +191,10 @@ def test_queue(queue: Queue, callback_capture: CallbackCapture, destination: Des
     assert_type(queue.run_until_idle(), Attempts)
     attempt = queue.advance("1h").last
     assert_type(attempt.status, int | None)
-    assert_type(queue.assert_delivered(label="x", times=1), Found[PublishedMessage])
+    assert_type(queue.assert_delivered(label="x", times=1), Results[PublishedMessage])
     queue.assert_not_delivered(lable="x")  # wrong
-    assert_type(queue.dead_letters(), Found[DeadLetterView])
-    assert_type(queue.dead_letters("https://a.test/*", status=500), Found[DeadLetterView])
+    assert_type(queue.dead_letters(), Results[DeadLetterView])
+    assert_type(queue.dead_letters("https://a.test/*", status=500), Results[DeadLetterView])
     queue.dead_letters(statsu=500)  # wrong
     queue.attempts(message, statsu=500)  # wrong
     queue.deliver_due().where(statsu=500)  # wrong
@@ -203,9 +203,9 @@ def test_queue(queue: Queue, callback_capture: CallbackCapture, destination: Des
     queue.dead_letters().where(statsu=500)  # wrong
     queue.schedules().where(corn="* * * * *")  # wrong
     queue.journal.calls().where(stauts=200)  # wrong
-    assert_type(queue.dead_letters().where(status=500), Found[DeadLetterView])
+    assert_type(queue.dead_letters().where(status=500), Results[DeadLetterView])
     assert_type(callback_capture.wait_for_callback(timeout=1), Callback)
-    assert_type(callback_capture.callbacks.where(status=200), Found[Callback])
+    assert_type(callback_capture.callbacks.where(status=200), Results[Callback])
     callback_capture.callbacks.assert_received(stauts=200)  # wrong
     callback_capture.callbacks.where(stauts=200)  # wrong
     queue.destinations.answers("https://a.example.com/*", 200, after="1s")

@@ -29,7 +29,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     "Deliveries and callbacks": ("queue.delivery.", "queue.capture."),
     "Faults": ("faults.", "every_failure"),
     "Exploring": ("explore.",),
-    "What happened": ("core.calls", "core.journal", "core.found", "http.", "recordings"),
+    "What happened": ("core.calls", "core.journal", "core.results", "http.", "recordings"),
     "Problems and errors": ("",),
 }
 """Headings, each with the modules whose names it contains. The first match wins."""
@@ -105,15 +105,15 @@ def _told(name: str) -> str:
         return f"{_about(name)}\n\n`{value}`\n"
     members = ""
     if not _is_settings(value):
-        members = f"   :members:\n   :inherited-members: {_TOLD_ELSEWHERE}\n"
+        members = f"   :members:\n   :inherited-members: {_DOCUMENTED_ELSEWHERE}\n"
         if value.__bases__ != (object,):
             members += "   :show-inheritance:\n"
     return f"```{{eval-rst}}\n.. autoclass:: pytest_fakecloud.{name}\n{members}```\n"
 
 
-_TOLD_ELSEWHERE = (
-    "Handle, AnyCloud, Found, FaultPlan, Destination, HTTPServer, ServiceError, list, tuple, dict, str, "
-    "BaseException, Exception, AssertionError, OSError, Warning, UserWarning"
+_DOCUMENTED_ELSEWHERE = (
+    "Handle, AnyCloud, Results, FaultPlan, Destination, HTTPServer, ServiceError, list, tuple, dict, "
+    "str, BaseException, Exception, AssertionError, OSError, Warning, UserWarning"
 )
 """Base classes whose members are documented elsewhere."""
 

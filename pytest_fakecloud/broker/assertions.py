@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from ..core.calls import Call
 from ..core.errors import ContractError
 from ..core.field_types import ITEM, OneOf
-from ..core.found import Found, check_predicate, expect, found_of
 from ..core.journal import Journal
 from ..core.matching import Condition, Field, Query
+from ..core.results import Results, check_predicate, expect, results_of
 from ..core.timekeeper import Timekeeper
 from ..core.wording import brief, counted, unknown_name
 from .errors import AsMisuse, string
@@ -76,7 +76,7 @@ class BrokerAssertions:
         with self._settled(topic=name):
             return self._engine.fetching.topic_view(name)
 
-    def records(self, topic: str, **where: Unpack[ListedFields]) -> Found[Record]:
+    def records(self, topic: str, **where: Unpack[ListedFields]) -> Results[Record]:
         """Return the records of a topic in (partition, offset) order, optionally filtered.
 
         ``where`` are conditions on fields of the record, such as a value or a function of the
@@ -86,8 +86,8 @@ class BrokerAssertions:
         return records.where(**where) if where else records
 
     @staticmethod
-    def _found(records: Iterable[Record]) -> Found[Record]:
-        return found_of(records, RECORD_FIELDS, "record")
+    def _found(records: Iterable[Record]) -> Results[Record]:
+        return results_of(records, RECORD_FIELDS, "record")
 
     def group(self, name: str) -> GroupView:
         """Return a group with its members, partitions, committed offsets, positions and lag."""
@@ -106,7 +106,7 @@ class BrokerAssertions:
         *,
         times: int | None = None,
         **where: Unpack[RecordFields],
-    ) -> Found[Record]:
+    ) -> Results[Record]:
         """Assert that clients produced a matching record, and return all matching records.
 
         ``times`` is the exact number of records expected (at least one by default). ``value`` is a
@@ -163,7 +163,7 @@ class BrokerAssertions:
         offset: Condition[int] = None,
         *,
         times: int | None = None,
-    ) -> Found[TopicPartitionOffset]:
+    ) -> Results[TopicPartitionOffset]:
         """Assert that a group has a matching committed offset, and return all matching ones.
 
         ``times`` is the exact number of matching commits expected. It counts all commits that were

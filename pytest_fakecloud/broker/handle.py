@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Unpack, ove
 
 from ..core.concurrency.aio import in_thread
 from ..core.errors import ContractError
-from ..core.found import Found
+from ..core.results import Results
 from ..core.settings import choice, optional, whole
 from ..core.timeparse import Duration, duration_us
 from ..core.wording import unknown_name
@@ -351,7 +351,7 @@ class Broker(BrokerAssertions, Handle):
     @action
     def redeliver(
         self, group: str, last: int = 1, *, topic: str | None = None, partition: int | None = None
-    ) -> Found[Record]:
+    ) -> Results[Record]:
         """Deliver a group's last records again, as if their commits had been lost.
 
         ``topic`` and ``partition`` limit this to the records of a topic or partition. In a

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from ..core.field_types import DOCUMENT, TEXT, OneOf, Shaped, WholeNumber
-from ..core.found import Found, found_of
 from ..core.matching import PAIRS, Field, fields_of
+from ..core.results import Results, results_of
 from .errors import BrokerError, can_name_a_topic, illegal_argument
 
 EventKind = Literal[
@@ -183,7 +183,7 @@ class TopicView:
 
     name: str
     partitions: int
-    records: Found[Record]
+    records: Results[Record]
     start_offsets: list[int]
     end_offsets: list[int]
 
@@ -231,7 +231,7 @@ class GroupView:
     name: str
     state: str
     generation: int
-    members: Found[MemberView]
+    members: Results[MemberView]
     assignment: dict[str, list[TopicPartition]]
     committed: dict[TopicPartition, int]
     position: dict[TopicPartition, int | None]
@@ -243,6 +243,6 @@ class GroupView:
         return sum(self.lag.values())
 
 
-def found_members(members: Iterable[MemberView]) -> Found[MemberView]:
+def found_members(members: Iterable[MemberView]) -> Results[MemberView]:
     """Return the members as a list that can be filtered with ``where()``."""
-    return found_of(members, MEMBER_FIELDS, "member")
+    return results_of(members, MEMBER_FIELDS, "member")

@@ -9,9 +9,9 @@ from typing import Any, Unpack
 from .call_fields import EVENT_FIELD_TYPES, CallFields, CallNames, EventFields, Listed, NamesOf
 from .calls import Call, Entry, Event
 from .field_types import ABSENT, ANYTHING
-from .found import Found, check_predicate, expect, found_of
 from .matching import Field, Query
 from .recorder import Recorder
+from .results import Results, check_predicate, expect, results_of
 from .settings import optional, whole
 
 
@@ -51,9 +51,9 @@ class Journal:
         self._recorder.clear()
 
     @property
-    def entries(self) -> Found[Entry]:
+    def entries(self) -> Results[Entry]:
         """Calls and events in the order they were recorded."""
-        return Found(self._read())
+        return Results(self._read())
 
     def __len__(self) -> int:
         return len(self._read())
@@ -64,18 +64,18 @@ class Journal:
 
     def calls(
         self, predicate: Callable[[Call], bool] | None = None, /, **where: Unpack[CallFields]
-    ) -> Found[Call]:
+    ) -> Results[Call]:
         """Return the clients' calls, filtered by their fields or facts (``command="SET"``)."""
         __tracebackhide__ = True
         check_predicate(predicate)
-        calls = found_of(
+        calls = results_of(
             (entry for entry in self._read() if isinstance(entry, Call)),
             self._recorder.call_fields,
             "call",
         )
         return calls.where(predicate, **where) if predicate or where else calls
 
-    def events(self, kind: str | None = None, **where: Unpack[EventFields]) -> Found[Event]:
+    def events(self, kind: str | None = None, **where: Unpack[EventFields]) -> Results[Event]:
         """Return the events, optionally of one kind, filtered by their data.
 
         Raises ``ContractError`` for a kind that the fakes of this journal never record.
@@ -91,7 +91,7 @@ class Journal:
             kinds = kinds.union(event.kind for event in events)
         asked["kind"] = Field(Listed("kind of event", lambda: kinds))
         query = Query({**where} if kind is None else {"kind": kind, **where}, asked, "event")
-        return found_of(filter(query, events), asked, "event")
+        return results_of(filter(query, events), asked, "event")
 
     def assert_called(
         self,
@@ -99,7 +99,7 @@ class Journal:
         *,
         times: int | None = None,
         **where: Unpack[CallFields],
-    ) -> Found[Call]:
+    ) -> Results[Call]:
         """Return the calls that match; fail unless there is at least one, or exactly ``times``.
 
         ``what`` is ``"POST /path"``, ``"/path"``, or the name of a route or command; ``where`` are

@@ -8,8 +8,8 @@ from typing import Any, TypedDict
 
 from .errors import ContractError, describe_error
 from .field_types import MAPPING, MESSAGE_ID, METHOD, PATH, TEXT, URL, OneOf
-from .found import Found, found_of
 from .matching import Field, Query
+from .results import Results, results_of
 from .wording import unknown_name
 
 _LONGEST_PROBLEM = 20_000
@@ -131,6 +131,6 @@ class Allowances:
         self._queries.clear()
 
 
-def found_problems(problems: Iterable[Problem]) -> Found[Problem]:
+def found_problems(problems: Iterable[Problem]) -> Results[Problem]:
     """Return a list of violations that can be filtered by field."""
-    return found_of(problems, PROBLEM_FIELDS, "problem")
+    return results_of(problems, PROBLEM_FIELDS, "problem")

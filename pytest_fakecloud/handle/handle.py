@@ -17,12 +17,12 @@ from ..core.clock import Clock
 from ..core.conditions import check_function
 from ..core.errors import ContractError, ends_the_test, shown
 from ..core.field_types import FLAG, TEXT, URL, OneOf
-from ..core.found import Found, found_of
 from ..core.ids import new_token
 from ..core.journal import Journal, recorder_of
 from ..core.matching import Field
 from ..core.problems import Problem
 from ..core.recorder import Recorder
+from ..core.results import Results, results_of
 from ..core.settings import HandleConfig, read_some
 from ..faults.plan import FaultPlan, table_of
 from ..faults.table import FaultTable
@@ -352,7 +352,7 @@ class Handle:
         *,
         times: int | None = None,
         **where: Unpack[CallFields],
-    ) -> Found[Call]:
+    ) -> Results[Call]:
         """Like ``Journal.assert_called()``, for the calls of this fake's clients."""
         __tracebackhide__ = True
         return self.journal.assert_called(what, times=times, **where)
@@ -365,7 +365,7 @@ class Handle:
         self.journal.assert_not_called(what, **where)
 
 
-def found_handles(handles: Iterable[Handle]) -> Found[Handle]:
+def found_handles(handles: Iterable[Handle]) -> Results[Handle]:
     """Return a list of fakes whose ``where()`` rejects unknown names and services."""
     found = list(handles)
     names = {
@@ -375,7 +375,7 @@ def found_handles(handles: Iterable[Handle]) -> Found[Handle]:
         for name in ("name", "fixture", "service")
         if found
     }
-    return found_of(found, {**HANDLE_FIELDS, **names}, "handle")
+    return results_of(found, {**HANDLE_FIELDS, **names}, "handle")
 
 
 def _close_client(client: Any) -> None:

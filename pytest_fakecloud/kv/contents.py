@@ -31,7 +31,7 @@ from .python_values import (
 from .reply import Blocked
 
 if TYPE_CHECKING:
-    from ..core.found import Found
+    from ..core.results import Results
     from .search.index import Search
     from .search.views import SearchFields, SearchIndexView
 
@@ -213,7 +213,7 @@ class KVContents:
         return SearchIndexView(self._memory().reading, name)
 
     @property
-    def searches(self) -> Found[Search]:
+    def searches(self) -> Results[Search]:
         """Return the searches that clients made, oldest first, with their results."""
         from .search.views import searches_of
 
@@ -225,7 +225,7 @@ class KVContents:
         *,
         times: int | None = None,
         **where: Unpack[SearchFields],
-    ) -> Found[Search]:
+    ) -> Results[Search]:
         """Assert that at least one search matches, or exactly ``times`` searches; return them.
 
         ``where`` are conditions on fields of a search: ``command`` (``"query"``, ``"count"`` or

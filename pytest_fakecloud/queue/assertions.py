@@ -8,8 +8,8 @@ from typing import Any, Unpack
 from ..core.conditions import checked_count
 from ..core.errors import ContractError, shown
 from ..core.field_types import MESSAGE_ID
-from ..core.found import Found, expect, found_of
 from ..core.matching import Query
+from ..core.results import Results, expect, results_of
 from ..core.timekeeper import Timekeeper
 from .engine.engine import Engine
 from .fields import ATTEMPTS, AttemptFields, DeadLetterFields, ListedFields, MessageFields
@@ -41,7 +41,7 @@ class QueueAssertions:
 
     def messages(
         self, state: object = None, **where: Unpack[ListedFields]
-    ) -> Found[PublishedMessage]:
+    ) -> Results[PublishedMessage]:
         """Return the messages, including callbacks, in the order in which they were published.
 
         ``state`` is ``pending``, ``in_flight``, ``delivered``, ``dead_lettered`` or ``cancelled``,
@@ -78,7 +78,7 @@ class QueueAssertions:
 
     def attempts(
         self, id: str | PublishedMessage | None = None, **where: Unpack[AttemptFields]
-    ) -> Found[Attempt]:
+    ) -> Results[Attempt]:
         """Return all attempts, or the attempts of one message, oldest first.
 
         ``where`` are conditions on fields of an attempt, such as ``url`` or ``status``.
@@ -101,11 +101,11 @@ class QueueAssertions:
                 for one in self._engine.attempts
                 if wanted is None or wanted in (one.message_id, messages[one.message_id].public_id)
             ]
-        return found_of(filter(asked, found), ATTEMPTS, "attempt")
+        return results_of(filter(asked, found), ATTEMPTS, "attempt")
 
     def dead_letters(
         self, url: object = None, **where: Unpack[DeadLetterFields]
-    ) -> Found[DeadLetterView]:
+    ) -> Results[DeadLetterView]:
         """Return the dead letters that have not expired, oldest first.
 
         ``where`` are conditions on fields of a dead letter, such as ``status``.
@@ -117,14 +117,14 @@ class QueueAssertions:
             DeadLetterView(self._engine, row.id, row.message_id, row.at_us)
             for row in self._engine.dead_letters.all()
         )
-        return found_of(filter(asked, found), DEAD_LETTERS, "dead letter")
+        return results_of(filter(asked, found), DEAD_LETTERS, "dead letter")
 
-    def schedules(self) -> Found[ScheduleView]:
+    def schedules(self) -> Results[ScheduleView]:
         """Return the schedules in the order in which they were created."""
         found = (ScheduleView(self._engine, one) for one in list(self._engine.schedules.by_id))
-        return found_of(found, SCHEDULES, "schedule")
+        return results_of(found, SCHEDULES, "schedule")
 
-    def pending(self) -> Found[PublishedMessage]:
+    def pending(self) -> Results[PublishedMessage]:
         """Return the messages that are not yet delivered, dead-lettered or cancelled."""
         self._note_inspection()
         return found_messages(
@@ -135,7 +135,7 @@ class QueueAssertions:
 
     def assert_published(
         self, url: object = None, *, times: int | None = None, **where: Unpack[MessageFields]
-    ) -> Found[PublishedMessage]:
+    ) -> Results[PublishedMessage]:
         """Assert that a matching message was published, and return all matching messages.
 
         ``times`` is the exact number of messages expected (at least one by default). Callbacks do
@@ -159,7 +159,7 @@ class QueueAssertions:
 
     def assert_delivered(
         self, url: object = None, *, times: int | None = None, **where: Unpack[MessageFields]
-    ) -> Found[PublishedMessage]:
+    ) -> Results[PublishedMessage]:
         """Assert that a matching message was delivered, and return all matching messages.
 
         ``times`` is the exact number of messages expected (at least one by default). Callbacks
@@ -177,7 +177,7 @@ class QueueAssertions:
 
     def assert_dead_lettered(
         self, url: object = None, *, times: int | None = None, **where: Unpack[MessageFields]
-    ) -> Found[PublishedMessage]:
+    ) -> Results[PublishedMessage]:
         """Assert that a matching message was dead-lettered, and return all matching messages.
 
         ``times`` is the exact number of messages expected (at least one by default).
@@ -205,7 +205,7 @@ class QueueAssertions:
         given: Mapping[str, object],
         times: int | None,
         not_counted: Iterable[tuple[PublishedMessage, str]] = (),
-    ) -> Found[PublishedMessage]:
+    ) -> Results[PublishedMessage]:
         __tracebackhide__ = True
         checked_count("times", times)
         asked = Query(given, MESSAGES, "message")

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
 from ..core.field_types import MESSAGE_ID, URL, Absent, FieldType, OneOf, Shaped, either
-from ..core.found import Found, found_of
 from ..core.matching import HEADERS, Field, fields_of
+from ..core.results import Results, results_of
 from ..core.wording import brief
 from .errors import QueueError
 from .model import KINDS, Attempt
@@ -52,7 +52,7 @@ class ListedFields(MessageFields, total=False):
 
 
 class MessageWhere(ListedFields, total=False):
-    """Fields of a message that ``Found.where()`` can filter by."""
+    """Fields of a message that ``Results.where()`` can filter by."""
 
     state: object
     labels: object
@@ -100,13 +100,13 @@ class DeadLetterFields(TypedDict, total=False):
 
 
 class DeadLetterWhere(DeadLetterFields, total=False):
-    """Fields of a dead letter that ``Found.where()`` can filter by."""
+    """Fields of a dead letter that ``Results.where()`` can filter by."""
 
     url: object
 
 
 class ScheduleWhere(TypedDict, total=False):
-    """Fields of a schedule that ``Found.where()`` can filter by."""
+    """Fields of a schedule that ``Results.where()`` can filter by."""
 
     cron: object
     destination: object
@@ -117,7 +117,7 @@ class ScheduleWhere(TypedDict, total=False):
 
 
 class DeliveryWhere(TypedDict, total=False):
-    """Fields of a delivery that ``Found.where()`` can filter by."""
+    """Fields of a delivery that ``Results.where()`` can filter by."""
 
     method: object
     url: object
@@ -186,6 +186,6 @@ ATTEMPTS: Mapping[str, Field] = {
 """Fields of an attempt, by name."""
 
 
-def found_attempts(attempts: Iterable[Attempt]) -> Found[Attempt]:
+def found_attempts(attempts: Iterable[Attempt]) -> Results[Attempt]:
     """Return attempts as a list that can be filtered with ``where()``."""
-    return found_of(attempts, ATTEMPTS, "attempt")
+    return results_of(attempts, ATTEMPTS, "attempt")

@@ -10,8 +10,8 @@ from typing import Any
 from ..core.calls import Headers
 from ..core.errors import ContractError
 from ..core.field_types import INSTANT, JSON, MESSAGE_ID, METHOD, TEXT, URL, OneOf
-from ..core.found import Found, found_of
 from ..core.matching import HEADERS, Field, fields_of
+from ..core.results import Results, results_of
 from ..core.settings import whole
 from ..core.timeparse import to_datetime
 from .engine.engine import Engine
@@ -119,7 +119,7 @@ class PublishedMessage:
         return self._record.kind
 
     @property
-    def attempts(self) -> Found[Attempt]:
+    def attempts(self) -> Results[Attempt]:
         """The message's attempts, oldest first."""
         return found_attempts(self._record.attempts)
 
@@ -181,7 +181,7 @@ class PublishedMessage:
         return None if source_id is None else PublishedMessage(self._engine, source_id)
 
     @property
-    def callbacks(self) -> Found[PublishedMessage]:
+    def callbacks(self) -> Results[PublishedMessage]:
         """The callbacks and failure callbacks that report on this message."""
         own = self._id
         return found_messages(
@@ -307,7 +307,7 @@ class ScheduleView:
         __tracebackhide__ = True
         self._engine.schedules.delete(self._record.id)
 
-    def fire(self) -> Found[PublishedMessage]:
+    def fire(self) -> Results[PublishedMessage]:
         """Run the schedule now, and return the messages it creates. The next planned run does not
         change.
         """
@@ -357,6 +357,6 @@ SCHEDULES: Mapping[str, Field] = {
 """Fields of a schedule, by name."""
 
 
-def found_messages(messages: Iterable[PublishedMessage]) -> Found[PublishedMessage]:
+def found_messages(messages: Iterable[PublishedMessage]) -> Results[PublishedMessage]:
     """Return messages as a list that can be filtered with ``where()``."""
-    return found_of(messages, MESSAGES, "message")
+    return results_of(messages, MESSAGES, "message")

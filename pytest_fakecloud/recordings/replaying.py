@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..core.conditions import pieces_matcher
 from ..core.errors import ContractError, shown
-from ..core.found import Found
+from ..core.results import Results
 from ..core.wording import brief, counted
 from ..handle import Handle
 from ..reporting.masking import HIDDEN
@@ -220,7 +220,7 @@ class Difference:
         )
 
 
-class Differences(Found[Difference]):
+class Differences(Results[Difference]):
     """The differences found by a replay; empty if the fakes answered as recorded."""
 
     def assert_none(self) -> None:

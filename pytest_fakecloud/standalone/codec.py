@@ -22,8 +22,8 @@ from ..core.call_fields import CALL_FIELDS
 from ..core.calls import Call, parts_of
 from ..core.errors import ContractError
 from ..core.field_types import ABSENT
-from ..core.found import Found
 from ..core.matching import Field
+from ..core.results import Results
 from .patterns import LinearPattern
 from .wire import error_type, found_type, item_field, name_of, surface_of, value_type
 
@@ -143,7 +143,7 @@ def _copy(value: Any) -> Any:
         return str.__str__(value)
     if isinstance(value, bytes | bytearray):
         return {TAG: "bytes", "v": base64.b64encode(bytes(value)).decode("ascii")}
-    if isinstance(value, Found):
+    if isinstance(value, Results):
         if found_type(name_of(type(value))) is None or not _is_plain(value):
             raise _ByReference(f"{_shown(value)} is a {type(value).__name__}")
         return _found(value, [_copy(item) for item in value])
@@ -193,7 +193,7 @@ def _is_plain(value: list[Any]) -> bool:
 def _found(value: Any, items: list[Any]) -> dict[str, Any]:
     fields = None if value._fields is None else list(value._fields)
     sent = {name: vars(value)[name] for name in _SENT if name in vars(value)}
-    made = {TAG: "found", "v": items, "c": name_of(type(value)), "of": value._kind, "f": fields}
+    made = {TAG: "results", "v": items, "c": name_of(type(value)), "of": value._kind, "f": fields}
     return {**made, "sent": sent} if sent else made
 
 
@@ -268,7 +268,7 @@ def _read_list(make: Callable[[list[Any]], Any]) -> Reader:
     return lambda value, refer: make([_decoded(item, refer) for item in _content(value, list)])
 
 
-def _read_found(value: Mapping[str, Any], refer: Refer) -> list[Any]:
+def _read_results(value: Mapping[str, Any], refer: Refer) -> list[Any]:
     kind = found_type(value["c"])
     items, of, names = value["v"], value.get("of", "item"), value.get("f")
     sent = value.get("sent", {})
@@ -327,7 +327,7 @@ _READERS: Mapping[str, Reader] = {
         _decoded(key, refer): _decoded(item, refer) for key, item in _content(value, list)
     },
     "error": lambda value, _: decode_error(_content(value, dict)),
-    "found": _read_found,
+    "results": _read_results,
     "list": _read_list(list),
     "object": _read_object,
     "path": _read_path,

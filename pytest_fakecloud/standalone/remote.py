@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 from ..any_cloud import AnyCloud
 from ..core.clock import Clock, Mode
 from ..core.errors import ContractError
-from ..core.found import Found
 from ..core.problems import ProblemFields
+from ..core.results import Results
 from ..core.timeparse import Instant, instant_us, to_datetime
 from ..handle import ClosedFakes, Handle, found_handles
 from ..services import SERVICES, find
@@ -75,7 +75,7 @@ class RemoteCloud(AnyCloud):
         return self._nobody
 
     @property
-    def handles(self) -> Found[Handle]:
+    def handles(self) -> Results[Handle]:
         """All fakes of the server; the current test's own fakes come first."""
         own = {handle.name for handle in self._own.values()}
         known = [one for one in self._connection.state()["handles"] if one["fixture"] in SERVICES]
@@ -90,8 +90,8 @@ class RemoteCloud(AnyCloud):
         return found
 
     @property
-    def problems(self) -> Found[Problem]:
-        return cast("Found[Problem]", self._connection.read(None, "problems"))
+    def problems(self) -> Results[Problem]:
+        return cast("Results[Problem]", self._connection.read(None, "problems"))
 
     def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
         fixture = find(fixture).fixture

@@ -64,7 +64,7 @@ _VALUES = _wire_names(
     }
 )
 """Dataclasses and named tuples that are sent field by field."""
-_FOUND = _wire_names({"core.found": "Found", "queue.delivery.drivers": "Attempts"})
+_RESULTS = _wire_names({"core.results": "Results", "queue.delivery.drivers": "Attempts"})
 """List subclasses that are sent as their items and a few strings."""
 
 
@@ -125,7 +125,7 @@ def item_field(kind: str, name: str) -> Field | None:
 
 def found_type(name: object) -> Any:
     """Return the list class with a wire name, or None if it is not listed."""
-    return _imported(name) if isinstance(name, str) and name in _FOUND else None
+    return _imported(name) if isinstance(name, str) and name in _RESULTS else None
 
 
 # -- errors ----------------------------------------------------------------------------------------

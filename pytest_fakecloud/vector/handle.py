@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 import orjson
 
 from ..core.errors import ContractError
-from ..core.found import Found, expect, found_of
 from ..core.ids import new_token
 from ..core.matching import Condition, Field, Query
+from ..core.results import Results, expect, results_of
 from ..handle import Context, Handle, action
 from .assertions import (
     QUERIES,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 EVERY_PART = Include(True, True, True)
 
 
-class PendingChanges(Found[Item]):
+class PendingChanges(Results[Item]):
     """A list of the changes that queries do not see yet; as a ``with`` block, it holds changes back.
 
     At the end of the block, the list is replaced by all pending changes, and they become ready,
@@ -183,13 +183,13 @@ class VectorIndex(Handle):
 
     def vectors(
         self, namespace: str = DEFAULT_NAMESPACE, *, limit: int | None = None
-    ) -> Found[Item]:
+    ) -> Results[Item]:
         """Return at most ``limit`` records of a namespace in insertion order, as ``/fetch`` does."""
         _check_namespace(namespace)
         if limit is not None and (type(limit) is not int or limit < 0):
             raise ContractError(f"limit={limit!r} must be a whole number of at least 0, or None")
         page = self._engine.range(namespace, 0, limit)
-        return found_of(map(self._plain, page.records), RECORD_FIELDS, "record")
+        return results_of(map(self._plain, page.records), RECORD_FIELDS, "record")
 
     def namespaces(self) -> list[str]:
         """Return the names of all namespaces, with the default namespace ("") first."""
@@ -244,7 +244,7 @@ class VectorIndex(Handle):
         *,
         times: int | None = None,
         **where: Unpack[UpsertFields],
-    ) -> Found[Item]:
+    ) -> Results[Item]:
         """Assert that clients upserted a matching record, and return all matching records.
 
         ``times`` is the exact number of records expected (at least one by default). A failure
@@ -271,7 +271,7 @@ class VectorIndex(Handle):
 
     def assert_queried(
         self, *, times: int | None = None, **where: Unpack[QueryFields]
-    ) -> Found[Item]:
+    ) -> Results[Item]:
         """Assert that clients made a matching query, and return all matching ones with defaults.
 
         Each query of a batch counts. See ``assert_upserted()`` for ``times`` and conditions.

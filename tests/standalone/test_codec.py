@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud, ContractError, Reply
 from pytest_fakecloud.core.calls import Call, Event
-from pytest_fakecloud.core.found import Found
+from pytest_fakecloud.core.results import Results
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.standalone import wire
 from pytest_fakecloud.standalone.api import ControlApp
@@ -83,8 +83,8 @@ def with_name(name: object, mark: str) -> list[Any]:
         {"$": "data", "c": name, "v": {}},
         {"$": "data", "c": name, "v": {"args": command, "__class__": name, "shell": True}},
         {"$": "data", "c": name, "v": [command]},
-        {"$": "found", "c": name, "v": [command]},
-        {"$": "found", "c": name, "v": [command], "f": {"__class__": name}},
+        {"$": "results", "c": name, "v": [command]},
+        {"$": "results", "c": name, "v": [command], "f": {"__class__": name}},
         {"$": "error", "v": {"c": name, "text": command, "fields": {"__class__": name}}},
         {"$": "object", "id": 1, "c": name, "repr": command},
         {"$": name, "v": [command]},
@@ -193,7 +193,7 @@ def test_all_that_is_listed_is_there() -> None:
         assert kind is not None
         assert wire.name_of(kind.kind) == name
         assert kind.kind is Call or set(kind.names) == set(inspect.signature(kind.kind).parameters)
-    for name in wire._FOUND:
+    for name in wire._RESULTS:
         assert issubclass(wire.found_type(name), list)
     for name in (*wire._ERRORS, *wire._BUILT_IN):
         assert issubclass(wire.error_type(name) or int, Exception)
@@ -307,7 +307,7 @@ PLAIN = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.lists(inner, max_size=3).map(tuple)
-        | st.lists(inner, max_size=3).map(Found)
+        | st.lists(inner, max_size=3).map(Results)
         | st.dictionaries(st.text(max_size=4) | st.just("$") | st.integers(), inner, max_size=4)
     ),
     max_leaves=12,
@@ -358,7 +358,7 @@ EXTREMES = st.sampled_from(
         {"c": 5, "text": 5, "fields": 5}, {"c": "builtins:KeyError", "text": "", "fields": {}},
     ]
 )  # fmt: skip
-NAMES = st.sampled_from([*sorted(wire._VALUES | wire._FOUND | wire._ERRORS), *REACHED]) | EXTREMES
+NAMES = st.sampled_from([*sorted(wire._VALUES | wire._RESULTS | wire._ERRORS), *REACHED]) | EXTREMES
 
 
 @st.composite
@@ -411,7 +411,7 @@ def imported() -> Iterator[list[str]]:
 def test_whatever_comes_in_is_read_or_refused(imported: list[str], value: Any) -> None:
     with contextlib.suppress(Unreadable, ContractError):
         decode(value, lambda *_: None)
-    listed = {*wire._VALUES, *wire._FOUND, *wire._ERRORS, *wire._OBJECTS}
+    listed = {*wire._VALUES, *wire._RESULTS, *wire._ERRORS, *wire._OBJECTS}
     assert set(imported) <= {name.partition(":")[0] for name in listed}
 
 
@@ -477,16 +477,16 @@ def test_extremes_are_said_in_words(app: ControlApp) -> None:
         ({"$": "named", "c": "x", "v": []}, "'named' is not a type tag"),
         ({"$": "object", "id": "1", "c": "x", "repr": "y"}, "is not an object"),
         (
-            {"$": "found", "c": "pytest_fakecloud.core.found:Found", "v": 5},
+            {"$": "results", "c": "pytest_fakecloud.core.results:Results", "v": 5},
             "is not an encoded list",
         ),
         *(
             (
-                {"$": "found", "c": f"pytest_fakecloud.{kind}", "v": [], "sent": told},
+                {"$": "results", "c": f"pytest_fakecloud.{kind}", "v": [], "sent": told},
                 "are not attributes of",
             )
             for kind, told in [
-                ("core.found:Found", {"waiting": "x"}),
+                ("core.results:Results", {"waiting": "x"}),
                 ("queue.delivery.drivers:Attempts", {"waiting": 5}),
                 ("queue.delivery.drivers:Attempts", {"__class__": "x"}),
                 ("queue.delivery.drivers:Attempts", 5),

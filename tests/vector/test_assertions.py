@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.found import Found, expect
 from pytest_fakecloud.core.matching import Field, Query
+from pytest_fakecloud.core.results import Results, expect
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.vector.assertions import QUERY_FIELDS, UPSERT_FIELDS, shown
 from pytest_fakecloud.vector.handle import VectorIndex
@@ -65,7 +65,7 @@ NEVER: list[tuple[Mapping[str, Field], dict[str, Any], str]] = [
 
 def expected(
     times: int | None = None, seen: Items = SEEN, /, **wanted: Any
-) -> Found[dict[str, Any]]:
+) -> Results[dict[str, Any]]:
     query = Query(wanted, UPSERT_FIELDS, "upsert")
     return expect("an upsert", seen, query, times=times, show=shown)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
-from ...core.found import found_of
+from ...core.results import results_of
 from ...core.timeparse import monotonic
 from .. import errors
 from ..model import Record, TopicPartition, TopicPartitionOffset, TopicView, record_fields
@@ -99,7 +99,7 @@ class MemoryFetching:
             return TopicView(
                 name,
                 len(topic.logs),
-                found_of(records, record_fields(len(topic.logs)), "record"),
+                results_of(records, record_fields(len(topic.logs)), "record"),
                 [log.start for log in topic.logs],
                 [log.end for log in topic.logs],
             )

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as Place
 
-from ...core.found import found_of
+from ...core.results import results_of
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from ...core.timers import Signal
@@ -200,7 +200,7 @@ class KafkaFetching:
         return TopicView(
             name,
             len(ends),
-            found_of(self.records(name), record_fields(len(ends)), "record"),
+            results_of(self.records(name), record_fields(len(ends)), "record"),
             starts,
             ends,
         )

@@ -9,8 +9,8 @@ from typing import Any, TypedDict
 
 from ...core.errors import ContractError
 from ...core.field_types import JSON, NUMBER, TEXT, FieldType, OneOf, Shaped
-from ...core.found import Found, expect, found_of
 from ...core.matching import Field, Query
+from ...core.results import Results, expect, results_of
 from ...core.wording import counted, did_you_mean
 from ..engine.keyspace import Keyspace, type_name
 from ..table.syntax import decoded, encoded
@@ -149,9 +149,9 @@ _FIELDS: Mapping[str, Field] = {
 }
 
 
-def searches_of(made: Iterable[Search]) -> Found[Search]:
+def searches_of(made: Iterable[Search]) -> Results[Search]:
     """Return recorded searches as a list that can be filtered."""
-    return found_of(list(made), _FIELDS, "search")
+    return results_of(list(made), _FIELDS, "search")
 
 
 def _key_type(reading: Reading, searches: list[Search], name: object) -> FieldType:
@@ -173,7 +173,7 @@ def _key_type(reading: Reading, searches: list[Search], name: object) -> FieldTy
 
 def expect_search(
     reading: Reading, made: Iterable[Search], times: int | None, criteria: Mapping[str, object]
-) -> Found[Search]:
+) -> Results[Search]:
     """Return the searches that match; fail, with reasons, unless there are ``times``."""
     __tracebackhide__ = True
     wanted = criteria.get("keys")

@@ -15,8 +15,8 @@ from ...core.calls import Headers
 from ...core.conditions import checked_count
 from ...core.errors import ContractError, shown
 from ...core.field_types import JSON, MAPPING, MESSAGE_ID, URL
-from ...core.found import Found, expect
 from ...core.matching import HEADERS, Field, Query, fields_of
+from ...core.results import Results, expect
 from ...core.timeparse import to_datetime
 from ..fields import DLQ_ID, json_of
 from ..model import NON_RETRYABLE
@@ -206,7 +206,7 @@ def _query(given: Mapping[str, Any], predicate: Predicate | None = None) -> Quer
     return Query({**asked, "callback": predicate}, {**FIELDS, **_PREDICATE}, "callback")
 
 
-class Captured(Found[Callback]):
+class Captured(Results[Callback]):
     """The callbacks received at one URL of a capture, as a list with the oldest first."""
 
     def __init__(
@@ -238,7 +238,7 @@ class Captured(Found[Callback]):
         *,
         timeout: float = DEFAULT_TIMEOUT,
         **where: Unpack[CallbackFields],
-    ) -> Found[Callback]:
+    ) -> Results[Callback]:
         """Return the matching callbacks as soon as there are enough of them.
 
         ``wanted`` is the required number, or a predicate that one callback must satisfy. ``where``
@@ -256,7 +256,7 @@ class Captured(Found[Callback]):
 
     def assert_received(
         self, *, times: int | None = None, **where: Unpack[CallbackFields]
-    ) -> Found[Callback]:
+    ) -> Results[Callback]:
         """Assert that a matching callback was received, and return all matching callbacks.
 
         ``times`` is the exact number of callbacks expected (at least one by default). This method
@@ -280,7 +280,7 @@ class Captured(Found[Callback]):
 
     def _expect(
         self, items: Iterable[Callback], asked: Query, times: int | None
-    ) -> Found[Callback]:
+    ) -> Results[Callback]:
         __tracebackhide__ = True
         return expect(
             f"a {self._kind} at {self.url}",
@@ -340,7 +340,7 @@ class _Condition:
     def __call__(self) -> bool:
         return sum(map(self._asked, list(self._captured))) >= self._least
 
-    def result(self) -> Found[Callback]:
+    def result(self) -> Results[Callback]:
         """Return the matching callbacks, or fail with a report of what was received instead."""
         __tracebackhide__ = True
         items = list(self._captured)
@@ -362,7 +362,7 @@ class AwaitableCaptured:
         *,
         timeout: float = DEFAULT_TIMEOUT,
         **where: Unpack[CallbackFields],
-    ) -> Found[Callback]:
+    ) -> Results[Callback]:
         """Awaitable version of ``Captured.wait_for()``, which awaits deliveries in the running
         loop.
         """

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from ...core.concurrency.aio import in_thread
 from ...core.errors import broken_promise
-from ...core.found import Found, found_of
+from ...core.results import Results, results_of
 from ...core.wording import brief
 from ..model import Delivery, Outcome
 from ..wire.targets import named_url
@@ -59,7 +59,7 @@ class DestinationRoute:
     def __init__(self, spec: RouteSpec) -> None:
         self.prefix = spec.prefix
         self.where = spec.where
-        self.deliveries: Found[DeliveredRequest] = found_of((), DELIVERIES, "delivery")
+        self.deliveries: Results[DeliveredRequest] = results_of((), DELIVERIES, "delivery")
         self._table = spec.table
         self._raise_exceptions = spec.raise_exceptions
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError, shown
-from ...core.found import Found
+from ...core.results import Results
 from ...core.timeparse import Duration
 from ..wire.targets import named_url
 from .applications import AsgiApp, WsgiApp
@@ -188,11 +188,11 @@ class Destinations:
     # -- listings --------------------------------------------------------------------------------
 
     @property
-    def routes(self) -> Found[DestinationRoute]:
+    def routes(self) -> Results[DestinationRoute]:
         """All routes, in descending order of the lengths of their prefixes."""
         with self._lock:
             pairs = sorted(self._routes.items(), key=lambda pair: -pair[0].length)
-        return Found(route for _, route in pairs)
+        return Results(route for _, route in pairs)
 
     def remove(self, route: DestinationRoute) -> None:
         """Remove a route, unless it has already been removed."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from ...core.concurrency.aio import drive
-from ...core.found import Found
+from ...core.results import Results
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import Duration, Instant, duration_us, to_datetime
 from ...core.timers import Fired
@@ -18,7 +18,7 @@ from ..model import Attempt
 from ..timeline import timeline, unfinished_text
 
 
-class Attempts(Found[Attempt]):
+class Attempts(Results[Attempt]):
     """The attempts that a call made, oldest first. ``waiting`` describes the undelivered messages."""
 
     waiting: str = "nothing"

@@ -24,7 +24,7 @@ _COMPARED = 1000
 """Maximum number of non-matching items that are ranked by similarity; more would take seconds."""
 
 
-class Found(Items[T]):
+class Results(Items[T]):
     """A list of results with ``only()``, ``last`` and ``where()``."""
 
     _fields: Mapping[str, Field] | None = None
@@ -56,7 +56,7 @@ class Found(Items[T]):
 
         def where(
             self, predicate: Callable[[T], bool] | None = None, /, **fields: object
-        ) -> Found[T]:
+        ) -> Results[T]:
             """Return the items that satisfy the predicate and whose fields match the given values.
 
             A field is an attribute, a key if the item is a mapping, or a fact of a call;
@@ -78,8 +78,8 @@ class Found(Items[T]):
             return dict.fromkeys(asked, Field())
         return _fields_of_items(self)
 
-    def _with_items(self, items: Iterable[T]) -> Found[T]:
-        made: Found[T] = Found(items)
+    def _with_items(self, items: Iterable[T]) -> Results[T]:
+        made: Results[T] = Results(items)
         made._fields, made._kind, made._notes = self._fields, self._kind, self._notes
         return made
 
@@ -90,8 +90,8 @@ class Found(Items[T]):
     @overload
     def __getitem__(self, index: SupportsIndex, /) -> T: ...
     @overload
-    def __getitem__(self, index: slice, /) -> Found[T]: ...
-    def __getitem__(self, index: SupportsIndex | slice, /) -> T | Found[T]:
+    def __getitem__(self, index: slice, /) -> Results[T]: ...
+    def __getitem__(self, index: SupportsIndex | slice, /) -> T | Results[T]:
         if isinstance(index, slice):
             return self._with_items(super().__getitem__(index))
         return super().__getitem__(index)
@@ -114,9 +114,9 @@ def _fields_of_items(items: Iterable[Any]) -> Mapping[str, Field]:
     return known
 
 
-def found_of(items: Iterable[T], fields: Mapping[str, Field], kind: str) -> Found[T]:
+def results_of(items: Iterable[T], fields: Mapping[str, Field], kind: str) -> Results[T]:
     """Return a list of items of a ``kind`` that can be filtered by the given fields."""
-    found = Found(items)
+    found = Results(items)
     found._fields, found._kind = fields, kind
     return found
 
@@ -141,7 +141,7 @@ def expect(
     not_counted: Iterable[tuple[T, str]] = (),
     notes: Callable[[int], Iterable[str]] = lambda found: (),
     if_empty: str = "there are none",
-) -> Found[T]:
+) -> Results[T]:
     """Return the items that match; fail unless at least one does, or exactly ``times``.
 
     The failure begins with ``what`` ("a call") and lists the query, the matches, and then the other
@@ -159,7 +159,7 @@ def expect(
     if undecided and could_decide:  # the items that the journal has cut could change the result
         raise undecided[0]
     if count == times or (times is None and count):
-        return found_of(matched, query.fields, query.kind)
+        return results_of(matched, query.fields, query.kind)
     misses = [(item, query.why_not(item)) for item in others]
     misses += [(item, [*query.why_not(item), why]) for item, why in not_counted]
     lines = [

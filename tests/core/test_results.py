@@ -13,8 +13,8 @@ import pytest
 
 from pytest_fakecloud.core.errors import CannotTell, ContractError
 from pytest_fakecloud.core.field_types import NUMBER, TEXT, FieldType
-from pytest_fakecloud.core.found import Found, check_predicate, expect, found_of
 from pytest_fakecloud.core.matching import Field, Query
+from pytest_fakecloud.core.results import Results, check_predicate, expect, results_of
 
 from ..harness import error_of
 
@@ -47,8 +47,8 @@ class Loose:
 A, B, C = Item("a"), Item("b", 2), Item("c", 3)
 
 
-def listed(*items: Any) -> Found[Any]:
-    return found_of(items, FIELDS, "thing")
+def listed(*items: Any) -> Results[Any]:
+    return results_of(items, FIELDS, "thing")
 
 
 def test_the_only_and_the_last() -> None:
@@ -59,13 +59,13 @@ def test_the_only_and_the_last() -> None:
         == "expected exactly one thing, found 2\n  <a 1>\n  <b 2>"
     )
     with pytest.raises(AssertionError, match=r"^expected exactly one item, found 0$"):
-        Found[Item]().only()
+        Results[Item]().only()
     with pytest.raises(AssertionError, match=r"^expected at least one thing, found none$"):
         _ = listed().last
 
 
 def test_a_list_of_nothing_says_what_is_known_of_it() -> None:
-    def noted(*items: Item) -> Found[Item]:
+    def noted(*items: Item) -> Results[Item]:
         found = listed(*items)
         found._notes = lambda: ["one is under way", "one was refused"]
         return found
@@ -95,12 +95,12 @@ def test_a_long_list_is_not_told_whole() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(
-    "things", [listed(A, B, C), Found([A, B, C])], ids=["known fields", "fields of the class"]
+    "things", [listed(A, B, C), Results([A, B, C])], ids=["known fields", "fields of the class"]
 )
-def test_where(things: Found[Item], asked: dict[str, Any], expected: list[Item]) -> None:
+def test_where(things: Results[Item], asked: dict[str, Any], expected: list[Item]) -> None:
     found = things.where(**asked)
     assert found == expected
-    assert isinstance(found, Found)
+    assert isinstance(found, Results)
     assert things.where(lambda item: item is not C, **asked) == [e for e in expected if e is not C]
 
 
@@ -136,7 +136,7 @@ def test_what_can_be_asked_is_checked_though_nothing_is_there() -> None:
     with pytest.raises(ContractError, match=r"^predicate=awaited must be awaited"):
         check_predicate(awaited)
     # Any field is accepted, because an empty list has no items to derive the fields from.
-    assert Found[Item]().where(anything=5) == []
+    assert Results[Item]().where(anything=5) == []
 
 
 def test_what_is_no_predicate_is_told_what_to_give() -> None:
@@ -150,14 +150,14 @@ def test_what_is_no_predicate_is_told_what_to_give() -> None:
 
 def test_a_part_of_a_list_knows_what_the_list_knows() -> None:
     for part in (listed(A, B)[1:], listed(A, B).where(name="b"), listed(A, B)[:0]):
-        assert isinstance(part, Found)
+        assert isinstance(part, Results)
         with pytest.raises(ContractError, match="'nam' is not a field of a thing"):
             part.where(nam="a")
     assert listed(A, B)[1] is B
 
 
 def test_items_show_their_own_fields() -> None:
-    mixed = Found[Any]([A, Other("x"), {"name": "y", 5: "five"}, Loose(name="z", extra=1)])
+    mixed = Results[Any]([A, Other("x"), {"name": "y", 5: "five"}, Loose(name="z", extra=1)])
     assert len(mixed.where(name="*")) == 4
     assert mixed.where(color="red") == mixed[1:2]
     assert mixed.where(extra=1) == mixed[3:]
@@ -186,13 +186,13 @@ class Slim:
 
 
 def test_items_of_several_classes_are_asked_for_the_fields_of_each() -> None:
-    mixed = Found[Any]([Slim("red"), A])
+    mixed = Results[Any]([Slim("red"), A])
     assert mixed.where(color="red") == mixed[:1]
     assert mixed.where(size=1) == [A]
 
 
 def test_slots_and_properties_are_fields_and_what_a_mapping_inherits_is_none() -> None:
-    things = Found([Slotted(1), Slotted(2)])
+    things = Results([Slotted(1), Slotted(2)])
     assert things.where(twice=4) == things.where(one=2) == things[1:]
     with pytest.raises(ContractError, match=r"twice='4' can never match: pass a number"):
         things.where(twice="4")
@@ -205,13 +205,13 @@ def test_slots_and_properties_are_fields_and_what_a_mapping_inherits_is_none() -
         size: int
 
     with pytest.raises(ContractError, match=r"'size' is not a field of .* Known fields: a$"):
-        Found([Odd(a=1)]).where(size=1)
+        Results([Odd(a=1)]).where(size=1)
 
 
 # -- asserting -------------------------------------------------------------------------------------
 
 
-def check(items: Iterable[Item], *, times: Any = None, **rest: Any) -> Found[Item]:
+def check(items: Iterable[Item], *, times: Any = None, **rest: Any) -> Results[Item]:
     options = {
         key: rest.pop(key) for key in ("show", "not_counted", "if_empty", "notes") if key in rest
     }
