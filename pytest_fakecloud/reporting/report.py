@@ -12,7 +12,7 @@ from ..core.errors import report_failure
 from ..handle import Handle, closed_fakes_of
 from ..queue.timeline import dead_letter_lines, schedule_lines, unfinished_lines
 from .applications import Served
-from .findings import Look, find
+from .findings import ObservedTest, find
 from .masking import Mask
 from .model import WEIGHT, Fake, Finding, Report, Row, Severity, Subject
 from .rows import rows
@@ -55,7 +55,7 @@ def report_of(
     with report_failure("the lookups failed", failures.append):
         scene = scene_of(cloud, list(cloud.journal.entries))
     with report_failure("the findings failed", failures.append):
-        found = find(Look(cloud, scene, idle_s, raised, served))
+        found = find(ObservedTest(cloud, scene, idle_s, raised, served))
     with report_failure("the calls cannot be shown", failures.append):
         every = rows(cloud, served=served, scene=scene)
     with report_failure("what is unfinished cannot be shown", failures.append):
@@ -141,10 +141,10 @@ def unfinished(cloud: AnyCloud, scene: Scene, explaining: Sequence[Finding] = ()
     found: list[Finding] = []
     looks = {"queue": _messages, "vector": _vectors, "broker": _consumers}
     for handle in cloud.handles:
-        look = looks.get(handle.service)
+        test = looks.get(handle.service)
         failures: list[str] = []
         with report_failure("what waits cannot be shown", failures.append):
-            found += look(handle, scene) if look is not None else ()
+            found += test(handle, scene) if test is not None else ()
         found += [Finding("failed", handle.name, values={"text": text}) for text in failures]
     left_out = {_EXPLAINED[one.kind] for one in explaining if one.kind in _EXPLAINED}
     found = [one for one in found if one.kind not in left_out]

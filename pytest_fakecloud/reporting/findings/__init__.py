@@ -1,7 +1,7 @@
 """Findings: facts about what happened that may explain a failure, never guesses.
 
-A detector is a function that yields findings, given a `Look` and in most cases also one fake. If a
-detector raises an exception, the report has a line with the error instead.
+A detector is a function that yields findings, given an `ObservedTest` and in most cases also one
+fake. If a detector raises an exception, the report has a line with the error instead.
 """
 
 from __future__ import annotations
@@ -14,28 +14,31 @@ from typing import Any
 from ...core.errors import report_failure
 from ..model import WEIGHT, Finding
 from . import broker, common, kv, queue, vector
-from .look import Look
+from .detectors import ObservedTest
 
-__all__ = ["MOST", "Finding", "Look", "find"]
+__all__ = ["MOST", "Finding", "ObservedTest", "find"]
 
 MOST = 10
 """Maximum number of findings in one report."""
-_BY_SERVICE: Mapping[str, tuple[Callable[[Look, Any], Iterator[Finding]], ...]] = {
+_BY_SERVICE: Mapping[str, tuple[Callable[[ObservedTest, Any], Iterator[Finding]], ...]] = {
     "kv": kv.FINDINGS,
     "vector": vector.FINDINGS,
     "broker": broker.FINDINGS,
 }
 """Detectors that are called for each fake of a service."""
-_OF_ALL: tuple[Callable[[Look], Iterator[Finding]], ...] = (*queue.FINDINGS, *common.FINDINGS)
+_OF_ALL: tuple[Callable[[ObservedTest], Iterator[Finding]], ...] = (
+    *queue.FINDINGS,
+    *common.FINDINGS,
+)
 
 
-def find(look: Look) -> list[Finding]:
+def find(test: ObservedTest) -> list[Finding]:
     """Return the findings about a cloud: the most important first, then the newest."""
     found: list[Finding] = []
     calls: list[partial[Iterator[Finding]]] = []
     for service, detectors in _BY_SERVICE.items():
-        calls += [partial(one, look, fake) for one in detectors for fake in look.handles(service)]
-    calls += [partial(one, look) for one in _OF_ALL]
+        calls += [partial(one, test, fake) for one in detectors for fake in test.handles(service)]
+    calls += [partial(one, test) for one in _OF_ALL]
     for detector in calls:
         failures: list[str] = []
         with report_failure(f"{detector.func.__name__} failed", failures.append):

@@ -12,8 +12,8 @@ from ...broker.model import CONSUMER_HEADERS
 from ...core.calls import Call, Event
 from ..bodies import items_of, parsed
 from ..model import Finding
+from .detectors import ObservedTest, about, about_entry, about_group, executed
 from .kv.commands import ADDING, commands
-from .look import Look, about, about_entry, about_group, executed
 
 
 class _Place(NamedTuple):
@@ -40,12 +40,12 @@ def _instance_of(call: Call) -> str:
     return str(call.facts.get("instance"))
 
 
-def _calls_of(look: Look, handle: Any) -> list[Call]:
+def _calls_of(test: ObservedTest, handle: Any) -> list[Call]:
     """Return the calls of a broker except those of groups of which a call is not known in full.
 
     What such a group has received and committed is unknown.
     """
-    calls = look.calls_of(handle)
+    calls = test.calls_of(handle)
     unknown = {call.facts.get("group") for call in calls if call.reached and not _is_known(call)}
     return [call for call in calls if call.facts.get("group") not in unknown - {None}]
 
@@ -60,9 +60,9 @@ def _received_records(call: Call) -> list[dict[str, Any]]:
     return answer if isinstance(answer, list) else []
 
 
-def _consume_calls(look: Look, handle: Any) -> Iterator[tuple[Call, str, list[_Place]]]:
+def _consume_calls(test: ObservedTest, handle: Any) -> Iterator[tuple[Call, str, list[_Place]]]:
     """Yield each successful consume call with its group and the records that it returned."""
-    for call in _calls_of(look, handle):
+    for call in _calls_of(test, handle):
         if call.route == "consume" and executed(call):
             yield call, _group_of(call), list(map(_Place.of, _received_records(call)))
 
@@ -73,10 +73,10 @@ def _committed_places(call: Call) -> list[_Place]:
     return [_Place.of(one) for one in items if type(one.get("offset")) is int]
 
 
-def _groups_without_commits(look: Look, handle: Any) -> set[str]:
+def _groups_without_commits(test: ObservedTest, handle: Any) -> set[str]:
     """Return the groups that disabled automatic commits and have committed nothing."""
     # Offsets in a deleted topic are only in the journal.
-    committed = {one.data["group"] for one in look.events("commit") if one.handle == handle.name}
+    committed = {one.data["group"] for one in test.events("commit") if one.handle == handle.name}
     found = set()
     for name in set(handle.groups()) - committed:
         view = handle.group(name)
@@ -89,16 +89,16 @@ def _groups_without_commits(look: Look, handle: Any) -> set[str]:
 # -- commits ---------------------------------------------------------------------------------------
 
 
-def commit_too_high(look: Look, handle: Any) -> Iterator[Finding]:
+def commit_too_high(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find commits of an offset beyond the end, or beyond the last record that was received."""
     last_offset: dict[tuple[str, str], int] = {}
-    for call in _calls_of(look, handle):
+    for call in _calls_of(test, handle):
         group = _group_of(call)
         for place in map(_Place.of, _received_records(call)):
             partition = group, place.of_partition
             last_offset[partition] = max(place.offset, last_offset.get(partition, -1))
         for place in _committed_places(call):
-            ends = look.scene.end_offsets.get((handle.name, place.topic), ())
+            ends = test.scene.end_offsets.get((handle.name, place.topic), ())
             if place.partition >= len(ends):
                 continue
             last, end = last_offset.get((group, place.of_partition)), ends[place.partition]
@@ -109,17 +109,17 @@ def commit_too_high(look: Look, handle: Any) -> Iterator[Finding]:
                 yield about_group("commit_beyond_received", call, group, **values)
 
 
-def unknown_header(look: Look, handle: Any) -> Iterator[Finding]:
+def unknown_header(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find headers that the broker ignored and whose name is similar to one that it reads."""
     reported: set[str] = set()
-    for call in _calls_of(look, handle):
+    for call in _calls_of(test, handle):
         for name, value in call.headers.items():
             setting = _intended_setting(name)
             if not setting or name in reported:
                 continue
             reported.add(name)
             disables = setting == "enable-auto-commit" and value.lower() == "false"
-            commits = _auto_commits_after(look, call) if disables else []
+            commits = _auto_commits_after(test, call) if disables else []
             # Keep the spelling of the prefix "Kafka-".
             yield about_entry(
                 "unknown_header", call, [event.number for event in commits],
@@ -137,22 +137,22 @@ def _intended_setting(header: str) -> str:
     return next(iter(difflib.get_close_matches(setting, CONSUMER_HEADERS, 1)), "")
 
 
-def _auto_commits_after(look: Look, call: Call) -> list[Event]:
+def _auto_commits_after(test: ObservedTest, call: Call) -> list[Event]:
     consumer = call.handle, call.facts.get("group"), call.facts.get("instance")
     return [
         event
-        for event in look.events("auto commit")
+        for event in test.events("auto commit")
         if event.number > call.number
         and (event.handle, event.data["group"], event.data["instance"]) == consumer
     ]
 
 
-def committed_before_failure(look: Look, handle: Any) -> Iterator[Finding]:
+def committed_before_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find records committed before a call to another fake failed, and not redelivered."""
     commits: dict[str, tuple[Call, int]] = {}
     uncommitted: dict[str, int] = {}
-    known = {call.number for call in _calls_of(look, handle)}
-    for call in look.calls:
+    known = {call.number for call in _calls_of(test, handle)}
+    for call in test.calls:
         group = _group_of(call)
         if call.handle != handle.name:
             if call.status is None or call.status >= 500:
@@ -168,15 +168,15 @@ def committed_before_failure(look: Look, handle: Any) -> Iterator[Finding]:
             commits[group] = call, uncommitted.pop(group)
 
 
-def never_committed(look: Look, handle: Any) -> Iterator[Finding]:
+def never_committed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find groups with automatic commits off that received records and committed nothing."""
     received: dict[str, list[_Place]] = {}
     last: dict[str, Call] = {}
-    for call, group, places in _consume_calls(look, handle):
+    for call, group, places in _consume_calls(test, handle):
         if places:
             received.setdefault(group, []).extend(places)
             last[group] = call
-    without_commits = _groups_without_commits(look, handle)
+    without_commits = _groups_without_commits(test, handle)
     for group, places in received.items():
         if group in without_commits:
             values = {"records": len(set(places)), "deliveries": len(places)}
@@ -186,10 +186,10 @@ def never_committed(look: Look, handle: Any) -> Iterator[Finding]:
 # -- deliveries ------------------------------------------------------------------------------------
 
 
-def produced_again(look: Look, handle: Any) -> Iterator[Finding]:
+def produced_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find produce requests that failed after appending records, and were then repeated."""
     failed: list[Call] = []
-    for call in _calls_of(look, handle):
+    for call in _calls_of(test, handle):
         if call.route != "produce" or call.cut:
             continue
         if call.status is None or call.status >= 500:
@@ -214,10 +214,10 @@ def produced_again(look: Look, handle: Any) -> Iterator[Finding]:
             yield about_entry("produced_again", call, [first.number], **found)
 
 
-def received_again(look: Look, handle: Any) -> Iterator[Finding]:
+def received_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find records that a group received more than once."""
     deliveries: dict[tuple[str, _Place], list[Call]] = {}
-    for call, group, places in _consume_calls(look, handle):
+    for call, group, places in _consume_calls(test, handle):
         for place in places:
             deliveries.setdefault((group, place), []).append(call)
     # Records that the same instances received in the same calls are one finding.
@@ -226,14 +226,14 @@ def received_again(look: Look, handle: Any) -> Iterator[Finding]:
         if len(calls) > 1:
             by = tuple(map(_instance_of, calls))
             together.setdefault((group, by, calls[0], calls[-1]), []).append(place)
-    without_commits = _groups_without_commits(look, handle)
+    without_commits = _groups_without_commits(test, handle)
     commits = [
         (call.number, (_group_of(call), place))
-        for call in _calls_of(look, handle)
+        for call in _calls_of(test, handle)
         for place in _committed_places(call)
     ]
     for (group, by, first, again), places in together.items():
-        repeated = _repeated_commands(look, first, again)
+        repeated = _repeated_commands(test, first, again)
         if repeated:
             ((name, times),) = repeated.most_common(1)
             values = {"records": len(places), "command": name, "times": times}
@@ -249,12 +249,12 @@ def received_again(look: Look, handle: Any) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _repeated_commands(look: Look, first: Call, again: Call) -> Counter[str]:
+def _repeated_commands(test: ObservedTest, first: Call, again: Call) -> Counter[str]:
     """Return how often each command was repeated after a redelivery, by the command's name."""
     before: list[list[str]] = []
     repeated: Counter[str] = Counter()
-    for handle in look.handles("kv"):
-        for command in commands(look, handle):
+    for handle in test.handles("kv"):
+        for command in commands(test, handle):
             if command.name not in ADDING or command.entry.number < first.number:
                 continue
             if command.entry.number < again.number:
@@ -265,14 +265,14 @@ def _repeated_commands(look: Look, first: Call, again: Call) -> Counter[str]:
     return repeated
 
 
-def records_skipped(look: Look, handle: Any) -> Iterator[Finding]:
+def records_skipped(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find records between a committed offset and the next record that the group received.
 
     Example: a group commits the offset 3 and next receives the record at 5, so it skipped two.
     """
     committed: dict[tuple[str, str], int] = {}
     received: dict[tuple[str, str], set[int]] = {}
-    for call in _calls_of(look, handle):
+    for call in _calls_of(test, handle):
         if not executed(call):
             continue
         group = _group_of(call)
@@ -297,11 +297,11 @@ def records_skipped(look: Look, handle: Any) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def started_at_end(look: Look, handle: Any) -> Iterator[Finding]:
+def started_at_end(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find groups without commits whose reset ``latest`` made them start after existing records."""
     received: dict[tuple[str, str], set[int]] = {}
     first: dict[str, Call] = {}
-    for call, group, places in _consume_calls(look, handle):
+    for call, group, places in _consume_calls(test, handle):
         first.setdefault(group, call)
         for place in places:
             received.setdefault((group, place.of_partition), set()).add(place.offset)
@@ -321,9 +321,9 @@ def started_at_end(look: Look, handle: Any) -> Iterator[Finding]:
                 yield about_group("started_at_end", call, group, **values)
 
 
-def no_order(look: Look, handle: Any) -> Iterator[Finding]:
+def no_order(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find records without keys that one call received from several partitions."""
-    for call in _calls_of(look, handle):
+    for call in _calls_of(test, handle):
         records = _received_records(call)
         unkeyed: dict[str, set[int]] = {}
         for record in records:
@@ -338,16 +338,16 @@ def no_order(look: Look, handle: Any) -> Iterator[Finding]:
 # -- members ---------------------------------------------------------------------------------------
 
 
-def shared_group(look: Look, handle: Any) -> Iterator[Finding]:
+def shared_group(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find groups shared by instances with dissimilar names, such as those of two services."""
     received: dict[str, dict[str, set[_Place]]] = {}
     last: dict[str, Call] = {}
-    for call, group, places in _consume_calls(look, handle):
+    for call, group, places in _consume_calls(test, handle):
         received.setdefault(group, {}).setdefault(_instance_of(call), set()).update(places)
         last[group] = call
     assignments = [
         (event.data["group"], event.data["assignment"].keys())
-        for event in look.events("rebalance")
+        for event in test.events("rebalance")
         if event.handle == handle.name
     ]
     for group, by_instance in received.items():
@@ -361,12 +361,12 @@ def shared_group(look: Look, handle: Any) -> Iterator[Finding]:
             yield about_group("shared_group", last[group], group, severity="hint", **values)
 
 
-def instances_used_once(look: Look, handle: Any) -> Iterator[Finding]:
+def instances_used_once(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find groups whose similarly named instances each consumed once, although partitions of
     earlier instances have unread records.
     """
     calls: dict[str, dict[str, list[Call]]] = {}
-    for call, group, _ in _consume_calls(look, handle):
+    for call, group, _ in _consume_calls(test, handle):
         calls.setdefault(group, {}).setdefault(_instance_of(call), []).append(call)
     for group, by_instance in calls.items():
         *earlier, last = by_instance

@@ -9,7 +9,7 @@ from ...core.calls import Call, Entry
 from ..connections import error_of, lines_of, on_connection
 from ..model import Finding
 from ..tracebacks import causes_of
-from .look import Look, about_entry
+from .detectors import ObservedTest, about_entry
 
 SLEPT_S = 1.0
 """Minimum wall-clock time in seconds that a test must sleep before a frozen clock is reported."""
@@ -21,10 +21,10 @@ _BLOCKING = {"BLPOP", "BRPOP", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMP
              "WAIT", "DEBUG"}  # fmt: skip
 
 
-def continued_after_error(look: Look) -> Iterator[Finding]:
+def continued_after_error(test: ObservedTest) -> Iterator[Finding]:
     """Find 404 and 409 responses after which the application called the same fake again."""
     later: Counter[str] = Counter()
-    for call in reversed(look.calls):
+    for call in reversed(test.calls):
         rejected = call.status in (404, 409) and call.fault is None and call.problem is None
         if rejected and later[call.handle]:
             status, error = error_of(call)
@@ -36,13 +36,13 @@ def continued_after_error(look: Look) -> Iterator[Finding]:
         later[call.handle] += 1
 
 
-def unused_fault(look: Look) -> Iterator[Finding]:
+def unused_fault(test: ObservedTest) -> Iterator[Finding]:
     """Find faults that were never applied, with the calls that their fake received."""
     # Faults that the test allows to stay unused are not among the violations.
-    unused = {one.facts.get("handle") for one in look.cloud.problems if one.kind == "unused_fault"}
-    for handle in look.cloud.handles:
+    unused = {one.facts.get("handle") for one in test.cloud.problems if one.kind == "unused_fault"}
+    for handle in test.cloud.handles:
         received: dict[str, None] = {}
-        for call in look.calls_of(handle) if handle.name in unused else ():
+        for call in test.calls_of(handle) if handle.name in unused else ():
             received.update(dict.fromkeys(_names_of(call)))
         if received:
             faults = [repr(fault) for fault in handle.faults.unused()]
@@ -58,13 +58,13 @@ def _names_of(call: Call) -> list[str]:
     return [call.route or f"{call.method} {call.path}"]
 
 
-def never_called(look: Look) -> Iterator[Finding]:
+def never_called(test: ObservedTest) -> Iterator[Finding]:
     """Find fakes without calls, if all calls of other fakes succeeded."""
-    if not look.entries or any(map(_has_failed, look.entries)):
+    if not test.entries or any(map(_has_failed, test.entries)):
         return
-    for handle in look.cloud.handles:
+    for handle in test.cloud.handles:
         # A test that acts on a fake directly may need no client.
-        if not len(handle.journal) and not look.actions_on(handle):
+        if not len(handle.journal) and not test.actions_on(handle):
             yield Finding("never_called", handle.name, severity="hint")
 
 
@@ -77,15 +77,15 @@ def _has_failed(entry: Entry) -> bool:
     return not isinstance(status, int) or status >= 300 or bool(entry.data.get("logged"))
 
 
-def clock_frozen(look: Look) -> Iterator[Finding]:
+def clock_frozen(test: ObservedTest) -> Iterator[Finding]:
     """Find wall-clock time that the process slept while the fake clock did not move."""
-    if look.idle_s is None or look.idle_s < SLEPT_S or look.cloud.clock.mode != "frozen":
+    if test.idle_s is None or test.idle_s < SLEPT_S or test.cloud.clock.mode != "frozen":
         return
     # A call that waits for data waits in the fake, in wall-clock time.
-    if any(call.route in _WAITING or _blocks(call) for call in look.calls):
+    if any(call.route in _WAITING or _blocks(call) for call in test.calls):
         return
-    if look.entries and len({entry.at_us for entry in look.entries}) == 1:
-        yield Finding("clock_frozen", values={"seconds": f"{look.idle_s:.1f}"})
+    if test.entries and len({entry.at_us for entry in test.entries}) == 1:
+        yield Finding("clock_frozen", values={"seconds": f"{test.idle_s:.1f}"})
 
 
 def _blocks(call: Call) -> bool:
@@ -94,20 +94,20 @@ def _blocks(call: Call) -> bool:
     )
 
 
-def error_not_seen(look: Look) -> Iterator[Finding]:
+def error_not_seen(test: ObservedTest) -> Iterator[Finding]:
     """Find rejected requests whose error did not reach the test, which only failed an assertion."""
-    chain = [] if look.raised is None else [look.raised, *causes_of(look.raised)]
+    chain = [] if test.raised is None else [test.raised, *causes_of(test.raised)]
     if not chain or not all(isinstance(one, AssertionError) for one in chain):
         return
-    read_only = _read_only_tokens(look).values()
+    read_only = _read_only_tokens(test).values()
     # Clients try options that a server may not support, and scripts that it may not have.
-    attempts = {*look.scene.grouped_calls, *look.scene.without_row}
-    for call in look.calls:
+    attempts = {*test.scene.grouped_calls, *test.scene.without_row}
+    for call in test.calls:
         rejected = call.status in (400, 422) and call.fault is None and call.problem is None
         # The detector `read_only_token` reports writes with that token.
         if not rejected or call.headers.get("Authorization") in read_only:
             continue
-        if call.number in attempts or _was_sent_with_source(call, look):
+        if call.number in attempts or _was_sent_with_source(call, test):
             continue
         name, status = call.route, str(call.status)
         if on_connection(call):
@@ -115,29 +115,29 @@ def error_not_seen(look: Look) -> Iterator[Finding]:
         yield about_entry("error_not_seen", call, severity="hint", call=name, status=status)
 
 
-def _was_sent_with_source(call: Call, look: Look) -> bool:
+def _was_sent_with_source(call: Call, test: ObservedTest) -> bool:
     """Return whether a script that the server did not know was sent again with its source."""
     return b"NOSCRIPT" in call.answer and any(
         set(later.facts.get("command") or ()) & {"EVAL", "SCRIPT LOAD"}
-        for later in look.calls
+        for later in test.calls
         if later.handle == call.handle and later.number > call.number
     )
 
 
-def read_only_token(look: Look) -> Iterator[Finding]:
+def read_only_token(test: ObservedTest) -> Iterator[Finding]:
     """Find writes that were sent with the read-only token."""
-    tokens = _read_only_tokens(look)
-    for call in look.calls:
+    tokens = _read_only_tokens(test)
+    for call in test.calls:
         rejected = call.status in (400, 401, 403) and call.fault is None
         given = call.headers.get("Authorization")
         if rejected and given is not None and given == tokens.get(call.handle):
             yield about_entry("read_only_token", call, command=_names_of(call)[0])
 
 
-def _read_only_tokens(look: Look) -> dict[str, str]:
+def _read_only_tokens(test: ObservedTest) -> dict[str, str]:
     return {
         handle.name: f"Bearer {handle.read_only_token}"
-        for handle in look.cloud.handles
+        for handle in test.cloud.handles
         if hasattr(handle, "read_only_token")
     }
 

@@ -9,15 +9,15 @@ from ...core.calls import Call, Event
 from ..bodies import items_of, parsed
 from ..model import Finding, Severity
 from ..scene import has_full_answer
-from .look import Look, about_entry, about_message
+from .detectors import ObservedTest, about_entry, about_message
 
 _DEDUPLICATING = {"upstash-deduplication-id", "upstash-content-based-deduplication"}
 
 
-def deduplicated(look: Look) -> Iterator[Finding]:
+def deduplicated(test: ObservedTest) -> Iterator[Finding]:
     """Find publish requests that were answered with the ID of an earlier message."""
     bodies: dict[str, str | None] = {}
-    for call in look.calls_to("queue"):
+    for call in test.calls_to("queue"):
         if call.route not in ("publish", "enqueue", "batch") or not has_full_answer(call):
             continue
         answers = items_of(call.answer)
@@ -48,18 +48,18 @@ def _only_message(call: Call) -> tuple[Mapping[str, Any], str]:
     return item.get("headers") or {}, str(item.get("body") or "")
 
 
-def redirected(look: Look) -> Iterator[Finding]:
+def redirected(test: ObservedTest) -> Iterator[Finding]:
     """Find deliveries that were answered with a 3xx."""
-    for event in look.events("attempt"):
+    for event in test.events("attempt"):
         status = event.data.get("status")
         if isinstance(status, int) and 300 <= status < 400:
             yield about_message("redirected", event, event.data.get("message_id"), status=status)
 
 
-def wrong_signature(look: Look) -> Iterator[Finding]:
+def wrong_signature(test: ObservedTest) -> Iterator[Finding]:
     """Find deliveries rejected with 401 or 403, with the reason in their signature."""
     reported: set[tuple[object, ...]] = set()
-    for event in look.events("attempt"):
+    for event in test.events("attempt"):
         signature = event.data.get("signature")
         # The row of the attempt already shows a fault that changed the signature.
         if not isinstance(signature, dict) or event.data.get("faults"):
@@ -100,10 +100,10 @@ def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def several_callbacks(look: Look) -> Iterator[Finding]:
+def several_callbacks(test: ObservedTest) -> Iterator[Finding]:
     """Find messages that caused several callbacks. The queue sends a callback for each attempt."""
     found: dict[tuple[str, str], list[Event]] = {}
-    for event in look.events("attempt"):
+    for event in test.events("attempt"):
         if event.data.get("message_kind") == "callback" and event.data.get("number") == 1:
             found.setdefault((event.handle, str(event.data.get("about"))), []).append(event)
     for (_, message), events in found.items():
@@ -112,25 +112,25 @@ def several_callbacks(look: Look) -> Iterator[Finding]:
             yield about_message("several_callbacks", events[-1], message, severity="hint", **values)
 
 
-def published_again(look: Look) -> Iterator[Finding]:
+def published_again(test: ObservedTest) -> Iterator[Finding]:
     """Find publish requests that created a second message when repeated after a lost answer."""
     lost: dict[tuple[str, str, bytes], str] = {}
-    for call in look.calls_to("queue"):
+    for call in test.calls_to("queue"):
         names = {name.lower() for name in call.headers}
         if call.route not in ("publish", "enqueue") or names & _DEDUPLICATING or call.cut:
             continue
         alike = call.handle, call.target, call.body
-        first = look.scene.created_by_lost_call.get(call.number)
+        first = test.scene.created_by_lost_call.get(call.number)
         if first is not None:
             lost[alike] = first
         elif has_full_answer(call) and alike in lost:
             yield about_message("published_again", call, lost.pop(alike))
 
 
-def scheduled_twice(look: Look) -> Iterator[Finding]:
+def scheduled_twice(test: ObservedTest) -> Iterator[Finding]:
     """Find schedules that were created twice because the requests had no schedule ID."""
     first: dict[tuple[str, ...], tuple[str, int]] = {}
-    for call in look.calls_to("queue"):
+    for call in test.calls_to("queue"):
         cron = call.headers.get("Upstash-Cron")
         answer = parsed(call.answer) if has_full_answer(call) else None
         named = call.headers.get("Upstash-Schedule-Id") is not None
@@ -145,11 +145,11 @@ def scheduled_twice(look: Look) -> Iterator[Finding]:
             yield about_entry("scheduled_twice", call, [number], cron=cron, **ids)
 
 
-def delivered_late(look: Look) -> Iterator[Finding]:
+def delivered_late(test: ObservedTest) -> Iterator[Finding]:
     """Find retries that were delivered after a newer message to the same URL."""
-    published = look.scene.published
+    published = test.scene.published
     done: list[tuple[object, str]] = []
-    for event in _accepted(look):
+    for event in _accepted(test):
         message, url = str(event.data.get("message_id")), event.data.get("url")
         attempt = event.data.get("number") or 0
         published_us = published.get(message, event.at_us)
@@ -160,21 +160,21 @@ def delivered_late(look: Look) -> Iterator[Finding]:
         done.append((url, message))
 
 
-def handled_twice(look: Look) -> Iterator[Finding]:
+def handled_twice(test: ObservedTest) -> Iterator[Finding]:
     """Find deliveries that a fault duplicated and whose receiver made the same calls both times."""
-    for event in look.attempts:
+    for event in test.attempts:
         if "duplicate" not in (event.data.get("faults") or ()):
             continue
-        inside = [one for one in look.calls if event.data["began"] < one.number < event.number]
+        inside = [one for one in test.calls if event.data["began"] < one.number < event.number]
         words = [(one.handle, one.method, one.target, one.body) for one in inside]
         half = len(words) // 2
         if half and words[:half] == words[half:] and not any(one.cut for one in inside):
             yield about_message("handled_twice", event, event.data.get("message_id"), calls=half)
 
 
-def accepted_with_error(look: Look) -> Iterator[Finding]:
+def accepted_with_error(test: ObservedTest) -> Iterator[Finding]:
     """Find deliveries answered with a 2xx although the handler logged or raised an exception."""
-    for event in _accepted(look):
+    for event in _accepted(test):
         message, status = event.data.get("message_id"), event.data["status"]
         if event.data.get("logged"):
             yield about_message("error_logged", event, message, status=status)
@@ -182,9 +182,9 @@ def accepted_with_error(look: Look) -> Iterator[Finding]:
             yield about_message("raised_after_answer", event, message, status=status)
 
 
-def _accepted(look: Look) -> Iterator[Event]:
+def _accepted(test: ObservedTest) -> Iterator[Event]:
     """Yield the delivery attempts that were answered with a 2xx."""
-    for event in look.events("attempt"):
+    for event in test.events("attempt"):
         status = event.data.get("status")
         if isinstance(status, int) and 200 <= status < 300:
             yield event

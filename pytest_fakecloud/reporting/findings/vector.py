@@ -13,9 +13,9 @@ from ...vector.filter.predicate import why_not
 from ..bodies import items_of, parsed
 from ..model import Finding
 from ..scene import executed_but_lost
+from .detectors import NONE, ObservedTest, about_namespace, executed
 from .kv.commands import WRITES as KV_WRITES
 from .kv.commands import Command, commands
-from .look import NONE, Look, about_namespace, executed
 
 _QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
 _READS = (*_QUERIES, "fetch", "range", "info", "list-namespaces")
@@ -43,8 +43,8 @@ class _Query:
         return about_namespace(kind, self.call, self.namespace, evidence, **values)
 
 
-def _queries(look: Look, handle: Any) -> Iterator[_Query]:
-    for call in _calls(look, handle):
+def _queries(test: ObservedTest, handle: Any) -> Iterator[_Query]:
+    for call in _calls(test, handle):
         if call.route not in _QUERIES or not executed(call):
             continue
         items, answer = items_of(call.body), parsed(call.answer)
@@ -58,9 +58,9 @@ def _queries(look: Look, handle: Any) -> Iterator[_Query]:
                 yield _Query(call, _namespace(call), options, hits)
 
 
-def _calls(look: Look, handle: Any) -> list[Call]:
+def _calls(test: ObservedTest, handle: Any) -> list[Call]:
     """Return the calls of an index; none if a write, and thus its records, is not known in full."""
-    calls = look.calls_of(handle)
+    calls = test.calls_of(handle)
     unknown = any(one.cut and one.reached and one.route not in _READS for one in calls)
     return [] if unknown else calls
 
@@ -74,14 +74,16 @@ def _written(call: Call, routes: Collection[str] = _UPSERTS) -> list[dict[str, A
     return items_of(call.body) if call.route in routes and call.status == 200 else []
 
 
-def _written_after(look: Look, handle: Any, query: _Query, namespace: str) -> set[str] | None:
+def _written_after(
+    test: ObservedTest, handle: Any, query: _Query, namespace: str
+) -> set[str] | None:
     """Return the IDs that were written to a namespace after a query.
 
     The result is None if records were removed or renamed after the query, because the records at
     its time are then unknown.
     """
     written: set[str] = set()
-    for call in _calls(look, handle):
+    for call in _calls(test, handle):
         if call.number <= query.call.number:
             continue
         if call.route in _REMOVALS:
@@ -91,14 +93,14 @@ def _written_after(look: Look, handle: Any, query: _Query, namespace: str) -> se
     return written
 
 
-def _unchanged_metadata(look: Look, handle: Any, query: _Query) -> dict[str, Any]:
+def _unchanged_metadata(test: ObservedTest, handle: Any, query: _Query) -> dict[str, Any]:
     """Return the metadata of the records that were not written after a query, by their IDs.
 
     The result is empty if the records at the time of the query are unknown.
     """
     if query.namespace not in handle.namespaces():
         return {}
-    written = _written_after(look, handle, query, query.namespace)
+    written = _written_after(test, handle, query, query.namespace)
     if written is None:
         return {}
     records = handle.vectors(namespace=query.namespace)
@@ -109,14 +111,14 @@ def _unchanged_metadata(look: Look, handle: Any, query: _Query) -> dict[str, Any
     }
 
 
-def filter_rejected(look: Look, handle: Any) -> Iterator[Finding]:
+def filter_rejected(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find records that a filter rejected for the same reason, in a query without hits."""
-    for query in _queries(look, handle):
+    for query in _queries(test, handle):
         condition = query.options.get("filter")
         if not condition or query.hits:
             continue
         with suppress(ServiceError):
-            unchanged = _unchanged_metadata(look, handle, query)
+            unchanged = _unchanged_metadata(test, handle, query)
             reasons = {one: why_not(condition, metadata) for one, metadata in unchanged.items()}
             first = next(iter(reasons.values()), None)
             if first is not None:
@@ -124,23 +126,23 @@ def filter_rejected(look: Look, handle: Any) -> Iterator[Finding]:
                 yield query.finding("filter_rejected", ids=ids, why=first)
 
 
-def no_longer_matches(look: Look, handle: Any) -> Iterator[Finding]:
+def no_longer_matches(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find records that a filter rejects but would have accepted when they were first written.
 
     The metadata of the first write is compared with the metadata now; metadata between them and
     writes without metadata are ignored.
     """
     writes: dict[tuple[str, str], list[tuple[Call, Any]]] = {}
-    for call in _calls(look, handle):
+    for call in _calls(test, handle):
         for item in _written(call, _WRITES):
             if item.get("metadata") is not None:
                 key = _namespace(call), str(item.get("id"))
                 writes.setdefault(key, []).append((call, item["metadata"]))
-    for query in _queries(look, handle):
+    for query in _queries(test, handle):
         condition, namespace = query.options.get("filter"), query.namespace
         if not condition or namespace not in handle.namespaces():
             continue
-        if _written_after(look, handle, query, namespace) != set():
+        if _written_after(test, handle, query, namespace) != set():
             continue
         for record in handle.vectors(namespace=namespace):
             record_id = str(record["id"])
@@ -166,10 +168,10 @@ def _update_mode(write: Call, record_id: str) -> str:
     return str(items[-1].get("metadataUpdateMode") or "OVERWRITE")
 
 
-def upserted_again(look: Look, handle: Any) -> Iterator[Finding]:
+def upserted_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find upserts that were repeated under other IDs because the answer to the first was lost."""
     lost: list[tuple[Any, list[str], int]] = []
-    for call in _calls(look, handle):
+    for call in _calls(test, handle):
         items = items_of(call.body) if call.route in _UPSERTS else []
         content = [{name: one[name] for name in one if name != "id"} for one in items]
         ids = [str(one.get("id")) for one in items]
@@ -185,13 +187,13 @@ def upserted_again(look: Look, handle: Any) -> Iterator[Finding]:
                 break
 
 
-def deleted_by_prefix(look: Look, handle: Any) -> Iterator[Finding]:
+def deleted_by_prefix(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find deletions by prefix that also removed IDs with a longer word.
 
     Example: the prefix ``doc-1`` removes ``doc-12`` too, beside ``doc-1:a``.
     """
     known: dict[str, set[str]] = {}
-    for call in _calls(look, handle):
+    for call in _calls(test, handle):
         body, namespace = parsed(call.body), _namespace(call)
         ids = {str(one["id"]) for one in _written(call) if "id" in one}
         known.setdefault(namespace, set()).update(ids)
@@ -213,22 +215,22 @@ def deleted_by_prefix(look: Look, handle: Any) -> Iterator[Finding]:
                 )  # fmt: skip
 
 
-def hit_not_used(look: Look, handle: Any) -> Iterator[Finding]:
+def hit_not_used(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find hits that were not used: the key with the hit's ID was not read, and a similar key was
     written.
 
     Example: a query returned ``q1``, ``answer:q1`` was written before the query and not read after
     it, and ``answer:q2`` was written.
     """
-    for query in _queries(look, handle):
+    for query in _queries(test, handle):
         content = ("includeMetadata", "includeData", "includeVectors")
         if not query.hits or any(query.options.get(name) for name in content):
             continue
-        later = [call for call in look.calls if call.number > query.call.number]
+        later = [call for call in test.calls if call.number > query.call.number]
         if any(call.cut for call in later) or _are_mentioned(query.ids, later):
             continue
-        for store in look.handles("kv"):
-            writes = [one for one in commands(look, store) if one.name in KV_WRITES]
+        for store in test.handles("kv"):
+            writes = [one for one in commands(test, store) if one.name in KV_WRITES]
             if pair := _similar_keys(query, writes):
                 unread, write = pair
                 yield query.finding(
@@ -255,17 +257,17 @@ def _are_mentioned(ids: list[str], calls: list[Call]) -> bool:
     return any(one in call.target or one.encode() in call.body for call in calls for one in ids)
 
 
-def empty_namespace(look: Look, handle: Any) -> Iterator[Finding]:
+def empty_namespace(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find queries in a namespace without vectors, while another namespace has some."""
     spaces = handle._engine.info().namespaces
     full = {name: one.vector_count for name, one in spaces.items() if one.vector_count}
     in_use = full.keys() | {name for name, one in spaces.items() if one.pending_vector_count}
-    for query in _queries(look, handle):
+    for query in _queries(test, handle):
         if query.hits or query.namespace in in_use:
             continue
         others = {}
         for name, count in full.items():
-            written = _written_after(look, handle, query, name)
+            written = _written_after(test, handle, query, name)
             # All vectors may be newer than the query.
             if written is not None and count > len(written):
                 others[name] = count
@@ -273,20 +275,20 @@ def empty_namespace(look: Look, handle: Any) -> Iterator[Finding]:
             yield query.finding("empty_namespace", others=others)
 
 
-def metadata_not_included(look: Look, handle: Any) -> Iterator[Finding]:
+def metadata_not_included(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find queries that found records with metadata but did not request the metadata."""
-    for query in _queries(look, handle):
+    for query in _queries(test, handle):
         if query.options.get("includeMetadata") or not query.hits:
             continue
-        metadata = _unchanged_metadata(look, handle, query)
+        metadata = _unchanged_metadata(test, handle, query)
         if any(metadata.get(one) for one in query.ids):
             yield query.finding("metadata_not_included", severity="hint")
 
 
-def upsert_replaced(look: Look, handle: Any) -> Iterator[Finding]:
+def upsert_replaced(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find upserts that replaced records of an earlier upsert with other metadata."""
     known: dict[tuple[str, str], Any] = {}
-    for call in _calls(look, handle):
+    for call in _calls(test, handle):
         if call.route in (*_REMOVALS, "update"):
             known.clear()
         namespace, replaced = _namespace(call), []
@@ -301,17 +303,17 @@ def upsert_replaced(look: Look, handle: Any) -> Iterator[Finding]:
             yield about_namespace("upsert_replaced", call, namespace, severity="hint", **values)
 
 
-def none_in_id(look: Look, handle: Any) -> Iterator[Finding]:
+def none_in_id(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find upserts of records whose ID contains the word ``None``."""
-    for call in _calls(look, handle):
+    for call in _calls(test, handle):
         for item in _written(call):
             if NONE.search(str(item.get("id") or "")):
                 yield about_namespace("none_in_id", call, _namespace(call), id=str(item["id"]))
 
 
-def deleted_elsewhere(look: Look, handle: Any) -> Iterator[Finding]:
+def deleted_elsewhere(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find deletions without effect in one namespace, while another namespace contains the IDs."""
-    for call in _calls(look, handle):
+    for call in _calls(test, handle):
         if call.route != "delete" or not executed(call):
             continue
         body, namespace, answer = parsed(call.body), _namespace(call), parsed(call.answer)

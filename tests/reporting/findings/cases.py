@@ -23,7 +23,7 @@ import pytest
 import redis
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.findings import Look, find
+from pytest_fakecloud.reporting.findings import ObservedTest, find
 from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.scene import scene_of
 from pytest_fakecloud.reporting.text import section
@@ -38,7 +38,7 @@ Scene = Callable[[Cloud], object]
 
 def found(cloud: Cloud, **given: Any) -> list[Finding]:
     """Return the findings about a cloud, except those about fakes that received no call."""
-    every = find(Look(cloud, scene_of(cloud, list(cloud.journal.entries)), **given))
+    every = find(ObservedTest(cloud, scene_of(cloud, list(cloud.journal.entries)), **given))
     return [one for one in every if one.kind != "never_called"]
 
 

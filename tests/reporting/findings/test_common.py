@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.findings import Look, find
+from pytest_fakecloud.reporting.findings import ObservedTest, find
 from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.scene import scene_of
 from pytest_fakecloud.reporting.text import section
@@ -107,7 +107,7 @@ def test_a_fake_nobody_called_is_named_where_all_went_well(
 ) -> None:
     scene(cloud)
     cloud.vector_index()
-    every = find(Look(cloud, scene_of(cloud, [])))
+    every = find(ObservedTest(cloud, scene_of(cloud, [])))
     assert any(one.fake == "vector_index" for one in every) is expected
 
 

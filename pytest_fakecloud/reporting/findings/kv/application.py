@@ -12,7 +12,7 @@ from typing import Any
 
 from ...bodies import parsed
 from ...model import Finding
-from ..look import Look, about_key, executed
+from ..detectors import ObservedTest, about_key, executed
 from .commands import ADDING, Command, commands, history
 
 
@@ -35,15 +35,15 @@ class _Try:
     lock: Command | None = field(default=None, init=False)
 
 
-def repeated_after_failure(look: Look, handle: Any) -> Iterator[Finding]:
+def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find writes with an additional effect that a retry repeated after a failure.
 
     Retries are attempts of one message, or identical requests to the application if an earlier one
     raised an exception or was answered 5xx. After a 4xx, an identical request is a new request.
     """
-    tries = [*_requests(look), *_attempts(look)]
+    tries = [*_requests(test), *_attempts(test)]
     latest: dict[tuple[object, tuple[str, ...]], tuple[_Try, Command]] = {}
-    for command in commands(look, handle):
+    for command in commands(test, handle):
         number = command.entry.number
         during = next((one for one in tries if one.began < number < one.ended), None)
         if during is not None and command.sets_nx and command.succeeded:
@@ -89,16 +89,16 @@ def _are_numbered(keys: list[str], before: _Try, during: _Try) -> bool:
     return False
 
 
-def _requests(look: Look) -> Iterator[_Try]:
-    for one in look.served:
+def _requests(test: ObservedTest) -> Iterator[_Try]:
+    for one in test.served:
         if one.ended and not one.overlaps:
             failed = bool(one.raised) or one.status is None or one.status >= 500
             same = one.target, one.body, one.headers
             yield _Try(same, one.began, one.ended, failed, target=one.target)
 
 
-def _attempts(look: Look) -> Iterator[_Try]:
-    for event in look.attempts:
+def _attempts(test: ObservedTest) -> Iterator[_Try]:
+    for event in test.attempts:
         message, status = str(event.data.get("message_id")), event.data.get("status")
         failed = not isinstance(status, int) or status >= 400
         attempt = event.data.get("number") or 0
@@ -114,15 +114,15 @@ class _Increment:
     number: int
 
 
-def limit_shared(look: Look, handle: Any) -> Iterator[Finding]:
+def limit_shared(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find counters that requests to several endpoints incremented before one of them returned 429."""
     increments: dict[str, list[_Increment]] = {}
     counting = [
         (command, key)
-        for command in commands(look, handle)
+        for command in commands(test, handle)
         if (key := _counter(command)) and type(command.result) is int
     ]
-    for request in look.served:
+    for request in test.served:
         if request.overlaps or not request.ended:
             continue
         target = request.target.partition("?")[0]
@@ -152,16 +152,16 @@ def _counter(command: Command) -> str:
     return command.key if command.name in ("INCR", "INCRBY") else ""
 
 
-def stopped_writing(look: Look, handle: Any) -> Iterator[Finding]:
+def stopped_writing(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find received numbers that were not written although they exceed the stored ones.
 
     As strings, they are less. Example: the version 9 is stored, and the application receives the
     version 10, reads the stored version with HGET, and writes nothing before it receives the next.
     """
-    calls = {call.number for call in look.calls}
-    every = history(look, handle)
+    calls = {call.number for call in test.calls}
+    every = history(test, handle)
     numbers = [command.entry.number for command in every]
-    received = sorted(_received(look), key=lambda one: one[0])
+    received = sorted(_received(test), key=lambda one: one[0])
     written_before: set[str] = set()
     found: list[Finding] = []
     for (number, content), (end, _) in pairwise([*received, (sys.maxsize, {})]):
@@ -196,11 +196,11 @@ def _less_as_string(new: str, known: Any) -> bool:
     return are_numbers and int(new) > int(known) and new < known
 
 
-def _received(look: Look) -> Iterator[tuple[int, dict[str, Any]]]:
+def _received(test: ObservedTest) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the JSON objects that the application received, each with its journal number."""
-    bodies: list[tuple[int, Any]] = [(one.began, one.body) for one in look.served]
-    bodies += [(number, sent.body) for number, (sent, _) in look.scene.attempts.items()]
-    for call in look.calls:
+    bodies: list[tuple[int, Any]] = [(one.began, one.body) for one in test.served]
+    bodies += [(number, sent.body) for number, (sent, _) in test.scene.attempts.items()]
+    for call in test.calls:
         if call.route == "consume" and executed(call):
             records = parsed(call.answer)
             bodies += [(call.number, one["value"]) for one in records or ()]

@@ -14,7 +14,7 @@ from ...bodies import each_from_base64, parsed
 from ...connections import is_error, on_connection, reply
 from ...model import Finding
 from ...scene import executed_at
-from ..look import Look, about_key
+from ..detectors import ObservedTest, about_key
 
 UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""
@@ -182,43 +182,43 @@ class Expiries(dict[str, Expiry]):
             command.drop_replaced(self)
 
 
-def with_expiries(look: Look, handle: Any) -> Iterator[tuple[Command, Expiries]]:
+def with_expiries(test: ObservedTest, handle: Any) -> Iterator[tuple[Command, Expiries]]:
     """Yield each command of the history with the expiries of the keys before it."""
     expiries = Expiries()
-    for command in history(look, handle):
+    for command in history(test, handle):
         yield command, expiries
         expiries.follow(command)
 
 
-def commands(look: Look, handle: Any) -> list[Command]:
+def commands(test: ObservedTest, handle: Any) -> list[Command]:
     """Return each command that was executed, with its result."""
-    return [one for one in history(look, handle) if one.result is not UNKNOWN]
+    return [one for one in history(test, handle) if one.result is not UNKNOWN]
 
 
-def history(look: Look, handle: Any) -> list[Command]:
+def history(test: ObservedTest, handle: Any) -> list[Command]:
     """Return each command that changed the data or may have changed it, and each known read."""
-    if handle.name not in look.commands:
+    if handle.name not in test.commands:
         since = getattr(handle, "_rewound", 0)
-        actions = [one for one in look.actions_on(handle) if one.number > since]
-        entries: list[Call | Action] = [*look.calls_of(handle), *actions]
+        actions = [one for one in test.actions_on(handle) if one.number > since]
+        entries: list[Call | Action] = [*test.calls_of(handle), *actions]
         entries.sort(key=lambda one: one.number)
-        look.commands[handle.name] = [
+        test.commands[handle.name] = [
             command
             for entry in entries
-            for command in (_of_call(look, entry) if isinstance(entry, Call) else _of_action(entry))
+            for command in (_of_call(test, entry) if isinstance(entry, Call) else _of_action(entry))
         ]
-    return look.commands[handle.name]
+    return test.commands[handle.name]
 
 
-def _of_call(look: Look, call: Call) -> Iterator[Command]:
+def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
     lines = call.facts.get("words")
-    if not call.reached or call.number in look.scene.without_row or call.answer == _QUEUED:
+    if not call.reached or call.number in test.scene.without_row or call.answer == _QUEUED:
         return
     if not isinstance(lines, list) or "words" in call.cut:
         if call.cut:
             yield Command(call, [""], UNKNOWN)
         return
-    lines, answers = _replied(look, call) if on_connection(call) else (lines, _answers(call))
+    lines, answers = _replied(test, call) if on_connection(call) else (lines, _answers(call))
     if answers and len(answers) != len(lines):
         lines, answers = [[""]], []
     rejected = call.fault is None and call.status is not None and call.status >= 400
@@ -241,12 +241,12 @@ def _answers(call: Call) -> list[Any]:
     return answers if isinstance(answers, list) else []
 
 
-def _replied(look: Look, call: Call) -> tuple[list[list[str]], list[Any]]:
+def _replied(test: ObservedTest, call: Call) -> tuple[list[list[str]], list[Any]]:
     """Return the commands that a call on a database connection executed, and their results.
 
     The results are an empty list if they are unknown.
     """
-    steps = look.scene.grouped_calls.get(call.number)
+    steps = test.scene.grouped_calls.get(call.number)
     known = bool(call.answer) and "answer" not in call.cut
     envelope = reply(call) if known else None
     if not steps:
@@ -275,6 +275,6 @@ def _word(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def by_execution(look: Look, handle: Any) -> list[Command]:
+def by_execution(test: ObservedTest, handle: Any) -> list[Command]:
     """Return the history in order of execution: a fault's function may run before its call."""
-    return sorted(history(look, handle), key=lambda command: executed_at(command.entry))
+    return sorted(history(test, handle), key=lambda command: executed_at(command.entry))

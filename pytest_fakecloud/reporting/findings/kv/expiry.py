@@ -10,7 +10,7 @@ from ....core.timeparse import to_datetime
 from ...connections import lines_of
 from ...model import Finding
 from ...scene import executed_at
-from ..look import Look, about_key
+from ..detectors import ObservedTest, about_key
 from .commands import (
     COUNTING,
     READS,
@@ -26,9 +26,9 @@ _FAR_US = 24 * 3600 * 1_000_000
 """Difference in microseconds below which two times are taken to come from the same clock."""
 
 
-def ttl_removed(look: Look, handle: Any) -> Iterator[Finding]:
+def ttl_removed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find SET commands that removed the TTL of a key that was never given another."""
-    for command, expiries in with_expiries(look, handle):
+    for command, expiries in with_expiries(test, handle):
         plain = command.deadline_us() is None and "KEEPTTL" not in command.options
         if command.name != "SET" or not command.succeeded or not plain:
             continue
@@ -37,12 +37,12 @@ def ttl_removed(look: Look, handle: Any) -> Iterator[Finding]:
             yield command.finding("ttl_removed")
 
 
-def ttl_renewed(look: Look, handle: Any) -> Iterator[Finding]:
+def ttl_renewed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find counters whose TTL was renewed repeatedly before it expired."""
     counted: set[str] = set()
     # The first of a key's commands set its TTL, and the others renewed it.
     setters: dict[str, list[Command]] = {}
-    for command, expiries in with_expiries(look, handle):
+    for command, expiries in with_expiries(test, handle):
         key = command.key
         if command.name in ("INCR", "INCRBY"):
             counted.add(key)
@@ -63,10 +63,10 @@ def ttl_renewed(look: Look, handle: Any) -> Iterator[Finding]:
             yield renewals[-1].finding("ttl_renewed", seconds=span, times=len(renewals))
 
 
-def ttl_not_set(look: Look, handle: Any) -> Iterator[Finding]:
+def ttl_not_set(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find keys without a TTL whose EXPIRE was not executed, and that got no other TTL."""
-    others = {one.key: one.entry.number for one in history(look, handle) if one.deadline_us()}
-    for call in look.calls_of(handle):
+    others = {one.key: one.entry.number for one in history(test, handle) if one.deadline_us()}
+    for call in test.calls_of(handle):
         rejected = call.status == 400 and call.fault is None
         for line in lines_of(call) if rejected or not call.reached else ():
             name, *arguments = line
@@ -77,10 +77,10 @@ def ttl_not_set(look: Look, handle: Any) -> Iterator[Finding]:
                 yield about_key("ttl_not_set", call, key, command=name.upper())
 
 
-def expires_by_wall_clock(look: Look, handle: Any) -> Iterator[Finding]:
+def expires_by_wall_clock(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find absolute expiries computed from the wall clock while the fake clock shows another time."""
     real_us = int(time.time() * 1e6)
-    for command in commands(look, handle):
+    for command in commands(test, handle):
         deadline = command.deadline_us()
         if command.expiry is None or deadline is None:
             continue
@@ -97,10 +97,10 @@ def _shown_time(at_us: int) -> str:
     return f"{to_datetime(at_us):%Y-%m-%d %H:%M:%SZ}"
 
 
-def counter_recreated(look: Look, handle: Any) -> Iterator[Finding]:
+def counter_recreated(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find counters that were recreated without a TTL after they had expired."""
     recreated: dict[str, Command] = {}
-    for command, expiries in with_expiries(look, handle):
+    for command, expiries in with_expiries(test, handle):
         ended = expiries.expired(command.key, command.at_us)
         # If a fault's function ran first, the time of the execution is unknown.
         was_held_up = executed_at(command.entry) > command.entry.number
@@ -123,10 +123,10 @@ def _starts_at_zero(command: Command) -> bool:
         return False
 
 
-def read_after_expiry(look: Look, handle: Any) -> Iterator[Finding]:
+def read_after_expiry(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find keys that were read after they had expired."""
     late: dict[str, tuple[Command, Expiry]] = {}
-    for command, expiries in with_expiries(look, handle):
+    for command, expiries in with_expiries(test, handle):
         missing = command.name in READS and not command.result
         if missing and expiries.expired(command.key, command.at_us):
             late[command.key] = command, expiries[command.key]

@@ -10,7 +10,7 @@ from typing import Any
 from ....core.calls import Call, Entry
 from ...connections import lines_of
 from ...model import Finding
-from ..look import NONE, Look, about
+from ..detectors import NONE, ObservedTest, about
 from .commands import READS, UNKNOWN, WRITES, Command, commands, history
 
 _READS = {*READS, "ZRANGE", "TTL"}
@@ -19,9 +19,9 @@ _MIN_SIMILARITY = 0.8
 """Minimum similarity, from 0 to 1, at which two keys are reported as a mismatch."""
 
 
-def key_mismatch(look: Look, handle: Any) -> Iterator[Finding]:
+def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find pairs of similar keys where one was only read and the other only written."""
-    every = history(look, handle)
+    every = history(test, handle)
     if any(one.name == "" for one in every):
         return
     present = {str(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no dict)
@@ -36,7 +36,7 @@ def key_mismatch(look: Look, handle: Any) -> Iterator[Finding]:
         # Names that differ only in a number refer to different things.
         if similar and re.sub(r"\d", "", key) != re.sub(r"\d", "", similar[0]):
             write = written[similar[0]].entry
-            run = _same_run(look, command.entry, write)
+            run = _same_run(test, command.entry, write)
             yield command.finding("key_mismatch", [write.number], other=similar[0], run=run)
 
 
@@ -62,11 +62,11 @@ def _used_only_by(every: Iterable[Command], uses: Callable[[Command], bool]) -> 
     return {key: command for key, command in found.items() if key not in others}
 
 
-def _same_run(look: Look, *entries: Entry) -> str:
+def _same_run(test: ObservedTest, *entries: Entry) -> str:
     """Return the ID of the workflow run that contains all entries; empty if there is none."""
-    attempts = map(look.attempt_around, entries)
+    attempts = map(test.attempt_around, entries)
     numbers = {one.data["began"] if one is not None else None for one in attempts}
-    runs = {look.scene.header(number, "upstash-workflow-runid") for number in numbers}
+    runs = {test.scene.header(number, "upstash-workflow-runid") for number in numbers}
     return runs.pop() if len(runs) == 1 else ""
 
 
@@ -78,9 +78,9 @@ def _of_one_kind(key: str, read: Iterable[str], written: Iterable[str]) -> list[
     return alike if colon and len(alike) == len(others) == 1 else []
 
 
-def python_value_in_key(look: Look, handle: Any) -> Iterator[Finding]:
+def python_value_in_key(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find keys that contain ``None`` or ``b'...'``, as Python formats missing values and bytes."""
-    known = (one for one in commands(look, handle) if one.name in _READS | WRITES)
+    known = (one for one in commands(test, handle) if one.name in _READS | WRITES)
     for key, command in {one.key: one for one in known}.items():
         if NONE.search(key):
             yield command.finding("none_in_key")
@@ -88,9 +88,9 @@ def python_value_in_key(look: Look, handle: Any) -> Iterator[Finding]:
             yield command.finding("bytes_in_key", text=found[0])
 
 
-def counter_mismatch(look: Look, handle: Any) -> Iterator[Finding]:
+def counter_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find counters decremented without an initial value, if one number was set but never used."""
-    every = history(look, handle)
+    every = history(test, handle)
     if any(one.name == "" for one in every):
         return
     mentioned: set[str] = set()
@@ -112,18 +112,18 @@ def counter_mismatch(look: Look, handle: Any) -> Iterator[Finding]:
         yield command.finding("counter_mismatch", other=unused[0], value=numbers[unused[0]])
 
 
-def no_subscriber(look: Look, handle: Any) -> Iterator[Finding]:
+def no_subscriber(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find messages to a channel without subscribers, while a channel with subscribers had none."""
     subscribed: dict[str, int] = {}
     heard: set[str] = set()
     unheard: dict[str, tuple[Command, int]] = {}
-    for call in look.calls_of(handle):
+    for call in test.calls_of(handle):
         for line in lines_of(call) if call.reached else ():
             if line[0].upper() == "SUBSCRIBE":
                 subscribed.update(dict.fromkeys(line[1:], call.number))
-    for command in history(look, handle):
+    for command in history(test, handle):
         if command.name == "PUBLISH" and command.result == 0 and isinstance(command.entry, Call):
-            steps = look.scene.grouped_calls.get(command.entry.number) or [command.entry]
+            steps = test.scene.grouped_calls.get(command.entry.number) or [command.entry]
             lines = [[line[0].upper(), *line[1:]] for one in steps for line in lines_of(one)]
             unheard[command.key] = command, lines.index(command.words)
         elif command.name == "PUBLISH":

@@ -9,7 +9,7 @@ from typing import Any
 
 from ....core.calls import Event
 from ...model import Finding
-from ..look import Look
+from ..detectors import ObservedTest
 from .commands import (
     COUNTING,
     EXPIRING,
@@ -32,13 +32,13 @@ _LOCK_NAME = re.compile(
 )
 
 
-def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
+def lost_update(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find SET commands that replaced what another connection wrote after this connection's GET."""
     # Values are the position of a command in the order of execution, and the command.
     read: dict[tuple[object, str], tuple[int, Command]] = {}
     written: dict[str, tuple[int, Command]] = {}
     watched: dict[tuple[object, str], int] = {}
-    for at, command in enumerate(by_execution(look, handle)):
+    for at, command in enumerate(by_execution(test, handle)):
         key, mine = command.key, (command.client, command.key)
         if command.name == "WATCH":
             watched.update(((command.client, one), at) for one in command.arguments)
@@ -81,14 +81,14 @@ class _Race:
         return replaced and self.writes[-1].at_us - self.checks[0].at_us <= _RACE_US
 
 
-def check_then_set(look: Look, handle: Any) -> Iterator[Finding]:
+def check_then_set(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find clients that all found a value missing, within a second, and then all wrote it.
 
     Example: client A sends ``GET k``, client B sends ``GET k``, A sends ``SET k 1``, B sends
     ``SET k 2``.
     """
     races: dict[tuple[str, ...], _Race] = {}
-    for command in by_execution(look, handle):
+    for command in by_execution(test, handle):
         count = (_CHECKS | _UNCHECKED).get(command.name, 0)
         item = tuple(command.words[1:count])
         race = races.get(item, _Race())
@@ -120,15 +120,15 @@ def _overwrites(command: Command) -> bool:
     return command.result is not UNKNOWN and not command.options & {"NX", "XX"}
 
 
-def lock_without_ttl(look: Look, handle: Any) -> Iterator[Finding]:
+def lock_without_ttl(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find locks and idempotency keys that were set with NX and have no TTL."""
     deleted = {
         key: one.entry.number
-        for one in commands(look, handle)
+        for one in commands(test, handle)
         if one.name in ("DEL", "UNLINK")
         for key in one.arguments
     }
-    for command in commands(look, handle):
+    for command in commands(test, handle):
         key = command.key
         sets = command.sets_nx and command.succeeded and not command.options & EXPIRING
         stays = deleted.get(key, 0) <= command.entry.number
@@ -136,14 +136,14 @@ def lock_without_ttl(look: Look, handle: Any) -> Iterator[Finding]:
             yield command.finding("lock_without_ttl")
 
 
-def lock_of_another(look: Look, handle: Any) -> Iterator[Finding]:
+def lock_of_another(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find locks that were deleted while they held a value that another client had set.
 
     Example: one client sets a lock with a TTL, which ends; a second client sets the lock; then the
     first client, or the second, deletes it.
     """
     holders: dict[str, list[str]] = {}
-    for command, expiries in with_expiries(look, handle):
+    for command, expiries in with_expiries(test, handle):
         key = command.key
         for known in [one for one in holders if one not in expiries]:
             del holders[known]
@@ -158,18 +158,18 @@ def lock_of_another(look: Look, handle: Any) -> Iterator[Finding]:
         command.drop_replaced(holders)
 
 
-def changed_nothing(look: Look, handle: Any) -> Iterator[Finding]:
+def changed_nothing(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find writes that had no effect because of NX or XX.
 
     Two cases are expected and not reported: a lock that is held, unless a failed attempt of the
     same message set it, and a counter that NX initializes.
     """
-    every = history(look, handle)
+    every = history(test, handle)
     counted = {one.key for one in every if one.name in COUNTING}
     setters: dict[str, Event | None] = {}
     for command in every:
         command.drop_replaced(setters)
-        during = look.attempt_around(command.entry)
+        during = test.attempt_around(command.entry)
         if command.sets_nx and command.succeeded:
             setters[command.key] = during
         if command.result is UNKNOWN or len(command.words) < 3 or command.key in counted:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...connections import lines_of
 from ...model import Finding
-from ..look import Look, about_entry
+from ..detectors import ObservedTest, about_entry
 from .commands import EXPIRY_ONLY, SCRIPTS, UNKNOWN, Command, commands, history, with_expiries
 
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
@@ -18,10 +18,10 @@ _PAGED = {"ZRANGE", "ZREVRANGE", "LRANGE"}
 _NOT_BY_RANK = {"BYSCORE", "BYLEX", "LIMIT", "WITHSCORES"}
 
 
-def scan_not_finished(look: Look, handle: Any) -> Iterator[Finding]:
+def scan_not_finished(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find scans that returned a cursor and were not continued."""
     unfinished: dict[tuple[str, ...], tuple[Command, str]] = {}
-    for command in history(look, handle):
+    for command in history(test, handle):
         place = _SCANS.get(command.name)
         if place is None or len(command.words) <= place:
             continue
@@ -36,13 +36,13 @@ def scan_not_finished(look: Look, handle: Any) -> Iterator[Finding]:
             yield about_entry("scan_not_finished", command.entry, command=name, cursor=cursor)
 
 
-def equal_scores(look: Look, handle: Any) -> Iterator[Finding]:
+def equal_scores(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find ranges of members with equal scores, whose names therefore determine the order."""
-    if getattr(handle, "_rewound", 0) or any(one.name == "" for one in history(look, handle)):
+    if getattr(handle, "_rewound", 0) or any(one.name == "" for one in history(test, handle)):
         return  # the data may contain other members
     scores = _Scores()
     ranged: dict[str, tuple[Command, dict[str, float]]] = {}
-    for command, expiries in with_expiries(look, handle):
+    for command, expiries in with_expiries(test, handle):
         key = command.key
         if expiries.expired(key, command.at_us):
             scores.pop(key, None)
@@ -90,11 +90,11 @@ def _after_zadd(command: Command, known: dict[str, float]) -> dict[str, float] |
     return known | given
 
 
-def never_acknowledged(look: Look, handle: Any) -> Iterator[Finding]:
+def never_acknowledged(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find stream entries that were claimed again, in a group that has acknowledged none."""
     acknowledged: set[tuple[str, str]] = set()
     again: dict[tuple[str, str], tuple[Command, list[str]]] = {}
-    for command in history(look, handle):
+    for command in history(test, handle):
         if command.name == "" or command.name in SCRIPTS:
             return  # it may have acknowledged entries
         key, group = (*command.arguments, "", "")[:2]
@@ -118,11 +118,11 @@ def _claimed(command: Command) -> list[str]:
     return [str(one[0]) for one in entries if isinstance(one, list) and one]
 
 
-def pages_overlap(look: Look, handle: Any) -> Iterator[Finding]:
+def pages_overlap(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find ranges by rank that start at the stop index of another, which that range includes."""
     before: dict[tuple[str, ...], tuple[int, int, Command]] = {}
     reported: set[tuple[str, ...]] = set()
-    for command in commands(look, handle):
+    for command in commands(test, handle):
         words, result = command.words, command.result
         options = {word.upper() for word in words[4:]}
         if command.name not in _PAGED or not isinstance(result, list) or options & _NOT_BY_RANK:
@@ -144,9 +144,9 @@ def pages_overlap(look: Look, handle: Any) -> Iterator[Finding]:
         before[listing] = start, stop, command
 
 
-def accept_missing(look: Look, handle: Any) -> Iterator[Finding]:
+def accept_missing(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find subscriptions that were rejected because the request does not accept a stream."""
-    for call in look.calls_of(handle):
+    for call in test.calls_of(handle):
         if call.route not in ("subscribe", "psubscribe", "monitor") or call.status != 400:
             continue
         accepted = call.headers.get("Accept") or "none"
@@ -154,11 +154,11 @@ def accept_missing(look: Look, handle: Any) -> Iterator[Finding]:
             yield about_entry("accept_missing", call, command=call.route, accept=accepted)
 
 
-def commands_failed(look: Look, handle: Any) -> Iterator[Finding]:
+def commands_failed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find pipelines and transactions in which some commands failed and the others were executed."""
-    executed = Counter(command.entry.number for command in commands(look, handle))
-    for call in look.calls_of(handle):
-        steps = look.scene.grouped_calls.get(call.number, ())
+    executed = Counter(command.entry.number for command in commands(test, handle))
+    for call in test.calls_of(handle):
+        steps = test.scene.grouped_calls.get(call.number, ())
         count = len(steps or lines_of(call))
         has_several = call.route in ("pipeline", "multi-exec") or bool(steps)
         failed = count - executed[call.number]

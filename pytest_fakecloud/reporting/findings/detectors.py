@@ -59,7 +59,7 @@ def executed(call: Call) -> bool:
 
 
 @dataclass
-class Look:
+class ObservedTest:
     """The input of the detectors: a cloud's open fakes and its journal.
 
     ``idle_s`` is the wall-clock time in seconds that the test waited, ``raised`` its exception,
