@@ -132,10 +132,10 @@ def _described(run: Run, kinds: set[str]) -> list[str]:
     from .reporting.masking import Mask
     from .reporting.report import problems
     from .reporting.text import problem
-    from .reporting.wording import Scene
+    from .reporting.wording import Lookups
 
     return [
-        Mask(cloud).text(problem(one, Scene()))
+        Mask(cloud).text(problem(one, Lookups()))
         for cloud in run.clouds()
         for one in problems(cloud)
         if one.values.get("problem") in kinds
@@ -148,10 +148,10 @@ def _warn_of_refused_clients(cloud: AnyCloud) -> None:
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return
     from .reporting.report import rejected
-    from .reporting.wording import Scene, sentence
+    from .reporting.wording import Lookups, sentence
 
     for one in rejected(cloud, every_call=True, meant=meant):
-        why = sentence(one, Scene())
+        why = sentence(one, Lookups())
         warn(f"{why} (if that is intended: fakecloud.allow('refused', path=...))")
 
 

@@ -22,7 +22,7 @@ from .masking import HIDDEN, Mask, hides_words
 from .model import VERSION, Finding, Place, Report, Row
 from .private_files import write_private
 from .text import problem
-from .wording import Scene, describe, sentence, status_line
+from .wording import Lookups, describe, sentence, status_line
 from .wording.kv import command_text
 
 LONGEST = 20_000
@@ -52,10 +52,10 @@ def as_json(report: Report) -> dict[str, Any]:
         "clock": {"mode": report.clock, "now": _time(report.now_us), "now_us": report.now_us},
         "seed": report.seed,
         "fakes": [asdict(fake) for fake in report.fakes],
-        "findings": [_finding(one, sentence(one, report.scene)) for one in report.findings],
-        "unfinished": [_finding(one, sentence(one, report.scene)) for one in report.unfinished],
-        "problems": [_finding(one, problem(one, report.scene)) for one in report.problems],
-        "rows": [row_json(row, about.get(row.number, []), report.scene) for row in report.rows],
+        "findings": [_finding(one, sentence(one, report.lookups)) for one in report.findings],
+        "unfinished": [_finding(one, sentence(one, report.lookups)) for one in report.unfinished],
+        "problems": [_finding(one, problem(one, report.lookups)) for one in report.problems],
+        "rows": [row_json(row, about.get(row.number, []), report.lookups) for row in report.rows],
     }
 
 
@@ -77,9 +77,9 @@ def _finding(one: Finding, text: str) -> dict[str, Any]:
     }
 
 
-def row_json(row: Row, findings: Sequence[int], scene: Scene) -> dict[str, Any]:
+def row_json(row: Row, findings: Sequence[int], lookups: Lookups) -> dict[str, Any]:
     """Return a row as plain data; `findings` are the indexes of the findings about it."""
-    words = describe(row, scene)
+    words = describe(row, lookups)
     text = {
         "what": words.what,
         "answer": words.answer,
@@ -88,14 +88,14 @@ def row_json(row: Row, findings: Sequence[int], scene: Scene) -> dict[str, Any]:
     }
     if words.script is not None:
         text["script"] = words.script.source
-    request, response = _exchange(row, scene)
+    request, response = _exchange(row, lookups)
     return {
         **{name: getattr(row, name) for name in _COPIED},
         "at": _time(row.at_us),
         "subjects": [asdict(subject) for subject in row.subjects],
         "faults": [asdict(fault) for fault in row.faults],
         "findings": list(findings),
-        "where": None if row.where is None else _where(row.where, scene.mask),
+        "where": None if row.where is None else _where(row.where, lookups.mask),
         "text": text,
         "request": request,
         "response": response,
@@ -120,10 +120,10 @@ def _where(place: Place, mask: Mask) -> dict[str, Any]:
     }
 
 
-def _exchange(row: Row, scene: Scene) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    entry, mask = row.entry, scene.mask
+def _exchange(row: Row, lookups: Lookups) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    entry, mask = row.entry, lookups.mask
     if isinstance(entry, Call) and on_connection(entry):
-        return _commands(entry, scene)
+        return _commands(entry, lookups)
     if isinstance(entry, Call):
         line = f"{entry.method} {entry.target}"
         request = _message(line, entry.headers.pairs, entry.body, mask, entry.cut.get("body"))
@@ -135,7 +135,7 @@ def _exchange(row: Row, scene: Scene) -> tuple[dict[str, Any] | None, dict[str, 
     if isinstance(entry, Served):
         return _served(entry, mask)
     if row.kind == "attempt" and isinstance(entry, Event):
-        return _delivered(entry, row.status, scene)
+        return _delivered(entry, row.status, lookups)
     return None, None
 
 
@@ -155,16 +155,16 @@ def _served(served: Served, mask: Mask) -> tuple[dict[str, Any], dict[str, Any] 
 
 
 def _delivered(
-    event: Event, status: int | None, scene: Scene
+    event: Event, status: int | None, lookups: Lookups
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return the request and the response of a queue's delivery attempt.
 
     A queue of this process keeps its most recent deliveries. For another queue, only the events of
     failed attempts and callbacks contain bodies.
     """
-    data, mask = event.data, scene.mask
+    data, mask = event.data, lookups.mask
     line = f"{data.get('method', 'POST')} {data.get('url', '')}"
-    if known := scene.attempts.get(data.get("began", 0)):
+    if known := lookups.attempts.get(data.get("began", 0)):
         sent, outcome = known
         request = _message(line, mask.headers(sent.headers), mask.data(sent.body), mask)
         answer = _message(str(status), mask.headers(outcome.headers), mask.data(outcome.body), mask)
@@ -179,19 +179,19 @@ def _delivered(
     return request, None if status is None else answer
 
 
-def _commands(call: Call, scene: Scene) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _commands(call: Call, lookups: Lookups) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return the commands on a database connection that one row shows, and the reply as a value."""
-    steps = scene.grouped_calls.get(call.number, ())
+    steps = lookups.grouped_calls.get(call.number, ())
     lines = [line for one in (*steps, call) for line in one.facts.get("words") or ()]
     if hides_words(call):
         lines = [[line[0], HIDDEN] for line in lines]
-    request = _message("\n".join(command_text(line) for line in lines), (), b"", scene.mask)
+    request = _message("\n".join(command_text(line) for line in lines), (), b"", lookups.mask)
     try:
         value = reply(call)
     except (ValueError, LookupError, RecursionError):
         return request, None
     text = compact(value["error"] if is_error(value) else value["result"])
-    return request, _message("reply", (), text.encode(), scene.mask)
+    return request, _message("reply", (), text.encode(), lookups.mask)
 
 
 def _message(

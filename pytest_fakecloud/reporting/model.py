@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from ..core.calls import Call, Event
 from .applications import Served
-from .scene import Scene
+from .lookups import Lookups
 
 APPLICATION = "application"
 CLIENT = "client"
@@ -144,7 +144,7 @@ class Report:
     ``findings``, ``unfinished`` (work that is still pending) and ``problems`` (strict-mode
     violations and rejected credentials) are findings. ``hints`` are sentences about requests that
     did not reach their fake, ``log`` is the test's captured log. ``failures`` describe parts of the
-    report that could not be made, ``scene`` contains lookups for the wording.
+    report that could not be made, ``lookups`` contains lookups for the wording.
     """
 
     now_us: int
@@ -160,4 +160,4 @@ class Report:
     failures: Sequence[str] = ()
     hints: Sequence[str] = ()
     log: str = ""
-    scene: Scene = field(default_factory=Scene)
+    lookups: Lookups = field(default_factory=Lookups)

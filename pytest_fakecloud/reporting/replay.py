@@ -23,8 +23,8 @@ from ..core.timekeeper import Timekeeper
 from ..core.timeparse import Instant
 from ..handle import Context, Handle
 from ..http.messages import Request
+from .lookups import executed_at
 from .model import Report
-from .scene import executed_at
 from .views import VIEWS, Change, State, changes_of, frames, shortened, state_of
 
 if TYPE_CHECKING:

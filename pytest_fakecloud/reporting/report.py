@@ -13,10 +13,10 @@ from ..handle import Handle, closed_fakes_of
 from ..queue.timeline import dead_letter_lines, schedule_lines, unfinished_lines
 from .applications import Served
 from .findings import ObservedTest, find
+from .lookups import Lookups, lookups_of
 from .masking import Mask
 from .model import WEIGHT, Fake, Finding, Report, Row, Severity, Subject
 from .rows import rows
-from .scene import Scene, scene_of
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
@@ -47,19 +47,19 @@ def report_of(
     exception, ``hints`` are sentences about requests that did not reach a fake, ``log`` is the
     captured log. A part that cannot be made is replaced by a line in ``failures``.
     """
-    mask, scene = Mask(cloud), Scene()
+    mask, lookups = Mask(cloud), Lookups()
     failures: list[str] = []
     every: list[Row] = []
     found: list[Finding] = []
     left: list[Finding] = []
     with report_failure("the lookups failed", failures.append):
-        scene = scene_of(cloud, list(cloud.journal.entries))
+        lookups = lookups_of(cloud, list(cloud.journal.entries))
     with report_failure("the findings failed", failures.append):
-        found = find(ObservedTest(cloud, scene, idle_s, raised, served))
+        found = find(ObservedTest(cloud, lookups, idle_s, raised, served))
     with report_failure("the calls cannot be shown", failures.append):
-        every = rows(cloud, served=served, scene=scene)
+        every = rows(cloud, served=served, lookups=lookups)
     with report_failure("what is unfinished cannot be shown", failures.append):
-        left = unfinished(cloud, scene, found)
+        left = unfinished(cloud, lookups, found)
     closed = closed_fakes_of(cloud).addresses.items()
     masked = partial(_masked, mask=mask, numbers=_numbers(every))
     return Report(
@@ -79,7 +79,7 @@ def report_of(
         failures=list(map(mask.text, failures)),
         hints=list(map(mask.text, hints)),
         log=mask.text(log),
-        scene=scene,
+        lookups=lookups,
     )
 
 
@@ -133,7 +133,9 @@ def _credentials(call: Call, cloud: AnyCloud, rejecting: Handle) -> dict[str, st
     return {"kind": "unknown"}
 
 
-def unfinished(cloud: AnyCloud, scene: Scene, explaining: Sequence[Finding] = ()) -> list[Finding]:
+def unfinished(
+    cloud: AnyCloud, lookups: Lookups, explaining: Sequence[Finding] = ()
+) -> list[Finding]:
     """Return the unfinished work that no finding explains, the most important first.
 
     For example, waiting messages are left out if two writers overwrote each other's data.
@@ -144,7 +146,7 @@ def unfinished(cloud: AnyCloud, scene: Scene, explaining: Sequence[Finding] = ()
         test = looks.get(handle.service)
         failures: list[str] = []
         with report_failure("what waits cannot be shown", failures.append):
-            found += test(handle, scene) if test is not None else ()
+            found += test(handle, lookups) if test is not None else ()
         found += [Finding("failed", handle.name, values={"text": text}) for text in failures]
     left_out = {_EXPLAINED[one.kind] for one in explaining if one.kind in _EXPLAINED}
     found = [one for one in found if one.kind not in left_out]
@@ -154,19 +156,19 @@ def unfinished(cloud: AnyCloud, scene: Scene, explaining: Sequence[Finding] = ()
     return found
 
 
-def _messages(queue: Any, scene: Scene) -> Iterator[Finding]:
+def _messages(queue: Any, lookups: Lookups) -> Iterator[Finding]:
     queue._time.settle()
     of_kinds: tuple[tuple[str, Severity, Iterator[str]], ...] = (
-        ("message_waits", "hint", unfinished_lines(queue._engine, scene.short)),
-        ("dead_letter", "context", dead_letter_lines(queue._engine, scene.short)),
-        ("schedule_waits", "context", schedule_lines(queue._engine, scene.short)),
+        ("message_waits", "hint", unfinished_lines(queue._engine, lookups.short)),
+        ("dead_letter", "context", dead_letter_lines(queue._engine, lookups.short)),
+        ("schedule_waits", "context", schedule_lines(queue._engine, lookups.short)),
     )
     for kind, severity, lines in of_kinds:
         for line in lines:
             yield Finding(kind, severity=severity, values={"line": line})
 
 
-def _vectors(index: Any, scene: Scene) -> Iterator[Finding]:
+def _vectors(index: Any, lookups: Lookups) -> Iterator[Finding]:
     for name, space in index._engine.info().namespaces.items():
         if count := space.pending_vector_count:
             subject = Subject("namespace", name, index.name)
@@ -174,7 +176,7 @@ def _vectors(index: Any, scene: Scene) -> Iterator[Finding]:
             yield Finding("vectors_pending", index.name, (), (subject,), values)
 
 
-def _consumers(broker: Any, scene: Scene) -> Iterator[Finding]:
+def _consumers(broker: Any, lookups: Lookups) -> Iterator[Finding]:
     for name in broker.groups():
         group = broker.group(name)
         read = _read_to_the_end(broker, group)

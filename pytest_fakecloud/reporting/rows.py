@@ -14,10 +14,10 @@ from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
 from ..handle import closed_fakes_of
 from .applications import Served
+from .lookups import Lookups, has_full_answer, records_of
 from .masking import Mask
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row
-from .scene import Scene, has_full_answer, records_of
-from .subjects import subjects_of, subjects_of_action, subjects_of_event, subjects_of_scene
+from .subjects import subjects_of, subjects_of_action, subjects_of_event, subjects_of_lookups
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
@@ -30,17 +30,17 @@ def rows(
     cloud: AnyCloud,
     entries: Iterable[Entry] | None = None,
     served: Iterable[Served] = (),
-    scene: Scene | None = None,
+    lookups: Lookups | None = None,
 ) -> list[Row]:
     """Return the journal of a cloud as rows, with credentials masked.
 
     A delivery to one of the cloud's own fakes is a single row: the received call, with the queue as
     its sender. A row follows the row that caused it. ``served`` are the requests to the
-    application; successful requests that called no fake are left out. ``scene`` knows the calls that
+    application; successful requests that called no fake are left out. ``lookups`` knows the calls that
     are shown in another call's row, and the schedules of deliveries.
     """
     source = list(cloud.journal.entries if entries is None else entries)
-    builder = _Builder(cloud, source, scene or Scene())
+    builder = _Builder(cloud, source, lookups or Lookups())
     found = builder.rows(source)
     if entries is None:
         found += builder.action_rows()
@@ -151,9 +151,9 @@ def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
 class _Builder:
     """Makes the rows of the entries and actions of a cloud, with credentials masked."""
 
-    def __init__(self, cloud: AnyCloud, entries: Sequence[Entry], scene: Scene) -> None:
+    def __init__(self, cloud: AnyCloud, entries: Sequence[Entry], lookups: Lookups) -> None:
         self.mask = Mask(cloud)
-        self._cloud, self._scene = cloud, scene
+        self._cloud, self._lookups = cloud, lookups
         self._records = records_of(cloud)
         self._names = {url: name for name, (_, url) in closed_fakes_of(cloud).addresses.items()}
         self._names.update((handle.url, handle.name) for handle in cloud.handles)
@@ -164,7 +164,7 @@ class _Builder:
         received = {id(attempt) for attempt in self._attempts.values()}
         found: list[Row] = []
         for entry in entries:
-            if id(entry) in received or entry.number in self._scene.without_row:
+            if id(entry) in received or entry.number in self._lookups.without_row:
                 continue
             # An entry that raises an exception must not prevent the rows of the other entries.
             failures: list[str] = []
@@ -181,7 +181,10 @@ class _Builder:
     def _row_of(self, entry: Entry) -> Row:
         attempt = self._attempts.get(id(entry))
         row = self._event_row(entry) if isinstance(entry, Event) else self._call_row(entry, attempt)
-        subjects = (*row.subjects, *subjects_of_scene(attempt or entry, began(entry), self._scene))
+        subjects = (
+            *row.subjects,
+            *subjects_of_lookups(attempt or entry, began(entry), self._lookups),
+        )
         return replace(row, subjects=tuple(dict.fromkeys(subjects)))
 
     def _call_row(self, call: Call, attempt: Event | None) -> Row:

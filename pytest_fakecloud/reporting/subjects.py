@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ..core.calls import Action, Call, Entry, Event
 from .bodies import items_of
 from .connections import lines_of
+from .lookups import Lookups, has_full_answer
 from .masking import Mask
 from .model import Subject
-from .scene import Scene, has_full_answer
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
@@ -49,11 +49,11 @@ def subjects_of(call: Call) -> Iterator[Subject]:
         yield Subject("message", message, fake)
 
 
-def subjects_of_scene(entry: Entry, began: int, scene: Scene) -> Iterator[Subject]:
+def subjects_of_lookups(entry: Entry, began: int, lookups: Lookups) -> Iterator[Subject]:
     """Yield the subjects of the calls that an entry's row includes, and the schedule of a delivery."""
-    for step in scene.grouped_calls.get(entry.number, ()):
+    for step in lookups.grouped_calls.get(entry.number, ()):
         yield from subjects_of(step)
-    if schedule := scene.header(began, "upstash-schedule-id"):
+    if schedule := lookups.header(began, "upstash-schedule-id"):
         yield Subject("schedule", schedule, entry.handle)
 
 

@@ -16,7 +16,7 @@ from .bodies import CONTROLS, printable
 from .model import Finding, Report, Row
 from .report import report_of
 from .selection import Line, folded, kept, merged, without_held_runs
-from .wording import Scene, Summary, describe, effect, sentence
+from .wording import Lookups, Summary, describe, effect, sentence
 from .wording.common import Script, clock_time
 from .wording.kv import PIPELINED
 
@@ -53,12 +53,12 @@ def wrapped(hint: str, width: int) -> list[str]:
     return _wrapped(hint, f"{lead}  ", max(40, min(width, WIDEST)))
 
 
-def problem(one: Finding, scene: Scene) -> str:
+def problem(one: Finding, lookups: Lookups) -> str:
     """Describe a strict-mode violation, or rejected credentials, in one or more lines."""
     if one.kind != "problem":
-        return f"[credentials] {sentence(one, scene)}"
+        return f"[credentials] {sentence(one, lookups)}"
     times = one.values["times"]
-    first, *rest = sentence(one, scene).split("\n")
+    first, *rest = sentence(one, lookups).split("\n")
     return "\n".join([f"{first} ({times} times)" if times > 1 else first, *rest])
 
 
@@ -82,7 +82,7 @@ class _Writer:
     """
 
     def __init__(self, report: Report, width: int) -> None:
-        self._report, self._scene, self._width = report, report.scene, width
+        self._report, self._lookups, self._width = report, report.lookups, width
         wanted = {number for one in report.findings for number in one.rows[:1]}
         marked = (row.number for row in report.rows if row.number in wanted)
         self._marks = {number: mark for mark, number in enumerate(marked, 1)}
@@ -114,14 +114,14 @@ class _Writer:
             *self._block("Failed:", failed),
         ]
         for one in report.problems:
-            ends += _wrapped(problem(one, self._scene), "    ", width)
+            ends += _wrapped(problem(one, self._lookups), "    ", width)
         return [*lines, *([""] if ends else []), *ends]
 
     def _block(self, title: str, findings: Sequence[Finding]) -> list[str]:
         texts = []
         for one in findings:
             mark = self._marks.get(one.rows[0]) if one.rows else None
-            texts.append(("" if mark is None else f"[{mark}] ") + sentence(one, self._scene))
+            texts.append(("" if mark is None else f"[{mark}] ") + sentence(one, self._lookups))
         if len(texts) == 1:
             return _wrapped(f"{title} {texts[0]}", "  ", self._width)
         lines = [line for each in texts for line in _wrapped(f"- {each}", "  ", self._width)]
@@ -177,9 +177,9 @@ class _Writer:
     def _described(self, line: Line) -> Summary:
         """Return the description of a line's row, with the effects of events that it caused."""
         row = line.row
-        words = describe(row, self._scene, line.rows[-1])
+        words = describe(row, self._lookups, line.rows[-1])
         call = row.entry if isinstance(row.entry, Call) else None
-        effects = list(filter(None, (effect(one, call, self._scene) for one in line.effects)))
+        effects = list(filter(None, (effect(one, call, self._lookups) for one in line.effects)))
         if row.actor == row.peer:
             return replace(words, what="; ".join([words.what, *effects]))
         return replace(words, remarks=[*words.remarks, *effects])

@@ -7,9 +7,9 @@ from typing import Any
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.model import Row
 from pytest_fakecloud.reporting.rows import rows
-from pytest_fakecloud.reporting.scene import scene_of
 from pytest_fakecloud.reporting.wording import Summary, describe
 
 
@@ -34,9 +34,9 @@ class Shown:
 
 def shown(cloud: Cloud, served: Any = ()) -> list[Shown]:
     """Return the rows of a cloud with their wording, except actions of the test on the fakes."""
-    scene = scene_of(cloud, list(cloud.journal.entries))
-    every = rows(cloud, served=served, scene=scene)
-    return [Shown(row, describe(row, scene)) for row in every if row.kind != "action"]
+    lookups = lookups_of(cloud, list(cloud.journal.entries))
+    every = rows(cloud, served=served, lookups=lookups)
+    return [Shown(row, describe(row, lookups)) for row in every if row.kind != "action"]
 
 
 def deliver(queue: Queue, url: str, **options: Any) -> None:

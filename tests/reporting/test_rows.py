@@ -19,7 +19,7 @@ from qstash import Receiver
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.reporting.scene import scene_of
+from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
 
@@ -308,7 +308,7 @@ def test_a_check_of_the_applications_own_is_explained(
     deliver(queue, URL, json={"n": 1}, retries=0)
     (one,) = found(cloud)
     assert (one.kind, said.items() <= one.values.items()) == (kind, True)
-    assert "msg_" in sentence(one, scene_of(cloud, []))
+    assert "msg_" in sentence(one, lookups_of(cloud, []))
 
 
 @pytest.mark.parametrize(

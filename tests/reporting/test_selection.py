@@ -159,7 +159,7 @@ def test_a_part_that_raises_leaves_the_others(
         ("rows", "the calls cannot be shown"),
         ("find", "the findings failed"),
         ("unfinished", "what is unfinished cannot be shown"),
-        ("scene_of", "the lookups failed"),
+        ("lookups_of", "the lookups failed"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(f"pytest_fakecloud.reporting.report.{name}", broken)

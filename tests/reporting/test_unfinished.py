@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.report import MOST_UNFINISHED, unfinished
-from pytest_fakecloud.reporting.scene import scene_of
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
 
@@ -18,8 +18,8 @@ URL = "https://app.example.com/hook"
 
 
 def waiting(cloud: Cloud) -> list[str]:
-    scene = scene_of(cloud, [])
-    return [sentence(one, scene) for one in unfinished(cloud, scene)]
+    lookups = lookups_of(cloud, [])
+    return [sentence(one, lookups) for one in unfinished(cloud, lookups)]
 
 
 def told(cloud: Cloud) -> list[str]:
@@ -122,8 +122,8 @@ def test_explained_messages_are_not_counted(cloud: Cloud) -> None:
     queue = cloud.queue()
     for number in range(MOST_UNFINISHED + 1):
         queue.publish(f"{URL}/{number}")
-    scene = scene_of(cloud, [])
-    assert unfinished(cloud, scene, [Finding("lost_update")]) == []
+    lookups = lookups_of(cloud, [])
+    assert unfinished(cloud, lookups, [Finding("lost_update")]) == []
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.applications import Served
 from pytest_fakecloud.reporting.bodies import scalar, shortened
+from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.scene import scene_of
 from pytest_fakecloud.reporting.text import section, text
 from pytest_fakecloud.reporting.wording import kv as wording
 from pytest_fakecloud.reporting.wording import sentence
@@ -178,7 +178,7 @@ SIGNED = {"message": "m", "status": 401, "url": HOOK, "called": "http://127.0.0.
 def test_a_finding_has_its_details_in_words(
     cloud: Cloud, kind: str, values: dict[str, Any], told: str
 ) -> None:
-    assert told in sentence(Finding(kind, values=values), scene_of(cloud, []))
+    assert told in sentence(Finding(kind, values=values), lookups_of(cloud, []))
 
 
 # -- vector index ----------------------------------------------------------------------------------

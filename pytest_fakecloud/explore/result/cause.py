@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ..footprint import ALL, Footprint, Touch
 from ..schedule import CLOCK, PAUSES, SWITCHES, Event, Schedule
-from .story import call_text, scene_of
+from .story import call_text, lookups_of
 
 if TYPE_CHECKING:
-    from ...reporting.wording import Scene
+    from ...reporting.wording import Lookups
     from ..run import Line, Run
 
 _Key: TypeAlias = tuple[str, int, str]
@@ -241,13 +241,13 @@ def _keyed(run: Run) -> Iterator[tuple[Line, list[_Key]]]:
 
     A delivery can have another number in another run, so it is also found by its calls alone.
     """
-    scene = scene_of(run)
+    lookups = lookups_of(run)
     numbers: dict[str, int] = {}
     for line in run.lines:
         if line.call is None:
             continue
         number = numbers[line.process] = numbers.get(line.process, 0) + 1
-        text = call_text(line.call, scene)
+        text = call_text(line.call, lookups)
         if _is_delivery(line):
             yield line, [(line.process, number, text), ("delivery", number, text)]
         else:
@@ -260,17 +260,17 @@ def cause_text(cause: Conflict | Line | None, run: Run) -> str:
         return ""
     if not isinstance(cause, Conflict):
         return _event_text(cause, run)
-    scene = scene_of(run)
-    decisive, after = _named(cause.decisive, scene), _named(cause.after, scene)
+    lookups = lookups_of(run)
+    decisive, after = _named(cause.decisive, lookups), _named(cause.after, lookups)
     if cause.before is None:
         return f"{decisive} came before {after}{_on(cause.touch)}"
-    return f"{decisive} came between {_named(cause.before, scene)} and {after}{_on(cause.touch)}"
+    return f"{decisive} came between {_named(cause.before, lookups)} and {after}{_on(cause.touch)}"
 
 
 def _event_text(line: Line, run: Run) -> str:
-    event, scene = run.fired[0], scene_of(run)
+    event, lookups = run.fired[0], lookups_of(run)
     if line.call is not None:
-        return f"{_named(line, scene)} {line.words}"
+        return f"{_named(line, lookups)} {line.words}"
     if event.kind in _OF_A_FAKE:
         return line.words
     text = f"{line.process} {line.words}"
@@ -278,10 +278,10 @@ def _event_text(line: Line, run: Run) -> str:
     if call is None:
         return text
     if event.kind == "slow":
-        return f"{_named(call, scene)} {line.words}"
+        return f"{_named(call, lookups)} {line.words}"
     if event.kind == "crash":
-        return f"{text} after {_call_text(call, scene)}"
-    return f"{text}: {_call_text(call, scene)}" if event.kind in PAUSES else text
+        return f"{text} after {_call_text(call, lookups)}"
+    return f"{text}: {_call_text(call, lookups)}" if event.kind in PAUSES else text
 
 
 def _nearest_call(line: Line, run: Run, *, is_next: bool) -> Line | None:
@@ -291,14 +291,14 @@ def _nearest_call(line: Line, run: Run, *, is_next: bool) -> Line | None:
     return next((one for one in near if one.process == line.process and one.call is not None), None)
 
 
-def _named(line: Line, scene: Scene) -> str:
-    return f"{line.process}'s {_call_text(line, scene)}"
+def _named(line: Line, lookups: Lookups) -> str:
+    return f"{line.process}'s {_call_text(line, lookups)}"
 
 
-def _call_text(line: Line, scene: Scene) -> str:
+def _call_text(line: Line, lookups: Lookups) -> str:
     assert line.call is not None
     place = f" ({line.source})" if line.source else ""
-    return f"{call_text(line.call, scene)}{place}"
+    return f"{call_text(line.call, lookups)}{place}"
 
 
 def _on(touch: Touch) -> str:

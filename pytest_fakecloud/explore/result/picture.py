@@ -142,7 +142,7 @@ class _Story:
             began=number,
         )
         text = {"what": self.mask.text(line.words), "answer": "", "lines": [], "note": ""}
-        return {**row_json(row, (), self._report.scene), "text": text}
+        return {**row_json(row, (), self._report.lookups), "text": text}
 
     def add_broken_promise(self, page: dict[str, Any], undisturbed: Run | None) -> None:
         """Add the broken promise as the first finding, linked to the step that broke it."""

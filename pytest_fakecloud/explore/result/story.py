@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...core.wording import counted
 from ...reporting.connections import gathered
-from ...reporting.wording import Scene, summarise
+from ...reporting.wording import Lookups, summarise
 from ..run import Line, Run
 from .decisive import decisive_calls, writes
 
@@ -52,12 +52,12 @@ def story(run: Run) -> str:
 
 def _rows_of(entries: Sequence[list[Line]], run: Run) -> list[tuple[str, str]]:
     """Return the time and the text of each entry; count the times that a strand repeats an entry."""
-    scene = scene_of(run)
+    lookups = lookups_of(run)
     decisive = decisive_calls(run)
     rows: list[_Row] = []
     latest: dict[str, _Row] = {}
     for entry in entries:
-        line, text = entry[0], _entry_text(entry, scene, _shown(entry, decisive, run))
+        line, text = entry[0], _entry_text(entry, lookups, _shown(entry, decisive, run))
         row = latest.get(line.process)
         if row is not None and row.text == text and not any(one.event for one in entry):
             row.repeats.append(line)
@@ -83,9 +83,9 @@ class _Row:
         return f"{self.text}; repeated {times} {_at(run, self.repeats[-1].at_us)}"
 
 
-def call_text(call: Call, scene: Scene) -> str:
+def call_text(call: Call, lookups: Lookups) -> str:
     """Return a call as the story shows it, without its answer."""
-    summary = summarise(call, scene)
+    summary = summarise(call, lookups)
     if summary is not None:
         text = summary.what
     elif call.service == "queue" and call.route:
@@ -100,10 +100,12 @@ def call_text(call: Call, scene: Scene) -> str:
     return text if len(text) <= _LONG else f"{text[:_LONG]}…"
 
 
-def scene_of(run: Run) -> Scene:
+def lookups_of(run: Run) -> Lookups:
     """Return the context that the texts of a run's calls need."""
     calls = [*run.silent_calls, *(line.call for line in run.lines if line.call is not None)]
-    return Scene(ids=run.ids, grouped_calls=gathered(sorted(calls, key=lambda one: one.number))[0])
+    return Lookups(
+        ids=run.ids, grouped_calls=gathered(sorted(calls, key=lambda one: one.number))[0]
+    )
 
 
 def _is_look(entry: Sequence[Line], run: Run) -> bool:
@@ -199,7 +201,7 @@ def _place(line: Line) -> tuple[str, str, str]:
     return line.source, line.call.route, str(line.call.facts.get("command"))
 
 
-def _entry_text(entry: Sequence[Line], scene: Scene, shown: Container[Line]) -> str:
+def _entry_text(entry: Sequence[Line], lookups: Lookups, shown: Container[Line]) -> str:
     words: list[str] = []
     for is_hidden, lines in itertools.groupby(
         entry, lambda line: line.call is not None and line not in shown
@@ -207,27 +209,27 @@ def _entry_text(entry: Sequence[Line], scene: Scene, shown: Container[Line]) -> 
         if is_hidden:
             words.append(counted(len(list(lines)), "more call"))
         else:
-            words += [_line_text(line, scene) for line in lines]
+            words += [_line_text(line, lookups) for line in lines]
     if entry[0].breaks:
         return f"{entry[0].process} {entry[0].words}"
     return f"{entry[0].process.removesuffix(':loop')}: {'; '.join(words)}"
 
 
-def _line_text(line: Line, scene: Scene) -> str:
+def _line_text(line: Line, lookups: Lookups) -> str:
     if line.call is None:
         return line.words
-    text = call_text(line.call, scene)
+    text = call_text(line.call, lookups)
     if line.event:
         text += f" {line.words}"
-    elif answer := _answer(line.call, scene):
+    elif answer := _answer(line.call, lookups):
         text += f" → {answer}"
     return f"{text} ({line.source})" if line.source else text
 
 
-def _answer(call: Call, scene: Scene) -> str:
+def _answer(call: Call, lookups: Lookups) -> str:
     if call.status is None or call.status >= 400:
         return str(call.status or call.outcome)
-    summary = summarise(call, scene)
+    summary = summarise(call, lookups)
     return summary.answer if summary is not None and call.route not in _SEVERAL else ""
 
 

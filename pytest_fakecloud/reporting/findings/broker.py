@@ -98,7 +98,7 @@ def commit_too_high(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             partition = group, place.of_partition
             last_offset[partition] = max(place.offset, last_offset.get(partition, -1))
         for place in _committed_places(call):
-            ends = test.scene.end_offsets.get((handle.name, place.topic), ())
+            ends = test.lookups.end_offsets.get((handle.name, place.topic), ())
             if place.partition >= len(ends):
                 continue
             last, end = last_offset.get((group, place.of_partition)), ends[place.partition]

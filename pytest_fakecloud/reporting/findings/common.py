@@ -101,7 +101,7 @@ def error_not_seen(test: ObservedTest) -> Iterator[Finding]:
         return
     read_only = _read_only_tokens(test).values()
     # Clients try options that a server may not support, and scripts that it may not have.
-    attempts = {*test.scene.grouped_calls, *test.scene.without_row}
+    attempts = {*test.lookups.grouped_calls, *test.lookups.without_row}
     for call in test.calls:
         rejected = call.status in (400, 422) and call.fault is None and call.problem is None
         # The detector `read_only_token` reports writes with that token.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Action, Call, Entry, Event
 from ..applications import Served
+from ..lookups import Lookups, records_of
 from ..model import Finding, Severity, Subject
-from ..scene import Scene, records_of
 
 if TYPE_CHECKING:
     from ...any_cloud import AnyCloud
@@ -67,7 +67,7 @@ class ObservedTest:
     """
 
     cloud: AnyCloud
-    scene: Scene
+    lookups: Lookups
     idle_s: float | None = None
     raised: BaseException | None = None
     served: Sequence[Served] = ()

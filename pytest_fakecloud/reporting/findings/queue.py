@@ -7,8 +7,8 @@ from typing import Any
 
 from ...core.calls import Call, Event
 from ..bodies import items_of, parsed
+from ..lookups import has_full_answer
 from ..model import Finding, Severity
-from ..scene import has_full_answer
 from .detectors import ObservedTest, about_entry, about_message
 
 _DEDUPLICATING = {"upstash-deduplication-id", "upstash-content-based-deduplication"}
@@ -120,7 +120,7 @@ def published_again(test: ObservedTest) -> Iterator[Finding]:
         if call.route not in ("publish", "enqueue") or names & _DEDUPLICATING or call.cut:
             continue
         alike = call.handle, call.target, call.body
-        first = test.scene.created_by_lost_call.get(call.number)
+        first = test.lookups.created_by_lost_call.get(call.number)
         if first is not None:
             lost[alike] = first
         elif has_full_answer(call) and alike in lost:
@@ -147,7 +147,7 @@ def scheduled_twice(test: ObservedTest) -> Iterator[Finding]:
 
 def delivered_late(test: ObservedTest) -> Iterator[Finding]:
     """Find retries that were delivered after a newer message to the same URL."""
-    published = test.scene.published
+    published = test.lookups.published
     done: list[tuple[object, str]] = []
     for event in _accepted(test):
         message, url = str(event.data.get("message_id")), event.data.get("url")

@@ -11,8 +11,8 @@ from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...vector.filter.predicate import why_not
 from ..bodies import items_of, parsed
+from ..lookups import executed_but_lost
 from ..model import Finding
-from ..scene import executed_but_lost
 from .detectors import NONE, ObservedTest, about_namespace, executed
 from .kv.commands import WRITES as KV_WRITES
 from .kv.commands import Command, commands

@@ -12,15 +12,15 @@ from ...core.calls import Call, Event
 from ..applications import Served
 from ..bodies import readable, shortened, visible
 from ..connections import error_of
+from ..lookups import Lookups
 from ..model import Finding, Row
-from ..scene import Scene
 from . import broker, common, kv, queue, vector
 from .broker import effect
 from .common import EXCERPT, Sentences, Summary, filled
 
-__all__ = ["Scene", "Summary", "describe", "effect", "sentence", "summarise"]
+__all__ = ["Lookups", "Summary", "describe", "effect", "sentence", "summarise"]
 
-_BY_SERVICE: Mapping[str, Callable[[Call, Scene], Summary | None]] = {
+_BY_SERVICE: Mapping[str, Callable[[Call, Lookups], Summary | None]] = {
     "kv": kv.summary,
     "vector": vector.summary,
     "broker": broker.summary,
@@ -37,23 +37,23 @@ _SENTENCES: Sentences = {
 }
 
 
-def summarise(call: Call, scene: Scene) -> Summary | None:
+def summarise(call: Call, lookups: Lookups) -> Summary | None:
     """Return the description of a call; None if its service has none or its body is malformed."""
     summary = _BY_SERVICE.get(call.service)
     if summary is None:
         return None
     try:
-        return summary(call, scene)
+        return summary(call, lookups)
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
 
 
-def describe(row: Row, scene: Scene, last: Row | None = None) -> Summary:
+def describe(row: Row, lookups: Lookups, last: Row | None = None) -> Summary:
     """Return the description of a row; ``last`` is the last of several equal attempts."""
-    words = _described(row, last or row, scene)
+    words = _described(row, last or row, lookups)
 
     def mask(text: str) -> str:
-        return visible(scene.mask.text(text))
+        return visible(lookups.mask.text(text))
 
     script = words.script and words.script._replace(source=mask(words.script.source))
     below, remarks = map(mask, words.below), map(mask, words.remarks)
@@ -62,12 +62,12 @@ def describe(row: Row, scene: Scene, last: Row | None = None) -> Summary:
     )
 
 
-def _described(row: Row, last: Row, scene: Scene) -> Summary:
+def _described(row: Row, last: Row, lookups: Lookups) -> Summary:
     entry = row.entry
     if row.failure:
         return Summary(row.failure)
     if isinstance(entry, Call):
-        return _call(row, last, entry, scene)
+        return _call(row, last, entry, lookups)
     if isinstance(entry, Served):
         is_form = entry.body_type.startswith("multipart/")
         body = "" if is_form else shortened(readable(entry.body, entry.body_type), 120)
@@ -75,26 +75,26 @@ def _described(row: Row, last: Row, scene: Scene) -> Summary:
         return Summary(what, "" if entry.status is None else str(entry.status), note=entry.raised)
     if isinstance(entry, Event):
         if row.kind == "attempt":
-            return queue.attempt_summary(row, last, scene)
+            return queue.attempt_summary(row, last, lookups)
         if row.kind == "action":
-            return Summary(common.action(entry, scene))
+            return Summary(common.action(entry, lookups))
         is_brokers = row.service == "broker"
-        what = broker.event_text(entry, scene) if is_brokers else f"{entry.kind}: {entry.text}"
+        what = broker.event_text(entry, lookups) if is_brokers else f"{entry.kind}: {entry.text}"
         return Summary(what, note=str(entry.data.get("note") or ""))
     return Summary(row.operation)
 
 
-def _call(row: Row, last: Row, call: Call, scene: Scene) -> Summary:
-    summary = summarise(call, scene)
+def _call(row: Row, last: Row, call: Call, lookups: Lookups) -> Summary:
+    summary = summarise(call, lookups)
     if summary is None:
         body = shortened(readable(call.body, call.headers.get("Content-Type") or ""), EXCERPT)
         summary = Summary(f"{call.method} {call.target} {body}".strip())
     what, remarks = summary.what, list(summary.remarks)
     if row.delivery is not None:
-        what = f"{queue.attempt_name(row, last, scene)} {what}"
+        what = f"{queue.attempt_name(row, last, lookups)} {what}"
         # If a fake received the delivery, the fake's own row shows the body.
         if "answer" in row.delivery.data:
-            remarks += queue.exchange_lines(row.delivery.data, scene)
+            remarks += queue.exchange_lines(row.delivery.data, lookups)
     note = "" if call.problem == "bug" else call.note
     answer = _answer(call, summary)
     return Summary(what, answer, summary.below, summary.script, tuple(remarks), note)
@@ -122,11 +122,11 @@ def status_line(call: Call) -> str:
     return f"{call.status} {queue.phrase_of(call.status)}".strip() + ending
 
 
-def sentence(finding: Finding, scene: Scene) -> str:
+def sentence(finding: Finding, lookups: Lookups) -> str:
     """Return the sentence of a finding, with the name of its fake."""
     says = _SENTENCES[finding.kind]
     values = {**finding.values, "fake": finding.fake}
-    text = filled(says, values, scene) if isinstance(says, str) else says(values, scene)
+    text = filled(says, values, lookups) if isinstance(says, str) else says(values, lookups)
     # The text of a violation already contains the name of its fake.
     named = bool(finding.fake) and finding.kind != "problem"
     return visible(f"{finding.fake}: {text}" if named else text)

@@ -8,7 +8,7 @@ from typing import Any
 from ...core.calls import Call, Event
 from ...core.wording import counted, listed
 from ..bodies import compact, parsed, scalar, shortened
-from ..scene import Scene, has_full_answer
+from ..lookups import Lookups, has_full_answer
 from .common import Sentences, Summary, Values, clock_time
 
 _EVENTS = {
@@ -24,44 +24,44 @@ _EVENTS = {
 """The sentence of each event of an instance."""
 
 
-def summary(call: Call, scene: Scene) -> Summary | None:
+def summary(call: Call, lookups: Lookups) -> Summary | None:
     """Describe a request about records or offsets; return None for any other request."""
     describe = _ROUTES.get(call.route)
-    return None if describe is None else describe(call, scene)
+    return None if describe is None else describe(call, lookups)
 
 
-def _produce(call: Call, scene: Scene) -> Summary:
+def _produce(call: Call, lookups: Lookups) -> Summary:
     topics, items = _topics(call), _items(call.body)
-    shown = listed([_message(item, topics, call, scene) for item in items])
+    shown = listed([_message(item, topics, call, lookups) for item in items])
     placed = any(item.get("partition") is not None for item in items)
     what = "produce" if placed or len(set(topics)) > 1 else f"produce {topics[0]}"
     return Summary(f"{what} {shown}".strip(), _answered_places(call))
 
 
-def _consume(call: Call, scene: Scene) -> Summary:
-    what = f"consume {', '.join(_topics(call))} as {_member(call, scene)}"
+def _consume(call: Call, lookups: Lookups) -> Summary:
+    what = f"consume {', '.join(_topics(call))} as {_member(call, lookups)}"
     return Summary(what, _answered_records(call))
 
 
-def _fetch(call: Call, scene: Scene) -> Summary:
+def _fetch(call: Call, lookups: Lookups) -> Summary:
     positions = _positions(parsed(call.body))
     return Summary(f"fetch {listed(list(map(_place, positions)))}", _answered_records(call))
 
 
-def _commit(call: Call, scene: Scene) -> Summary:
-    offsets = [_committed(item, call.handle, scene) for item in _items(call.body)]
-    what = f"commit {listed(offsets) or 'delivered offsets'} as {_member(call, scene)}"
+def _commit(call: Call, lookups: Lookups) -> Summary:
+    offsets = [_committed(item, call.handle, lookups) for item in _items(call.body)]
+    what = f"commit {listed(offsets) or 'delivered offsets'} as {_member(call, lookups)}"
     return Summary(what, "OK" if has_full_answer(call) else "")
 
 
-def _query_committed(call: Call, scene: Scene) -> Summary | None:
+def _query_committed(call: Call, lookups: Lookups) -> Summary | None:
     items = _items(call.body)
     what = listed([f"{item['topic']}-{item['partition']}" for item in items])
-    whole = f"committed {what} as {_member(call, scene)}"
+    whole = f"committed {what} as {_member(call, lookups)}"
     return Summary(whole, _answered_places(call)) if items else None
 
 
-_ROUTES: Mapping[str, Callable[[Call, Scene], Summary | None]] = {
+_ROUTES: Mapping[str, Callable[[Call, Lookups], Summary | None]] = {
     "produce": _produce,
     "consume": _consume,
     "fetch": _fetch,
@@ -74,8 +74,8 @@ def _topics(call: Call) -> list[str]:
     return [str(topic) for topic in call.facts.get("topic") or ()]
 
 
-def _member(call: Call, scene: Scene) -> str:
-    return f"{call.facts.get('group')}/{scene.short(call.facts.get('instance'))}"
+def _member(call: Call, lookups: Lookups) -> str:
+    return f"{call.facts.get('group')}/{lookups.short(call.facts.get('instance'))}"
 
 
 def _items(body: bytes) -> list[Any]:
@@ -84,14 +84,14 @@ def _items(body: bytes) -> list[Any]:
     return value if isinstance(value, list) else [value] if isinstance(value, dict) else []
 
 
-def _message(item: dict[str, Any], topics: list[str], call: Call, scene: Scene) -> str:
+def _message(item: dict[str, Any], topics: list[str], call: Call, lookups: Lookups) -> str:
     topic, partition = str(item.get("topic") or topics[0]), item.get("partition")
     parts = [topic] if len(set(topics)) > 1 else []
     if partition is not None:
         parts = [f"{topic}-{partition}"]
     if item.get("key"):
         parts.append(f"key {shortened(str(item['key']))}")
-    elif partition is None and len(scene.end_offsets.get((call.handle, topic), ())) > 1:
+    elif partition is None and len(lookups.end_offsets.get((call.handle, topic), ())) > 1:
         parts.append("no key:")  # so the broker chose one of several partitions
     return " ".join([*parts, shortened(_value(item.get("value")), 60)])
 
@@ -128,10 +128,10 @@ def _positions(body: Any) -> list[dict[str, Any]]:
     return [body, *items] if body.get("topic") is not None else items
 
 
-def _committed(item: dict[str, Any], handle: str, scene: Scene) -> str:
+def _committed(item: dict[str, Any], handle: str, lookups: Lookups) -> str:
     topic, partition, offset = item["topic"], item["partition"], item["offset"]
     text = f"{topic}-{partition}={offset}"
-    ends = scene.end_offsets.get((handle, str(topic)), ())
+    ends = lookups.end_offsets.get((handle, str(topic)), ())
     if isinstance(partition, int) and 0 <= partition < len(ends) and isinstance(offset, int):
         text += f" (the log ends at {ends[partition]})" if offset > ends[partition] else ""
     return text
@@ -140,17 +140,17 @@ def _committed(item: dict[str, Any], handle: str, scene: Scene) -> str:
 # -- groups ----------------------------------------------------------------------------------------
 
 
-def event_text(event: Event, scene: Scene) -> str:
+def event_text(event: Event, lookups: Lookups) -> str:
     data = event.data
     if event.kind == "rebalance":
         _, instance = data.get("cause") or ("", "")
         reason = data.get("reason")
         if instance:
-            reason = str(reason).replace(instance, scene.short(instance))
-        return f"rebalance ({reason}): group {data['group']} {_generation(data, scene)}"
+            reason = str(reason).replace(instance, lookups.short(instance))
+        return f"rebalance ({reason}): group {data['group']} {_generation(data, lookups)}"
     if event.kind not in _EVENTS or "instance" not in data:
         return f"{event.kind}: {event.text}"
-    who = f"{data['group']}/{scene.short(data['instance'])}"
+    who = f"{data['group']}/{lookups.short(data['instance'])}"
     text = _EVENTS[event.kind].format(who=who, offsets=_stored(data))
     if data.get("idle"):
         text += " because it was idle"
@@ -160,10 +160,10 @@ def event_text(event: Event, scene: Scene) -> str:
     return text
 
 
-def effect(event: Event, call: Call | None, scene: Scene) -> str:
+def effect(event: Event, call: Call | None, lookups: Lookups) -> str:
     """Return what an event adds to the row of its call; empty if it only repeats the call."""
     if event.kind == "rebalance":
-        return _generation(event.data, scene)
+        return _generation(event.data, lookups)
     # The row of a commit with offsets already shows the offsets.
     is_shown = call is not None and bool(parsed(call.body))
     return f"committed {_stored(event.data)}" if event.kind == "commit" and not is_shown else ""
@@ -177,13 +177,13 @@ def _places_of(places: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{topic}-{partition}" for topic, partition in places) or "nothing"
 
 
-def _generation(data: Mapping[str, Any], scene: Scene) -> str:
+def _generation(data: Mapping[str, Any], lookups: Lookups) -> str:
     assignment = (data.get("assignment") or {}).items()
-    members = [f"{scene.short(member)}: {_places_of(places)}" for member, places in assignment]
+    members = [f"{lookups.short(member)}: {_places_of(places)}" for member, places in assignment]
     return f"generation {data.get('generation')}: {'; '.join(members) or 'no members'}"
 
 
-def _beyond_end(values: Values, scene: Scene) -> str:
+def _beyond_end(values: Values, lookups: Lookups) -> str:
     last, end = values["last"], values["end"]
     text = f"group {values['group']} committed {values['offset']} in {values['partition']}, "
     text += f"whose end offset is {end}"
@@ -192,7 +192,7 @@ def _beyond_end(values: Values, scene: Scene) -> str:
     return f"{text}; the last offset it received is {last}, so commit {last + 1}"
 
 
-def _produced_again(values: Values, scene: Scene) -> str:
+def _produced_again(values: Values, lookups: Lookups) -> str:
     written = listed([compact(shortened(one)) for one in values["values"]], 4)
     status = values["status"]
     before = f"before the answer {status}" if status else "although it received no answer"
@@ -202,7 +202,7 @@ def _produced_again(values: Values, scene: Scene) -> str:
     )
 
 
-def _received_again(values: Values, scene: Scene) -> str:
+def _received_again(values: Values, lookups: Lookups) -> str:
     by = values["by"]
     often = "twice" if len(by) == 2 else f"{len(by)} times"
     by_whom = f": by {', then by '.join(by)}" if 1 < len(set(by)) == len(by) < 4 else ""
@@ -215,7 +215,7 @@ def _received_again(values: Values, scene: Scene) -> str:
     )
 
 
-def _skipped(values: Values, scene: Scene) -> str:
+def _skipped(values: Values, lookups: Lookups) -> str:
     name, count, deleted = values["partition"], values["skipped"], values["deleted"]
     text = f"group {values['group']} had committed {name}={values['committed']} and next received "
     text += f"{name}@{values['received']}: "
@@ -233,7 +233,7 @@ def _skipped(values: Values, scene: Scene) -> str:
     return f"{text} (auto.offset.reset is latest): earliest continues at the oldest record"
 
 
-def _never_committed(values: Values, scene: Scene) -> str:
+def _never_committed(values: Values, lookups: Lookups) -> str:
     count, deliveries = values["records"], values["deliveries"]
     again = f" in {deliveries} deliveries" if deliveries > count else ""
     return (
@@ -242,14 +242,14 @@ def _never_committed(values: Values, scene: Scene) -> str:
     )
 
 
-def _behind(values: Values, scene: Scene) -> str:
+def _behind(values: Values, lookups: Lookups) -> str:
     offset, lags = values["committed"], values["lag"].items()
     ending = "(nothing committed)" if offset is None else f"(committed {offset})"
     parts = [f"{counted(lag, 'record')} behind in {where} {ending}" for where, lag in lags]
     return f"group {values['group']} is {listed(parts)}"
 
 
-def _unknown_header(values: Values, scene: Scene) -> str:
+def _unknown_header(values: Values, lookups: Lookups) -> str:
     header, value = values["header"], shortened(values["value"])
     text = f"the header '{header}: {value}' was ignored"
     if values["committed"]:

@@ -12,13 +12,13 @@ from ...core.timeparse import to_datetime
 from ...core.wording import counted, listed, plural
 from ..bodies import compact, parsed, shortened
 from ..connections import on_connection, reply
-from ..scene import Scene
+from ..lookups import Lookups
 
 EXCERPT = 400
 """Maximum length of a body in a row, in characters."""
 Values = Mapping[str, Any]
 """The values of a finding, and the name of its ``fake``."""
-Sentences = Mapping[str, "str | Callable[[Values, Scene], str]"]
+Sentences = Mapping[str, "str | Callable[[Values, Lookups], str]"]
 """The sentence of each kind of finding: a template filled with its values, or a function."""
 
 
@@ -55,8 +55,8 @@ class _Template(string.Formatter):
     records``).
     """
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, lookups: Lookups) -> None:
+        self._lookups = lookups
 
     def format_field(self, value: Any, format_spec: str) -> str:
         match format_spec:
@@ -67,7 +67,7 @@ class _Template(string.Formatter):
             case "json":
                 return compact(shortened(value) if isinstance(value, str) else value)
             case "id":
-                return self._scene.short(value)
+                return self._lookups.short(value)
             case "list":
                 return listed([shortened(str(one)) for one in value], 4)
             case "quoted":
@@ -82,8 +82,8 @@ class _Template(string.Formatter):
                 raise ValueError(f"unknown format {format_spec!r}")
 
 
-def filled(template: str, values: Values, scene: Scene) -> str:
-    return _Template(scene).vformat(template, (), values)
+def filled(template: str, values: Values, lookups: Lookups) -> str:
+    return _Template(lookups).vformat(template, (), values)
 
 
 def namespace(name: str) -> str:
@@ -112,7 +112,7 @@ def envelope(call: Call) -> Any:
     return (reply(call) if on_connection(call) else parsed(call.answer))["result"]
 
 
-def action(event: Event, scene: Scene) -> str:
+def action(event: Event, lookups: Lookups) -> str:
     given = ", ".join(event.data.get("arguments") or ())
     did = {"add_fault": "added", "remove_fault": "removed"}.get(event.kind)
     if did:
@@ -121,28 +121,28 @@ def action(event: Event, scene: Scene) -> str:
     if event.kind == "clear_faults":
         return f"{event.handle} faults cleared"
     message = event.data.get("message_id")
-    made = f" -> {scene.short(message)}" if message else ""
+    made = f" -> {lookups.short(message)}" if message else ""
     return f"{event.handle}.{event.kind}({given}){made}"
 
 
-def _continued(values: Values, scene: Scene) -> str:
+def _continued(values: Values, lookups: Lookups) -> str:
     later = counted(values["later"], "call")
     error = " ".join(filter(None, [values["status"], values["error"]]))
     return f"{values['call']} was answered {error}, and {later} followed"
 
 
-def _swallowed(values: Values, scene: Scene) -> str:
+def _swallowed(values: Values, lookups: Lookups) -> str:
     answered = values["status"] or "with an error"
     return f"this {values['call']} was answered {answered}, and the test saw no exception"
 
 
-def _unused_fault(values: Values, scene: Scene) -> str:
+def _unused_fault(values: Values, lookups: Lookups) -> str:
     faults = values["faults"]
     named = f"the {plural('fault', len(faults))} {listed(faults)}" if faults else "a fault"
     return f"{named} never fired; the calls were {listed(values['calls'])}"
 
 
-def _rejected(values: Values, scene: Scene) -> str:
+def _rejected(values: Values, lookups: Lookups) -> str:
     reasons = "; ".join(
         _WHY_REJECTED[one["kind"]].format(fake=values["fake"], **one) for one in values["reasons"]
     )

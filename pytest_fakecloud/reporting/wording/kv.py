@@ -12,8 +12,8 @@ from ...core.calls import Call
 from ...core.wording import counted, listed
 from ..bodies import compact, each_from_base64, parsed, scalar, shortened
 from ..connections import is_error, on_connection
+from ..lookups import Lookups, has_full_answer, hash_of
 from ..masking import HIDDEN, hides_words
-from ..scene import Scene, has_full_answer, hash_of
 from .common import Script, Sentences, Summary, Values, clock_time, envelope
 
 PIPELINED = 12
@@ -37,7 +37,7 @@ _LIMITERS = {
 _PARAMETER = re.compile(r"\blocal\s+(\w+)\s*=\s*(?:tonumber\()?(KEYS|ARGV)\[(\d+)\]")
 
 
-def summary(call: Call, scene: Scene) -> Summary | None:
+def summary(call: Call, lookups: Lookups) -> Summary | None:
     """Describe the commands of a call; return None if the call has none."""
     lines = call.facts.get("words")
     if not isinstance(lines, list) or not lines:
@@ -47,11 +47,11 @@ def summary(call: Call, scene: Scene) -> Summary | None:
     name = lines[0][0].upper()
     if call.route in _SEVERAL:
         return _pipeline(call, lines)
-    if on_connection(call) and call.number in scene.grouped_calls:
-        steps = [step.facts["words"][0] for step in scene.grouped_calls[call.number]]
+    if on_connection(call) and call.number in lookups.grouped_calls:
+        steps = [step.facts["words"][0] for step in lookups.grouped_calls[call.number]]
         is_transaction = name in ("EXEC", "DISCARD")
         return _transaction(call, name, steps) if is_transaction else _connection_setup(steps)
-    text = command_text(lines[0], scene.scripts)
+    text = command_text(lines[0], lookups.scripts)
     return Summary(text, _answer(call, name), script=_sent_script(lines[0]))
 
 
@@ -215,7 +215,7 @@ def _result(value: Any, is_base64: bool = False) -> str:
     return shortened(scalar(each_from_base64(value) if is_base64 else value), ROOM)
 
 
-def _replaced(values: Values, scene: Scene) -> str:
+def _replaced(values: Values, lookups: Lookups) -> str:
     late = "; its WATCH came after that write" if values["watch_late"] else ""
     mine, other, read = (_result(values[name]) for name in ("written", "overwritten", "read"))
     return (
@@ -224,7 +224,7 @@ def _replaced(values: Values, scene: Scene) -> str:
     )
 
 
-def _changed_nothing(values: Values, scene: Scene) -> str:
+def _changed_nothing(values: Values, lookups: Lookups) -> str:
     key, option = shortened(values["key"]), values["option"]
     why = {
         "NX": f"{key} already existed (NX)",
@@ -233,15 +233,15 @@ def _changed_nothing(values: Values, scene: Scene) -> str:
         "ZADD": f"{key} already had {listed(values['members'], 3)} (NX only adds)",
     }[option]
     if values["message"]:
-        number, message = values["attempt"], scene.short(values["message"])
+        number, message = values["attempt"], lookups.short(values["message"])
         why += f", set by attempt {number} of {message}, which failed"
     return f"this {values['command']} changed nothing: {why}"
 
 
-def _repeated(values: Values, scene: Scene) -> str:
+def _repeated(values: Values, lookups: Lookups) -> str:
     earlier = f"an identical earlier {values['target']}"
     if values["message"]:
-        earlier = f"attempt {values['attempt']} of {scene.short(values['message'])}"
+        earlier = f"attempt {values['attempt']} of {lookups.short(values['message'])}"
     text = (
         f"{values['command']} {shortened(values['key'])} repeats one made during {earlier}, which "
         "failed afterwards"
@@ -257,7 +257,7 @@ def _repeated(values: Values, scene: Scene) -> str:
     )
 
 
-def _failed_inside(values: Values, scene: Scene) -> str:
+def _failed_inside(values: Values, lookups: Lookups) -> str:
     well = values["executed"]
     rest = "the other one was" if well == 1 else f"the other {well} were"
     return (
@@ -266,7 +266,7 @@ def _failed_inside(values: Values, scene: Scene) -> str:
     )
 
 
-def _key_mismatch(values: Values, scene: Scene) -> str:
+def _key_mismatch(values: Values, lookups: Lookups) -> str:
     key, other = shortened(values["key"]), shortened(values["other"])
     text = f"{key} was read but never written; {other} was written but never read"
     if values["run"]:
@@ -277,7 +277,7 @@ def _key_mismatch(values: Values, scene: Scene) -> str:
     return text
 
 
-def _read_after_expiry(values: Values, scene: Scene) -> str:
+def _read_after_expiry(values: Values, lookups: Lookups) -> str:
     seconds = values["seconds"]
     late = f"{_duration(seconds)} after it had expired" if seconds else "as it expired"
     return f"{shortened(values['key'])} was read {late} (its TTL was set by {values['ttl']})"
@@ -293,7 +293,7 @@ def _duration(seconds: float) -> str:
     return f"{count:.0f} {unit}" if count >= 9.95 else f"{count:.2g} {unit}"
 
 
-def _check_then_set(values: Values, scene: Scene) -> str:
+def _check_then_set(values: Values, lookups: Lookups) -> str:
     read, write, item = (values[name] for name in ("read", "write", "item"))
     instead = "HSETNX" if write == "HSET" else f"{write} with NX"
     count, over = "two", "the second over the first"
@@ -305,7 +305,7 @@ def _check_then_set(values: Values, scene: Scene) -> str:
     )
 
 
-def _pages_overlap(values: Values, scene: Scene) -> str:
+def _pages_overlap(values: Values, lookups: Lookups) -> str:
     first, start, stop = values["first"], values["start"], values["stop"]
     read = f"{values['command']} {shortened(values['key'])}"
     return (

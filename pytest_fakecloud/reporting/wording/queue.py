@@ -10,8 +10,8 @@ from ...core.calls import Call
 from ...core.timeparse import to_datetime
 from ...core.wording import listed, plural
 from ..bodies import compact, decoded, parsed, readable, shortened
+from ..lookups import Lookups, has_full_answer
 from ..model import Row
-from ..scene import Scene, has_full_answer
 from .common import EXCERPT, Sentences, Summary, Values, clock_time
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ _SETTINGS = {
 """Headers of a publish request that are shown, without their prefix, each with its label."""
 
 
-def summary(call: Call, scene: Scene) -> Summary | None:
+def summary(call: Call, lookups: Lookups) -> Summary | None:
     """Describe a publish request or a batch; return None for any other request."""
     if call.route == "batch":
         messages = [_batch_message(item) for item in parsed(call.body)]
-        return Summary(f"batch of {len(messages)}", _accepted(call, scene), messages)
+        return Summary(f"batch of {len(messages)}", _accepted(call, lookups), messages)
     destination = call.facts.get("url")
     if not isinstance(destination, str):
         return None
@@ -45,7 +45,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
     body = shortened(readable(call.body, call.headers.get("Content-Type") or ""), most)
     method = _method(call.headers)
     parts = [verb, method, shortened(destination, 160), body, f"({settings})" if settings else ""]
-    return Summary(" ".join(filter(None, parts)), _accepted(call, scene))
+    return Summary(" ".join(filter(None, parts)), _accepted(call, lookups))
 
 
 def _batch_message(item: Mapping[str, Any]) -> str:
@@ -99,23 +99,23 @@ def _is_time(setting: str, value: object) -> bool:
     return setting == "not-before" and text.isascii() and text.isdigit() and len(text) in (9, 10)
 
 
-def _accepted(call: Call, scene: Scene) -> str:
-    if call.number in scene.created_by_lost_call:
-        return scene.short(scene.created_by_lost_call[call.number])
+def _accepted(call: Call, lookups: Lookups) -> str:
+    if call.number in lookups.created_by_lost_call:
+        return lookups.short(lookups.created_by_lost_call[call.number])
     if not has_full_answer(call):
         return ""
-    return listed([_created(one, call, scene) for one in _flat(parsed(call.answer))])
+    return listed([_created(one, call, lookups) for one in _flat(parsed(call.answer))])
 
 
-def _created(result: Mapping[str, Any], call: Call, scene: Scene) -> str:
+def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
     if "scheduleId" in result:
-        return f"schedule {scene.short(result['scheduleId'])}"
+        return f"schedule {lookups.short(result['scheduleId'])}"
     message = result["messageId"]
     if not result.get("deduplicated"):
-        return scene.short(message)
-    first = scene.published.get(message)
+        return lookups.short(message)
+    first = lookups.published.get(message)
     since = "" if first is None else f" published at {to_datetime(first):%H:%M:%S}"
-    return f"{call.status} deduplicated: {scene.short(message)}{since}"
+    return f"{call.status} deduplicated: {lookups.short(message)}{since}"
 
 
 def _flat(answer: Any) -> Iterator[dict[str, Any]]:
@@ -124,7 +124,7 @@ def _flat(answer: Any) -> Iterator[dict[str, Any]]:
         yield from one if isinstance(one, list) else [one]
 
 
-def callback_summary(call: Call, scene: Scene) -> Summary | None:
+def callback_summary(call: Call, lookups: Lookups) -> Summary | None:
     """Describe a callback, with the response and the body of its message."""
     report = _callback_report(call.body)
     if report is None:
@@ -155,10 +155,10 @@ def _text(value: Any) -> str:
 # -- deliveries ------------------------------------------------------------------------------------
 
 
-def attempt_summary(row: Row, last: Row, scene: Scene) -> Summary:
+def attempt_summary(row: Row, last: Row, lookups: Lookups) -> Summary:
     assert row.delivery is not None
     data = row.delivery.data
-    what = f"{attempt_name(row, last, scene)} {data.get('method', '')} {data.get('url', '')}"
+    what = f"{attempt_name(row, last, lookups)} {data.get('method', '')} {data.get('url', '')}"
     status, note, answer = data.get("status"), str(data.get("note") or ""), ""
     if note and status is None:
         answer, note = note, ""
@@ -166,16 +166,16 @@ def attempt_summary(row: Row, last: Row, scene: Scene) -> Summary:
         outcome = status if status is not None else data.get("error") or "no answer"
         answer = f"{outcome} {_answered(data)}".strip()
     return Summary(
-        " ".join(what.split()), answer, remarks=tuple(exchange_lines(data, scene)), note=note
+        " ".join(what.split()), answer, remarks=tuple(exchange_lines(data, lookups)), note=note
     )
 
 
-def attempt_name(row: Row, last: Row, scene: Scene) -> str:
+def attempt_name(row: Row, last: Row, lookups: Lookups) -> str:
     """Return the name of an attempt, such as ``attempt 1 to 3 of msg_1234``."""
     assert row.delivery is not None
     data = row.delivery.data
     kind = str(data.get("message_kind", "message")).replace("_", " ")
-    message = scene.short(data.get("message_id", ""))
+    message = lookups.short(data.get("message_id", ""))
     name = "attempt" if kind == "message" else kind
     if row.attempt == last.attempt == 1 and name != "attempt":
         # Here, an attempt number would be mistaken for a number of callbacks.
@@ -185,18 +185,18 @@ def attempt_name(row: Row, last: Row, scene: Scene) -> str:
         if row.attempt != last.attempt:
             number = f"{row.attempt} to {last.attempt}"
         name = f"{name} {number}" + (f" of {message}" if message else "")
-        if schedule := scene.header(data.get("began"), "upstash-schedule-id"):
-            name += f" (schedule {scene.short(schedule)})"
+        if schedule := lookups.header(data.get("began"), "upstash-schedule-id"):
+            name += f" (schedule {lookups.short(schedule)})"
     if data.get("about"):
-        name += f" about {scene.short(data['about'])}"
+        name += f" about {lookups.short(data['about'])}"
     return " ".join(name.split())
 
 
-def exchange_lines(data: Mapping[str, Any], scene: Scene) -> Iterator[str]:
+def exchange_lines(data: Mapping[str, Any], lookups: Lookups) -> Iterator[str]:
     """Yield the body and headers of a failed attempt, and the exceptions logged during it."""
     headers = [f"{name}: {value}" for name, value in data.get("sent_headers", ())]
     with_headers = f"with {plural('header', len(headers))} {', '.join(headers)}" if headers else ""
-    sent = _sent_body(data, scene)
+    sent = _sent_body(data, lookups)
     if sent or headers:
         yield " ".join(filter(None, ["sent", sent, with_headers]))
     yield from data.get("logged") or ()
@@ -204,13 +204,13 @@ def exchange_lines(data: Mapping[str, Any], scene: Scene) -> Iterator[str]:
         yield from _signature_lines(signature)
 
 
-def _sent_body(data: Mapping[str, Any], scene: Scene) -> str:
+def _sent_body(data: Mapping[str, Any], lookups: Lookups) -> str:
     """Return the body of a failed attempt; empty if the row of the publish request shows it."""
     whole = str(data.get("sent") or "")
     if data.get("signature"):
         # Show the body unchanged, because every character of it is signed.
         return whole if "\n" in whole else shortened(whole, EXCERPT)
-    if whole == scene.bodies.get(str(data.get("message_id"))):
+    if whole == lookups.bodies.get(str(data.get("message_id"))):
         return ""
     nothing = "no body" if data.get("sent_headers") else ""
     return _sent_callback(data) or _body(data, "sent") or nothing
@@ -306,8 +306,8 @@ def _unseen_check(signature: SignatureDetails) -> Iterator[str]:
         yield "the URL must be the signed one in every character: scheme, host, path and query"
 
 
-def _deduplicated(values: Values, scene: Scene) -> str:
-    message = scene.short(values["message"])
+def _deduplicated(values: Values, lookups: Lookups) -> str:
+    message = lookups.short(values["message"])
     if values["several"]:
         return f"one message of this request was deduplicated as {message}"
     why = f"it was deduplicated as {message}"
@@ -318,17 +318,17 @@ def _deduplicated(values: Values, scene: Scene) -> str:
     return f"this publish created no message: {why}"
 
 
-def _handled_twice(values: Values, scene: Scene) -> str:
+def _handled_twice(values: Values, lookups: Lookups) -> str:
     calls = values["calls"]
     return (
-        f"{scene.short(values['message'])} was delivered twice (fault: duplicate), and each "
+        f"{lookups.short(values['message'])} was delivered twice (fault: duplicate), and each "
         f"delivery made the same {'call' if calls == 1 else f'{calls} calls'}"
     )
 
 
-def _wrong_signature(values: Values, scene: Scene) -> str:
+def _wrong_signature(values: Values, lookups: Lookups) -> str:
     reason = _WRONG_SIGNATURE[values["reason"]].format(**values)
-    return f"{scene.short(values['message'])} was rejected with {values['status']}: {reason}"
+    return f"{lookups.short(values['message'])} was rejected with {values['status']}: {reason}"
 
 
 _WRONG_SIGNATURE = {
@@ -348,12 +348,12 @@ _WRONG_SIGNATURE = {
 }
 
 
-def _valid_signature(values: Values, scene: Scene) -> str:
+def _valid_signature(values: Values, lookups: Lookups) -> str:
     served = ""
     if values["called"] != values["url"]:
         served = f" (the application is called at {values['called']})"
     return (
-        f"{scene.short(values['message'])} was rejected with {values['status']} although its "
+        f"{lookups.short(values['message'])} was rejected with {values['status']} although its "
         f"signature is valid: signed with the current key for sub {values['url']}{served} and a "
         f"body of {values['size']} bytes with the hash {values['hash']}; one of these differs "
         "in the application's check, unless it rejects the request for another reason"

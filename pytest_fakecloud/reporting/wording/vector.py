@@ -7,14 +7,14 @@ from typing import Any
 from ...core.calls import Call
 from ...core.wording import counted, listed
 from ..bodies import compact, parsed, scalar, shortened
-from ..scene import Scene, has_full_answer
+from ..lookups import Lookups, has_full_answer
 from .common import Sentences, Summary, Values, envelope, namespace, pairs
 
 _QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
 _UPSERTS = ("upsert", "upsert-data")
 
 
-def summary(call: Call, scene: Scene) -> Summary | None:
+def summary(call: Call, lookups: Lookups) -> Summary | None:
     """Describe a request; return None if its route is unknown or its body is not JSON."""
     body = parsed(call.body) if call.body.strip() else {}
     if not call.route or body is None:
@@ -117,7 +117,7 @@ def _hits(hits: list[dict[str, Any]]) -> str:
     return f"{counted(len(hits), 'hit')}: {listed(shown)}"
 
 
-def _no_longer_matches(values: Values, scene: Scene) -> str:
+def _no_longer_matches(values: Values, lookups: Lookups) -> str:
     mode, writes = values["mode"], values["writes"]
     route = values["route"].partition("-")[0]
     did = "changed" if mode == "PATCH" else "replaced"
@@ -130,7 +130,7 @@ def _no_longer_matches(values: Values, scene: Scene) -> str:
     )
 
 
-def _empty_namespace(values: Values, scene: Scene) -> str:
+def _empty_namespace(values: Values, lookups: Lookups) -> str:
     spaces = values["others"].items()
     others = ", ".join(f"{namespace(name)} has {count}" for name, count in spaces)
     return f"{namespace(values['namespace'])} has no vectors; {others}"
@@ -142,7 +142,7 @@ def _score(score: float) -> str:
     return next((text for text in texts if text != "1" or score == 1), "1")
 
 
-def _hit_not_used(values: Values, scene: Scene) -> str:
+def _hit_not_used(values: Values, lookups: Lookups) -> str:
     hit, unread, written = (shortened(values[name]) for name in ("id", "unread", "written"))
     return (
         f"the query returned {hit} with score {_score(values['score'])} (a similarity: the higher, "

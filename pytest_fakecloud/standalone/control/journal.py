@@ -17,10 +17,10 @@ from ...http.messages import Answer, Request, Stream
 from ...http.routing import Route
 from ...reporting.as_json import row_json
 from ...reporting.bodies import printable
+from ...reporting.lookups import Lookups
 from ...reporting.masking import Mask
 from ...reporting.model import Row as ReportRow
 from ...reporting.rows import began, rows
-from ...reporting.scene import Scene
 from . import PREFIX, whole_number
 from .shapes import ProblemEntry, Row
 
@@ -165,8 +165,8 @@ def _rows_from(cloud: Cloud, first: int, limit: int = 0) -> list[Row]:
 
 
 def _as_json_rows(cloud: Cloud, made: Iterable[ReportRow]) -> list[Row]:
-    scene = Scene(mask=Mask(cloud))
-    return [cast("Row", row_json(row, (), scene) | _progress_fields(row)) for row in made]
+    lookups = Lookups(mask=Mask(cloud))
+    return [cast("Row", row_json(row, (), lookups) | _progress_fields(row)) for row in made]
 
 
 def _progress_fields(row: ReportRow) -> dict[str, Any]:

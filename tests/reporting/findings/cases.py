@@ -24,8 +24,8 @@ import redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.findings import ObservedTest, find
+from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.model import Finding
-from pytest_fakecloud.reporting.scene import scene_of
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
 
@@ -38,7 +38,7 @@ Scene = Callable[[Cloud], object]
 
 def found(cloud: Cloud, **given: Any) -> list[Finding]:
     """Return the findings about a cloud, except those about fakes that received no call."""
-    every = find(ObservedTest(cloud, scene_of(cloud, list(cloud.journal.entries)), **given))
+    every = find(ObservedTest(cloud, lookups_of(cloud, list(cloud.journal.entries)), **given))
     return [one for one in every if one.kind != "never_called"]
 
 
@@ -50,12 +50,12 @@ def kinds(cloud: Cloud, **given: Any) -> list[str]:
 def judge(file: str, name: str, cloud: Cloud) -> None:
     """Compare the findings about a cloud with those expected in the case's section of the file."""
     every = found(cloud)
-    scene = scene_of(cloud, list(cloud.journal.entries))
+    lookups = lookups_of(cloud, list(cloud.journal.entries))
     numbers = {entry.number for entry in cloud.journal.entries}
     lines = []
     for one in every:
         assert set(one.rows) <= numbers
-        lines += [f"{one.kind} {json.dumps(one.values)}", f"  {sentence(one, scene)}"]
+        lines += [f"{one.kind} {json.dumps(one.values)}", f"  {sentence(one, lookups)}"]
     assert "failed:" not in section(cloud)
     compare(EXPECTED / f"{file}.txt", name, lines)
 

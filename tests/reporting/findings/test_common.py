@@ -10,11 +10,10 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.findings import ObservedTest, find
+from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.model import Finding
-from pytest_fakecloud.reporting.scene import scene_of
 from pytest_fakecloud.reporting.text import section
-from pytest_fakecloud.reporting.wording import Scene as Lookups
-from pytest_fakecloud.reporting.wording import sentence
+from pytest_fakecloud.reporting.wording import Lookups, sentence
 
 from .cases import HOOK, Scene, answered, commands, found, kinds, logs, query
 
@@ -107,7 +106,7 @@ def test_a_fake_nobody_called_is_named_where_all_went_well(
 ) -> None:
     scene(cloud)
     cloud.vector_index()
-    every = find(ObservedTest(cloud, scene_of(cloud, [])))
+    every = find(ObservedTest(cloud, lookups_of(cloud, [])))
     assert any(one.fake == "vector_index" for one in every) is expected
 
 

@@ -199,7 +199,7 @@ def _less_as_string(new: str, known: Any) -> bool:
 def _received(test: ObservedTest) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the JSON objects that the application received, each with its journal number."""
     bodies: list[tuple[int, Any]] = [(one.began, one.body) for one in test.served]
-    bodies += [(number, sent.body) for number, (sent, _) in test.scene.attempts.items()]
+    bodies += [(number, sent.body) for number, (sent, _) in test.lookups.attempts.items()]
     for call in test.calls:
         if call.route == "consume" and executed(call):
             records = parsed(call.answer)

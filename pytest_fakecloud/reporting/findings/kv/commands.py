@@ -12,8 +12,8 @@ from ....core.calls import Action, Call, Entry
 from ....kv.table.rows import ROWS
 from ...bodies import each_from_base64, parsed
 from ...connections import is_error, on_connection, reply
+from ...lookups import executed_at
 from ...model import Finding
-from ...scene import executed_at
 from ..detectors import ObservedTest, about_key
 
 UNKNOWN: Any = object()
@@ -212,7 +212,7 @@ def history(test: ObservedTest, handle: Any) -> list[Command]:
 
 def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
     lines = call.facts.get("words")
-    if not call.reached or call.number in test.scene.without_row or call.answer == _QUEUED:
+    if not call.reached or call.number in test.lookups.without_row or call.answer == _QUEUED:
         return
     if not isinstance(lines, list) or "words" in call.cut:
         if call.cut:
@@ -246,7 +246,7 @@ def _replied(test: ObservedTest, call: Call) -> tuple[list[list[str]], list[Any]
 
     The results are an empty list if they are unknown.
     """
-    steps = test.scene.grouped_calls.get(call.number)
+    steps = test.lookups.grouped_calls.get(call.number)
     known = bool(call.answer) and "answer" not in call.cut
     envelope = reply(call) if known else None
     if not steps:

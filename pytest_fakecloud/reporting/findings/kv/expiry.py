@@ -8,8 +8,8 @@ from typing import Any
 
 from ....core.timeparse import to_datetime
 from ...connections import lines_of
+from ...lookups import executed_at
 from ...model import Finding
-from ...scene import executed_at
 from ..detectors import ObservedTest, about_key
 from .commands import (
     COUNTING,

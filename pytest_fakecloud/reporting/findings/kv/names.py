@@ -66,7 +66,7 @@ def _same_run(test: ObservedTest, *entries: Entry) -> str:
     """Return the ID of the workflow run that contains all entries; empty if there is none."""
     attempts = map(test.attempt_around, entries)
     numbers = {one.data["began"] if one is not None else None for one in attempts}
-    runs = {test.scene.header(number, "upstash-workflow-runid") for number in numbers}
+    runs = {test.lookups.header(number, "upstash-workflow-runid") for number in numbers}
     return runs.pop() if len(runs) == 1 else ""
 
 
@@ -123,7 +123,7 @@ def no_subscriber(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 subscribed.update(dict.fromkeys(line[1:], call.number))
     for command in history(test, handle):
         if command.name == "PUBLISH" and command.result == 0 and isinstance(command.entry, Call):
-            steps = test.scene.grouped_calls.get(command.entry.number) or [command.entry]
+            steps = test.lookups.grouped_calls.get(command.entry.number) or [command.entry]
             lines = [[line[0].upper(), *line[1:]] for one in steps for line in lines_of(one)]
             unheard[command.key] = command, lines.index(command.words)
         elif command.name == "PUBLISH":

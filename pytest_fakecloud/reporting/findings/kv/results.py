@@ -158,7 +158,7 @@ def commands_failed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find pipelines and transactions in which some commands failed and the others were executed."""
     executed = Counter(command.entry.number for command in commands(test, handle))
     for call in test.calls_of(handle):
-        steps = test.scene.grouped_calls.get(call.number, ())
+        steps = test.lookups.grouped_calls.get(call.number, ())
         count = len(steps or lines_of(call))
         has_several = call.route in ("pipeline", "multi-exec") or bool(steps)
         failed = count - executed[call.number]

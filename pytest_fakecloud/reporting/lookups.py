@@ -29,7 +29,7 @@ _LONG = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class Lookups:
     """Lookups of one cloud and its journal.
 
     - ``ids``: the short forms of ids: messages, schedules, and long names of consumers.
@@ -67,7 +67,7 @@ class Scene:
         return next((value for one, value in headers if one.lower() == name), "")
 
 
-def scene_of(cloud: AnyCloud, entries: Sequence[Entry]) -> Scene:
+def lookups_of(cloud: AnyCloud, entries: Sequence[Entry]) -> Lookups:
     """Return the lookups of a cloud and its journal, with credentials in grouped calls masked.
 
     A fake that raises an exception contributes nothing.
@@ -87,7 +87,7 @@ def scene_of(cloud: AnyCloud, entries: Sequence[Entry]) -> Scene:
     ids = [*_named_by_events(entries), *(one.id for one in messages), *schedules]
     groups, without_row = gathered(entries)
     mask = Mask(cloud)
-    return Scene(
+    return Lookups(
         ids=_abbreviated(ids) | _abbreviated_names(instances),
         published=published,
         bodies={message_id: _beginning(call) for message_id, call in created
