@@ -46,8 +46,8 @@ class Api:
         assert answer.headers["content-type"] == "application/json"
         after = self.index.snapshot().data
         assert list(before.namespaces) == list(after.namespaces)
-        for name, home in before.namespaces.items():
-            assert [r.id for _, r in home.scan()] == [
+        for name, space in before.namespaces.items():
+            assert [r.id for _, r in space.scan()] == [
                 r.id for _, r in after.namespaces[name].scan()
             ]
         return payload["status"], payload["error"]

@@ -68,7 +68,7 @@ class ResumableQueries:
         with self._lock:
             self._engine.checks.query(query, self._engine.dimension)
             self._expire()
-            if namespace not in self._engine.namespaces.homes:
+            if namespace not in self._engine.namespaces.spaces:
                 return "", []
             limit = self._engine.limits.resumable_queries
             errors.check_limit("Live resumable query", len(self.cursors) + 1, limit)

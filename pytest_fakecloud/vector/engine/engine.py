@@ -137,11 +137,11 @@ class VectorEngine:
         with self._lock:
             dimension = self.checks.records(records, self.dimension)
             if records:
-                home = self.namespaces.home(namespace)
+                space = self.namespaces.space(namespace)
                 self.quota.spend("update", len(records), self._clock.now_us())
-                self.namespaces.homes.setdefault(namespace, home)
+                self.namespaces.spaces.setdefault(namespace, space)
                 self._open(dimension)
-                self._put(namespace, home, records)
+                self._put(namespace, space, records)
 
     def load(self, groups: Mapping[str, Sequence[VectorRecord]]) -> None:
         """Insert or replace records, all or none, ready immediately and without using the quota."""
@@ -151,9 +151,9 @@ class VectorEngine:
                 dimension = self.checks.records(records, dimension)
             self._open(dimension)
             for namespace, records in groups.items():
-                home = self.namespaces.homes.setdefault(namespace, Namespace(self.dimension))
+                space = self.namespaces.spaces.setdefault(namespace, Namespace(self.dimension))
                 for record in records:
-                    home.put(record)
+                    space.put(record)
 
     def update(self, namespace: str, change: Change) -> bool:
         """Update a record; return False if no record has the id.
@@ -163,8 +163,8 @@ class VectorEngine:
         """
         with self._lock:
             self.checks.change(change, self.dimension)
-            home = self._find(namespace)
-            old = home.get(change.id)
+            space = self._find(namespace)
+            old = space.get(change.id)
             if old is None:
                 return False
             metadata = old.metadata if change.metadata is None else change.metadata
@@ -178,13 +178,13 @@ class VectorEngine:
                 metadata=metadata,
                 data=old.data if change.data is None else change.data,
             )
-            self._put(namespace, home, [new])
+            self._put(namespace, space, [new])
             return True
 
     def delete(self, namespace: str, ids: Sequence[str]) -> int:
         with self._lock:
-            home = self._find(namespace)
-            return sum(home.delete(id) for id in ids)
+            space = self._find(namespace)
+            return sum(space.delete(id) for id in ids)
 
     def delete_prefix(self, namespace: str, prefix: str) -> int:
         with self._lock:
@@ -208,12 +208,12 @@ class VectorEngine:
     def reset(self, namespace: str) -> None:
         """Remove all records of a namespace, immediately also for queries; keep the namespace."""
         with self._lock:
-            if namespace in self.namespaces.homes:
-                self.namespaces.homes[namespace] = Namespace(self.dimension)
+            if namespace in self.namespaces.spaces:
+                self.namespaces.spaces[namespace] = Namespace(self.dimension)
 
     def reset_all(self) -> None:
         with self._lock:
-            for namespace in self.namespaces.homes:
+            for namespace in self.namespaces.spaces:
                 self.reset(namespace)
 
     # -- reading ---------------------------------------------------------------------------------
@@ -221,8 +221,8 @@ class VectorEngine:
     def fetch(self, namespace: str, ids: Sequence[str]) -> list[VectorRecord | None]:
         """Return the records in the order of the ids, with None for each missing record."""
         with self._lock:
-            home = self._find(namespace)
-            return [home.get(id) for id in ids]
+            space = self._find(namespace)
+            return [space.get(id) for id in ids]
 
     def range(self, namespace: str, cursor: int, limit: int | None, prefix: str = "") -> Page:
         """Return at most ``limit`` records (None: all) in insertion order, from a slot on."""
@@ -243,8 +243,8 @@ class VectorEngine:
 
     def random(self, namespace: str) -> VectorRecord | None:
         with self._lock:
-            home = self._find(namespace)
-            return home.nth(self._picks.randrange(len(home))) if len(home) else None
+            space = self._find(namespace)
+            return space.nth(self._picks.randrange(len(space))) if len(space) else None
 
     def info(self) -> IndexInfo:
         """Return the properties and counts of the index; a read for ``ready_after_reads``."""
@@ -255,15 +255,15 @@ class VectorEngine:
     def describe(self) -> IndexInfo:
         """Return the same as ``info()``, but do not count as a read."""
         with self._lock:
-            homes, identity = self.namespaces.homes, self.identity
+            spaces, identity = self.namespaces.spaces, self.identity
             return IndexInfo(
                 identity.kind,
                 identity.similarity,
                 self.dimension or 0,
-                sum(home.size() for home in homes.values()),
+                sum(space.size() for space in spaces.values()),
                 identity.dense_model,
                 identity.sparse_model,
-                {name: home.info() for name, home in homes.items()},
+                {name: space.info() for name, space in spaces.items()},
             )
 
     # -- querying --------------------------------------------------------------------------------
@@ -287,10 +287,10 @@ class VectorEngine:
     def answer(self, namespace: str | None, questions: Sequence[Question]) -> list[list[Hit]]:
         """Return the hits for each question. The lock must be held."""
         self.readiness.count_read()
-        home = None if namespace is None else self.namespaces.homes.get(namespace)
-        if home is None:
+        space = None if namespace is None else self.namespaces.spaces.get(namespace)
+        if space is None:
             return [[] for _ in questions]
-        return self._ranker.answer(home, questions)
+        return self._ranker.answer(space, questions)
 
     # -- pending changes -------------------------------------------------------------------------
 
@@ -298,14 +298,14 @@ class VectorEngine:
         with self._lock:
             return [
                 (name, record)
-                for name, home in self.namespaces.homes.items()
-                for record in home.staged.values()
+                for name, space in self.namespaces.spaces.items()
+                for record in space.staged.values()
             ]
 
-    def _put(self, namespace: str, home: Namespace, records: Sequence[VectorRecord]) -> None:
+    def _put(self, namespace: str, space: Namespace, records: Sequence[VectorRecord]) -> None:
         ready = self.readiness.immediate
         for record in records:
-            home.put(record, ready=ready)
+            space.put(record, ready=ready)
         if not ready:
             self.readiness.wait_for(namespace, list(records))
 
@@ -320,7 +320,7 @@ class VectorEngine:
             return VectorSnapshot(
                 self.identity,
                 self.dimension,
-                {name: home.copy() for name, home in self.namespaces.homes.items()},
+                {name: space.copy() for name, space in self.namespaces.spaces.items()},
                 self.resumable.copy(),
                 self.readiness.copy(),
                 self.readiness.held,
@@ -336,8 +336,8 @@ class VectorEngine:
             )
         with self._lock:
             self.dimension = snapshot.dimension
-            self.namespaces.homes = {
-                name: home.copy() for name, home in snapshot.namespaces.items()
+            self.namespaces.spaces = {
+                name: space.copy() for name, space in snapshot.namespaces.items()
             }
             self.resumable.restore(snapshot.cursors)
             self.readiness.restore(snapshot.batches, held=snapshot.held)
@@ -349,11 +349,11 @@ class VectorEngine:
 
     def _find(self, namespace: str) -> Namespace:
         """Return a namespace or, if it does not exist, an empty one that is not part of the index."""
-        home = self.namespaces.homes.get(namespace)
-        return Namespace(None) if home is None else home
+        space = self.namespaces.spaces.get(namespace)
+        return Namespace(None) if space is None else space
 
     def _open(self, dimension: int | None) -> None:
         if self.dimension is None and dimension is not None:
             self.dimension = dimension
-            for home in self.namespaces.homes.values():
-                home.open_matrix(dimension)
+            for space in self.namespaces.spaces.values():
+                space.open_matrix(dimension)

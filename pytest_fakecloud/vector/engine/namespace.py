@@ -226,27 +226,27 @@ class Namespace:
 class Namespaces:
     """The namespaces of an index by name, in the order of creation. Every call is atomic.
 
-    ``homes`` and ``home()`` are for callers that hold the lock.
+    ``spaces`` and ``space()`` are for callers that hold the lock.
     """
 
     def __init__(self, engine: VectorEngine, lock: threading.RLock) -> None:
-        self.homes = {DEFAULT_NAMESPACE: Namespace(engine.dimension)}
+        self.spaces = {DEFAULT_NAMESPACE: Namespace(engine.dimension)}
         self._engine = engine
         self._lock = lock
 
     def create(self, namespace: str) -> None:
         with self._lock:
-            self.homes.setdefault(namespace, self.home(namespace))
+            self.spaces.setdefault(namespace, self.space(namespace))
 
     def names(self) -> list[str]:
         with self._lock:
-            return list(self.homes)
+            return list(self.spaces)
 
     def delete(self, namespace: str) -> None:
         """Remove a namespace; raise ``VectorError`` for a missing one and the default one."""
         with self._lock:
             self._check_named(namespace, "deleted")
-            del self.homes[namespace]
+            del self.spaces[namespace]
             self._engine.resumable.follow(namespace, None)
 
     def rename(self, namespace: str, new: str, *, delete_existing: bool = False) -> bool:
@@ -260,31 +260,31 @@ class Namespaces:
                 raise errors.bad_request("A namespace cannot be renamed to the default one.")
             if new == namespace:
                 return True
-            if new in self.homes and not delete_existing:
+            if new in self.spaces and not delete_existing:
                 return False
-            if self.homes.pop(new, None) is not None:
+            if self.spaces.pop(new, None) is not None:
                 self._engine.resumable.follow(new, None)
-            self.homes = {
-                new if name == namespace else name: home for name, home in self.homes.items()
+            self.spaces = {
+                new if name == namespace else name: space for name, space in self.spaces.items()
             }
             self._engine.resumable.follow(namespace, new)
             self._engine.readiness.follow(namespace, new)
             return True
 
-    def home(self, namespace: str) -> Namespace:
+    def space(self, namespace: str) -> Namespace:
         """Return the namespace with this name, or a new one that is not part of the index yet.
 
         Raises ``VectorError`` 400 if a new namespace would exceed the limit.
         """
-        home = self.homes.get(namespace)
-        if home is not None:
-            return home
+        space = self.spaces.get(namespace)
+        if space is not None:
+            return space
         limit = self._engine.limits.namespaces
-        errors.check_limit("Namespace count", len(self.homes) + 1, limit)
+        errors.check_limit("Namespace count", len(self.spaces) + 1, limit)
         return Namespace(self._engine.dimension)
 
     def _check_named(self, namespace: str, verb: str) -> None:
         if namespace == DEFAULT_NAMESPACE:
             raise errors.bad_request(f"The default namespace cannot be {verb}.")
-        if namespace not in self.homes:
+        if namespace not in self.spaces:
             raise errors.namespace_missing(namespace, self._engine.identity.name)

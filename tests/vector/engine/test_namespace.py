@@ -25,9 +25,9 @@ def few_holes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MINIMUM_HOLES", 2)
 
 
-def contents(home: Namespace) -> list[tuple[str, float, str | None]]:
+def contents(space: Namespace) -> list[tuple[str, float, str | None]]:
     return [
-        (r.id, float(r.vector[0]) if r.vector is not None else 0.0, r.data) for _, r in home.scan()
+        (r.id, float(r.vector[0]) if r.vector is not None else 0.0, r.data) for _, r in space.scan()
     ]
 
 
@@ -45,7 +45,7 @@ ACTIONS = st.lists(
 def test_any_sequence_of_changes_leaves_what_a_dict_would(
     actions: list[tuple[object, ...]],
 ) -> None:
-    home = Namespace(2)
+    space = Namespace(2)
     newest: dict[str, VectorRecord] = {}
     visible: dict[str, VectorRecord] = {}
     for action in actions:
@@ -53,88 +53,88 @@ def test_any_sequence_of_changes_leaves_what_a_dict_would(
             _, id, number, ready = action
             assert isinstance(number, int)
             new = record(str(id), number)
-            home.put(new, ready=bool(ready))
+            space.put(new, ready=bool(ready))
             newest[str(id)] = new
             if ready:
                 visible[str(id)] = new
         elif action[0] == "delete":
             id = str(action[1])
-            assert home.delete(id) is (newest.pop(id, None) is not None)
+            assert space.delete(id) is (newest.pop(id, None) is not None)
             visible.pop(id, None)
         else:
-            home = home.copy()
-        assert contents(home) == [
+            space = space.copy()
+        assert contents(space) == [
             (r.id, float(r.vector[0]), r.data) for r in newest.values() if r.vector is not None
         ]
-        assert home.info() == NamespaceInfo(len(visible), len(home.staged))
-        rows = set(range(home.row_count)) - set(home.hidden.tolist())
-        assert {home.record(row).id: home.record(row).data for row in rows} == {
+        assert space.info() == NamespaceInfo(len(visible), len(space.staged))
+        rows = set(range(space.row_count)) - set(space.hidden.tolist())
+        assert {space.record(row).id: space.record(row).data for row in rows} == {
             id: r.data for id, r in visible.items()
         }
-        found, _ = home.sparse_index.scores(
-            sparse(dict.fromkeys(range(6), 1.0)), home.row_count, None
+        found, _ = space.sparse_index.scores(
+            sparse(dict.fromkeys(range(6), 1.0)), space.row_count, None
         )
         assert set(found.tolist()) == rows
-        slots = [slot for slot, _ in home.scan()]
+        slots = [slot for slot, _ in space.scan()]
         assert slots == sorted(set(slots))
-        assert home.row_count <= max(2 * len(newest), len(newest) + 2) + 1
+        assert space.row_count <= max(2 * len(newest), len(newest) + 2) + 1
 
 
 @pytest.mark.parametrize("dimension", [2, None])
 def test_holes_of_one_kind_of_vectors_are_closed(dimension: int | None) -> None:
-    home = Namespace(dimension)
+    space = Namespace(dimension)
     for number in range(8):
         vector = None if dimension is None else floats(number, 1)
         weights = sparse({number: 1.0}) if dimension is None else None
-        home.put(VectorRecord(str(number), vector, weights, None, None), ready=True)
+        space.put(VectorRecord(str(number), vector, weights, None, None), ready=True)
     for number in range(6):
-        assert home.delete(str(number))
-    assert len(home._ids) < 8
-    left = [one for _, one in home.scan()]
+        assert space.delete(str(number))
+    assert len(space._ids) < 8
+    left = [one for _, one in space.scan()]
     assert [one.id for one in left] == ["6", "7"]
     assert [one.sparse is None for one in left] == [dimension is not None] * 2
 
 
 def test_slots_are_never_used_again() -> None:
-    home = Namespace(2)
+    space = Namespace(2)
     for number in range(20):
-        home.put(record(str(number)))
+        space.put(record(str(number)))
     for number in range(15):
-        home.delete(str(number))
-    home.put(record("0"))
-    assert [(slot, r.id) for slot, r in home.scan(16)] == [
+        space.delete(str(number))
+    space.put(record("0"))
+    assert [(slot, r.id) for slot, r in space.scan(16)] == [
         (16, "16"), (17, "17"), (18, "18"), (19, "19"), (20, "0"),
     ]  # fmt: skip
-    assert [r.id for _, r in home.scan(prefix="1")] == ["15", "16", "17", "18", "19"]
-    assert home.nth(0).id == "15"
-    assert home.nth(5).id == "0"
+    assert [r.id for _, r in space.scan(prefix="1")] == ["15", "16", "17", "18", "19"]
+    assert space.nth(0).id == "15"
+    assert space.nth(5).id == "0"
 
 
 def test_release_leaves_newer_changes_staged() -> None:
-    home = Namespace(2)
+    space = Namespace(2)
     first, second = record("a", 1), record("a", 2)
-    home.put(first, ready=False)
-    home.put(second, ready=False)
-    home.release([first, record("gone")])
-    assert home.info() == NamespaceInfo(0, 1)
-    home.release([second])
-    assert home.info() == NamespaceInfo(1, 0)
-    assert home.record(0).data == "text 2"
+    space.put(first, ready=False)
+    space.put(second, ready=False)
+    space.release([first, record("gone")])
+    assert space.info() == NamespaceInfo(0, 1)
+    space.release([second])
+    assert space.info() == NamespaceInfo(1, 0)
+    assert space.record(0).data == "text 2"
 
 
 def test_a_staged_replacement_counts_as_ready_and_pending() -> None:
-    home = Namespace(2)
-    home.put(record("a", 1))
-    home.put(record("a", 2), ready=False)
-    assert home.info() == NamespaceInfo(1, 1)
-    assert home.record(0).data == "text 1"
-    fetched = home.get("a")
+    space = Namespace(2)
+    space.put(record("a", 1))
+    space.put(record("a", 2), ready=False)
+    assert space.info() == NamespaceInfo(1, 1)
+    assert space.record(0).data == "text 1"
+    fetched = space.get("a")
     assert fetched is not None
     assert fetched.data == "text 2"
 
 
 def test_size_counts_vectors() -> None:
-    home = Namespace(2)
-    assert home.size() == 0
-    home.put(record("a"))
-    assert home.size() == 4 * 2 + 16 + 8
+    space = Namespace(2)
+    assert space.size() == 0
+    space.put(record("a"))
+    assert space.size() == 4 * 2 + 16 + 8
