@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from .. import errors
 from ..algorithms.glob import matcher
 from ..errors import CommandError
-from ..table.keys import KeySpec, sort_destination
+from ..table.columns import KeySpec, sort_destination
 from ..table.registry import EVERYTHING, CommandSpec, Table
 
 if TYPE_CHECKING:

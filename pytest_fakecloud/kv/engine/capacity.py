@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from .. import errors
 from ..errors import CommandError
 from ..settings import Limits
-from ..table.keys import KeySpec
+from ..table.columns import KeySpec
 from ..table.registry import CommandSpec
 from ..table.syntax import try_int
 from .client import Client

@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ..errors import CommandError, unknown_command, unknown_subcommand
-from .keys import KeySpec
+from .columns import KeySpec
 from .rows import NOT_OVER_REST, ROWS, Row
 from .versions import ARITIES, LATER, MODULES, OWN, is_later
 

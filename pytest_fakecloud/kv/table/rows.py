@@ -4,7 +4,7 @@ A row is ``name arity since | flags | keys | options`` under its group; commands
 their names share a row, and indented lines continue a row. *arity* includes the name; a negative
 arity is a minimum. *flags* are the flags that ``COMMAND INFO`` reports, followed by ACL categories
 that cannot be derived from them (``@x`` adds a category, ``-@x`` removes one). *keys* are key specs
-in the syntax of ``keys.KeySpec``. *options* are the literal option words. Sources: the output
+in the syntax of ``columns.KeySpec``. *options* are the literal option words. Sources: the output
 of ``COMMAND`` in Redis 7.0 and Valkey 9.1, and the vendor's documentation for its additional
 commands.
 

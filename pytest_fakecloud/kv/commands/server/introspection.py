@@ -9,7 +9,7 @@ from ...algorithms.glob import matcher
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
-from ...table.keys import KeySpec, sort_destination
+from ...table.columns import KeySpec, sort_destination
 from ...table.registry import Args, CommandSpec, command
 from ...table.tips import DEPRECATED, INTERNAL, NOTES, TIPS
 from ...table.versions import MODULES

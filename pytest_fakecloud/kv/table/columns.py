@@ -1,4 +1,4 @@
-"""The positions of keys in command lines."""
+"""The columns of the command table that have a notation of their own."""
 
 from __future__ import annotations
 
