@@ -84,9 +84,7 @@ class AnyCloud(CloudPromises, ABC):
     @property
     @abstractmethod
     def env(self) -> dict[str, str]:
-        """The environment variables of all fakes. If a service has several fakes, the first one's
-        values.
-        """
+        """The environment variables of all fakes; of several fakes of a service, the first one's."""
 
     # -- starting fakes --------------------------------------------------------------------------
 
@@ -116,10 +114,11 @@ class AnyCloud(CloudPromises, ABC):
 
     @abstractmethod
     def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
-        """Start a fake by the name of its fixture; raise ``ContractError`` for unknown settings.
+        """Start a fake by the name of its fixture.
 
         Besides the settings of the service, ``host`` and ``port`` choose its address and ``token``
-        its credentials.
+        its credentials. Raises ``ContractError`` for unknown settings, and if the system has no
+        file descriptor left.
         """
 
     @abstractmethod
@@ -180,8 +179,7 @@ class AnyCloud(CloudPromises, ABC):
     def _undelivered(self, strict: Container[str]) -> list[str]:
         """Describe the queues with messages that a test published but never delivered.
 
-        If ``strict`` contains the kind ``undelivered``, they are recorded as strict-mode violations
-        instead.
+        If ``strict`` contains the kind ``undelivered``, record strict-mode violations instead.
         """
         return []
 
@@ -224,8 +222,7 @@ class AnyCloud(CloudPromises, ABC):
         ``time.monotonic()``, ``time.perf_counter()`` and the timeouts of event loops. Concurrent
         sleeps overlap: the clock moves to the time at which the next of them ends. Sleeps of test
         runners, of servers' event loops and inside the standard library still take real time, and
-        so does waiting for a response. Afterwards the process's time is real again, and the clock
-        continues from its current time.
+        so does waiting for a response. Afterwards time is real again, and the clock continues.
 
         Raises ``ContractError`` without time-machine, inside another cloud's ``autojump()``, and
         for a stand-alone server, which is another process.
@@ -239,9 +236,8 @@ class AnyCloud(CloudPromises, ABC):
     ) -> Failures:
         """Run code once per call it makes, with a fault in a different call each time.
 
-        See ``every_failure.every_failure`` for the options ``services``, ``faults``, ``status`` and
-        ``check``, and for what counts as a broken promise. Raises ``ContractError`` for a
-        stand-alone server.
+        ``every_failure.every_failure`` describes the options ``services``, ``faults``, ``status``
+        and ``check``, and broken promises. Raises ``ContractError`` for a stand-alone server.
         """
         __tracebackhide__ = True
         from .every_failure import every_failure
@@ -251,8 +247,7 @@ class AnyCloud(CloudPromises, ABC):
     def explore(
         self, run: Runs, check: Checks = None, **options: Unpack[ExploreOptions]
     ) -> Exploration:
-        """Run code under many schedules of faults, orders, time and deliveries, and check a
-        promise.
+        """Run code under many schedules of faults, orders, time and deliveries; check a promise.
 
         Raises ``BrokenSchedule`` with the smallest schedule found that breaks the promise, and
         ``ContractError`` for a stand-alone server. The guide "Explore failures and
@@ -315,9 +310,7 @@ class AioCloud:
     async def explore(
         self, run: Runs, check: Checks = None, **options: Unpack[ExploreOptions]
     ) -> Exploration:
-        """Run ``Cloud.explore()`` in a running event loop; ``run`` and ``check`` may be
-        asynchronous.
-        """
+        """Run ``Cloud.explore()`` in a running event loop, also with asynchronous functions."""
         __tracebackhide__ = True
         return await self._in_thread(self._cloud.explore, run, check, **options)
 

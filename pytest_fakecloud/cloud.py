@@ -133,9 +133,7 @@ class Cloud(AnyCloud):
             self._exits.append(steering.stop)
 
     def _deliver(self) -> None:
-        """Start the background thread only when a delivery is planned, because most clouds never
-        need it.
-        """
+        """Start the background thread when a delivery is planned, because most clouds need none."""
         if self._dispatcher is None:
             from .core.concurrency.dispatch import Dispatcher
 
@@ -165,11 +163,9 @@ class Cloud(AnyCloud):
 
     @staticmethod
     def connect(url: str, token: str | None = None) -> RemoteCloud:
-        """Return the cloud of a stand-alone server (``pytest-fakecloud serve``), with the same
-        fakes.
+        """Return the cloud of a stand-alone server (``pytest-fakecloud serve``).
 
-        ``token`` is the server's control token; by default the environment variable
-        ``PYTEST_FAKECLOUD_TOKEN``.
+        ``token`` is the server's control token; by default the variable ``PYTEST_FAKECLOUD_TOKEN``.
         """
         from .standalone.remote import RemoteCloud
 
@@ -198,12 +194,6 @@ class Cloud(AnyCloud):
     # -- starting fakes --------------------------------------------------------------------------
 
     def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
-        """Start a fake by the name of its fixture; raise ``ContractError`` for unknown settings.
-
-        Besides the settings of the service, ``host`` and ``port`` choose its address and ``token``
-        its credentials. Also raises ``ContractError`` if the system has no file descriptor left for
-        it.
-        """
         try:
             return self._start(fixture, settings)
         except OSError as error:
@@ -347,8 +337,7 @@ class Cloud(AnyCloud):
         if self.closed:
             return
         self.closed = True
-        # The list does not change during the iteration: starting or closing a fake creates a new
-        # list.
+        # Iterate over this list safely: starting or closing a fake creates a new list.
         self._context.closed_fakes.last = handles = self._context.handles
         ends: list[Callable[[], object]] = [handle.close for handle in reversed(handles)]
         _call_all([self._stop_delivering, *ends, *reversed(self._exits)])
@@ -362,8 +351,7 @@ class Cloud(AnyCloud):
             stacklevel=2,
             source=self,
         )
-        # Close the cloud in another thread, because the garbage collector may interrupt code that
-        # holds a lock.
+        # Close the cloud in another thread, because this one may hold any lock.
         _dropped.put(self)
         if handles := self._context.handles:
             handles[0]._mount.hub.later(_close_dropped)

@@ -36,9 +36,7 @@ class MarkerConfig:
     clock: Literal["running", "frozen"] | None = setting(
         None, optional(choice("running", "frozen"))
     )
-    """``"running"``: the clock follows real time. ``"frozen"``: it advances only when a test moves
-    it.
-    """
+    """``"running"``: it follows real time. ``"frozen"``: it moves only when a test moves it."""
     seed: Any = setting(None, optional(_SEED))
     """The seed of all ids and random values; the test's node id by default."""
     process_time: bool | Literal["autojump"] = setting(False, either(SWITCH, choice("autojump")))
@@ -52,8 +50,6 @@ class MarkerConfig:
     transport: Literal["socket", "inprocess"] | None = setting(
         None, optional(choice("socket", "inprocess"))
     )
-    """How requests, httpx and urllib3 in this process reach the fakes; ``"inprocess"`` skips the
-    socket.
-    """
+    """How requests, httpx and urllib3 reach the fakes; ``"inprocess"`` skips the socket."""
     tls: bool = setting(False, SWITCH)
     """Whether the fakes serve HTTPS (extra ``tls``)."""

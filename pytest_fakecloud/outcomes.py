@@ -29,8 +29,7 @@ def check(run: Run) -> None:
     failure: BaseException | None = None
     warned: list[str] = []
     with report_failure("the check for strict-mode violations could not be made", failed.append):
-        # Check for undelivered messages first: the code below reads the journals, which would count
-        # as an inspection by the test.
+        # Check for undelivered messages first, before the journals are read as if by the test.
         warned = _undelivered(run)
         failure = _failure(run)
     if failed:
@@ -42,9 +41,7 @@ def check(run: Run) -> None:
 
 
 def _undelivered(run: Run) -> list[str]:
-    """Describe messages that a passing test published but never delivered, except those that fail
-    it as strict-mode violations.
-    """
+    """Describe messages that were published but never delivered, except strict-mode violations."""
     kinds = run.strict_kinds()
     found = [(cloud, text) for cloud in run.clouds() for text in cloud._undelivered(kinds)]
     if not found:
@@ -57,8 +54,7 @@ def _undelivered(run: Run) -> list[str]:
 def explain(run: Run, error: Exception) -> None:
     """Raise an earlier exception of a callback that explains the error of a failed test.
 
-    An outcome of pytest is raised as it is and ends the test. An assertion becomes the cause of the
-    error, so that pytest shows both.
+    An outcome of pytest ends the test. An assertion becomes the cause of the error.
     """
     found: list[Problem] = []
     with report_failure("the exceptions of callbacks could not be read", warn):
@@ -103,7 +99,6 @@ def _failed_assertion(found: list[Problem]) -> BaseException | None:
 
 
 def _failure(run: Run) -> BaseException | None:
-    """Return the failure of a passing test, or None."""
     found = _failing_violations(run)
     if not found:
         for cloud in run.clouds():

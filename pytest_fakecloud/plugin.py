@@ -56,9 +56,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 class Default(str):
-    """The default value of a setting; the type distinguishes it from the same value set by the
-    user.
-    """
+    """The default value of a setting; its type tells it from the same value set by the user."""
 
     __slots__ = ()
 
@@ -250,8 +248,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
             explain(run, error)
         raise
     run = run or _run_of(item.config)
-    # Look at the recorded errors, because unittest.TestCase keeps its failures, skips and expected
-    # failures until the report.
+    # Look at the recorded errors too: unittest.TestCase keeps its failures until the report.
     if run is not None and run.has_fakes and not getattr(item, "_excinfo", None):
         from .outcomes import check
 
@@ -283,9 +280,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> None:
-    """Add an explanation if a module could not be imported because a fake's environment variable is
-    not set.
-    """
+    """Explain the failed import of a module that needs an environment variable of a fake."""
     if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
         from .reporting.hints.variables import at_import
 
@@ -299,17 +294,13 @@ def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> No
 
 @pytest.fixture(scope="session")
 def fakecloud_settings() -> dict[str, Any]:
-    """Settings of the fakes, by the names of the marker's keywords. Override it to apply them to
-    many tests.
-    """
+    """Settings of the fakes, with the marker's keywords. Override it to apply them to many tests."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def fakecloud_session_settings() -> dict[str, Any]:
-    """Settings of the session's fakes, keyed like the marker's arguments. Override it in a
-    conftest.
-    """
+    """Settings of the session's fakes, with the marker's keywords. Override it in a conftest."""
     return {}
 
 

@@ -2,8 +2,7 @@
 
 The cloud, the plugin, the command, the control API and the console read it. A new service also
 needs a fixture in ``plugin`` and a method of ``AnyCloud``, both for type checkers. Modules are
-named here and not imported, because every pytest run that checks a setting or has fakes imports
-this one.
+named here and not imported, because every run that checks a setting imports this one.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ class Service(NamedTuple):
     ``fixture`` is the name of its fixture, ``word`` its name on the command line and in the
     server's configuration file (None if it cannot be started there). ``handle`` and ``view`` are
     import paths (``"package.module:name"``) of the fake's class and of the function that returns
-    its content as JSON for the console. ``in_process`` is True if clients of this process may reach
-    it without a socket.
+    its content for the console. ``in_process``: clients of this process may skip the socket.
     """
 
     fixture: str
@@ -34,9 +32,7 @@ class Service(NamedTuple):
 
     @property
     def alias(self) -> str | None:
-        """The alternative name of its fixture (``fakecloud_kv``), for suites that use the
-        first name themselves.
-        """
+        """The alternative name of its fixture (``fakecloud_kv``), for suites that use the first."""
         return None if self.word is None else f"fakecloud_{self.word}"
 
 
@@ -78,9 +74,7 @@ def named(name: object) -> Service | None:
 
 
 def find(fixture: object) -> Service:
-    """Return the service with this fixture name or ``word``; raise ``ContractError`` with the nearest
-    one.
-    """
+    """Return the service with this fixture name or ``word``; raise ``ContractError`` for others."""
     found = named(fixture)
     if found is not None:
         return found

@@ -199,9 +199,7 @@ def _state(file: Path) -> dict[str, Any]:
 def _prepare(
     cloud: Cloud, app: ControlApp, states: Sequence[State], forwards: Mapping[str, str], log: Log
 ) -> None:
-    """Load the state files and set up the forwards; the result is the baseline that ``reset``
-    returns to.
-    """
+    """Load the state files and set up the forwards: the baseline that ``reset`` returns to."""
     for url, target in forwards.items():
         for handle in cloud.handles:
             if handle.fixture == "queue":
@@ -289,7 +287,6 @@ def _isolated_options(options: Options, wanted: Mapping[str, Any]) -> Options:
 
 
 def _part_for(services: Collection[str], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a state file that belongs to the given services."""
     absent = {word for word in services_by_word() if word not in services}
     if "queue" in absent:
         absent.add("destinations")

@@ -1,7 +1,6 @@
 """Print the licences of everything that an installation includes: ``python -m tests.licences``.
 
-``--pins FILE`` writes the same distributions with their versions, for a search for known
-vulnerabilities.
+``--pins FILE`` writes the same distributions with their versions.
 
 Reads the metadata of installed distributions, without a network. Follows the run-time dependencies
 and the extras with libraries that the package uses, recursively.
@@ -106,8 +105,7 @@ def _says(here: Distribution) -> str:
 def terms_of(says: str) -> Iterator[frozenset[str]]:
     """Yield each alternative of an expression, as the set of terms that apply together.
 
-    ``A AND (B OR C)`` yields ``{A, B}`` and ``{A, C}``. A string that is not an expression is one
-    term.
+    ``A AND (B OR C)`` yields ``{A, B}`` and ``{A, C}``; another string is one term.
     """
     words = re.findall(r"[()]|[^\s()]+", says)
     if not re.fullmatch(r"[\w.+()\s-]+", says) or not {"AND", "OR"} & set(words):

@@ -132,9 +132,7 @@ def _scope(node: ast.AST) -> str:
 
 @cache
 def own(name: str, for_types: bool = True) -> frozenset[str]:
-    """Return the modules of this package that a module imports, with or without those for type
-    checkers.
-    """
+    """Return the modules of this package that a module imports, optionally not for types."""
     found = set()
     for each in module(name).imports - (frozenset() if for_types else module(name).for_types):
         if each.partition(".")[0] == "pytest_fakecloud":

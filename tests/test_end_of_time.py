@@ -1,6 +1,4 @@
-"""At both ends of time, every service answers, every report can be made, and the clock does not
-move further.
-"""
+"""At both ends of time, services answer, reports are made, and the clock moves no further."""
 
 from __future__ import annotations
 

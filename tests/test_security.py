@@ -1,6 +1,4 @@
-"""The promises of SECURITY.md: each names its tests. Those without a test elsewhere are tested
-here.
-"""
+"""The promises of SECURITY.md: each names its tests. The tests here have no other place."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Reading in one thread while others write never fails and never skips an item.
 
-Threads switch far more often than usual, so that iterating over a structure without a lock or a
-copy fails.
+Threads switch far more often than usual, so that unsafe iterations fail.
 """
 
 from __future__ import annotations

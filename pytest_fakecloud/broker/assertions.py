@@ -134,8 +134,7 @@ class BrokerAssertions:
 
     def _fields_of(self, topic: str) -> Mapping[str, Field]:
         count = self.topics().get(topic)
-        # Accept all partition numbers if the topic is missing, because a cluster may not list a new
-        # topic immediately.
+        # A cluster may not list a new topic immediately, so accept all partition numbers then.
         return RECORD_FIELDS if count is None else record_fields(count)
 
     def assert_not_produced(

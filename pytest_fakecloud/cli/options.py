@@ -148,7 +148,6 @@ def _strings(value: Any, where: str, expected: str) -> list[str]:
 
 
 def _forwards(words: Sequence[str], services: Sequence[str]) -> dict[str, str]:
-    """Return forwarding targets by URL; raise ``Usage`` without a queue, or for a malformed word."""
     if words and "queue" not in services:
         raise Usage("--forward is for the queue, which is not among the services: name it too")
     found: dict[str, str] = {}

@@ -61,14 +61,12 @@ def serve(options: Options, *, opens: bool) -> int:
                 stop.get(timeout=NAP_SECONDS)
                 break
         log.say("stopping", "stopping")
-    # Exempt all objects from garbage collection: with much data, the collection at exit would take
-    # seconds.
+    # Exempt all objects from garbage collection, which could take seconds at exit.
     gc.freeze()
     return 0
 
 
 def _allow_more_files() -> None:
-    """Raise the soft limit of open files, which is lower on most systems."""
     if sys.platform != "win32":
         import resource
 
@@ -173,8 +171,7 @@ def _exit_code_of(command: list[str], environment: Mapping[str, str]) -> int:
     def pass_on(number: int, _: object) -> None:
         if process is None:
             early.append(number)
-        # Do not pass on Ctrl+C: the terminal sends it to the command as well, and many programs
-        # exit immediately at a second one.
+        # Do not pass on Ctrl+C, which the terminal sends to the command too: two may kill it.
         elif number != signal.SIGINT or not _has_terminal():
             process.send_signal(number)
 

@@ -34,9 +34,8 @@ Outcome: TypeAlias = Literal[
 class CutBytes(bytes):
     """The beginning of a body that the journal has cut, followed by a note about the cut.
 
-    ``size`` is the size of the whole body. Two operations raise ``ContractError`` if they need the
-    whole body: comparing it, and ``in`` for bytes that are not in the beginning. All others use the
-    beginning and the note. Created by ``CutBytes.of()``.
+    ``size`` is the size of the whole body. Comparing it, and ``in`` for bytes that are not in the
+    beginning, raise ``ContractError``. All other operations use the beginning and the note.
     """
 
     size: int

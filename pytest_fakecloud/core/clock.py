@@ -96,8 +96,7 @@ class Clock:
     def now_us(self) -> int:
         """Return the current time in microseconds since the Unix epoch."""
         # Read without the lock, because every request does. A running clock's value is used only if
-        # the clock still runs afterwards; otherwise it could be later than the time at which
-        # another thread stopped the clock.
+        # the clock still runs afterwards, because another thread may have stopped it earlier.
         offset = self._live_us
         if offset is not None:
             running = int(time.time() * 1_000_000) + offset
@@ -179,13 +178,11 @@ class Clock:
         return AioClock(self)
 
     def _after(self, duration: Duration) -> Target:
-        """Return a function that computes the target of an advance when the advance begins."""
         self._check_free()
         span = duration_us(duration)
         return lambda: self.now_us() + span
 
     def _until(self, instant: Instant) -> Target:
-        """Return a function that returns the target, or raises ``ContractError`` if it has passed."""
         self._check_free()
         target_us = instant_us(instant)
 
@@ -201,7 +198,6 @@ class Clock:
         return target
 
     def _onward(self) -> Target | None:
-        """Return a function that returns the next due time; None if nothing is planned."""
         self._check_free()
         due = self._timers.next_due_us()
         return None if due is None else lambda: max(due, self.now_us())

@@ -13,8 +13,7 @@ class ServiceError(Exception):
     """An error response of the real service to a bad request.
 
     ``status`` is the HTTP status, ``message`` the service's own text, ``headers`` are extra
-    response headers. Every service has a subclass, and its app formats the body as the service
-    does.
+    response headers. Every service has a subclass, and its app formats the body.
     """
 
     def __init__(
@@ -69,8 +68,7 @@ def describe_error(error: BaseException) -> str:
 def report_failure(failed: str, report: Callable[[str], object]) -> Iterator[None]:
     """Turn an exception in a with-block into one line for ``report``, which begins with ``failed``.
 
-    Reports call code of the test, such as a ``repr`` or a predicate, and an exception in a pytest
-    hook would abort the whole run.
+    Reports call code of the test, and an exception in a pytest hook would abort the whole run.
     """
     try:
         yield

@@ -42,8 +42,7 @@ class RandomStream:
     @cached_property
     def _random(self) -> _random.Random:
         # Created on first use, because most tests never use most streams. setdefault() gives
-        # threads that arrive together the same generator; two generators with one seed would
-        # produce the same ids.
+        # threads that arrive together the same generator, so that they draw different values.
         made: _random.Random = vars(self).setdefault("_random", _random.Random(self._seed()))
         return made
 
@@ -86,8 +85,7 @@ class RandomStream:
 class Ids:
     """The randomness of a test: ``stream()`` returns one source per purpose.
 
-    Streams are independent of each other and of the order of their creation, so adding a fake to a
-    test does not change another fake's ids.
+    Streams are independent of each other and of their order: a new fake changes no other's ids.
     """
 
     def __init__(self, seed: int | str) -> None:

@@ -32,8 +32,7 @@ class Journal:
 
     @property
     def keep_bytes(self) -> int:
-        """Maximum bytes of calls above 4 KiB that the whole cloud keeps. Set it on the cloud's
-        journal.
+        """Maximum bytes of calls above 4 KiB that a cloud keeps. Set it on the cloud's journal.
 
         Beyond it the oldest calls are cut: they stay in the journal with the beginning of their
         long fields, and a condition that needs the rest raises ``ContractError``.

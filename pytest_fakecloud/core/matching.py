@@ -1,7 +1,6 @@
 """Compare values with the conditions that a test gives.
 
-Assertions, ``where()``, fault matchers, listings, ``allow()`` and the control API share these
-rules:
+Assertions, ``where()``, fault matchers, listings, ``allow()`` and the control API use these rules:
 
 ==========================  ======================================================================
 given                       matches
@@ -61,8 +60,7 @@ class Field(NamedTuple):
     without ``read`` the field is the item's attribute, or its key if the item is a mapping. If a
     field has ``several`` values, any of them may match, and a function is called with each. If the
     type is ``ANYTHING``, any item of a list may match too, but a function is called with the whole
-    list. A ``bare`` field is shown without its name. None is rejected unless the field is
-    ``optional``.
+    list. A ``bare`` field is shown without its name. Unless it is ``optional``, None is rejected.
     """
 
     type: FieldType = ANYTHING

@@ -92,9 +92,8 @@ class Recorder:
     """Records the calls and events of one fake, or of a whole cloud, in order.
 
     A fake's recorder also adds each entry to its cloud's recorder (``parent``), which therefore has
-    the entries of all fakes. Recording is thread-safe. The cloud's recorder limits what it and the
-    fakes' recorders keep, by number (``keep``) and by size (``shared.large``). ``entries`` holds
-    the entries that are kept.
+    the entries of all fakes. Recording is thread-safe. The cloud's recorder limits the ``entries``
+    that it and the fakes' recorders keep, by number (``keep``) and by size (``shared.large``).
     """
 
     keep: int | None = None

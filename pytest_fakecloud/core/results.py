@@ -98,7 +98,6 @@ class Results(Items[T]):
 
 
 def _fields_of_items(items: Iterable[Any]) -> Mapping[str, Field]:
-    """Return the attributes of items and the string keys of mappings as fields."""
     known: dict[str, Field] = {}
     kinds: Iterable[Any] = dict.fromkeys(map(type, items))
     for kind in kinds:
@@ -206,7 +205,6 @@ def _lines_of_matches(matched: list[T], show: Callable[[T], str]) -> Iterator[st
 def _lines_of_misses(
     misses: list[tuple[T, list[str]]], query: Query, show: Callable[[T], str]
 ) -> Iterator[str]:
-    """Yield a line for each of the nearest items with its differences, and the number of others."""
     ranked = sorted(misses, key=lambda pair: len(pair[1]))
     ranked[:_COMPARED] = sorted(
         ranked[:_COMPARED], key=lambda pair: (len(pair[1]), query.unlikeness(pair[0]))

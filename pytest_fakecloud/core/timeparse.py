@@ -98,8 +98,7 @@ def instant_us(value: Instant) -> int:
         )
     microseconds = (moment - _EPOCH) // _MICROSECOND
     if not _FIRST_US <= microseconds <= LAST_US:
-        # The time in UTC is outside the years 1 to 9999: the first hours of year 1 in an eastern
-        # time zone, or the last hours of 9999 in a western one.
+        # The first hours of year 1 in an eastern time zone, or the last of 9999 in a western one.
         raise ContractError(f"{shown(value)} is outside the years 1 to 9999 in UTC")
     return microseconds
 

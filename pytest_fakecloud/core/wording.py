@@ -104,7 +104,6 @@ def differences(found: Any, wanted: Any, place: str) -> Iterator[str]:
 
 
 def _text_difference(found: str, wanted: str, place: str) -> str:
-    """Describe the difference between two long strings from their first different character on."""
     pairs = enumerate(zip(found, wanted, strict=False))
     at = next((n for n, (a, b) in pairs if a != b), min(len(found), len(wanted)))
     return (

@@ -54,7 +54,6 @@ def _name(function: object) -> str:
 
 
 def _with_unique_names(programs: Sequence[Program]) -> list[Program]:
-    """Add a number to the second and each further program of one name."""
     taken = {program.name for program in programs}
     named: list[Program] = []
     for program in programs:

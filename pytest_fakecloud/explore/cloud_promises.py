@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class CloudPromises:
     """Methods of a cloud that return a promise for ``explore()``.
 
-    Each imports ``promises`` on first use, because most runs never explore.
+    The package imports its public names, such as these promises, on first use.
     """
 
     @staticmethod

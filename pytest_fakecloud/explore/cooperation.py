@@ -61,9 +61,7 @@ def cooperation(world: World) -> Iterator[None]:
 def _in_strands(
     world: World, original: Callable[..., Any], replacement: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return a function that calls ``replacement`` in explored code, with the simulation and the
-    strand before its arguments, and the original function elsewhere.
-    """
+    """Return a function that calls ``replacement(simulation, strand, …)`` in explored code only."""
 
     def patched(*args: Any, **kwargs: Any) -> Any:
         here = world.here()

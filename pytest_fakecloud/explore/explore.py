@@ -91,8 +91,7 @@ def explore(
     - ``process_time``: whether ``time.time()`` follows the clock (default: if time-machine is
       installed).
     - ``patience``: how long a client may be slow in one run; a delivery may be slow until its timeout.
-    - ``horizon``: how long after the start the schedules of a queue fire; without it, they fire three
-      times.
+    - ``horizon``: how long after the start a queue's schedules fire (default: they fire three times).
 
     Raises ``BrokenSchedule``; the error of the undisturbed run; exceptions that end a test, such as
     ``pytest.skip()``; and ``ContractError`` if the code makes no call or cannot be explored, or if

@@ -107,8 +107,7 @@ def clocks_follow(world: World) -> Iterator[None]:
     time of explored code within the block.
 
     They continue from the real time at the start of the block. The replacements also apply to
-    modules that imported the functions by name. Threads that are not explored and infrastructure
-    keep using real time.
+    modules that imported the functions by name, but not to infrastructure or in other threads.
     """
     replacements = [
         (name, getattr(time, name), _following(world, getattr(time, name), per_second))

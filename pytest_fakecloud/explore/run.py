@@ -44,9 +44,8 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The options that limit all runs of a search: the fakes whose calls can have events, the kinds
-    of events, patience and horizon, the promises to check after every step, and whether a promise
-    reads the history.
+    """The options of all runs of a search: the fakes whose calls can have events, kinds of events,
+    patience, horizon, the promises to check after every step, and whether any reads the history.
     """
 
     handles: frozenset[str]
@@ -71,8 +70,7 @@ class Subject:
 class Plan:
     """The schedule and the strategy of one run, and what the run records.
 
-    ``stacks`` are the lines of the application that make each call, ``notes`` the points at which
-    events are possible.
+    ``stacks``: the application's lines that make each call; ``notes``: where events are possible.
     """
 
     schedule: Schedule
@@ -120,8 +118,7 @@ class Step:
 
     ``options`` are the strands that could have run instead; those in ``disabled`` could no longer
     run after this step. ``enabled_by`` is the index of the step that created or woke the strand, and
-    ``barrier`` that of the last step before the clock moved because no strand could run; -1 stands
-    for no step.
+    ``barrier`` the index of the last step before the clock had to move; -1 means that there is none.
     """
 
     strand: str

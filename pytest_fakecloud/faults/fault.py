@@ -35,10 +35,9 @@ class Matchers(SharedFacts, total=False):
 
     ``times`` is the maximum number of hits, ``skip`` the number of matching requests that are let
     through first, ``route`` an endpoint's name, path or ``"POST /path"``, ``when`` a predicate on
-    the ``Request`` (its ``call`` has the facts). The others are facts that depend on the service:
-    ``command``, ``words``, ``index`` and ``encoding``, ``namespace``, ``topic`` with ``group`` and
-    ``instance``, ``url`` with ``label``, ``kind``, ``queue`` and ``message_id``. ``core.matching``
-    defines what matches.
+    the ``Request`` (its ``call`` has the facts). The others are facts of services: ``command``,
+    ``words``, ``index`` and ``encoding``, ``namespace``, ``topic`` with ``group`` and ``instance``,
+    ``url`` with ``label``, ``kind``, ``queue`` and ``message_id``. See ``core.matching``.
     """
 
     times: int | None
@@ -161,8 +160,7 @@ class ServiceRule(Rule):
 class Fault:
     """One injected fault.
 
-    A strict test fails if its fault never fired. Used as a context manager, the fault is removed at
-    the end of the with-block.
+    A strict test fails if its fault never fired. As a context manager, it is removed at the end.
     """
 
     def __init__(self, rule: Rule) -> None:

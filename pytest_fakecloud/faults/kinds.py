@@ -75,8 +75,7 @@ class RandomRule(Rule):
         self._stream = table.stream
 
     def decide(self) -> bool:
-        # After the first draw, do not require a hit, which chance may prevent. A rule that never
-        # drew is still reported as unused.
+        # After the first draw, do not require a hit, which chance may prevent.
         self.must_fire = False
         return self._stream.random() < self._rate
 

@@ -110,8 +110,7 @@ class FaultPlan:
         headers: HeaderPairs | Mapping[str, str] | None = None,
         **matchers: Unpack[Matchers],
     ) -> Fault:
-        """Accept ``requests`` matching requests in each period of the fake's clock, and reject the
-        others.
+        """Accept ``requests`` matching requests in each period of the fake's clock; reject others.
 
         A period starts with the first request after the previous period ended. Without ``headers``
         the rejection has ``Retry-After`` and ``RateLimit-Limit``/``-Remaining``/``-Reset`` in
@@ -131,8 +130,7 @@ class FaultPlan:
     def sequence(self, steps: Iterable[Step], **matchers: Unpack[Matchers]) -> Fault:
         """Apply the steps in turn, one to each matching request: ``[503, None, 429, "drop"]``.
 
-        After the last step requests are served normally. If ``times=`` exceeds the number of steps,
-        the sequence is repeated.
+        After the last step requests are served normally; a larger ``times=`` repeats the steps.
         """
         if isinstance(steps, str | bytes) or not isinstance(steps, Iterable):
             raise ContractError(
@@ -163,8 +161,7 @@ class FaultPlan:
     ) -> Fault:
         """Call the test's function before or after the endpoint, in the request's thread.
 
-        The function receives the ``Request`` if it takes an argument. If it returns an ``Answer``,
-        the client receives this instead of the endpoint's response.
+        The function may take the ``Request``, and return an ``Answer`` that replaces the response.
         """
         if not callable(function):
             raise ContractError(f"call() needs a function, got {shown(function)}")

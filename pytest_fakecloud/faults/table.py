@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 class FaultTable:
     """The rules of one fake.
 
-    ``fact_fields`` are the facts that rules can match, by default the facts of the app. A service
-    with its own kinds of faults applies them with ``claim()``.
+    ``fact_fields`` are the facts that rules can match, by default the facts of the app.
     """
 
     fact_fields: Mapping[str, Field] = MappingProxyType({})
@@ -125,11 +124,9 @@ class FaultTable:
                 self._closing.set()
 
     def claim(self, kind: str, subject: Any) -> Rule | None:
-        """Count a hit of the first fault of a service's own kind that fires on a subject; return
-        it.
+        """Count a hit of the first fault of a service's kind that fires on a subject; return it.
 
-        The subject is a ``Request``, or an object whose ``call`` has ``facts``, ``route``,
-        ``method``, ``path`` and ``fault``.
+        The subject's ``call`` has ``facts``, ``route``, ``method``, ``path`` and ``fault``.
         """
         for rule in self.active:
             if rule.kind == kind and self._count_hit(rule, subject) is not None:
@@ -176,8 +173,7 @@ class FaultTable:
     def _update_refusing(self) -> None:
         if self._is_down() is self.refusing:
             return
-        # Call the gate with a lock and check again afterwards, so that its last call is right even
-        # if two threads change the rules.
+        # Call the gate with a lock and check again afterwards: two threads may change the rules.
         with self._gate_lock:
             while self.gate is not None and (down := self._is_down()) is not self.refusing:
                 self.refusing = down

@@ -118,8 +118,7 @@ class ClosedFakes:
     """Names, addresses and credentials of closed fakes, for reports.
 
     ``last`` are the fakes that were open when the whole cloud closed. Their strings are read only
-    when a report is made, because most tests have no report. Of a fake that closes before its
-    cloud, only the strings are kept.
+    when a report is made. Of a fake that closes before its cloud, only the strings are kept.
     """
 
     def __init__(self) -> None:

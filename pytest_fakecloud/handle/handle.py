@@ -90,8 +90,7 @@ class Handle:
             self._time.now_us, self.service, self.name, recorder_of(context.journal)
         )
         self.journal = Journal(self._recorder)
-        # Compare with None: an empty plan is falsy, but it must be used because rules may be added
-        # to it later.
+        # Compare with None: an empty plan is falsy, but rules may be added to it later.
         if faults is None:
             chance = partial(context.ids.stream, self.name, "faults")
             faults = FaultPlan(FaultTable(chance, self._time))
@@ -110,7 +109,6 @@ class Handle:
         context.enter(self)
 
     def _mounted(self, config: HandleConfig) -> Mount:
-        """Serve the app at the configured address, and connect its faults and errors."""
         address = {"host": config.host, "port": config.port}
         given = {key: value for key, value in address.items() if value is not None}
         mount = self._context.mount(self._app, **given)
@@ -149,7 +147,7 @@ class Handle:
 
     @action
     def rotate_token(self) -> str:
-        """Replace the credentials. Requests with the old ones are rejected from now on."""
+        """Replace the credentials; return the new token. Requests with the old ones are rejected."""
         self._context.closed_fakes.add_secrets(self)
         self.token = self._new_token()
         return self.token
@@ -379,7 +377,6 @@ def found_handles(handles: Iterable[Handle]) -> Results[Handle]:
 
 
 def _close_client(client: Any) -> None:
-    """Close the connections of an official client, if it has a method for that."""
     attributes = getattr(client, "__dict__", {})  # a class with __slots__ has none
     for owner in (client, *attributes.values()):
         connections = getattr(owner, "_client", None)

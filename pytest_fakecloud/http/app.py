@@ -1,7 +1,6 @@
 """The base class of all HTTP applications.
 
-Its pipeline records each request, authenticates the client, applies faults, calls the endpoint of
-the matching route and encodes the result.
+Its pipeline records a request, authenticates it, applies faults, calls the endpoint and encodes.
 """
 
 from __future__ import annotations
@@ -220,7 +219,7 @@ class App:
         self._report_bug(request, error)
 
     def broken_off(self, request: Request, error: BaseException) -> Response:
-        """Report what a callback raised in a server thread (``pytest.fail()``); return a 500."""
+        """Report an exception that no endpoint raised, such as ``pytest.fail()``; return a 500."""
         response = self._failed(request, error)
         self._record(request.call, response)
         return response

@@ -42,8 +42,7 @@ class Connection:
     """One accepted connection, owned by the mount that accepted it.
 
     ``sock`` is the blocking socket (a TLS socket if the mount has a context), ``address`` the
-    client's address, ``mount`` the mount that accepted it. A protocol calls ``enter()`` before it
-    calls the engine and ``leave()`` afterwards.
+    client's address. A protocol calls ``enter()`` before it calls the engine, then ``leave()``.
     """
 
     def __init__(self, sock: socket.socket, address: Any, mount: Mount) -> None:
@@ -63,8 +62,7 @@ class Connection:
 
     def enter(self, doing: object) -> bool:
         """Mark the beginning of a call into the engine; return False if the connection has been
-        ended. A warning shows ``doing`` if the call has not returned in time when the mount is
-        closed.
+        ended. If the call outlasts the end of the mount, a warning shows ``doing``.
         """
         # Set ``inside`` before reading ``ended``. A thread that ends the connection sets ``ended``
         # before it reads ``inside``, so at least one of the two notices the other.
@@ -166,8 +164,7 @@ class Connection:
     def end(self) -> None:
         """Shut the connection down. The caller holds the mount's lock, so the socket is open."""
         self.ended = True
-        # Reset the connection to avoid TIME_WAIT, so that the port can be reused. The peer sees the
-        # connection close in either case.
+        # Reset the connection to avoid TIME_WAIT, so that the port can be reused.
         self.reset_when_closed()
         # Call the plain socket's method: a TLS socket's shutdown() breaks its reader.
         with contextlib.suppress(OSError):

@@ -43,8 +43,7 @@ SCARCE_SECONDS = 0.05
 class Hub:
     """The listening sockets of the process and the thread that accepts connections on all of them.
 
-    The thread starts with the first mount and stops at exit, both without delay. One hub per
-    process is enough (``default_hub()``). Thread-safe.
+    The thread starts with the first mount and stops at exit. ``default_hub()`` is the usual hub.
     """
 
     def __init__(self) -> None:
@@ -147,8 +146,7 @@ class Hub:
         try:
             selector.register(sock, selectors.EVENT_READ, data)
         except KeyError:
-            # The selector still has this file descriptor: other code closed a socket of the hub,
-            # and the new socket received its descriptor.
+            # Other code closed a socket of the hub, whose file descriptor the new socket received.
             selector.unregister(sock.fileno())
             selector.register(sock, selectors.EVENT_READ, data)
         if self._wakes:

@@ -24,8 +24,7 @@ class Request:
     names to first values; it is shared between requests and must not be modified. ``client`` is the
     peer's address, ``principal`` the result of authentication. ``route`` is the name of the matched
     endpoint, ``params`` are the raw parameters in its path. ``call`` is the request's entry in the
-    journal. ``head_bytes`` is the approximate size of target and headers in bytes, for a request
-    received over a socket.
+    journal. ``head_bytes`` is the approximate size of a received head (target and headers).
     """
 
     def __init__(

@@ -156,8 +156,7 @@ class Mount:
                 self._listen_again()
                 return
             except ContractError:
-                # On Windows, the port is free only after its last connection was closed, which
-                # needs the lock. So release the lock and try again.
+                # On Windows, the port is free only after its last connection was closed: try again.
                 if monotonic() > deadline:
                     raise
             give_way(0.01)
@@ -190,8 +189,7 @@ class Mount:
     def ready(self) -> None:
         """Accept waiting connections. Called by the hub's thread."""
         for _ in range(_ACCEPTS):
-            # Hold the lock: otherwise, between the check and the call, the listener could be closed
-            # and its file descriptor reused by another mount.
+            # Hold the lock: between check and call, another mount could get the file descriptor.
             with self.lock:
                 if self.closed or not self._listening:
                     return

@@ -21,12 +21,10 @@ BODY_LIMIT = 64 * 1024 * 1024
 
 _METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} ")
 _TLS_HELLO = b"\x16\x03"
-# Maximum number and length of headers that are cached per connection. Most requests repeat the
-# headers of the previous request.
+# Maximum number and length of headers that are cached: most requests repeat the previous ones.
 _REMEMBERED = 64
 _LONGEST_REMEMBERED = 512
-# Limits on the number and the length of cached request heads. Caching whole heads pays off because
-# many requests differ only in their body.
+# Maximum number and length of heads that are cached: many requests differ only in their body.
 _REMEMBERED_HEADS = 32
 _LONGEST_HEAD = 2048
 _FRAMING = frozenset({"expect", "transfer-encoding", "content-length"})
@@ -52,8 +50,7 @@ class Message(Request):
     """A request with details that matter to its connection.
 
     ``version`` is ``"1.0"`` or ``"1.1"``, ``keep_alive`` is True if the connection stays open after
-    the response, ``expects`` is True if the client waits for a ``100 Continue`` that has not been
-    sent.
+    the response, ``expects`` is True while the client waits for a ``100 Continue``.
     """
 
     version: str
@@ -145,8 +142,7 @@ class RequestReader:
         return data[len(part) :]
 
     def _add(self, part: bytes) -> None:
-        # Use a bytearray from the second part on: a body can arrive in millions of parts, and an
-        # object for each would take more memory than its bytes.
+        # Use a bytearray from the second part on: a body can arrive in millions of parts.
         if not self._body:
             self._body = part
             return

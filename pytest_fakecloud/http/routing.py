@@ -46,8 +46,7 @@ class RouteTable:
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
-        # Every fake has its own endpoints, because they are bound methods, but fakes of the same
-        # service share the compiled patterns.
+        # Fakes of a service have their own endpoints (bound methods), but share compiled patterns.
         self._by_head, self._others = _index(tuple((r.methods, r.pattern) for r in self.routes))
 
     def find(self, method: str, path: str) -> RouteMatch:
@@ -67,8 +66,7 @@ class RouteTable:
         import difflib
 
         shapes = [f"{m} {route.pattern}" for route in self.routes for m in sorted(route.allowed)]
-        # Compare only the beginning of a long path, which is longer than any pattern: a comparison
-        # takes time proportional to the product of both lengths.
+        # Compare only the beginning of a long path, because the time grows with its length.
         near = difflib.get_close_matches(f"{method} {path[:200]}", shapes, n=3, cutoff=0.4)
         return ", ".join(near or shapes[:3])
 

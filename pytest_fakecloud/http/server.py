@@ -107,8 +107,7 @@ class HTTPHandler:
         except Exception:
             raise
         except BaseException as error:
-            # Respond to the client even if a callback called pytest.fail(); the test fails for the
-            # violation that is recorded here.
+            # Respond even if a callback called pytest.fail(): the violation fails the test.
             response = self.app.broken_off(message, error)
         return response
 
@@ -173,8 +172,7 @@ class HTTPHandler:
             text = f"{status} {phrase(status)}: {refusal.reason}\n"
             answer = Answer(text.encode(), status, (), "text/plain")
         self.sock.sendall(encode(message, answer))
-        # Close only the sending side: closing the socket while the client's bytes are unread would
-        # reset the connection and discard the response.
+        # Close only the sending side: a reset would discard the response before it is read.
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self.sock, socket.SHUT_WR)
         self._discard_until_closed(DRAIN_SECONDS)

@@ -30,8 +30,7 @@ def make_environ(connection: Connection, message: Message) -> dict[str, Any]:
     ``CONTENT_LENGTH``, the raw target (``RAW_URI``) and the raw headers (``fakecloud.headers``).
     """
     mount = connection.mount
-    # Set only the attributes that make_environ() reads, because the constructor would serve the
-    # connection and close it.
+    # Set only the attributes that make_environ() reads: the constructor would serve the connection.
     handler = WSGIRequestHandler.__new__(WSGIRequestHandler)
     vars(handler).update(
         connection=connection.sock,
@@ -88,6 +87,7 @@ class _WSGICall:
         """The announced length of a body that is sent in parts, minus the bytes written."""
 
     def run(self) -> bool:
+        """Respond to the request; return False to close the connection."""
         connection = self.connection
         try:
             result = connection.mount.app(

@@ -29,8 +29,7 @@ _loops: weakref.WeakKeyDictionary[Any, AsyncioLoop] = weakref.WeakKeyDictionary(
 class AsyncioLoop:
     """An asyncio event loop in which tasks sleep, as a ``Loop``.
 
-    asyncio has no public names for a loop's ready and planned calls, its selector and its worker
-    threads, so read private ones of Python 3.11 to 3.14.
+    Reads private names of Python 3.11 to 3.14 for planned calls, selectors and worker threads.
     """
 
     cancelled: type[BaseException] = asyncio.CancelledError
@@ -190,8 +189,7 @@ class TrioRun:
             await trio.testing.wait_all_tasks_blocked(0.0)
             began = monotonic()
             while self._awaits_others() and monotonic() - began < patience:
-                # Wait in short intervals, because a sleeper also waits until all other tasks are
-                # blocked.
+                # Wait in short intervals, because a sleeper also waits for all others.
                 await trio.testing.wait_all_tasks_blocked(_IDLE_INTERVAL)
                 scope.deadline = self._trio.current_time() + _IDLE_TIMEOUT
                 if ends():
@@ -235,13 +233,11 @@ class TrioTimeouts:
         if self._token is None:
             self._token = sys.modules["trio"].lowlevel.current_trio_token()
         if self._token not in self._sleepers.watched:
-            # Start the watcher through the token: a task started directly would not run before the
-            # wait ends.
+            # Start the watcher through the token: a direct task would not run before the wait ends.
             self._token.run_sync_soon(self._watch, idempotent=True)
 
     def _watch(self) -> None:
-        # Ignore a run whose clock cannot be moved, and one that is ending and accepts no more
-        # tasks.
+        # Ignore a run whose clock cannot be moved, and one that is ending.
         with contextlib.suppress(ContractError, RuntimeError):
             loop = TrioRun.running(self._sleepers, self._real_sleep)
             if self._sleepers.first_of(loop.key) is None:

@@ -5,8 +5,7 @@ end at the expected time. In each loop, the sleeper that wakes first waits until
 loop can run. If a response may still arrive from outside (a socket is being read, a worker thread
 is busy), it waits ``PATIENCE`` real seconds more. Then it moves the clock to the time at which the
 next sleep ends, or to an earlier timeout. While no task of a loop sleeps, a watcher moves the clock
-to the loop's timeouts, with more patience (``OUTSIDE``). A loop's time never goes back, even after
-the patches end.
+to the loop's timeouts, with more patience (``OUTSIDE``). A loop's time never goes back.
 """
 
 from __future__ import annotations
@@ -29,9 +28,7 @@ A blocking call waits in a fake for less than this, so a timeout around it does 
 SHORTEST = 0.05
 """Shortest timeout in seconds that the clock moves to; shorter ones take real time."""
 LONGEST = 3.2e9
-"""Longest timeout in seconds that the clock moves to (a century). trio and other libraries use
-longer timeouts for endless waits.
-"""
+"""Longest timeout in seconds that the clock moves to, a century; longer ones are endless waits."""
 SHORT_SLEEP = 0.002
 """Real seconds to sleep before another thread or task is looked at again."""
 
@@ -112,8 +109,7 @@ async def _watch(loop: Loop, sleepers: Sleepers) -> None:
         return sleepers.over or sleepers.first_of(loop.key) is not None
 
     try:
-        # End when a task sleeps: its sleeper also moves the clock to timeouts, and starts a new
-        # watcher when it finishes.
+        # End when a task sleeps: its sleeper moves the clock, and starts a new watcher at its end.
         while not ends() and loop.has_timeouts():
             is_idle = await loop.wait_until_idle(OUTSIDE, ends)
             if not is_idle or (left := loop.next_timeout()) is None:
@@ -125,8 +121,7 @@ async def _watch(loop: Loop, sleepers: Sleepers) -> None:
                 except loop.cancelled:
                     raise
                 except BaseException as error:
-                    # Keep the exception, e.g. of a handler, for stop() to raise, because no task
-                    # awaits this one.
+                    # Keep the exception, e.g. of a handler, for stop(): no task awaits this one.
                     sleepers.failure = error
                     return
     finally:

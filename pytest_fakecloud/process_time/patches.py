@@ -1,11 +1,9 @@
-"""Replaces the functions with which a process sleeps and measures time, while sleeps move the
-clock.
+"""Replaces the functions with which a process sleeps and measures time, while sleeps move a clock.
 
 They are ``time.sleep``, ``asyncio.sleep``, ``trio.sleep`` and ``trio.sleep_until``, and the clocks
 ``time.monotonic`` and ``time.perf_counter`` (with their ``_ns`` variants). The replaced clocks run
 ahead of the real clocks by the time slept. Names imported with ``from time import sleep`` are
-replaced too. The standard library's own waits, test runners and event loops of servers keep using
-real time (see ``callers``).
+replaced too. Infrastructure keeps using real time (see ``callers``).
 """
 
 from __future__ import annotations
@@ -42,9 +40,8 @@ _BaseLoop: Any = asyncio.BaseEventLoop
 class Patches:
     """The replaced functions of this process, between ``start()`` and ``stop()``.
 
-    Both look at every name of every loaded module, which takes some milliseconds. ``stop()`` does
-    not undo replacements by other code. Such code may still call a replaced function, which after
-    ``stop()`` calls the original.
+    Both look at every name of every loaded module, which takes some milliseconds. ``stop()`` keeps
+    replacements by other code. If they call a function of this module, it calls the original.
     """
 
     def __init__(self, sleepers: Sleepers) -> None:
@@ -126,8 +123,7 @@ class Patches:
 def _names_of_loops() -> list[dict[str, Any]]:
     """Return the namespaces of anyio's event-loop modules.
 
-    anyio keeps these modules permanently, even after a nested pytest run, at whose end modules
-    imported during it are removed from ``sys.modules``.
+    anyio keeps them permanently, even if the end of a nested pytest run forgets the modules.
     """
     anyio = sys.modules.get("anyio._core._eventloop")
     loops: dict[str, Any] = getattr(anyio, "loaded_backends", {})

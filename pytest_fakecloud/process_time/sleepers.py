@@ -6,8 +6,7 @@ slept. A busy thread gets ``GRACE`` real seconds to sleep; after that the clock 
 every sleep ends, whatever other threads do, and no two threads wait for each other forever.
 
 Moving works like ``Clock.advance``: timers that become due fire on the way, in order. During an
-advance (in a handler that sleeps), and while a background delivery does not end, only the time
-changes, and the timers fire afterwards.
+advance or a background delivery, only the time changes, and the timers fire afterwards.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ class Sleeper:
     """One sleep: its end, its thread and its loop.
 
     ``settled`` is True if the thread has nothing else to run (which is not certain for an event
-    loop), ``moving`` is True while the sleeper moves the clock. ``wake()`` ends the sleeper's wait
-    in an event loop.
+    loop), ``moving`` while the sleeper moves the clock. ``wake()`` ends a wait in an event loop.
     """
 
     __slots__ = ("loop", "moving", "settled", "thread", "until_us", "wake")
@@ -131,9 +129,7 @@ class Sleepers:
             self._signal.notify()
 
     def is_turn(self, sleeper: Sleeper) -> bool:
-        """Return whether a sleeper may move the clock now: no other sleep ends earlier, and all
-        other threads sleep.
-        """
+        """Return whether a sleeper may move the clock: it wakes first, and all other threads sleep."""
         now_us = self.clock.now_us()
         alive = {thread.ident for thread in threading.enumerate()}
         with self._lock:

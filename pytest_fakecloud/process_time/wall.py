@@ -76,8 +76,7 @@ class _FrozenReads:
 class _Travel:
     """A travel of time-machine, which stops at any time, also while later travels are active.
 
-    time-machine has no public names for that, so use private ones: the stack of active travels,
-    and the time zone that a travel restores.
+    Uses private names of time-machine: the stack of active travels, and the zone that one restores.
     """
 
     def __init__(self, now: datetime.datetime, on_read: Callable[[FrameType], object]) -> None:
@@ -115,8 +114,7 @@ class _Travel:
         if stack[-1:] == [traveller]:
             self._travel.stop()
         elif traveller in stack:
-            # A travel that was started later is still active. When it ends, it must restore the
-            # time zone that was set before this travel.
+            # A later travel is still active. It must restore the zone that was set before this one.
             above = stack[stack.index(traveller) + 1]
             if hasattr(above, "_orig_tz") and hasattr(traveller, "_orig_tz"):
                 above._orig_tz = traveller._orig_tz

@@ -230,7 +230,6 @@ MessageState = Literal[
 ]
 """A state of a message. (``ERROR``, the state of a failed attempt, appears only in the log.)"""
 FINISHED = frozenset({"DELIVERED", "FAILED", "CANCELED"})
-"""States in which a message is finished."""
 
 
 class WorkflowPart(NamedTuple):
@@ -323,7 +322,6 @@ class Message:
 
     @property
     def finished(self) -> bool:
-        """Whether the message is in a final state."""
         return self.state in FINISHED
 
     def copy(self) -> Message:

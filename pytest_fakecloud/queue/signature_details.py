@@ -95,7 +95,6 @@ def signature_details(
 
 
 def _compared(check: Refusal, url: str, body: bytes, keys: SigningKeys) -> Comparison:
-    """Compare a signature check with the URL, the body and the keys of the signature."""
     checked = check.body
     if isinstance(checked, str):
         checked = checked.encode("utf-8", "surrogatepass")

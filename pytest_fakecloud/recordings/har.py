@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 
 def archive(cloud: AnyCloud) -> dict[str, Any]:
-    """Return the cloud's journal as a HAR object, with credentials masked and times of the cloud's
-    clock.
-    """
+    """Return a cloud's journal as a HAR object in its clock's time, with credentials masked."""
     mask = Mask(cloud)
     addresses = dict(closed_fakes_of(cloud).addresses)
     addresses.update((handle.name, (handle.fixture, handle.url)) for handle in cloud.handles)
@@ -45,9 +43,7 @@ def archive(cloud: AnyCloud) -> dict[str, Any]:
 
 
 def write(cloud: AnyCloud, path: Path) -> Path:
-    """Write the archive to a file that only its owner can read, creating folders; return the file's
-    path.
-    """
+    """Write the archive to a file that only its owner can read, creating folders; return its path."""
     return write_private(path, json.dumps(archive(cloud), indent=1, ensure_ascii=False))
 
 
@@ -70,8 +66,7 @@ def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
     if body:
         request["postData"] = {"mimeType": content_type, **_text(body, mask)}
     answer_type = call.answer_headers.get("Content-Type", "application/json")
-    # Leave out the body of an answer to HEAD: the journal has the body for GET, which was never
-    # sent.
+    # Leave out the body of an answer to HEAD: the journal has the body for GET.
     answer = call.answer if isinstance(call.answer, bytes) and call.method != "HEAD" else b""
     return {
         "startedDateTime": to_datetime(call.at_us).isoformat(),

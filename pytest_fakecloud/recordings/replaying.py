@@ -60,8 +60,7 @@ def replay(
     were masked because they contained a password. Masked or missing parts of a recorded response
     match anything. It is a difference if a fake does not respond.
 
-    Raises ``ContractError`` for an unreadable file, for requests that cannot be sent or have no
-    fake, and for invalid options.
+    Raises ``ContractError`` for an unreadable file, invalid options and requests without a fake.
     """
     __tracebackhide__ = True
     if not isinstance(file, str | Path):

@@ -40,8 +40,7 @@ def lines_of(call: Call) -> list[list[str]]:
 
 
 def reply(call: Call) -> Any:
-    """Return the reply of a call in the form of a REST response: ``{"result": …}`` or ``{"error":
-    text}``.
+    """Return the reply of a call as REST does: ``{"result": …}`` or ``{"error": text}``.
 
     Errors inside an array have the second form too. Raises ``ValueError`` for an incomplete reply.
     """
@@ -50,7 +49,6 @@ def reply(call: Call) -> Any:
 
 
 def is_error(value: Any) -> bool:
-    """Return whether a value of a reply is an error."""
     return isinstance(value, dict) and list(value) == ["error"]
 
 
@@ -91,8 +89,7 @@ def _read_array(data: bytes, start: int, count: int) -> tuple[list[Any], int]:
 
 
 def gathered(entries: Iterable[Entry]) -> tuple[dict[int, list[Call]], set[int]]:
-    """Group the commands that set up a connection under their first call, and transactions under
-    their EXEC or DISCARD.
+    """Group the setup of a connection under its first call, and a transaction under its last one.
 
     Return a mapping from the number of the call that has a row to the calls in this row, and the
     numbers of the calls without a row of their own. The setup of a fake's only connection has no

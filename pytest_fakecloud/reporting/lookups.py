@@ -159,9 +159,7 @@ def has_full_answer(call: Call) -> bool:
 
 
 def executed_at(entry: Entry) -> int:
-    """Return the journal number at which a call was executed: after a fault's function if one ran
-    before the call, otherwise its own number.
-    """
+    """Return the journal number at which a call was executed, after any fault's function before it."""
     if isinstance(entry, Call) and any(one.get("moment") == "before" for one in entry.faults):
         return faults_ended(entry)
     return entry.number
@@ -173,8 +171,7 @@ def executed_but_lost(call: Call) -> bool:
 
 
 def _messages_of_lost_calls(cloud: AnyCloud, entries: Sequence[Entry]) -> dict[int, str]:
-    """Return the message that each publish request with a lost response created, by the request's
-    number.
+    """Return the messages that requests with a lost response created, by the requests' numbers.
 
     This is the only message with that URL and time that is not in any response. If there are
     several such messages, the request is left out.

@@ -1,6 +1,4 @@
-"""Mask credentials in reports, pages and recordings: known secrets in any encoding, and parts of
-strings that look like credentials.
-"""
+"""Mask known secrets, and what looks like a credential, in reports, pages and recordings."""
 
 from __future__ import annotations
 
@@ -124,9 +122,7 @@ class Mask:
         return [(name, self.header(name, value)) for name, value in pairs]
 
     def call(self, call: Call) -> Call:
-        """Return a masked copy of a call. It is masked before it is shortened, so that no part of a
-        secret remains.
-        """
+        """Return a copy of a call, masked before it is shortened so that no part of a secret remains."""
         masked = copy.copy(call)
         masked.target = self.target(call)
         masked.headers = Headers(self.headers(call.headers.pairs))

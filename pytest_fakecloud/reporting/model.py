@@ -19,9 +19,7 @@ APPLICATION = "application"
 CLIENT = "client"
 TEST = "test"
 VERSION = 1
-"""The version of the JSON form. It increases when a field is removed, renamed or changes its
-meaning.
-"""
+"""The version of the JSON form. It increases when a field is removed, renamed or redefined."""
 
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 """The kind of a row.

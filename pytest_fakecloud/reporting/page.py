@@ -43,9 +43,7 @@ _MOST_LINKS = 6
 _Links = Mapping[int, tuple[str, str]]
 """A link with the text of its row, and a short one, by the row's number."""
 Picture: TypeAlias = "Callable[[AnyCloud, Report, Mapping[str, Any]], Mapping[str, Any]]"
-"""A function that returns the data of a page, given the cloud, its report and the states of the
-fakes.
-"""
+"""A function that returns a page's data, given the cloud, its report and the fakes' states."""
 
 
 def page(cloud: AnyCloud, report: Report, picture: Picture | None = None) -> str:

@@ -49,8 +49,7 @@ _MOST_READS = 500_000
 def record_times(cloud: AnyCloud) -> None:
     """Record when each call and action reads the cloud's clock, for a later replay.
 
-    Without these times, a test with a running clock can be replayed only if no result depends on
-    fractions of a millisecond.
+    Without these times, the replay of a running clock is exact only to the millisecond.
     """
     reads = deque[tuple[int, int]](maxlen=_MOST_READS)
     cloud.clock._reads = recorder_of(cloud.journal).shared.reads = reads

@@ -103,8 +103,7 @@ def rejected(
 ) -> Iterator[Finding]:
     """Yield a finding for each fake that answered 401, with the reasons.
 
-    With ``every_call``, only for fakes that answered every call with 401. Calls for which ``meant``
-    returns true are ignored.
+    With ``every_call``, only for fakes that answered nothing but 401. ``meant`` calls are ignored.
     """
     for handle in cloud.handles:
         calls = handle.journal.calls()

@@ -62,8 +62,7 @@ def parts_of(url: str) -> SplitResult:
 def _nested(found: list[Row]) -> list[Row]:
     """Return the rows in order, each with its cause, its depth and the row in which it is nested.
 
-    An event directly follows the call that caused it, even if other entries were recorded in
-    between.
+    An event directly follows the call that caused it, even if other entries were recorded before.
     """
     found.sort(key=lambda row: row.began)
     callers = _callers(found)
@@ -190,8 +189,7 @@ class _Builder:
     def _call_row(self, call: Call, attempt: Event | None) -> Row:
         masked, faults = self.mask.call(call), _faults_of(call)
         site: Any = self._records.sites.get(call.number)
-        # Leave out the error of a fault's function, which is reported separately, as a problem of
-        # the test.
+        # Leave out the error of a fault's function, which is reported as a problem of the test.
         note = "" if call.problem == "bug" else masked.note
         row = replace(
             _row_for(call), entry=masked, kind="call", actor=CLIENT, operation=_operation(masked),

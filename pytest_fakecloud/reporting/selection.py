@@ -1,5 +1,4 @@
-"""The selection of rows for the text report: repetitions are folded, events merged, unimportant
-rows left out.
+"""The selection of rows for the text report: fold repetitions, merge events, leave out the rest.
 
 The selection uses only the data of rows, never their wording.
 """
@@ -59,11 +58,9 @@ def without_held_runs(every: list[Row]) -> tuple[list[Row], int]:
 
 
 def merged(every: Sequence[Row], marked: Collection[int]) -> list[Line]:
-    """Return one line for each row, except that an event is part of the line of the call that
-    caused it.
+    """Return a line for each row; an event is part of the line of the call that caused it.
 
-    A rebalance is part of the line of the join or leave that caused it. Marked rows have their own
-    lines.
+    A rebalance is part of the line of its join or leave. Marked rows have lines of their own.
     """
     found: list[Line] = []
     place: dict[int, int] = {}
@@ -128,8 +125,7 @@ def _key(line: Line, depth: int) -> tuple[object, ...]:
 def kept(every: Sequence[Line], marked: Collection[int]) -> Iterator[Line | int]:
     """Yield the lines to show and, between them, the number of rows that are left out.
 
-    The last lines are shown and, of the others, those with findings, errors or faults, and the
-    first and last of each kind.
+    The last lines are shown, others with findings, errors or faults, and the ends of each kind.
     """
     shown = _shown([line.row for line in every], marked)
     left = 0

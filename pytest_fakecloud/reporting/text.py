@@ -297,8 +297,7 @@ def _ends(row: Row) -> str:
         return f"* {row.actor}"
     if row.kind == "attempt":
         return f"{row.actor} -->" if "://" in row.peer else f"{row.actor} --> {row.peer}"
-    # Indentation places a nested row under its caller. Other rows are calls made by the test's
-    # client.
+    # A nested row is indented below its caller. Other rows are calls of the test's client.
     return f"--> {row.peer}"
 
 

@@ -123,7 +123,6 @@ VIEWS: Mapping[str, Callable[[Any], State]] = {
 
 
 def state_of(handle: Any) -> State:
-    """Return the data of a fake whose fixture is in ``VIEWS``."""
     return VIEWS[handle.fixture](handle)
 
 

@@ -57,8 +57,7 @@ def _check_contradictions(config: pytest.Config) -> None:
 
 
 def _check_strict(text: str) -> None:
-    # Look kinds up only if necessary, because they are defined in modules that a run without fakes
-    # never imports.
+    # Look kinds up only if necessary: a run without fakes never imports their modules.
     if switch_of(text) is None:
         try:
             kinds_of(text)
@@ -76,7 +75,6 @@ def _check_folder(option: str, folder: Path) -> None:
 
 
 def _nearest(place: Path) -> Path:
-    """Return the path, or its nearest existing parent."""
     for each in (place, *place.parents):
         # Path.exists() would also hide other errors.
         with suppress(FileNotFoundError, NotADirectoryError):

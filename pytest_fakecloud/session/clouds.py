@@ -33,11 +33,9 @@ def new_cloud(settings: Mapping[str, Any], delivery: Any) -> Cloud:
 
 
 def publish_env(cloud: AnyCloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Set the variables of a cloud's fakes, and of later fakes until the returned function is
-    called.
+    """Set the variables of a cloud's fakes and of later ones; return a function that ends this.
 
-    That function must be called at the end of the test, because the cloud may outlive it and
-    nothing else would undo variables set later.
+    Call that function at the end of the test, because the cloud may outlive it.
     """
     seen: set[str] = set()
 
@@ -60,8 +58,7 @@ def publish_env(cloud: AnyCloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[]
 def _replace_default_opener(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ``urlopen()`` read the variables with the certificate authority again.
 
-    Since Python 3.12, its shared opener keeps the TLS context that existed at its first call. An
-    opener that the application has installed stays.
+    Since Python 3.12, its shared opener keeps the first TLS context. An application's own stays.
     """
     import urllib.request
 

@@ -43,9 +43,7 @@ BECAUSE_OF_INI = (
 
 
 def is_set_to(config: pytest.Config, name: str, value: str) -> bool:
-    """Return whether the user set a setting to this value; False if it only has the value by
-    default.
-    """
+    """Return whether the user set a setting to this value; False if that is only its default."""
     found = config.getini(name)
     return found == value and type(found) is str
 
@@ -146,8 +144,7 @@ def without_traceback(make: Callable[[], T]) -> T:
 
         if not isinstance(error, ContractError):
             raise
-        # Fail without a traceback: for a missing extra or an invalid setting, the plugin's
-        # frames do not help.
+        # Fail without a traceback: the plugin's frames do not help.
         raise misuse(str(error)) from None
 
 

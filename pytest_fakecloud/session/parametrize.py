@@ -16,9 +16,8 @@ def ask_for_settings(metafunc: pytest.Metafunc, fixtures: frozenset[str]) -> Non
 
     ``fixtures`` are the names of the fixtures that return fakes.
 
-    pytest accepts parameters only for fixtures that a test requests at collection. Requesting
-    ``fakecloud_settings`` for every test would take 20 us each, so only tests that need it request
-    it.
+    pytest accepts parameters only for fixtures that a test requests at collection. As a request of
+    ``fakecloud_settings`` takes 20 us, only tests that need it request it.
     """
     if SETTINGS in metafunc.fixturenames or fixtures.isdisjoint(metafunc.fixturenames):
         return

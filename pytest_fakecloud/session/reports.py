@@ -26,8 +26,7 @@ def report_on(
     run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
 ) -> None:
     """Add the journal of a test's fakes to its report, and write its recording."""
-    # Catch all exceptions, because one raised here would abort the whole run, e.g. when a
-    # stand-alone server no longer responds.
+    # Catch all exceptions, e.g. of a lost server: one raised here would abort the run.
     with report_failure(NO_REPORT, lambda line: report.sections.append(("fakecloud", line))):
         clouds = run.clouds()
         # Each cloud has its own clock, so the run's cloud gets a separate page next to the test's.
@@ -44,7 +43,6 @@ def report_on(
 
 
 def _record(folder: Path, named: list[tuple[AnyCloud, str]]) -> None:
-    """Write the journal of each cloud to an HTTP archive."""
     from ..recordings import write
     from ..reporting.page import file_name
 
@@ -78,7 +76,6 @@ class _Phase(NamedTuple):
 
 
 def _text(phase: _Phase, cloud: AnyCloud, name: str) -> str:
-    """Return the report of one cloud as text: hints about the failure, and the journal."""
     from ..reporting.text import wrapped
 
     width = shutil.get_terminal_size().columns

@@ -1,7 +1,6 @@
 """The state of one pytest run: the current test, its cloud, and the cloud that outlives tests.
 
-This module is imported when a test first uses a fake, or to check a setting, and imports the fakes
-only when a test needs them.
+Imported when a test first uses a fake, or to check a setting. The fakes are imported when needed.
 """
 
 from __future__ import annotations
@@ -83,8 +82,7 @@ class TestState:
     """The state of the current test.
 
     ``cloud`` is the test's cloud, if created. ``is_reported`` is True once the journal has been
-    added to a report. ``strict`` are the kinds of strict-mode violations that fail the test, if
-    known.
+    added to a report. ``strict`` are the kinds of violations that fail the test, if known.
     """
 
     __test__ = False
@@ -98,8 +96,7 @@ class TestState:
 class Run:
     """The state that the hooks and fixtures of one pytest run share.
 
-    ``test`` is the state of the current test. Besides the clouds of tests, a run may have one that
-    outlives them.
+    ``test`` is the state of the current test. A run may also have a cloud that outlives tests.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -114,9 +111,7 @@ class Run:
     # -- clouds ----------------------------------------------------------------------------------
 
     def test_cloud(self) -> AnyCloud:
-        """Return the current test's cloud. If it cannot be created, fail with one line, no
-        traceback.
-        """
+        """Return the current test's cloud. If it cannot be created, fail without a traceback."""
         return without_traceback(self._test_cloud)
 
     def test_handle(self, fixture: str) -> Any:
@@ -130,8 +125,7 @@ class Run:
     def _test_cloud(self) -> AnyCloud:
         """Return the current test's cloud, which is created when the first fixture needs it.
 
-        It is not the value of the fixture ``fakecloud``, because each additional fixture takes 40
-        us per test.
+        It is not the value of the fixture ``fakecloud``: another fixture takes 40 us per test.
         """
         test = self.test
         if test.cloud is not None and not test.cloud.closed:
@@ -185,8 +179,7 @@ class Run:
     def clouds(self) -> list[AnyCloud]:
         """Return the clouds of the test: its own, and the run's if it was used.
 
-        The run's is included because an application that reads its settings at import calls fakes
-        that its tests never request.
+        The run's is included because an application may call fakes that no test requests.
         """
         clouds = [] if self.test.cloud is None else [self.test.cloud]
         session = self._unrequested_cloud()
@@ -228,8 +221,7 @@ class Run:
     # -- changes to the process ------------------------------------------------------------------
 
     def _keep_process_changes(self, settings: Mapping[str, Any]) -> None:
-        # Keep a cloud's process-wide patches between tests: undoing and reapplying them for each
-        # test would be a large part of a fake's cost.
+        # Keep a cloud's process-wide patches, because reapplying them for each test is costly.
         if self._process_changes is None:
             from ..transport.patches import Changes
 
@@ -258,9 +250,7 @@ class Run:
         self._session.begin_test(item)
 
     def begin_call(self) -> None:
-        """Mark calls recorded after the reset but before the test's own code, and start measuring
-        how long that code sleeps.
-        """
+        """Mark calls made before the test's own code, and start measuring how long it sleeps."""
         self.sleep.start()
         cloud = self.test.cloud or self._session.cloud
         if cloud is not None:
@@ -281,6 +271,5 @@ class Run:
 
 
 def _fixture_value(item: pytest.Item, name: str) -> Any:
-    """Return the value of a fixture, as ``request.getfixturevalue()`` does."""
     found: Any = item
     return found._request.getfixturevalue(name)

@@ -20,12 +20,10 @@ _pread = getattr(os, "pread", None)
 
 @cache
 def _schedstat_file(thread: int) -> int | None:
-    """Open the file in which Linux counts how long this thread waited for the CPU; return None
-    elsewhere.
+    """Open the file in which Linux counts how long this thread waited for the CPU; None elsewhere.
 
     The argument is the native ID of this thread. It keeps the files of threads and of forked
-    processes apart. The file stays open, because opening it takes 25 us and pytest runs its tests
-    in one thread.
+    processes apart. The file stays open, because opening it takes 25 us.
     """
     try:
         return os.open("/proc/thread-self/schedstat", os.O_RDONLY) if _pread else None
@@ -34,8 +32,7 @@ def _schedstat_file(thread: int) -> int | None:
 
 
 def _turns() -> tuple[int, float]:
-    """Return how often this thread or process was given the CPU, and how many seconds it waited for
-    it.
+    """Return how often this thread or process was given the CPU, and the seconds it waited for it.
 
     The system may lack one or both figures; a missing figure is 0.
     """

@@ -51,8 +51,7 @@ _GUARDS = (
 class _Bugs(Problems):
     """Problems of the control app. Bugs are logged and added to the cloud's problems.
 
-    All other problems are dropped: a request to an unknown path of the control API, for example, is
-    not a mistake of the application under test.
+    Others are dropped: an unknown path of the control API is no mistake of the application.
     """
 
     def __init__(self, cloud: Cloud, log_bug: Callable[[str], object]) -> None:
@@ -78,8 +77,7 @@ class ControlApp(App):
     whose ``Host`` is not one of ``hosts`` is rejected with 421. Errors are ``{"error": {"type",
     "message"}}``: 400 for a body that cannot be parsed and for a move that the clock rejects, 422
     for an invalid value. ``log_bug`` is called with the text of every bug of this app. ``opener``
-    starts isolated clouds; an isolated cloud cannot start clouds of its own. Requests to this app
-    are not recorded in any journal.
+    starts isolated clouds, which cannot start others. Requests to this app are not recorded.
     """
 
     service = "control"
@@ -232,12 +230,10 @@ class ControlApp(App):
         return self.environment()
 
     def console_url(self) -> str:
-        """Return a URL that signs one browser in to the console, because it contains a new sign-in
-        code.
+        """Return a URL with a new sign-in code, which signs one browser in to the console.
 
         The code is in the URL's fragment, which browsers do not send to servers. It works only
-        once, and expires when the server stops or when 100 newer codes exist. A URL never contains
-        the token itself.
+        once, and expires when the server stops or when 100 newer codes exist.
         """
         code = new_token()
         self._codes.append(code)
@@ -274,8 +270,7 @@ class ControlApp(App):
     def begin(self, request: Request) -> Clock:
         """Start over as for a new test: restore baselines, close connections, reset the clock.
 
-        ``{"now": a time, "clock": "running"|"frozen"}`` overrides the start time or the mode for
-        this call.
+        ``{"now": a time, "clock": "running"|"frozen"}`` overrides the start time or the mode.
         """
         body = fields(request, "now", "clock")
         self._objects.forget()
@@ -294,7 +289,6 @@ class ControlApp(App):
 
 
 def _guarded(response: T) -> T:
-    """Add the headers of every response to this response, and return it."""
     if not isinstance(response, Effect):
         headers = list(response.headers)
         if not any(name == "Content-Security-Policy" for name, _ in headers):

@@ -93,8 +93,7 @@ def encode(value: Any, objects: Objects | None = None, where: str = "the value")
 
     The server passes ``objects``: an object that is not data is kept there and sent as a reference,
     while lists and mappings around it are still sent by value, item by item. In a client, which
-    passes no ``objects``, such an object raises ``ContractError``; the message begins with
-    ``where``.
+    passes no ``objects``, it raises ``ContractError``; the message begins with ``where``.
     """
     try:
         return _copy(value) if objects is None else _copy_or_refer(value, objects)
@@ -207,8 +206,7 @@ def _data(value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
 def decode(value: Any, refer: Callable[[int, str, str], Any]) -> Any:
     """Return the value that JSON data encodes; ``refer`` returns the value for a reference.
 
-    Raises ``Unreadable`` for data that ``encode`` does not produce, and ``ContractError`` for a
-    value that is invalid or a reference that ``refer`` rejects.
+    Raises ``Unreadable`` for foreign data, ``ContractError`` for an invalid value or reference.
     """
     try:
         return _decoded(value, refer)
@@ -357,8 +355,7 @@ def _said(error: BaseException) -> str:
 
 
 def decode_error(data: Mapping[str, Any]) -> BaseException:
-    """Return the exception that JSON data describes, or a ``RuntimeError`` if this process does not
-    know its class.
+    """Return the exception that JSON data describes; a ``RuntimeError`` for an unknown class.
 
     Raises ``Unreadable`` for data that ``encode_error`` does not produce.
     """
@@ -372,8 +369,7 @@ def decode_error(data: Mapping[str, Any]) -> BaseException:
     }
     kind = error_type(name)
     if kind is not None:
-        # Some classes, such as ``ExceptionGroup`` and ``UnicodeError``, cannot be built from a
-        # string alone.
+        # Some classes, such as ``UnicodeError``, cannot be built from a string alone.
         with contextlib.suppress(TypeError):
             error = kind.__new__(kind, text)
             error.args = (text,)

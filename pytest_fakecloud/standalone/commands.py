@@ -51,8 +51,7 @@ Act = Callable[[Any, argparse.Namespace], Answer]
 class Command(NamedTuple):
     """A command: its description, arguments and implementation.
 
-    The implementation of a command that does not connect to the control API receives the URL of
-    the server instead of its cloud.
+    A command that does not connect to the control API receives the server's URL, not its cloud.
     """
 
     words: str
@@ -284,7 +283,6 @@ def _fault(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
 
 
 def _json_or_text(text: str) -> Any:
-    """Return an argument parsed as JSON, or unchanged if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -80,8 +80,7 @@ def control_token(*, make: bool = False) -> str | None:
     """Return the control token shared by this user's servers, or None if there is none.
 
     With ``make``, create it in the user's state folder, readable by its owner only; a file that
-    others can read is replaced. Raises ``ContractError`` if the file cannot be read, and
-    ``OSError`` if it cannot be created.
+    others can read is replaced. Raises ``ContractError`` or, if it cannot be created, ``OSError``.
     """
     try:
         path = _state_folder() / _TOKEN_FILE
@@ -109,8 +108,7 @@ def _create(path: Path) -> None:
     try:
         with open(descriptor, "w", encoding="ascii") as file:
             file.write(new_token())
-        # A link appears with its whole content, and if two servers start at the same time, only one
-        # of them can create it. Both then read that file.
+        # A link appears with its content, and only one of two servers can create it; both read it.
         with contextlib.suppress(FileExistsError):
             os.link(name, path)
     finally:

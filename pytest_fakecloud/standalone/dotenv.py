@@ -20,8 +20,7 @@ _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?(\w+)\s*=")
 def write_dotenv(path: Path, variables: Mapping[str, str]) -> None:
     """Write the variables to a ``.env`` file that only its owner can read; keep its other lines.
 
-    Raises ``ContractError`` if the file cannot be read or written, or if it cannot represent a
-    value.
+    Raises ``ContractError`` if the file cannot be read or written, or cannot represent a value.
     """
     try:
         lines = read_file(path).decode("utf-8").splitlines() if path.exists() else []

@@ -31,8 +31,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Hosts:
-    """The accepted host names: loopback names, the host that the server is bound to, and allowed
-    names.
+    """The accepted host names: loopback names, the name that the server is bound to, allowed names.
 
     A server bound to every address (``0.0.0.0``, ``::``, ``""``) also accepts the machine's own name and
     every IP address, because DNS rebinding needs a host name.

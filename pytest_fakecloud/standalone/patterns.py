@@ -36,12 +36,10 @@ _CATEGORIES = {
 
 
 class LinearPattern:
-    """A compiled pattern with the attributes that matchers use: ``pattern``, ``flags``,
-    ``search()``.
+    """A compiled pattern with ``pattern``, ``flags`` and ``search()``, as matchers use it.
 
     Raises ``re.error`` for an invalid pattern, and ``ContractError`` for a pattern with
-    look-around, a back reference, an atomic group or a possessive repetition, or with more states
-    than ``Automaton`` allows.
+    look-around, a back reference, an atomic group, a possessive repetition or too many states.
     """
 
     def __init__(self, pattern: str, flags: int) -> None:

@@ -25,12 +25,10 @@ if TYPE_CHECKING:
 
 
 class RemoteCloud(AnyCloud):
-    """A cloud that runs in a stand-alone server. Its handles have the classes of a local cloud's
-    handles.
+    """A cloud in a stand-alone server. Its handles have the classes of a local cloud's handles.
 
     Functions, applications, predicates and embedders cannot be sent to another process and raise
-    ``ContractError``. Leaving the with-block closes only the fakes that were started through this
-    connection.
+    ``ContractError``. Leaving the with-block closes only the fakes that this connection started.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
@@ -107,9 +105,7 @@ class RemoteCloud(AnyCloud):
         return handle
 
     def fixture_handle(self, fixture: str) -> Any:
-        """Return the test's own fake of this kind. Without one, return the server's first fake of
-        this kind or start a new fake.
-        """
+        """Return the test's own fake of this kind, or the server's first one, or a new one."""
         fixture = find(fixture).fixture
         handle = self._own.get(fixture) or self._fixture_handles.get(fixture)
         if handle is None or handle.closed:
@@ -143,8 +139,7 @@ class RemoteCloud(AnyCloud):
         self._connection.request("POST", "/begin", {"now": instant, "clock": mode})
         self._allowed.clear()
         self._listeners.clear()
-        # Forget fakes that another client or a restart of the server has closed. Their next use
-        # starts new fakes.
+        # Forget fakes that were closed elsewhere, so that their next use starts new ones.
         known = {one["name"] for one in self._connection.state()["handles"]}
         for fixture, handle in list(self._fixture_handles.items()):
             if handle.name not in known:

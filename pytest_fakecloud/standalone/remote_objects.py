@@ -270,8 +270,7 @@ class RemoteObject(_Remote):
         return self._follow("__getitem__", index)
 
     def __bool__(self) -> bool:
-        # Most objects are only compared with None, so send a request only if the object can be
-        # false.
+        # Most objects are only compared with None, so send a request only if one can be false.
         if self._surface is not None and "__bool__" in self._surface.protocols:
             return bool(self._follow("__bool__"))
         return True
@@ -291,8 +290,7 @@ class _RemoteHandle(_Remote):
     """Mixin of handle classes whose fakes are on the server.
 
     An instance is one of a handle class only for ``isinstance()``: its ``__init__`` is not called,
-    because it would start a fake here, and all public attributes except those in ``_LOCAL`` are
-    read from the server.
+    and all public attributes except those in ``_LOCAL`` are read from the server.
     """
 
     _handle_class: ClassVar[type[Handle]]

@@ -57,7 +57,6 @@ def ended_by_signals(
     finally:
         received.put(None)
         for number, handler in before.items():
-            # After a first signal, the default action stays, so that a second signal ends the
-            # process immediately.
+            # After a first signal, the default action stays: a second one ends the process.
             if signal.getsignal(number) is handle_first and handler is not None:
                 signal.signal(number, handler)

@@ -1,7 +1,6 @@
 """Closed lists of the types and names that a stand-alone server and its clients may exchange.
 
-A received name is only used as a key of these lists. It never selects a module to import or a
-function to call directly.
+A received name is only a key of these lists: it never selects a module or a function directly.
 """
 
 from __future__ import annotations

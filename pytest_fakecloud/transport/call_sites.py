@@ -67,7 +67,6 @@ def _stack(frame: FrameType | None) -> list[FrameType]:
 
 
 def _application(stack: list[FrameType]) -> FrameType | None:
-    """Return the innermost frame of the application or the test."""
     return next((one for one in stack if _is_application(one.f_code.co_filename)), None)
 
 

@@ -37,8 +37,7 @@ class Hook:
     has users; ``without`` is the part of the warning that says what follows if the library has no
     such function. The function is replaced once the library has been imported. Other tools may
     replace it too, before or afterwards. If another tool's function is in place when the last user
-    leaves, it is not removed; the hook's replacement, which that tool may call, then calls the
-    original.
+    leaves, it stays, and the hook's replacement, if that tool calls it, calls the original.
     """
 
     def __init__(
@@ -103,7 +102,6 @@ class Hook:
                 setattr(last.holder, last.name, last.original)
 
     def _find(self) -> Any:
-        """Return the object that holds the function; None if there is none."""
         module = sys.modules.get(self.module)
         if module is None:
             return None

@@ -2,9 +2,8 @@
 
 The sending functions of ``httpx``, ``requests`` and ``urllib3`` are wrapped while a cloud uses this
 transport. A request for the origin of a mounted fake goes directly into the fake's pipeline, with
-the same journal entries and the same responses. Everything that needs a socket still uses it:
-endpoints that wait or stream, injected faults, bodies other than plain bytes, a client's own proxy,
-and requests that the server would reject.
+the same journal entries and responses. Everything that needs a socket still uses it: endpoints that
+wait or stream, injected faults, unusual bodies, a client's own proxy, and invalid requests.
 
 The same wrappers redirect origins that are hard-coded in an application (``intercept``) to a fake's
 socket, where all features of the fake work. This also works while ``responses`` is active.

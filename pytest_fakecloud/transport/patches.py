@@ -8,8 +8,7 @@ across a change of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` or of the files they na
 kept for the next fake; httpx itself is restored when the last fake closes.
 
 The second largest cost is the search for proxies, which parses the whole environment. It is skipped
-if no environment variable names a proxy. The ini setting ``fakecloud_share_tls_context = false``
-turns both optimizations off.
+if no variable names a proxy. ``fakecloud_share_tls_context = false`` turns both off.
 """
 
 from __future__ import annotations

@@ -159,8 +159,7 @@ PORTS = {"http": 80, "https": 443}
 class Detour(NamedTuple):
     """The fake that an origin is redirected to, and the file of its certificate authority.
 
-    Client libraries open a connection of their own to the fake for each request, without the
-    proxies and certificates that are set for the client.
+    Client libraries then connect to the fake without the client's own proxies and certificates.
     """
 
     url: str

@@ -45,8 +45,7 @@ class _SimpleRequest(NamedTuple):
             collected.add(name, value)
         complete = _CompleteBody(payload)
         if "connection" in options:
-            # Only a pooled connection needs these attributes, to be returned to its pool. They are
-            # slow, because requests searches them for cookies.
+            # Only a pooled connection needs these attributes, and requests is slow to search them.
             complete.headers = headers
             options["original_response"] = complete
         response = urllib3.HTTPResponse(
@@ -67,8 +66,7 @@ class _SimpleRequest(NamedTuple):
 class _CompleteBody(io.BytesIO):
     """A response's body, which counts as closed once it is read to its end, as in ``http.client``.
 
-    It also replaces the standard library's response object: ``urllib3`` checks it before it reuses
-    a connection, and ``requests`` searches it for cookies.
+    ``urllib3`` also checks it before it reuses a connection, and ``requests`` searches its cookies.
     """
 
     headers: Sequence[tuple[str, str]] = ()

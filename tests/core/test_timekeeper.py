@@ -332,9 +332,7 @@ def test_time_never_goes_back_for_any_thread(mode: Any, background: ThreadPoolEx
 
 
 class Watch:
-    """A process clock that advances by a second at each reading, and runs a function at one of
-    them.
-    """
+    """A process clock that advances by a second, and runs a function, at its readings."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._seconds = itertools.count(1_000)

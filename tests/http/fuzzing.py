@@ -140,17 +140,14 @@ def warmed(data: bytes) -> RequestReader | None:
 
 
 def attempt(luck: random.Random) -> str:
-    """Check one connection on the reader; return how it ended. ``AssertionError`` contains the
-    data.
-    """
+    """Check one connection on the reader; return how it ended, or raise ``AssertionError``."""
     data = wire(luck)
     whole = read([data])
     seen, status, _ = whole
     assert status is None or 400 <= status <= 505, (status, data)
     assert sum(len(body) for *_, body in seen) <= len(data), data
     for other in (read(cut(data, luck)), read([data[at : at + 1] for at in range(len(data))])):
-        # A refusal because of the size of a head may come earlier or later, but the parsed requests
-        # must agree.
+        # A refusal because of a head's size may come sooner, but parsed requests must agree.
         assert other[0] == seen, (data, seen, other)
         assert (other[1] is None) == (status is None), (data, whole, other)
     reader = warmed(data)

@@ -365,9 +365,7 @@ def test_resetting_lets_parked_handlers_go(demo: Demo, unhindered: Unhindered) -
 
 @pytest.fixture(params=[pytest.param(True, marks=linux_only), False])
 def stops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Run a test twice: with listeners that stop listening and keep the port (Linux), and with
-    listeners that are closed.
-    """
+    """Run a test with listeners that keep their port (Linux) and with ones that are closed."""
     monkeypatch.setattr(mount_module, "CAN_STOP_LISTENING", request.param)
     return bool(request.param)
 

@@ -443,8 +443,7 @@ def test_an_endless_target_is_refused(raw: Raw) -> None:
 
 
 def test_a_refusal_stays_readable_while_the_client_still_sends(demo: Demo, raw: Raw) -> None:
-    # Eight megabytes exceed the buffers: a server that closed immediately would reset the
-    # connection and discard its answer.
+    # Eight megabytes exceed the buffers: a close would reset the connection.
     raw.send(b"POST / HTTP/1.1\r\nContent-Length: 8000000\r\n\r\n")
     raw.sock.settimeout(5)
     for _ in range(8):

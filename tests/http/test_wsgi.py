@@ -20,9 +20,7 @@ PLAIN = [("Content-Type", "text/plain")]
 
 @pytest.fixture
 def ask() -> Iterator[Ask]:
-    """Mount an application for one request; return the answer, the error, and whether the
-    connection ended.
-    """
+    """Mount an application for one request; return the answer, the error, and if it ended."""
     hub = Hub()
 
     def ask(app: App, method: str = "GET", version: str = "1.1") -> Any:

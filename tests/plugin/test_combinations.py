@@ -1,5 +1,4 @@
-"""A suite that uses every fake together with common plugins. Plugins that are not installed are
-skipped.
+"""A suite that uses every fake together with common plugins, if they are installed.
 
 ``test_coexistence.py`` runs the recipes for tools that need one. The plugins here need none.
 """

@@ -404,9 +404,7 @@ LOADED = """
 
 
 def loaded(result: pytest.RunResult, word: str) -> list[str]:
-    """Return the modules that a pytest run with this conftest has imported, or rewritten, at its
-    end.
-    """
+    """Return the modules that a pytest run with this conftest has imported or rewritten."""
     (line,) = [line for line in result.outlines if line.split()[:1] == [word]]
     return line.split()[1:]
 

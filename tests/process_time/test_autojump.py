@@ -169,8 +169,7 @@ def test_what_is_no_span_is_left_to_the_real_sleep(cloud: Cloud) -> None:
 
 def test_who_waits_until_a_deadline_is_over_comes_past_it(cloud: Cloud) -> None:
     deadline = time.time() + 5
-    # A real sleep takes slightly longer than requested, even one of zero seconds; rate limiters
-    # rely on it.
+    # A real sleep takes slightly longer than requested, even one of zero seconds.
     for _ in range(3):
         time.sleep(max(0, deadline - time.time()))
         if time.time() > deadline:

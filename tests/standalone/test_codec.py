@@ -74,9 +74,7 @@ def app() -> Iterator[ControlApp]:
 
 
 def with_name(name: object, mark: str) -> list[Any]:
-    """Return all forms in which a request can contain a name, each with a command that would leave
-    a mark.
-    """
+    """Return all forms in which a request can contain a name, with commands that leave a mark."""
     command = f"echo owned > {mark}"
     return [
         {"$": "named", "c": name, "v": [command]},

@@ -57,9 +57,7 @@ def both(case: Case) -> list[tuple[object, object, bool]]:
 
 
 def agree(case: Case) -> bool | None:
-    """Assert that both ways agree; return whether the second skipped the socket, None without a
-    call.
-    """
+    """Assert that both ways agree; return if the second skipped the socket, None if no call."""
     by_socket, in_process = both(case)
     assert in_process[:2] == by_socket[:2]
     return not in_process[2] if in_process[1] else None

@@ -214,8 +214,7 @@ class Coordinator:
         for group in self._state.groups.values():
             left = {name: _time_left(one, now) for name, one in group.instances.items()}
             for name, instance in group.instances.items():
-                # Add the timers that start when a consume call ends, because no call is in progress
-                # in the copy.
+                # The copy has no consume call in progress: add the timers that start at its end.
                 if instance.consuming and instance.live:
                     left[name] |= self._idle_timers(instance)
             copy = group.copy(self._state.clock)
@@ -226,8 +225,7 @@ class Coordinator:
         for group in self._state.groups.values():
             cancel(group)
             for instance in group.instances.values():
-                # Mark the old instances as removed, so that calls still waiting on them start no
-                # timers.
+                # Calls that still wait on a removed instance start no timers.
                 instance.state = "removed"
                 cancel(instance)
                 self._state.woken.add(instance.signal)

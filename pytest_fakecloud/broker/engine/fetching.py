@@ -123,8 +123,7 @@ class MemoryFetching:
             while True:
                 version = signal.version
                 with self._state as now:
-                    # Watch the logs again after each change, because partitions may have been
-                    # added, and a restore replaces all logs.
+                    # Watch again after each change: a restore, for example, replaces all logs.
                     watched = list(self._state.topic(topic, now).logs)
                     for log in watched:
                         log.watchers.add(signal)

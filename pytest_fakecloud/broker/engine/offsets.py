@@ -202,8 +202,7 @@ class GroupOffsets:
             return parts[0]
         if not self.random_interleave:
             return [record for part in parts for record in part]
-        # Shuffle the numbers of the parts instead of the records, to keep the order within each
-        # part.
+        # Shuffle numbers of parts instead of records, to keep the order within each part.
         numbers = [number for number, part in enumerate(parts) for _ in part]
         self._stream.shuffle(numbers)
         sources = [iter(part) for part in parts]
@@ -334,8 +333,7 @@ def _before_last(
         if left <= 0:
             break
         if only(tp):
-            # A partition that was rewound between deliveries occurs several times: use its smallest
-            # offset.
+            # A partition that was rewound occurs several times: use its smallest offset.
             offset = max(first, after - left)
             left -= after - offset
             found[tp] = min(offset, found.get(tp, offset))

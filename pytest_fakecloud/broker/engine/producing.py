@@ -263,7 +263,7 @@ class MemoryProducing:
     ) -> tuple[list[Metadata], BrokerError | None]:
         """Append messages; return their positions, and the first error if not all were appended.
 
-        Raises the error if no message was appended, as with an atomic batch or one of the test.
+        Raises the error if no message was appended.
         """
         atomic = not by_client or self._settings.batches == "atomic"
         plan = self._placement.plan(messages, now_us // 1000)

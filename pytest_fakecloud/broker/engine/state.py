@@ -19,7 +19,7 @@ GroupListener = Callable[..., object]
 """Called with the kind of an event, a description, the time in microseconds, and details."""
 _STATE: tuple[Lane, ...] = ("state",)
 _EARLIER: Any = object()
-"""Result of polling if a timer has been started that is due before the end of the wait."""
+"""Result of polling if a timer has been started that is due before the next known change."""
 
 
 class BrokerState:
@@ -102,8 +102,7 @@ class BrokerState:
             with self:
                 callback(at_us)
 
-        # Wake the calls that wait in this group, so that they wait for the new timer if it is due
-        # first.
+        # Wake the calls that wait in this group, because the new timer may be due first.
         group = owner if isinstance(owner, ConsumerGroup) else owner.group
         self.woken.update(i.signal for i in group.instances.values() if i.consuming)
         owner.timers[kind] = self.clock.call_at(due, fire, lane="state", label=f"{kind} of {owner}")

@@ -57,8 +57,7 @@ class Cluster:
         ended.set_result(None)
 
     def _call_in_thread(self, ask: Callable[[], Any]) -> Any:
-        # Run the library's call in a daemon thread, because it cannot be interrupted and must not
-        # delay the exit of the process.
+        # The library's call cannot be interrupted and must not delay the exit of the process.
         answer: Future[Any] = Future()
         run = partial(settle, answer, ask)
         threading.Thread(target=run, name="fakecloud cluster", daemon=True).start()

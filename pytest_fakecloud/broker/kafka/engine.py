@@ -44,8 +44,8 @@ class KafkaEngine:
     """A broker whose logs and groups are on a real cluster. It is thread-safe.
 
     ``url`` is ``kafka://host:port,…`` with librdkafka settings in its query (see ``Address``).
-    Raises ``ContractError`` for an invalid address, a cluster that does not respond, settings of
-    the engine in memory, and a clock that is not the wall clock.
+    Raises ``ContractError`` for an invalid address, a cluster that does not respond, and a clock
+    that is not the wall clock.
     """
 
     def __init__(

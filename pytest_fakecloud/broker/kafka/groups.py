@@ -159,8 +159,7 @@ class KafkaGroups:
             "group.id": self._topics.real(group),
             "partition.assignment.strategy": "range",
             "enable.auto.commit": config.auto_commit,
-            # Use 1 ms instead of 0, which means never in librdkafka, but as often as possible in
-            # the Java client.
+            # 0 means never in librdkafka, but as often as possible in the Java client.
             "auto.commit.interval.ms": max(1, config.auto_commit_interval_ms),
             "enable.auto.offset.store": False,
             "auto.offset.reset": reset,
@@ -202,8 +201,7 @@ class KafkaGroups:
 
     def _check_cluster(self, member: KafkaInstance) -> None:
         """Raise ``BrokerError`` if an instance lost its connections to an unavailable cluster."""
-        # Clear the flag before the request, so that a connection that is lost meanwhile sets it
-        # again.
+        # Clear the flag first, so that a connection that is lost during the check sets it again.
         member.in_doubt = False
         try:
             self._topics.look(fresh=True)

@@ -237,8 +237,7 @@ class KafkaInstance:
             self._paused = False
 
     def _in_thread_confirm(self, error: Any, places: list[Any]) -> None:
-        # Automatic commits are confirmed here, too. An automatic commit of the same offsets also
-        # confirms a requested commit.
+        # An automatic commit also confirms a requested commit of the same offsets.
         offsets = {(place.topic, place.partition): place.offset for place in places}
         problem = error or next((place.error for place in places if place.error), None)
         if self._commits.confirm(offsets, problem):
@@ -248,8 +247,7 @@ class KafkaInstance:
             self._on_other_commit(stored)
 
     def _in_thread_reassign(self, consumer: Any, starts: Mapping[Partition, int]) -> None:
-        # Assign the partitions again, because a partition without a position is fetched only after
-        # that.
+        # A partition without a position is fetched only after a new assignment.
         places = []
         for place in consumer.position(consumer.assignment()):
             tp = (place.topic, place.partition)

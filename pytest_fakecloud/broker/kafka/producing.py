@@ -86,8 +86,7 @@ class KafkaProducing:
         return plan
 
     def _look_up(self, messages: Sequence[ProducerRecord]) -> None:
-        # Ignore topics that are still missing. They are rejected later, when positions are chosen
-        # in request order.
+        # A topic that is still missing is rejected when positions are chosen in request order.
         known = self._topics.look()
         for message in messages:
             topic = known.get(message.topic)

@@ -115,8 +115,7 @@ class KafkaTopics:
             found = self.cluster.topics()
             counts = {n.removeprefix(prefix): c for n, c in found.items() if n.startswith(prefix)}
             with self._lock:
-                # Ignore the response if that of a later request was faster, or if the prefix has
-                # changed.
+                # Ignore a response that a later request overtook, or for an earlier prefix.
                 if number > self._answered and prefix == self.prefix:
                     self._answered = number
                     self.known = {name: self._topic(name, count) for name, count in counts.items()}

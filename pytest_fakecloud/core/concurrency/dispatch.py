@@ -20,8 +20,7 @@ AT_ONCE = 64
 _LANES: tuple[Lane, ...] = ("background",)
 _AT_EXIT = 1.0
 """Seconds that an exiting interpreter waits for deliveries in progress."""
-# Maximum seconds between two checks of the clock: a running clock follows the process's wall clock,
-# which test tools can move without notice.
+# Maximum seconds between two checks of the clock, which tools can move without notice.
 _LONGEST_NAP = 0.05
 
 

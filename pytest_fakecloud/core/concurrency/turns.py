@@ -27,8 +27,7 @@ class Turn:
 
 
 class Turns:
-    """Lets one thread at a time move a clock: a thread that advances it, or the background
-    delivery.
+    """Lets one thread at a time move a clock: by an advance, or by a background delivery.
 
     An advance waits for a background delivery, and for the functions that a delivery has handed
     over to other threads. If a second advance begins during the first, both raise an error.

@@ -163,8 +163,7 @@ def sometimes(predicate: Callable[..., object]) -> Check:
 def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
     """Check that a predicate is true at the end of a run, or becomes true within a time limit.
 
-    The clock advances by up to ``within``, timer by timer, and queues deliver their messages on the
-    way.
+    The clock advances by up to ``within``, timer by timer, and queues deliver their messages.
     """
     condition = Predicate(predicate, "eventually")
     span = duration_us(within)
@@ -184,8 +183,7 @@ def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
 
 
 class Promises:
-    """The checks of one ``explore()`` call: all run at the end of each run, some also after every
-    step.
+    """The checks of one ``explore()`` call, at the end of each run and some also after every step.
 
     Raises ``ContractError`` for anything other than a function or a list of functions.
     """

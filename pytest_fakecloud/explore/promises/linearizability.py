@@ -53,8 +53,7 @@ def follows(model: Callable[[], Any]) -> Check:
     ``model`` returns an object whose methods are the operations, such as the class ``Counter``. The
     operations are the calls of functions marked with ``observed``. Concurrent operations may have
     taken effect in either order, as with ``linearizable``. The failure is reported at the first
-    result that no order explains. Raises ``ContractError`` for an operation that the model does not
-    have.
+    result that no order explains. Raises ``ContractError`` for an operation without a method.
     """
     expect(callable(model), "follows", "a class that needs no arguments", model)
     return _Follows(model)

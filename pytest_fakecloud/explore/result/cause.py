@@ -1,6 +1,4 @@
-"""The cause of a broken promise: the event that broke it or, if the order of two calls broke it,
-those calls and the data that both access.
-"""
+"""The cause of a broken promise: an event, or the order of two calls that access the same data."""
 
 from __future__ import annotations
 
@@ -67,9 +65,7 @@ def find_cause(
 
 
 def _decides(conflict: Conflict, run: Run, play: Callable[[Schedule], Run]) -> bool:
-    """Return whether the order of the calls decides: whether the promise holds if the decisive call
-    is executed after the later call, or before the earlier one.
-    """
+    """Return whether the promise holds if the decisive call runs after the other, or before both."""
     decisive_second = _switch(conflict.after, conflict.decisive, run)
     decisive_last = _switch(conflict.decisive, conflict.after, run)
     if decisive_second is None or decisive_last is None:

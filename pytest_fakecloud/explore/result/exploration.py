@@ -22,8 +22,7 @@ class Exploration:
     ``kinds`` maps each kind of event to the number of times it was applied. ``untried`` are the
     kinds that were never possible, ``unreached`` those that the budget did not allow. ``likely``
     maps a number of ordered switches to the minimum probability that a bug that needs them was
-    found. ``notes`` describe what could not be explored.
-    ``seconds`` is wall-clock time. ``str()`` returns a summary.
+    found. ``notes`` describe unexplored code, ``seconds`` is wall-clock time, ``str()`` a summary.
     """
 
     def __init__(self, tally: Tally, wanted: Iterable[str]) -> None:

@@ -174,9 +174,7 @@ class _Story:
 
 
 def _decisive_line(run: Run, cause: Conflict | Line | None) -> Line | None:
-    """Return the step that broke the promise: the step after which it no longer held, or the cause,
-    or the first event of the schedule.
-    """
+    """Return the step after which the promise no longer held, or the cause, or the first event."""
     breaking = next((line for line in run.lines if line.breaks), None)
     event = next((line for line in run.lines if line.event), None)
     return breaking or (cause.decisive if isinstance(cause, Conflict) else cause) or event

@@ -29,7 +29,7 @@ class RunBudget:
 
 @dataclass(frozen=True)
 class TimeBudget:
-    """A wall-clock duration. ``used`` is the number of runs that it has allowed so far."""
+    """A wall-clock duration. The argument ``used`` is the number of runs that it allowed so far."""
 
     given: Duration
     began: float
@@ -70,8 +70,7 @@ class Search:
     """A part of the search: an iterator that runs a schedule at each turn.
 
     The iterator yields None if it has nothing to run at the moment. Searches share a budget in
-    rounds, in which each has ``weight`` turns; its first turn comes after ``head_start`` rounds of
-    the others.
+    rounds, in which each has ``weight`` turns; the first comes after ``head_start`` rounds of others.
     """
 
     runs: Iterator[Run | None]

@@ -1,5 +1,4 @@
-"""Dynamic partial-order reduction: run each order of conflicting steps once, and skip equivalent
-orders.
+"""Dynamic partial-order reduction: run one of all equivalent orders of conflicting steps.
 
 Two steps conflict when they access the same data and at least one of them writes it. After each
 run, every race (two conflicting steps of different strands whose order nothing else determines) is
@@ -41,8 +40,7 @@ class Interleavings:
 
     Call ``next()`` before each run and ``learn()`` after it, until ``next()`` returns False.
     ``runs`` is then the total number of interleavings, provided that ``is_exact`` is True. With
-    ``late``, an answer may reach its client with a delay; with ``moves_time``, timers are
-    interleaved as well.
+    ``late``, answers may reach their client late; with ``moves_time``, timers are interleaved, too.
     """
 
     records = True

@@ -3,8 +3,7 @@
 In probabilistic concurrency testing, strands have random priorities, which change a few times during
 a run, at random decisions. The new priorities are below all initial ones, and in random order as
 well. With n strands and k decisions, one run finds a bug that needs d ordered switches with a
-probability of at least 1 / (n * k^(d-1)) (Burckhardt, Kothari, Musuvathi and Nagarakatte, ASPLOS
-2010).
+probability of at least 1 / (n * k^(d-1)) (Burckhardt and others, ASPLOS 2010).
 """
 
 from __future__ import annotations
@@ -68,8 +67,7 @@ class Priorities:
 class RandomRuns:
     """Runs random schedules of several events, and runs with random priorities, in turn.
 
-    Schedules that reached a new state are kept, and some of the later schedules are changes of
-    them.
+    Schedules that reached a new state are kept, and some later schedules are changes of them.
     """
 
     def __init__(self, player: Player, runs: Iterable[Run], chance: random.Random) -> None:

@@ -101,11 +101,9 @@ def _in_turn(events: Iterable[Event]) -> list[Schedule]:
 
 
 class Pairs:
-    """All schedules that extend those of some runs by one event, at the point of the last event or
-    later.
+    """All schedules that extend the schedule of a given run by one event, at the last event or later.
 
-    Their number is computed, and single ones are created by index: a hundred calls have a million
-    of them.
+    A hundred calls have a million such schedules, so each is created only when it is requested.
     """
 
     def __init__(self, runs: Iterable[Run]) -> None:
@@ -154,8 +152,7 @@ class Pairs:
 
 
 def delayed_again(run: Run) -> list[Schedule]:
-    """Return schedules that delay another strand, too, if it woke up while the event of a run
-    delayed a strand.
+    """Return schedules that also delay a strand that woke up while a run's event delayed another.
 
     Without the second delay, the code that a timer starts would end before the first strand goes
     on. After a slow answer, the next calls of the same strand are delayed as well, because the

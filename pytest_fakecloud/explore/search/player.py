@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 class Player:
     """Runs the subject under schedules, each run from the baseline of the fakes.
 
-    ``known`` maps each schedule that was run to the events that were applied, or to None if the
-    promise held.
+    ``known`` maps each schedule so far to the applied events, or to None if the promise held.
     """
 
     subject: Subject

@@ -59,8 +59,7 @@ class Calls(Part):
     def at_call(self, handle: Handle, request: Request, serve: Serve) -> Response:
         """Handle a request at its endpoint and return its outcome.
 
-        Runs in the strand's own thread if the request reaches the fake in process, and otherwise in
-        a thread of the fake.
+        Runs in the strand's own thread for a request in process, otherwise in the fake's thread.
         """
         if self._record.aside_depth:
             return serve()

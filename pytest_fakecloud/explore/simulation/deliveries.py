@@ -57,7 +57,6 @@ class Deliveries:
         return False
 
     def next_us(self, after_us: int = -1) -> int | None:
-        """Return the time of the next delivery, or None."""
         found = [q._engine.next_due_us() for q in self._queues if q._engine.pending]
         return min(
             (at for at in found if at is not None and after_us < at <= self._end_us), default=None

@@ -22,8 +22,7 @@ from .waits import Waits
 
 
 class Simulation:
-    """Runs clients, workers, the queue's deliveries and the clock under one schedule, one strand at
-    a time.
+    """Runs clients, workers, deliveries and the clock under one schedule, one strand at a time.
 
     A strand is a client, worker, delivery, task or thread. The code that patches sockets, locks,
     event loops and the fakes calls the public parts: ``calls``, ``deliveries``, ``lifecycle``,
@@ -70,7 +69,6 @@ class Simulation:
         return self._finished_run()
 
     def _finished_run(self) -> Run:
-        """Complete the record of a run that has ended, and return it."""
         run = self.run
         if self.record.has_steps and run.broken is None:
             self._scheduler.steps.end((CLOCK,))

@@ -117,7 +117,6 @@ class SocketPatches:
         self._simulation = simulation
 
     def methods(self) -> dict[str, Callable[..., Any]]:
-        """Return the methods that replace those of ``socket.socket``, by name."""
         original = socket.socket
         methods: dict[str, Callable[..., Any]] = {
             "connect": self._connecting(original.connect),

@@ -43,7 +43,6 @@ class Record:
         """The order of the starts and ends of operations."""
 
     def touch(self, touches: Iterable[Touch]) -> None:
-        """Record accesses of the current step."""
         if self.run.steps and not self.aside_depth:
             footprint = self.run.steps[-1].footprint
             for touch in touches:
@@ -57,7 +56,6 @@ class Record:
     def begin(
         self, client: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Operation:
-        """Return a new operation of a client, which begins now."""
         self.touch_history(writes=False)
         return Operation(client, name, args, kwargs, next(self._positions))
 
@@ -127,7 +125,6 @@ class RunState:
             self.add(Strand(one.name, "worker" if one.is_worker else "client", one.function))
 
     def live(self) -> list[Strand]:
-        """Return the strands that have a thread or have begun, and have not ended."""
         return [s for s in self.strands if s.state != "ended" and (s.thread or s.state != "new")]
 
     def add(self, strand: Strand) -> Strand:

@@ -199,7 +199,6 @@ class Strand:
         self.state, self.waiting = "waiting", waiting
 
     def resume(self) -> None:
-        """Make the strand run, because its wait has ended."""
         self.state, self.waiting = "running", _NOT_WAITING
 
     def begin_step_over(self) -> None:

@@ -272,7 +272,6 @@ class Turns:
             self.end(error)
 
     def end(self, error: BaseException | None) -> None:
-        """End the run and every waiting strand."""
         with self._lock:
             if self.has_ended:
                 return

@@ -144,8 +144,7 @@ class Wires:
     def settle(self) -> None:
         """Wait, in wall-clock time, until no fake has anything left to send.
 
-        Connections whose command waits for its strand's turn are skipped, because they send only
-        after that turn.
+        A connection whose command waits for its strand's turn sends nothing before that turn.
         """
         wires = self.all()
         self.wait_while(lambda: any(wire.is_sending() for wire in wires))
@@ -239,8 +238,7 @@ class Connections:
     def finish_calls(self, strand: Strand, but: int = 0) -> None:
         """Wait until the fakes have handled the requests whose answers a strand has not read.
 
-        Does not wait for tasks, or for blocking commands, such as BLPOP. ``but`` is the port of a
-        connection to ignore.
+        Ignores tasks, blocking commands such as BLPOP, and the connection with the port ``but``.
         """
         if strand.host.loop.running is not None:
             return

@@ -277,7 +277,6 @@ _TOP_BITS = int.from_bytes(b"\x80" * REGISTERS, "little")
 
 
 def register_maxima(values: Iterable[bytes]) -> bytearray:
-    """Return the maximum of each register over several values."""
     largest = 0
     for value in values:
         spend(_STEPS_PER_VALUE)

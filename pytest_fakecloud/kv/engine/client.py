@@ -125,7 +125,6 @@ class Client:
         self.aborted = self.queue is not None
 
     def discard_transaction(self) -> None:
-        """Discard the open transaction and stop watching all keys."""
         self.queue = None
         self.aborted = False
         self.unwatch()

@@ -301,7 +301,6 @@ class Engine:
                 monitor(start_us, session, argv)
 
     def give_way(self) -> None:
-        """Let a waiting client run first. The caller must not hold the engine's lock."""
         self.turns.give_way()
 
     def index_ahead(self, session: Session, argv: list[bytes]) -> None:
@@ -442,7 +441,6 @@ class Engine:
                 self.changes.hand_on(None, self.now_ms)
 
     def update_time(self) -> None:
-        """Set the time of the engine and of its databases to the present."""
         self.now_us = self.clock.now_us()
         self.now_ms = self.now_us // 1000
         for keyspace in self.databases:
@@ -451,7 +449,6 @@ class Engine:
     # -- parameters ------------------------------------------------------------------------------
 
     def follow_config(self) -> None:
-        """Apply changed configuration parameters in every part of the engine."""
         self.notifications.follow_config()
         self.eviction.follow_config()
         self.admission.follow_config()

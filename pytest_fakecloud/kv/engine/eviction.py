@@ -64,7 +64,6 @@ class Eviction:
         return False
 
     def _candidates(self) -> Iterator[tuple[Keyspace, bytes]]:
-        """Yield the keys that may be evicted, in the order of the eviction policy."""
         share, _, order = self._config.text("maxmemory-policy").partition("-")
         found = [
             (db, key)

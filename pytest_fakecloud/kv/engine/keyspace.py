@@ -112,7 +112,6 @@ class Keyspace:
     # -- reading ---------------------------------------------------------------------------------
 
     def lookup(self, key: bytes) -> Any:
-        """Return a key's value, or None. Updates the key's access time and the hit statistics."""
         value = self.values.get(key)
         if value is not None and (key in self.expires or self.volatile):
             value = self.find(key)
@@ -127,7 +126,6 @@ class Keyspace:
         return value
 
     def peek(self, key: bytes) -> Any:
-        """Return a key's value, or None. Updates the hit statistics, but not the key's access time."""
         value = self.find(key)
         if value is None:
             self._note_miss(key)
@@ -141,7 +139,6 @@ class Keyspace:
         self.announce(key, "keymiss")
 
     def find(self, key: bytes) -> Any:
-        """Return a key's value, or None, without updating hit statistics and access time."""
         value = self.values.get(key)
         if value is not None:
             if key in self.expires and self.expires[key] <= self.now_ms:
@@ -183,7 +180,6 @@ class Keyspace:
         raise CommandError(WRONGTYPE)
 
     def exists(self, key: bytes) -> bool:
-        """Return whether a key exists, without updating its access time."""
         return self.peek(key) is not None
 
     def __len__(self) -> int:
@@ -236,7 +232,6 @@ class Keyspace:
         return len(value)
 
     def touch(self, key: bytes, event: str | None = None) -> None:
-        """Report a change in place."""
         self.changes += 1
         if self.watchers or self.touched is not None:
             self._report_change(key, event)

@@ -101,7 +101,6 @@ class Statistics:
     def record_duration(
         self, session: Client, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
     ) -> None:
-        """Record a command's duration, and add the command to the slow log if it took long enough."""
         count = self.of(spec)
         count.usec += usec
         count.calls_by_bits[usec.bit_length()] += 1
@@ -123,7 +122,6 @@ class Statistics:
             del samples[:-_LATENCY_SAMPLES]
 
     def _add_slow(self, session: Client, argv: list[bytes], at_us: int, usec: int) -> None:
-        """Add a command to the slow log, redacted and shortened as on a real server."""
         shown = []
         for word in without_secrets(argv[:_SLOW_LOG_WORDS]):
             if (more := len(word) - _SLOW_LOG_BYTES) > 0:

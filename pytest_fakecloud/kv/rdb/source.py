@@ -36,7 +36,6 @@ class Source:
         self._spare = {packed: most + spare for packed, most in MOST_UNPACKED.items()}
 
     def left(self) -> int:
-        """Return the number of bytes that have not been read."""
         return len(self.data) - self.at
 
     def take(self, size: int) -> bytes:

@@ -175,7 +175,6 @@ class Link:
         return connection
 
     def answers(self, within: float) -> bool:
-        """Return whether the server responds within ``within`` seconds."""
         connection = None
         try:
             connection = self._pool(None, self._home()).make_connection()
@@ -251,7 +250,6 @@ class SentinelLink(Link):
 
     @property
     def where(self) -> str:
-        """The name of the primary in Sentinel's configuration."""
         return f"Sentinel's {self._service!r}"
 
     def _make_pool(self, options: dict[str, Any]) -> Any:

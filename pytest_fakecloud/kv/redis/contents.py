@@ -78,7 +78,6 @@ class RedisCopy:
 
 
 def copy_of(share: Share) -> RedisCopy:
-    """Return a copy of everything that belongs to a fake."""
     share.check_claim()
     return RedisCopy(_dumped(share), share.user_rules(), _functions(share))
 

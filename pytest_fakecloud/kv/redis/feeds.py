@@ -159,7 +159,6 @@ class Subscriptions:
             feed.confirm(len(feeds))
 
     def drop(self, session: Any) -> None:
-        """Remove all subscriptions of a session."""
         with self._lock:
             feeds = self._feeds.pop(session, {})
         for feed in feeds.values():
@@ -208,7 +207,6 @@ class MonitorFeed:
         self._closed = False
 
     def append(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
-        """Add a function that is called with each command."""
         with self._lock:
             if self._closed:
                 return

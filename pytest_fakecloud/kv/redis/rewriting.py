@@ -38,7 +38,6 @@ class Prefixes:
 
     @property
     def everything(self) -> bytes:
-        """The glob pattern that matches all keys of the fake."""
         return escaped(self.keys) + b"*"
 
     def strip(self, reply: Reply) -> Reply:

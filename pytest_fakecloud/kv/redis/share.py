@@ -105,7 +105,6 @@ class Share:
                 return sorted(found)
 
     def clear(self) -> None:
-        """Remove all keys of the fake."""
         self.check_claim()
         keys = self.full_names()
         for at in range(0, len(keys), BATCH):
@@ -130,7 +129,6 @@ class Share:
         return user not in (b"default", self.link.user) and not user.startswith(_MARK)
 
     def close(self) -> None:
-        """Remove the fake's data from the server, and close all connections."""
         # If the server hangs, every command would wait for its timeout, so check it first.
         responds = self.link.answers(within=CLOSE_PATIENCE)
         if responds:

@@ -198,7 +198,6 @@ class Pushes:
         return [*reply[:first], Encoded(data), *reply[first + 1 :]]
 
     def take_after_reply(self) -> bytes:
-        """Remove and return the messages to send after the reply."""
         data = b"".join(self._after_reply)
         self._after_reply.clear()
         return data

@@ -31,7 +31,6 @@ class Format:
     resp2: bool
 
     def reply(self, reply: Reply, headers: Headers) -> Answer | Stream:
-        """Return the response to a single command."""
         if _is_large(size_of(reply)):
             parts = resp_parts(reply) if self.resp2 else json_of(reply, self.base64)
             return self._in_pieces(parts, headers)
@@ -50,7 +49,6 @@ class Format:
         return self._whole(self._envelopes(replies), headers)
 
     def error(self, error: CommandError) -> Answer:
-        """Return the response to a command that failed."""
         if self.resp2:
             return Answer(to_resp(error), 400, (), _BINARY)
         return Answer({"error": str(error)}, 400)
@@ -106,14 +104,12 @@ def option(request: Request, name: str) -> str:
 
 
 def json_of(reply: Reply, base64: bool) -> Iterator[bytes]:
-    """Yield the JSON body of the response to a single command."""
     yield b'{"result":'
     yield from _value(reply, base64)
     yield b"}"
 
 
 def json_of_each(replies: list[Reply], base64: bool) -> Iterator[bytes]:
-    """Yield the JSON body of the response to several commands."""
     separator = b"["
     for reply in replies:
         yield separator

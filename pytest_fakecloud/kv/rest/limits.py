@@ -66,7 +66,6 @@ class CommandLimits:
                 window.used += commands
 
     def reset(self) -> None:
-        """Forget the commands that were counted."""
         with self._lock:
             for window in self._windows:
                 window.used = 0
@@ -84,7 +83,6 @@ class _Window:
     used: int = 0
 
     def advance(self, now_us: int) -> None:
-        """Begin a new period if the last one has ended."""
         index = now_us // self.width_us
         if index != self.index:
             self.index = index

@@ -96,11 +96,9 @@ class KVApp(App):
 
     @cached_property
     def engine(self) -> AnyEngine:
-        """The engine that runs the commands."""
         return self._find_engine()
 
     def routes(self) -> list[Route]:
-        """Return the routes for commands, pipelines, transactions and event streams."""
         return [
             Route("POST PUT", "/", "command", self.body_command),
             Route("GET HEAD", "/", "command", self.no_command),
@@ -164,7 +162,6 @@ class KVApp(App):
         return {**facts_of(words), "encoding": encoding}
 
     def words(self) -> Iterable[str]:
-        """Return the names of all routes, commands and subcommands."""
         return (*super().words(), "database-port", *COMMANDS)
 
     # Replies are plain JSON values, so orjson can serialize them directly.
@@ -333,7 +330,6 @@ class KVApp(App):
         return Stream(events.chunks(), on_close=closed)
 
     def is_full(self) -> bool:
-        """Return whether the number of open connections and event streams has reached its limit."""
         limit = self.limits.max_connections
         return limit is not None and len(self.connections) >= limit
 

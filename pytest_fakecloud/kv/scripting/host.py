@@ -346,7 +346,6 @@ def _no_attribute(*_: object) -> None:
 
 
 def _unbox(reply: Any, double: Callable[[float], float]) -> Any:
-    """Replace each boxed double in a reply with a float."""
     if reply.__class__ is Boxed:
         return double(reply.value)
     # Avoid recursion, because replies may be nested deeper than Python's recursion limit.

@@ -112,7 +112,6 @@ class Libraries:
         self._replace_all([*kept, *added.values()])
 
     def sources(self) -> tuple[bytes, ...]:
-        """Return the sources of all libraries."""
         return tuple(library.source for library in self)
 
     def reload(self, sources: tuple[bytes, ...]) -> None:

@@ -306,7 +306,6 @@ class Scripting:
         return spec
 
     def _allow(self, run: ScriptRun, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise ``CommandError`` if a script may not run the command line."""
         if not spec.least <= len(argv) <= spec.most:
             raise CommandError(errors.WRONG_ARITY)
         if "noscript" in spec.flags and not self.allows_all_commands:

@@ -414,7 +414,6 @@ class AllOf(Clause):
         return found
 
     def highlighted_terms(self) -> Iterator[tuple[str, str]]:
-        """Yield the terms of all clauses except ``must_not``."""
         for clause in (*self.must, *self.should):
             yield from clause.highlighted_terms()
 

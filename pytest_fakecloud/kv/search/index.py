@@ -107,7 +107,6 @@ class SearchIndex:
                 self.note_change(key, due_ms, reads)
 
     def clear(self) -> None:
-        """Remove all documents and pending changes."""
         self.documents.clear()
         self._numbers.clear()
         self._changed.clear()
@@ -192,7 +191,6 @@ class SearchIndex:
         return self._numbers.get(key)
 
     def text(self, name: str) -> TextPostings:
-        """Return the postings of a TEXT field."""
         found = self._postings_of(name)
         assert isinstance(found, TextPostings)
         return found
@@ -216,7 +214,6 @@ class SearchIndex:
         return self.values(name).of
 
     def describe_values(self, number: int, name: str) -> str:
-        """Describe the indexed values of a field in a document."""
         values = self.documents[number].fields.get(name)
         if values is None:
             return f"the document has no '{name}' that could be indexed"

@@ -103,7 +103,6 @@ class Definition:
 
     @cached_property
     def by_name(self) -> dict[str, FieldSpec]:
-        """Maps the names of fields in the index to the fields."""
         return {each.name: each for each in self.fields}
 
     @cached_property

@@ -23,7 +23,6 @@ Entry = tuple[int, list[bytes]]
 
 
 def make_id(milliseconds: int, sequence: int) -> int:
-    """Return the ID that consists of these milliseconds and sequence number."""
     return milliseconds << 64 | sequence
 
 
@@ -179,7 +178,6 @@ class Stream:
         return self._place(entry_id) is not None
 
     def get(self, entry_id: int) -> list[bytes] | None:
-        """Return the fields and values of an entry, or None if it does not exist."""
         place = self._place(entry_id)
         return None if place is None else self._nodes[place.node].fields[place.entry]
 

@@ -30,13 +30,11 @@ class LexRange(NamedTuple):
     reversed_infinity: bool = False
 
     def above_low(self, member: bytes) -> bool:
-        """Return whether ``member`` is above the low end of the range."""
         if self.low is None:
             return True
         return member > self.low if self.low_exclusive else member >= self.low
 
     def below_high(self, member: bytes) -> bool:
-        """Return whether ``member`` is below the high end of the range."""
         if self.high is None:
             return True
         return member < self.high if self.high_exclusive else member <= self.high
@@ -107,7 +105,6 @@ class SortedSet:
         self._longest = 0
 
     def score(self, member: bytes) -> float | None:
-        """Return the score of ``member``, or None if the member does not exist."""
         return self._scores.get(member)
 
     def set(self, member: bytes, score: float) -> bool:

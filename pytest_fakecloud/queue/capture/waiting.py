@@ -153,6 +153,5 @@ def deadline_after(timeout: float) -> float:
 
 
 def _next_due_us(queues: list[Queue]) -> int | None:
-    """Return the next time at which a pending message of these queues changes, or None."""
     dues = [queue._engine.next_due_us() for queue in queues if queue._engine.pending]
     return min((one for one in dues if one is not None), default=None)

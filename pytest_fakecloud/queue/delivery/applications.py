@@ -151,7 +151,6 @@ def _native(headers: Iterable[tuple[str, str]]) -> HeaderList:
 
 
 def environ_of(method: str, url: str, headers: HeaderList, body: bytes) -> dict[str, Any]:
-    """Return the WSGI environment of a request, as a server would build it."""
     address = Address.of(url)
     environ: dict[str, Any] = {
         "REQUEST_METHOD": method,

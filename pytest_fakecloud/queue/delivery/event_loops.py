@@ -139,7 +139,6 @@ class AsgiRunner:
         return await self._lifespans[id(app)].started()
 
     def close(self) -> None:
-        """End all lifespans, then the loop."""
         ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
         with contextlib.suppress(TimeoutError):
             ending.result(_STEP_SECONDS)
@@ -193,7 +192,6 @@ class EventLoops:
         self._lock = threading.Lock()
 
     def runner(self) -> AsgiRunner:
-        """Return the loop for coroutines that no running loop awaits, starting it on first use."""
         with self._lock:
             if self._runner is None:
                 self._runner = AsgiRunner()

@@ -82,7 +82,6 @@ class DeliverySubject:
 
     @classmethod
     def of(cls, message: Message) -> DeliverySubject:
-        """Return the subject for a message that is about to be delivered."""
         return cls(message, url=message.url, method=message.settings.method, body=message.body)
 
 

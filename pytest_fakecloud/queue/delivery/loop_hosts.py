@@ -46,7 +46,6 @@ class AsyncioHost:
 
     @property
     def runs_elsewhere(self) -> bool:
-        """Whether the loop is running in another thread."""
         return self._loop.is_running() and asyncio._get_running_loop() is not self._loop
 
     def coroutines(self) -> Iterator[object]:
@@ -116,7 +115,6 @@ class TrioHost:
 
     @property
     def runs_elsewhere(self) -> bool:
-        """Whether the run goes on in another thread."""
         low = self._trio.lowlevel
         is_here = low.in_trio_run() and low.current_trio_token() is self._token
         return bool(self._runner.tasks) and not is_here

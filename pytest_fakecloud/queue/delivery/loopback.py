@@ -105,7 +105,6 @@ class LoopbackSender:
         return outcome
 
     def _take_idle(self, server: _Server) -> socket.socket | None:
-        """Return an idle connection that the server has not closed, or None."""
         while True:
             with self._lock:
                 idle = self._idle.get(server)
@@ -120,7 +119,6 @@ class LoopbackSender:
             sock.close()
 
     def close(self) -> None:
-        """Close the idle connections and interrupt the exchanges in progress."""
         self.release()
         with self._lock:
             interrupted = list(self._under_way)

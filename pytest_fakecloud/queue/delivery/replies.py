@@ -79,7 +79,6 @@ class Reply:
 
 
 def outcome_of(reply: Reply, delivery: Delivery) -> Outcome:
-    """Return the outcome of a prepared answer, or a timeout if the answer takes too long."""
     if reply.ending == "refuse":
         text = f"{_origin_text(delivery.url)} refuses connections"
         return Outcome(exception=ConnectionRefusedError(text))

@@ -60,7 +60,6 @@ _ADAPTER = _NoNetwork()
 
 
 def _mock_behind(send: Any) -> Any:
-    """Return the active ``RequestsMock`` behind a replaced ``HTTPAdapter.send``, or None."""
     library = sys.modules.get("responses")
     if library is None:
         return None

@@ -30,7 +30,6 @@ class RunningLifespan:
 
 
 def find_running_lifespan(app: AsgiApp) -> RunningLifespan | None:
-    """Return the lifespan of an application that is running in asyncio or trio, or None."""
     for host in running_hosts():
         for coroutine in host.coroutines():
             while isinstance(coroutine, CoroutineType):

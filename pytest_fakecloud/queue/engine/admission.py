@@ -119,7 +119,6 @@ class Admission:
         self.release_flow_slot(message)
 
     def release_flow_slot(self, message: Message) -> None:
-        """Release the flow-control slot of a message that has not started."""
         key = self.flow_key(message)
         if key is not None and message.id in key.active:
             key.give_back(message.id)

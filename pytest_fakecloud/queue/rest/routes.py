@@ -103,8 +103,6 @@ class QueueApp(App):
         ]
 
     def _locked(self, route: Route) -> Route:
-        """Return a route whose endpoint holds the engine's lock."""
-
         @wraps(route.endpoint)
         def endpoint(request: Request) -> object:
             with self.engine.lock:

@@ -96,7 +96,6 @@ def encoded(data: bytes) -> str:
 
 
 def without_none(**fields: object) -> dict[str, Any]:
-    """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -45,7 +45,6 @@ def as_wire(text: str) -> str:
 
 
 def shortened_body(body: bytes) -> str:
-    """Return the beginning of a body as text."""
     return body[: _MAX_BODY * 4].decode("utf-8", "replace")[:_MAX_BODY]
 
 

@@ -139,7 +139,6 @@ class WorkflowRuns:
         return b"" if lazy and len(listed) > self.engine.limits.message_size else listed
 
     def callback_fields(self, message: Message) -> dict[str, object]:
-        """Return the fields that a callback about this message has because of its run."""
         run = self._find_run_of(message)
         if run is None:
             return {}
@@ -184,7 +183,6 @@ class WorkflowRuns:
         return [] if run is None else [messages[one] for one in run.message_ids if one in messages]
 
     def forget(self, message: Message) -> None:
-        """Forget the run of a forgotten message, and its waits."""
         run = self._find_run_of(message)
         if run is not None and message.id in run.message_ids:
             del self.runs[run.id]

@@ -1,4 +1,4 @@
-"""The input of the detectors: the open fakes, the journal, the exception of the test."""
+"""The input of the detectors, and functions with which they create findings."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def executed(call: Call) -> bool:
 
 @dataclass
 class ObservedTest:
-    """The input of the detectors: a cloud's open fakes and its journal.
+    """A test as the detectors see it: the open fakes of its cloud, and the journal.
 
     ``idle_s`` is the wall-clock time in seconds that the test waited, ``raised`` its exception,
     ``served`` are the requests to the application.

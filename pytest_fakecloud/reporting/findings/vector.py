@@ -79,8 +79,7 @@ def _written_after(
 ) -> set[str] | None:
     """Return the IDs that were written to a namespace after a query.
 
-    The result is None if records were removed or renamed after the query, because the records at
-    its time are then unknown.
+    The result is None if records were removed or renamed since, because they are then unknown.
     """
     written: set[str] = set()
     for call in _calls(test, handle):
@@ -216,8 +215,7 @@ def deleted_by_prefix(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def hit_not_used(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find hits that were not used: the key with the hit's ID was not read, and a similar key was
-    written.
+    """Find hits whose key, which contains the hit's ID, was not read before a similar one was written.
 
     Example: a query returned ``q1``, ``answer:q1`` was written before the query and not read after
     it, and ``answer:q2`` was written.

@@ -1,6 +1,4 @@
-"""Hints about requests that did not reach their fake: a library intercepted them, or a client sent
-them to the address, or with the token, of a closed fake.
-"""
+"""Hints about requests that a library intercepted, or that a client sent to a closed fake."""
 
 from __future__ import annotations
 

@@ -78,9 +78,7 @@ def _moved_clocks(frames: Sequence[FrameType]) -> Iterator[str]:
 
 
 def _patched_sleep(frames: Sequence[FrameType]) -> Iterator[str]:
-    """Yield a hint if ``time.sleep()`` is, or may have been, replaced by a function that returns at
-    once.
-    """
+    """Yield a hint if ``time.sleep()`` is, or may have been, replaced by one that does not wait."""
     is_patched = type(time.sleep) is not BuiltinFunctionType and root(time.sleep) not in (
         "gevent", "eventlet", _OURS.rstrip("."),
     )  # fmt: skip

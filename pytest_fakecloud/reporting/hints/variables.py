@@ -1,6 +1,4 @@
-"""Hints about environment variables: unset ones, and those that the application reads although
-``fakecloud_env`` sets others.
-"""
+"""Hints about environment variables: unset ones, and those that ``fakecloud_env`` does not set."""
 
 from __future__ import annotations
 

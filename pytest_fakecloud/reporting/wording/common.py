@@ -51,8 +51,7 @@ class _Template(string.Formatter):
     ``{name}`` is a string, shortened; ``{name:raw}`` is a string in full; ``{name:json}`` is JSON;
     ``{name:id}`` is the short form of an ID; ``{name:list}`` is a list of strings, ``{name:quoted}``
     one of strings in quotes, ``{name:counts}`` one of names with their counts;
-    ``{name:namespace}`` is the name of a namespace; ``{name:record}`` is a count with its noun (``2
-    records``).
+    ``{name:namespace}`` is the name of a namespace; ``{name:record}`` is a count with its noun.
     """
 
     def __init__(self, lookups: Lookups) -> None:

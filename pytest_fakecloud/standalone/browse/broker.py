@@ -45,8 +45,7 @@ def _topic(handle: Broker, name: str) -> View:
 def records(handle: Broker, wanted: Wanted) -> View:
     """Return a page of a topic's records, newest first.
 
-    With ``offset`` or ``at`` (a time), the page begins at that record and continues with newer
-    records.
+    With ``offset`` or ``at`` (a time), the page begins at that record and goes on to newer ones.
     """
     name = wanted.filters.get("topic", "")
     if name not in handle.topics():

@@ -92,8 +92,7 @@ def keys(handle: KVServer, wanted: Wanted) -> View:
 
     A search that contains ``*``, ``?`` or ``[`` is a glob pattern as in SCAN. With ``view=tree``,
     the page lists only the keys directly in the namespace ``under`` (default: the root), and
-    ``folders`` lists the namespaces one level below it (separated by ``:``) with their numbers of
-    keys.
+    ``folders`` lists the namespaces one level below it (separated by ``:``) with numbers of keys.
     """
     with _keys(handle) as every:
         found = [

@@ -41,8 +41,7 @@ class Wanted(NamedTuple):
     """The part of a list that a request asks for.
 
     ``search`` is a string that an item must contain, ignoring case. ``after`` and ``before`` are
-    cursors; without either, the first page is returned. ``filters`` are filters specific to the
-    list, by name.
+    cursors; without either, the first page is returned. ``filters`` are the list's own, by name.
     """
 
     search: str = ""
@@ -104,8 +103,7 @@ def page_of(
     the filters, and ``first`` the position of the page's first item among the matching items.
     ``next`` and ``previous`` are cursors, or None at either end of the list. ``text`` returns the
     searchable text of an item. A ``facet`` is a filter by a property with few values; ``facets``
-    then counts the items of each value. Raises ``ContractError`` for a cursor that does not belong
-    to this list.
+    then counts the items of each value. Raises ``ContractError`` for a cursor of another list.
     """
     every = list(items)
     found = every

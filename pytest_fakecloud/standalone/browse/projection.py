@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 def projected(
     vectors: Iterable[list[float]], query: Sequence[float] = ()
 ) -> list[list[float] | None]:
-    """Project vectors and a query onto the first two principal components; the last point is the
-    query.
+    """Project vectors and then a query onto the first two principal components.
 
     The point is None for a vector without a dense part and for a query of another dimension.
     """
@@ -23,8 +22,7 @@ def projected(
     matrix = np.asarray([rows[index] for index in dense], dtype=np.float64)
     centre = matrix.mean(axis=0)
     centred = matrix - centre
-    # Decompose the Gram matrix, whose size does not depend on the dimension. A full decomposition
-    # of the vectors would take a second for 500 rows.
+    # Decompose the Gram matrix: the vectors themselves would take a second for 500 rows.
     sizes, rotated = np.linalg.eigh(centred @ centred.T)
     axes = np.zeros((matrix.shape[1], 2))
     for axis in range(min(2, len(sizes))):

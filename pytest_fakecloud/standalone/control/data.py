@@ -1,7 +1,6 @@
 """Endpoints for the data of a fake: its view, its lists in pages, and what happened in a queue.
 
-Requests to these endpoints are not recorded, are not subject to injected faults, and do not count
-as use of the fake.
+Requests to these endpoints are not recorded, get no faults, and do not count as use of the fake.
 """
 
 from __future__ import annotations

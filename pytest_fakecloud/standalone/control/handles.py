@@ -80,8 +80,7 @@ class HandleRoutes:
 
         The request carries the fake's credentials unless ``headers`` sets others, is subject to
         injected faults, and is recorded. A string ``body`` is sent unchanged, any other value as
-        JSON. Returns ``{"status", "headers", "body"}``, or ``{"broken"}`` if a fault broke the
-        connection.
+        JSON. Returns ``{"status", "headers", "body"}``, or ``{"broken"}`` for a broken connection.
         """
         body = fields(request, "method", "target", "headers", "body")
         with contract():
@@ -175,8 +174,7 @@ def send(
     """Send a request to a fake with its credentials, and return the response as plain JSON.
 
     The request goes through the fake's whole pipeline, including faults and journal, but not
-    through a socket. Raises ``ContractError`` for a request that no client could send, and for a
-    request that is answered by a stream.
+    through a socket. Raises ``ContractError`` for an invalid request, and for a stream.
     """
     if not isinstance(method, str) or not _METHOD.fullmatch(method):
         raise ContractError(f"method must be a word such as 'POST', got {method!r:.100}")

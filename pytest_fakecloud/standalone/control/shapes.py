@@ -317,9 +317,7 @@ class Reset(TypedDict, total=False):
 
 
 class Begin(TypedDict, total=False):
-    """The start time and the clock mode. The defaults are the values that the cloud was started
-    with.
-    """
+    """The start time and the clock mode; by default those that the cloud was started with."""
 
     now: str
     clock: Mode
@@ -358,9 +356,7 @@ class SnapshotOptions(TypedDict, total=False):
 
 
 class CloudOptions(TypedDict, total=False):
-    """Options of an isolated cloud; ``services`` maps the service names of ``serve``, such as
-    ``kv``, to settings.
-    """
+    """Options of an isolated cloud; ``services`` maps names such as ``kv`` to settings."""
 
     services: dict[str, dict[str, Any]]
     seed: int | str

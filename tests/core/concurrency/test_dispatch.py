@@ -55,8 +55,7 @@ def test_it_delivers_when_due_and_in_order(clock: Timekeeper, dispatcher: Dispat
         if len(fired) == 3:
             done.set()
 
-    # Freeze the clock: on a slow machine, the first timer would be due before the others are
-    # planned.
+    # Freeze the clock, so that no timer is due before all are planned.
     clock.freeze()
     now = clock.now_us()
     for name, delay in (("c", 60_000), ("a", 20_000), ("b", 40_000)):

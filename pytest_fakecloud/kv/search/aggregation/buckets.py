@@ -66,7 +66,6 @@ def _parse_order(args: Arguments, allowed: Callable[[str], bool]) -> _Order:
 
 
 def _check_count(args: Arguments, buckets: int) -> None:
-    """Raise an error for a reply with more than ``_MAX_BUCKETS`` buckets."""
     if buckets > _MAX_BUCKETS:
         raise args.error(f"makes more than {_MAX_BUCKETS} buckets")
 

@@ -36,7 +36,6 @@ class Arguments:
         self._given = dict(given)
 
     def error(self, text: str) -> SearchError:
-        """Return an error whose message names this aggregation."""
         return SearchError(f"Aggregation '{self.alias}' operator '{self.operator}' {text}")
 
     def take(
@@ -87,7 +86,6 @@ class Arguments:
         return None if found is None else (found["min"], found["max"])
 
     def reject_rest(self) -> None:
-        """Raise an error if an argument was not consumed."""
         if self._given:
             raise self.error(f"has no property '{next(iter(self._given))}'")
 
