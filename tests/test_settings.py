@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, get_type_hints
+import contextlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 import pytest_fakecloud
 from pytest_fakecloud import AnyCloud, Cloud
+from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.settings import settings_of
+from pytest_fakecloud.core.settings import Setting, read, settings_of
+from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.services import SERVICES, find, handle_class
 from tests.harness import check_each
 
+ENGINES = {"kv_server": "redis://h", "broker": "kafka://h"}
+"""Addresses of real servers, which no test connects to, by fixture."""
 VALUES: tuple[Any, ...] = (
     *(5, -1, 0, 1.5, True, None, "", "x", [], [1], ["a"], {}, {"a": 1}, {"a": None}),
     *(float("nan"), 10**30),
@@ -74,6 +82,58 @@ def test_the_error_names_setting_value_and_what_is_right() -> None:
             ("kv_server", "token", "a\nb", "must be a non-empty string of printable characters"),
         ],
     )
+
+
+@pytest.mark.parametrize("fixture", ENGINES)
+def test_settings_that_the_chosen_engine_ignores_are_rejected(fixture: str) -> None:
+    declared: Any = handle_class(find(fixture))._settings
+    for name, each in settings_of(declared).items():
+        value = _other(name, each)
+        for chosen, engine in (("memory", None), ("real", ENGINES[fixture])):
+            try:
+                read(declared, {"engine": engine, name: value}, fixture)
+                error = ""
+            except ContractError as caught:
+                error = str(caught)
+            ignores = each.engines not in (chosen, "both")
+            assert ignores == error.startswith(f"{name} applies only to"), name
+
+
+def _other(name: str, declared: Setting) -> Any:
+    """Return a valid value of a setting that is not its default."""
+    default = declared.kind.read(name, declared.default)
+    parts = get_args(declared.kind.accepts)
+    words = [word for part in parts for word in get_args(part)]  # A Literal inside a union.
+    for value in (*parts, *words, *VALUES, False, "7.2", ["ReJSON"], BrokerLimits(retention_ms=5)):
+        with contextlib.suppress(ContractError):
+            if declared.kind.read(name, value) != default:
+                return value
+    raise AssertionError(f"no valid value of {name}: add one to the line above")
+
+
+def test_limits_that_a_real_cluster_ignores_are_rejected() -> None:
+    for name, each in settings_of(BrokerLimits).items():
+        limits = BrokerLimits(**{name: 5})
+        BrokerConfig(limits=limits)
+        if each.engines == "memory":
+            with pytest.raises(ContractError, match=rf"limits\.{name} applies only to"):
+                BrokerConfig(limits=limits, engine="kafka://h")
+        else:
+            BrokerConfig(limits=limits, engine="kafka://h")
+
+
+@pytest.mark.parametrize("declared", [KVConfig, BrokerConfig, BrokerLimits])
+def test_settings_of_both_engines_are_read_outside_the_one_in_memory(declared: Any) -> None:
+    """A setting that only modules of the in-memory engine mention cannot apply to a real server."""
+    service = Path(inspect.getfile(declared)).parent
+    texts = [
+        file.read_text("utf-8")
+        for file in service.rglob("*.py")
+        if file.parent != service / "engine" and file.name != "settings.py"
+    ]
+    for each in settings_of(declared).values():
+        name = re.compile(rf"\b{each.attribute}\b")
+        assert each.engines == "memory" or any(map(name.search, texts)), each.attribute
 
 
 def test_what_can_be_looked_at_only_once_is_left_whole() -> None:

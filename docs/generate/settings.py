@@ -19,6 +19,7 @@ from pytest_fakecloud.vector.settings import VectorConfig, VectorLimits
 
 from .markdown import HEAD, attribute_docs, table
 
+_ENGINES = {"memory": " Not with `engine=`.", "real": " Only with `engine=`.", "both": ""}
 _COLUMNS = ("Setting", "Type", "Default", "What it is")
 _HEAD = f"""\
 {HEAD}
@@ -82,7 +83,8 @@ def _rows(declared: Any) -> Iterator[tuple[str, str, str, str]]:
     for name, each in settings:
         if declared is HandleConfig or name not in settings_of(HandleConfig):
             kind, default = _type(each.kind.accepts), _literal(each.default)
-            yield f"`{name}`", f"`{kind}`", f"`{default}`", meanings[each.attribute]
+            note = _ENGINES[each.engines] if "engine" in settings_of(declared) else ""
+            yield f"`{name}`", f"`{kind}`", f"`{default}`", meanings[each.attribute] + note
 
 
 def _type(accepts: Any) -> str:
@@ -126,6 +128,9 @@ def _limits_of(declared: Any) -> Iterator[str]:
     elif declared is BrokerConfig:
         yield "\nThe fields of `BrokerLimits`; None means no limit:\n\n"
         yield table(("Limit", "Default"), _limits(BrokerLimits))
+        limits = settings_of(BrokerLimits).items()
+        names = ", ".join(f"`{name}`" for name, each in limits if each.engines == "both")
+        yield f"\nThe limits that also apply with `engine=`: {names}.\n"
     elif declared is QueueConfig:
         yield (
             "\nIts `limits`, and their values in the plans of `profile`. Sizes are in bytes; names "

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ..core.errors import ContractError
 from ..core.settings import (
     SWITCH,
     HandleConfig,
     HandleSettings,
     Kind,
     check,
+    check_engine,
     choice,
     duration,
+    first_of,
     mapping,
     optional,
     setting,
@@ -79,13 +80,13 @@ class BrokerLimits:
     keys, values and headers, ``retention_bytes`` their size in each partition.
     """
 
-    max_message_bytes: int = setting(1024 * 1024, whole(1))
+    max_message_bytes: int = setting(1024 * 1024, whole(1), engines="both")
     max_partitions: int | None = setting(None, _AMOUNT)
     messages_per_day: int | None = setting(None, _AMOUNT)
     messages_per_second: int | None = setting(None, _AMOUNT)
     storage_bytes: int | None = setting(None, _AMOUNT)
-    retention_ms: int | None = setting(None, _AMOUNT)
-    retention_bytes: int | None = setting(None, _AMOUNT)
+    retention_ms: int | None = setting(None, _AMOUNT, engines="both")
+    retention_bytes: int | None = setting(None, _AMOUNT, engines="both")
 
     def __post_init__(self) -> None:
         check(self, "BrokerLimits")
@@ -153,11 +154,12 @@ class BrokerConfig(HandleConfig):
                 "a mapping from name to partition count, such as {'orders': 3}",
             )
         ),
+        engines="both",
     )
     """Topics to create: partition counts, or arguments of ``create_topic()``, by topic name."""
-    retention_ms: int | None = setting(None, optional(duration("ms")))
+    retention_ms: int | None = setting(None, optional(duration("ms")), engines="both")
     """How long topics without their own retention keep records; None: as long as the plan allows."""
-    retention_bytes: int | None = setting(None, _AMOUNT)
+    retention_bytes: int | None = setting(None, _AMOUNT, engines="both")
     """Bytes that each partition of a topic without its own limit keeps; None: the plan's limit."""
     username: str = setting(
         "fakecloud",
@@ -165,101 +167,97 @@ class BrokerConfig(HandleConfig):
             "a string without ':' and without lone surrogates",
             lambda name: ":" not in name and _is_sendable(name),
         ),
+        engines="both",
     )
     """User name for HTTP Basic authentication."""
     password: str | None = setting(
-        None, optional(text("a string without lone surrogates", _is_sendable))
+        None, optional(text("a string without lone surrogates", _is_sendable)), engines="both"
     )
     """Password for HTTP Basic authentication; random by default."""
-    limits: BrokerLimits = setting(None, _LIMITS)
+    limits: BrokerLimits = setting(None, _LIMITS, engines="both")
     """The plan whose limits apply (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``), or a
     ``BrokerLimits``; None: only the maximum message size of 1 MiB.
     """
-    header_prefixes: Sequence[str] = setting(("Kafka-", "Broker-"), texts())
+    header_prefixes: Sequence[str] = setting(("Kafka-", "Broker-"), texts(), engines="both")
     """Prefixes of the consumer configuration headers. If a header is sent with several of them, the
     first prefix in this list wins.
     """
-    idle_close_ms: int | None = setting("300s", optional(duration("ms", 1)))
+    idle_close_ms: int | None = setting("300s", optional(duration("ms", 1)), engines="both")
     """Time without consume requests after which an instance is closed; None: never."""
-    session_timeout_ms: int = setting("120s", duration("ms", 1))
+    session_timeout_ms: int = setting("120s", duration("ms", 1), engines="both")
     """How long a crashed or closed instance keeps its partitions. A header of its consume request
     can override this.
     """
-    heartbeats: Literal["background", "consume"] = setting(
-        "background", choice("background", "consume")
-    )
+    heartbeats: Literal["background", "consume"] = first_of("background", "consume")
     """Whether the server keeps sessions alive in the background, or only consume requests do."""
     join_delay_ms: int = setting(0, duration("ms"))
     """Duration of each rebalance."""
     offset_retention_ms: int | None = setting("7d", optional(duration("ms")))
     """How long committed offsets are kept after the group's last member has left; None: forever."""
-    max_timeout_ms: int = setting("600s", duration("ms"))
+    max_timeout_ms: int = setting("600s", duration("ms"), engines="both")
     """Maximum timeout of a long poll; a longer one, which can only be a mistake, is rejected."""
-    max_poll_records: int = setting(500, whole(1))
+    max_poll_records: int = setting(500, whole(1), engines="both")
     """Maximum number of records in one consume response."""
-    max_partition_bytes: int = setting(1024 * 1024, whole(1))
+    max_partition_bytes: int = setting(1024 * 1024, whole(1), engines="both")
     """Maximum bytes per partition in one response. A first record that is larger is still returned."""
-    interleave: Literal["rotate", "random"] = setting("rotate", choice("rotate", "random"))
+    interleave: Literal["rotate", "random"] = first_of("rotate", "random")
     """Whether a response contains partitions one after the other, or in seeded random order."""
-    fetch_single_topic: bool = setting(False, SWITCH)
+    fetch_single_topic: bool = setting(False, SWITCH, engines="both")
     """Whether a fetch returns records of only one topic, as the JS client describes."""
-    fetch_beyond_end: Literal["error", "wait"] = setting("error", choice("error", "wait"))
+    fetch_beyond_end: Literal["error", "wait"] = first_of("error", "wait", engines="both")
     """Whether a fetch beyond the end of the log fails or waits until the offset exists."""
-    delete_leaves: bool = setting(True, SWITCH)
+    delete_leaves: bool = setting(True, SWITCH, engines="both")
     """Whether delete-consumer removes the instance immediately, or after the session timeout."""
-    resubscribe: Literal["rebalance", "ignore"] = setting(
-        "rebalance", choice("rebalance", "ignore")
-    )
+    resubscribe: Literal["rebalance", "ignore"] = first_of("rebalance", "ignore", engines="both")
     """Whether other topics in a consume request change the subscription, or are ignored."""
-    concurrent_consume: Literal["wait", "error"] = setting("wait", choice("wait", "error"))
+    concurrent_consume: Literal["wait", "error"] = first_of("wait", "error", engines="both")
     """Whether a second consume request on a busy instance waits or is rejected."""
     instance_limit: Literal["cluster", "group"] | None = setting(
-        "cluster", optional(choice("cluster", "group"))
+        "cluster", optional(choice("cluster", "group")), engines="both"
     )
     """Whether all instances of the cluster, or those of each group, are limited to the total number
     of partitions; None: no limit.
     """
-    commit_by_unknown: Literal["error", "store"] = setting("error", choice("error", "store"))
+    commit_by_unknown: Literal["error", "store"] = first_of("error", "store", engines="both")
     """Whether a commit by an unknown instance is rejected or stored for the group."""
-    unknown_group: Literal["error", "uncommitted"] = setting(
-        "error", choice("error", "uncommitted")
+    unknown_group: Literal["error", "uncommitted"] = first_of(
+        "error", "uncommitted", engines="both"
     )
     """Whether ``/committed`` rejects an unknown group, or responds as if it had committed nothing."""
-    never_committed: int = setting(-1, whole())
+    never_committed: int = setting(-1, whole(), engines="both")
     """Offset that ``/committed`` returns if nothing was committed."""
-    no_such_time: int = setting(-1, whole())
+    no_such_time: int = setting(-1, whole(), engines="both")
     """Offset that ``/offsets`` returns if no record is at or after the given time."""
-    keyless: Literal["rotate", "random"] = setting("rotate", choice("rotate", "random"))
+    keyless: Literal["rotate", "random"] = first_of("rotate", "random", engines="both")
     """Whether messages without a key use the partitions in turn, a new one for each request, or a
     seeded random one.
     """
-    empty_key: Literal["key", "absent"] = setting("key", choice("key", "absent"))
+    empty_key: Literal["key", "absent"] = first_of("key", "absent", engines="both")
     """Whether ``""`` is a key like any other, which is hashed, or means that there is no key."""
-    batches: Literal["atomic", "in order"] = setting("atomic", choice("atomic", "in order"))
+    batches: Literal["atomic", "in order"] = first_of("atomic", "in order", engines="both")
     """Whether a batch with an invalid message appends no messages, or those before the invalid one."""
-    coerce_scalars: bool = setting(False, SWITCH)
+    coerce_scalars: bool = setting(False, SWITCH, engines="both")
     """Whether numbers and booleans are accepted as strings and converted to their JSON source text."""
-    webhook_answer: Literal["list", "object"] = setting("list", choice("list", "object"))
+    webhook_answer: Literal["list", "object"] = first_of("list", "object", engines="both")
     """Whether ``/webhook`` returns a list with one metadata object, or only the object."""
-    webhook_drop: Sequence[str] = setting((), texts())
+    webhook_drop: Sequence[str] = setting((), texts(), engines="both")
     """Names of additional request headers that do not become message headers; a trailing ``*`` is a
     wildcard.
     """
-    webhook_keep: Sequence[str] = setting((), texts())
+    webhook_keep: Sequence[str] = setting((), texts(), engines="both")
     """Names of standard headers that do become message headers; a trailing ``*`` is a wildcard."""
-    errors: Mapping[str, int | tuple[int, str]] | None = setting(None, optional(_ERRORS))
+    errors: Mapping[str, int | tuple[int, str]] | None = setting(
+        None, optional(_ERRORS), engines="both"
+    )
     """Statuses of error responses by kind of error, or pairs of status and message."""
-    engine: str | None = setting(None, optional(text()))
+    engine: str | None = setting(None, optional(text()), engines="both")
     """URL of a real Kafka cluster to use (``"kafka://host:port,…"``); None: the in-memory engine."""
-    isolation: Literal["prefix", "none"] = setting("prefix", choice("prefix", "none"))
+    isolation: Literal["prefix", "none"] = first_of("prefix", "none", engines="real")
     """Whether the fake uses only its own topics and groups on a real cluster, or all of them."""
 
     def __post_init__(self) -> None:
-        if self.engine is None and self.isolation != "prefix":
-            raise ContractError(
-                f"isolation={self.isolation!r} applies to a real cluster only: pass engine= as well, "
-                "or remove isolation="
-            )
+        check_engine(self, self.engine)
+        check_engine(self.limits, self.engine, "limits.")
         kept = {"retention_ms": self.retention_ms, "retention_bytes": self.retention_bytes}
         given = {name: value for name, value in kept.items() if value is not None}
         object.__setattr__(self, "limits", replace(self.limits, **given))

@@ -14,6 +14,10 @@ below it::
 with its unit, which the keyword omits: ``idle_close="5m"`` sets ``idle_close_ms``. Type checkers
 learn the keywords from a ``TypedDict`` (``BrokerSettings``), which ``tests/test_settings.py``
 compares with the dataclass. The documentation is generated from the dataclass.
+
+A fake whose engine can be replaced by a real server (``engine=``) calls ``check_engine()``, which
+rejects settings that the chosen engine ignores. By default, a setting applies only to the engine in
+memory; declare ``engines="both"`` once the code behind ``engine=`` honours it too.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ from .wording import unknown_name
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
 B = TypeVar("B")
+Engines = Literal["memory", "real", "both"]
+"""Where a setting has an effect: with the engine in memory, with a real server, or with both."""
 MOST_PORT = 65_535
 
 
@@ -163,19 +169,25 @@ def duration(unit: Literal["us", "ms"], minimum: int = 0) -> Kind[int]:
 # -- declaring and reading -------------------------------------------------------------------------
 
 
-def setting(default: object, kind: Kind[A]) -> A:
+class Setting(NamedTuple):
+    """A declared setting: its kind, its default before conversion, its engines, its field's name."""
+
+    kind: Kind[Any]
+    default: object
+    engines: Engines
+    attribute: str = ""
+
+
+def setting(default: object, kind: Kind[A], *, engines: Engines = "memory") -> A:
     """Declare a field of a dataclass of settings. ``default`` is written as in a test."""
     value = kind.read("the default", default)
-    found: A = field(default=value, metadata={"kind": kind, "default": default})
+    found: A = field(default=value, metadata={"setting": Setting(kind, default, engines)})
     return found
 
 
-class Setting(NamedTuple):
-    """A declared setting: its field's name, its kind, and its default before conversion."""
-
-    attribute: str
-    kind: Kind[Any]
-    default: object
+def first_of(*known: A, engines: Engines = "memory") -> A:
+    """Declare a setting that accepts one of these words and whose default is the first one."""
+    return setting(known[0], choice(*known), engines=engines)
 
 
 @cache
@@ -183,9 +195,9 @@ def settings_of(declared: Any) -> Mapping[str, Setting]:
     """Return the settings that a dataclass declares, by keyword."""
     found = {}
     for each in fields(declared):
-        kind = each.metadata["kind"]
-        keyword = each.name.removesuffix(kind.suffix)
-        found[keyword] = Setting(each.name, kind, each.metadata["default"])
+        setting: Setting = each.metadata["setting"]
+        keyword = each.name.removesuffix(setting.kind.suffix)
+        found[keyword] = setting._replace(attribute=each.name)
     return found
 
 
@@ -223,6 +235,27 @@ def check(made: Any, of: str) -> None:
         each.kind.read(name, getattr(made, name), of)
 
 
+def check_engine(made: Any, engine: str | None, of: str = "") -> None:
+    """Raise ``ContractError`` for a setting that has a value of its own but no effect, because it
+    applies only to the engine in memory (``engine`` is None), or only to a real server. ``of``
+    precedes the name of the setting in the error.
+    """
+    declared: Any = type(made)
+    chosen = "memory" if engine is None else "real"
+    for name, each in settings_of(declared).items():
+        if each.engines in (chosen, "both"):
+            continue
+        if getattr(made, each.attribute) != each.kind.convert(each.default):
+            if engine is None:
+                raise ContractError(
+                    f"{of}{name} applies only to a real server: pass engine= as well, or leave out "
+                    f"{of}{name}"
+                )
+            raise ContractError(
+                f"{of}{name} applies only to the in-memory engine: leave out {of}{name} or engine="
+            )
+
+
 # -- the settings of every fake --------------------------------------------------------------------
 
 
@@ -245,11 +278,11 @@ _PRINTABLE = text(
 class HandleConfig:
     """Settings of every fake."""
 
-    name: str | None = setting(None, _NON_EMPTY)
+    name: str | None = setting(None, _NON_EMPTY, engines="both")
     """The fake's name in reports and in the control API; the fixture's name by default."""
-    host: str | None = setting(None, _NON_EMPTY)
+    host: str | None = setting(None, _NON_EMPTY, engines="both")
     """The address to listen on; loopback by default."""
-    port: int | None = setting(None, optional(whole(0, MOST_PORT)))
+    port: int | None = setting(None, optional(whole(0, MOST_PORT)), engines="both")
     """The port to listen on; 0 or None: any free port."""
-    token: str | None = setting(None, optional(_PRINTABLE))
+    token: str | None = setting(None, optional(_PRINTABLE), engines="both")
     """The token that clients authenticate with; a random one by default."""

@@ -14,9 +14,11 @@ from ..core.settings import (
     HandleConfig,
     HandleSettings,
     Kind,
+    check_engine,
     choice,
     duration,
     either,
+    first_of,
     optional,
     setting,
     text,
@@ -45,21 +47,21 @@ _LIMIT = optional(whole(0))
 class Limits:
     """Limits of the vendor's plans; None means no limit."""
 
-    max_request_size: int | None = setting(10_000_000, _LIMIT)
+    max_request_size: int | None = setting(10_000_000, _LIMIT, engines="both")
     """Maximum size of a command in bytes; each command of a pipeline counts separately."""
-    daily_limit: int | None = setting(None, _LIMIT)
+    daily_limit: int | None = setting(None, _LIMIT, engines="both")
     """Maximum number of commands per UTC day of the fake's clock."""
-    max_pipeline_length: int | None = setting(None, _LIMIT)
+    max_pipeline_length: int | None = setting(None, _LIMIT, engines="both")
     """Maximum number of commands in one request."""
-    max_requests_per_second: int | None = setting(None, _LIMIT)
+    max_requests_per_second: int | None = setting(None, _LIMIT, engines="both")
     """Maximum number of commands per second of the fake's clock."""
-    max_key_size: int | None = setting(None, _LIMIT)
+    max_key_size: int | None = setting(None, _LIMIT, engines="both")
     """Maximum length of a key in bytes."""
     max_record_size: int | None = setting(None, _LIMIT)
     """Maximum size of a value in bytes."""
     max_data_size: int | None = setting(None, _LIMIT)
     """Maximum size of a database in bytes."""
-    max_connections: int | None = setting(None, _LIMIT)
+    max_connections: int | None = setting(None, _LIMIT, engines="both")
     """Maximum number of open connections to the database port and event streams together."""
     max_pending_entries: int | None = setting(1000, _LIMIT)
     """Maximum number of pending entries of one stream consumer."""
@@ -112,19 +114,19 @@ _KEY_SIZE: Kind[Any] = optional(either(whole(0), choice("dialect")))
 class KVConfig(Limits, HandleConfig):
     """The settings of a ``KVServer``."""
 
-    dialect: Dialect = setting("vendor", choice(*get_args(Dialect)))
+    dialect: Dialect = first_of(*get_args(Dialect), engines="both")
     """The server to imitate: ``"vendor"`` for the REST service, or ``"redis"`` for a stock server."""
     version: str | None = setting(None, optional(text("a version such as '7.2'", _is_version)))
     """The version of a stock server (``"7.2"``), which determines its commands; by default 7.0.15."""
     modules: Sequence[str] = setting((), texts(*MODULES))
     """The modules that a stock server has loaded: ``["ReJSON"]`` for ``JSON.*``; by default none."""
-    max_key_size: Any = setting("dialect", _KEY_SIZE)
+    max_key_size: Any = setting("dialect", _KEY_SIZE, engines="both")
     """Maximum length of a key in bytes; by default 32,768, with ``dialect="redis"`` unlimited."""
     search_ready_after_ms: int | None = setting(None, optional(duration("ms")))
     """Fake time until a change becomes searchable."""
     search_ready_after_reads: int | None = setting(None, optional(whole(0)))
     """Number of searches before a change becomes searchable."""
-    documented_only: bool = setting(False, SWITCH)
+    documented_only: bool = setting(False, SWITCH, engines="both")
     """Reject commands that the vendor's documentation does not list."""
     debug_command: bool = setting(False, SWITCH)
     """Allow ``DEBUG``, like the option ``enable-debug-command`` of a server."""
@@ -132,58 +134,32 @@ class KVConfig(Limits, HandleConfig):
     """Number of the database port; by default, a free port that opens on first use."""
     database_password: str | None = setting(None, optional(text("a non-empty string", bool)))
     """Password of the database port; by default a random one."""
-    int_text: IntText = setting("integer", choice(*get_args(IntText)))
+    int_text: IntText = first_of(*get_args(IntText), engines="both")
     """The word for integers in error messages; the vendor's documentation writes ``"int"``."""
-    engine: str | None = setting(None, optional(text()))
+    engine: str | None = setting(None, optional(text()), engines="both")
     """URL of a real server (``"redis://…"``) that runs the commands; by default they run in memory."""
-    isolation: Isolation = setting("prefix", choice(*get_args(Isolation)))
+    isolation: Isolation = first_of(*get_args(Isolation), engines="real")
     """The part of a real server for the fake: a key prefix, a numbered database, or everything."""
 
     def __post_init__(self) -> None:
+        check_engine(self, self.engine)
         if self.max_key_size == "dialect":
             object.__setattr__(self, "max_key_size", MAX_KEY_SIZE[self.dialect])
-        if self.engine is None:
-            if self.isolation != "prefix":
-                raise ContractError(
-                    f"isolation={self.isolation!r} applies only to a real server: pass engine= as well"
-                )
-        else:
-            self._check_beside_engine()
-        stock = self.dialect == "redis" and self.engine is None
+        stock = self.dialect == "redis"
         if self.version is not None:
             if not stock:
                 raise ContractError(
-                    f"version={self.version!r} applies only to an in-memory stock server: pass "
-                    "dialect='redis' and no engine="
+                    f"version={self.version!r} applies only to a stock server: pass dialect='redis'"
                 )
             object.__setattr__(self, "version", _whole_version(self.version))
         if self.modules:
             if not stock:
                 raise ContractError(
-                    f"modules={self.modules!r} applies only to an in-memory stock server: pass "
-                    "dialect='redis' and no engine= (the vendor's dialect always has JSON)"
+                    f"modules={self.modules!r} applies only to a stock server: pass dialect='redis' "
+                    "(the vendor's dialect always has JSON)"
                 )
             known = tuple(name for name in MODULES if name in self.modules)
             object.__setattr__(self, "modules", known)
-
-    def _check_beside_engine(self) -> None:
-        """Raise ``ContractError`` for settings that a real server determines itself."""
-        if self.debug_command:
-            raise ContractError(
-                "debug_command applies only to the in-memory engine; a real server has its own "
-                "setting, enable-debug-command: leave out debug_command or engine="
-            )
-        if (self.database_port, self.database_password) != (None, None):
-            raise ContractError(
-                "database_port and database_password apply only to the in-memory engine; a real "
-                "server has a port of its own: leave out these settings or engine="
-            )
-        of_data = (self.max_record_size, self.max_data_size, self.max_pending_entries)
-        if of_data != (None, None, Limits.max_pending_entries):
-            raise ContractError(
-                "max_record_size, max_data_size and max_pending_entries apply only to the in-memory "
-                "engine, which can measure the stored data: leave out these settings or engine="
-            )
 
 
 def _whole_version(version: str) -> str:

