@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import weakref
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
+from pathlib import PurePath
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from .clock import Reads
 
 _PACKAGE = f"{__package__.partition('.')[0]}."
+_FOLDER = f"{PurePath(__file__).parents[1]}{os.sep}"
 Place: TypeAlias = dict[str, str | int]
 """A file, a line and a function."""
 _ACTIONS = 1_000
@@ -374,6 +378,23 @@ def place_of(frame: FrameType) -> Place:
 def is_own(frame: FrameType) -> bool:
     """Return whether a frame belongs to this package."""
     return str(frame.f_globals.get("__name__", "")).startswith(_PACKAGE)
+
+
+@lru_cache(maxsize=4096)
+def is_library(filename: str) -> bool:
+    """Return whether a file belongs to a library, perhaps of another environment, or to this package."""
+    if filename.startswith((*_library_folders(), _FOLDER, "<frozen")):
+        return True
+    return not {"site-packages", "dist-packages"}.isdisjoint(PurePath(filename).parts)
+
+
+@lru_cache
+def _library_folders() -> tuple[str, ...]:
+    import sysconfig  # imported here, because a first fake does not need it
+
+    paths = sysconfig.get_paths()
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return tuple(paths[name].rstrip(os.sep) + os.sep for name in names if name in paths)
 
 
 _number_of = attrgetter("number")

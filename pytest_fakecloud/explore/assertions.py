@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .simulation.frames import is_library
+from ..core.recorder import is_library
 
 _DEPTH = 3
 """Maximum number of calls between the explored function and the assertion."""

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..core.recorder import is_own
-from .simulation.frames import is_library
+from ..core.recorder import is_library, is_own
 from .simulation.strands import Crash
 
 if TYPE_CHECKING:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
 from pathlib import PurePath
 
+from ..core.recorder import is_library
 from .model import Outcome
 from .wire.delivery import failure_text
 
-_PACKAGE = str(PurePath(__file__).parent.parent)
 _MAX_LINE_LENGTH = 80
 """Maximum length of a source line that is shown."""
 _MAX_VALUE_LENGTH = 60
@@ -34,7 +32,7 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
     calls = list(zip(traceback.extract_tb(trace), traceback.walk_tb(trace), strict=True))
     if not calls:
         return text
-    own = [call for call in calls if not _is_library(call[0].filename)]
+    own = [call for call in calls if not is_library(call[0].filename)]
     last, (frame, _) = (own or calls)[-1]
     line, source = last.line or "", ""
     if own and 0 < len(line) <= _MAX_LINE_LENGTH and not line.startswith("raise "):
@@ -57,22 +55,6 @@ def _indexed_values(names: Mapping[str, object], line: str) -> str:
             if len(text) <= _MAX_VALUE_LENGTH:
                 shown.append(f"; {name} is {text}")
     return "".join(shown)
-
-
-@cache
-def _libraries() -> tuple[str, ...]:
-    import sysconfig
-
-    paths = sysconfig.get_paths()
-    folders = paths["stdlib"], paths["platstdlib"], paths["purelib"], _PACKAGE
-    return tuple(folder + os.sep for folder in folders)
-
-
-def _is_library(filename: str) -> bool:
-    return (
-        filename.startswith((*_libraries(), "<frozen"))
-        or "site-packages" in PurePath(filename).parts
-    )
 
 
 def attempt_note(outcome: Outcome) -> str | None:

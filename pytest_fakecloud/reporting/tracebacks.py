@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sysconfig
 from collections.abc import Iterator
 from traceback import walk_tb
 from types import FrameType, TracebackType
 from typing import Any
 
 from ..core.errors import ContractError, ends_the_test
+from ..core.recorder import is_library
 
 _OURS = f"{__package__.partition('.')[0]}."
 _RUNNERS = ("_pytest.", "pluggy.")
-_LIBRARY = sysconfig.get_paths()["stdlib"]
 
 
 def hide_ours(item: Any, call: Any) -> None:
@@ -73,7 +72,7 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 def _has_testers(trace: TracebackType | None) -> bool:
     return any(
         not _module(frame).startswith((_OURS, *_RUNNERS))
-        and not frame.f_code.co_filename.startswith((_LIBRARY, "<frozen"))
+        and not is_library(frame.f_code.co_filename)
         for frame, _ in walk_tb(trace)
     )
 

@@ -12,11 +12,10 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
-from ..core.recorder import Place, place_of
+from ..core.recorder import Place, is_library, place_of
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _NOT_CLIENTS = sys.stdlib_module_names | {
@@ -33,8 +32,7 @@ _MAX_FRAMES = 300
 
 def call_site() -> Place | None:
     """Return the line of the application that makes the current call, or None."""
-    mine = _stack(sys._getframe(1))
-    here = _application(mine)
+    here = _application(_stack(sys._getframe(1)))
     if here is not None:
         return place_of(here)
     if asyncio._get_running_loop() is not None:
@@ -115,11 +113,5 @@ def _is_client(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _NOT_CLIENTS
 
 
-@lru_cache(maxsize=4096)
 def _is_application(filename: str) -> bool:
-    import sysconfig
-
-    paths = sysconfig.get_paths()
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    libraries = [paths[name].rstrip(os.sep) + os.sep for name in names]
-    return not filename.startswith((*libraries, _PACKAGE, "<"))
+    return not filename.startswith("<") and not is_library(filename)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import gc
 import itertools
+import json
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import pytest_fakecloud
 from pytest_fakecloud.core.calls import KEEP_BYTES, Call, Event, weight_of
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.journal import Journal
 from pytest_fakecloud.core.matching import Field
-from pytest_fakecloud.core.recorder import Recorder
+from pytest_fakecloud.core.recorder import Recorder, is_library
 
 from ..harness import error_of, in_threads
 
@@ -670,3 +672,21 @@ def test_large_calls_are_cut_when_they_are_forgotten(through_a_handle: bool) -> 
     assert slow.cut == {}
     assert [call.cut for call in others] == [{}] * 3
     assert set(cloud.shared.large.sizes) == {slow, *others}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (pytest_fakecloud.__file__, True),
+        (pytest_fakecloud.__file__.replace("fakecloud", "fakecloud_example"), False),
+        (json.__file__, True),
+        ("<frozen importlib._bootstrap>", True),
+        ("/opt/other/lib/python3.12/site-packages/redis/client.py", True),
+        ("/usr/lib/python3/dist-packages/redis/client.py", True),
+        ("/home/ann/site-packages-demo/app.py", False),
+        ("<string>", False),
+        (__file__, False),
+    ],
+)
+def test_files_of_libraries(name: str, expected: bool) -> None:
+    assert is_library(name) is expected

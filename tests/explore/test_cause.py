@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,10 +16,9 @@ import pytest
 import redis.asyncio as redis_asyncio
 from upstash_redis import Redis
 
-import pytest_fakecloud
 from pytest_fakecloud import BrokenSchedule, Cloud, History, KVServer, always
 from pytest_fakecloud.explore.result.picture import picture
-from pytest_fakecloud.explore.simulation.frames import distinct_places, is_library
+from pytest_fakecloud.explore.simulation.frames import distinct_places
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of
 
@@ -203,12 +201,6 @@ def test_calls_of_concurrent_tasks_have_lines_of_their_own(
     named = {call: int(line) for call, line in lines}
     ping = named["PING"]
     assert named == {"DBSIZE": ping - 2, "PING": ping, "GET a": ping + 2}
-
-
-def test_a_folder_beside_the_package_belongs_to_the_application() -> None:
-    package = Path(pytest_fakecloud.__file__).parent
-    assert is_library(str(package / "cloud.py"))
-    assert not is_library(str(package.with_name("pytest_fakecloud_example") / "app.py"))
 
 
 def shown(cloud: Cloud, found: BrokenSchedule) -> Any:

@@ -189,6 +189,7 @@ THEIRS = function_of("test_shop", "/theirs.py")
 NAMELESS = function_of(None, "/nameless.py")
 LIBRARY = function_of("json.decoder", f"{sysconfig.get_paths()['stdlib']}/json/decoder.py")
 IMPORTING = function_of("importlib._bootstrap", "<frozen importlib._bootstrap>")
+INSTALLED = function_of("tenacity", "/env/site-packages/tenacity/__init__.py")
 RUNNER = function_of("_pytest.runner", "/site/_pytest/runner.py")
 HOOKS = function_of("pluggy._callers", "/site/pluggy/_callers.py")
 
@@ -249,7 +250,7 @@ def test_all_stay_where_all_are_asked_for() -> None:
     assert files_of(found.tb) == ["theirs.py", "ours.py"]
 
 
-@pytest.mark.parametrize("above", [RUNNER, HOOKS, LIBRARY, IMPORTING])
+@pytest.mark.parametrize("above", [RUNNER, HOOKS, LIBRARY, INSTALLED, IMPORTING])
 def test_ours_stay_where_nothing_of_a_tester_would(above: Any) -> None:
     found = hidden((above, FAKES, AssertionError), alone=True)
     assert files_of(found.tb)[1:] == ["ours.py"]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-import sysconfig
 import weakref
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -13,12 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypeAlias
 
-_OWN = f"{Path(__file__).parents[2]}{os.sep}"
-_LIBRARIES = tuple(
-    f"{Path(found)}{os.sep}"
-    for name in ("stdlib", "platstdlib", "purelib", "platlib")
-    if (found := sysconfig.get_paths().get(name))
-)
+from ...core.recorder import is_library
 
 _DEPTH = 4
 """Maximum number of lines to keep of a stack."""
@@ -93,11 +86,6 @@ def distinct_places(sources: Sequence[Source]) -> list[str]:
         shared = {line for line, calling in callers.items() if len(calling) > 1}
         left = [source[1:] if source and source[0] in shared else source for source in left]
     return [source[0] if source else "" for source in left]
-
-
-def is_library(name: str) -> bool:
-    """Return whether a file belongs to a library, perhaps of another environment, or to this package."""
-    return name.startswith((_OWN, *_LIBRARIES, "<frozen")) or "site-packages" in name
 
 
 def application_frame(frame: FrameType | None) -> FrameType | None:

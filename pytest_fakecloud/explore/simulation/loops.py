@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from ...core.recorder import is_library
 from ..footprint import READS_CLOCK
-from .frames import is_library
 from .state import Part
 from .strands import Crash, Strand, Waiting
 

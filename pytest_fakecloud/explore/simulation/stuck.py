@@ -12,8 +12,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError
+from ...core.recorder import is_library
 from ...core.timeparse import monotonic
-from .frames import application_frame, is_library, source_of
+from .frames import application_frame, source_of
 from .strands import Strand
 
 if TYPE_CHECKING:
