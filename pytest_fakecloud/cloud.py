@@ -18,9 +18,9 @@ from .core.clock import STANDS, Clock, Mode
 from .core.errors import ContractError, shown
 from .core.ids import Ids
 from .core.journal import Journal
-from .core.problems import Problem, ProblemFields, Problems, found_problems
+from .core.problems import PROBLEM_FIELDS, Problem, ProblemFields, Problems
 from .core.recorder import Recorder
-from .core.results import Results
+from .core.results import Results, results_of
 from .core.settings import SWITCH, choice, reject_unknown
 from .core.timekeeper import Timekeeper
 from .core.timeparse import Instant
@@ -264,9 +264,8 @@ class Cloud(AnyCloud):
         found = list(self._recorded)
         for handle in (*self._context.handles, *self._closed_fakes.last):
             found += handle._left_behind()
-        return found_problems(
-            problem for problem in found if not self._allowed.covers(problem.kind, problem.facts)
-        )
+        counted = (one for one in found if not self._allowed.covers(one.kind, one.facts))
+        return results_of(counted, PROBLEM_FIELDS, "problem")
 
     def allow(self, kind: str, **where: Unpack[ProblemFields]) -> None:
         __tracebackhide__ = True

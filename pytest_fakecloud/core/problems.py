@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from .errors import ContractError, describe_error
+from .errors import ContractError, describe_error, shown
 from .field_types import MAPPING, MESSAGE_ID, METHOD, PATH, TEXT, URL, OneOf
 from .matching import Field, Query
-from .results import Results, results_of
 from .wording import unknown_name
 
 _LONGEST_PROBLEM = 20_000
@@ -21,9 +21,8 @@ class Problem:
     """A strict-mode violation: the reason why a strict test fails.
 
     ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet``,
-    ``rejected_step``, ``assertion`` or ``undelivered``. ``text`` describes what happened, the
-    nearest valid alternative, and how to allow it. ``facts`` are the values that ``allow()``
-    matches.
+    ``rejected_step``, ``assertion`` or ``undelivered``. ``text`` says what happened, the nearest
+    valid alternative, and how to allow it. ``allow()`` matches the ``facts``.
     """
 
     kind: str
@@ -35,8 +34,7 @@ class Problem:
 class Problems(list[Problem]):
     """The newest ``keep`` strict-mode violations of one cloud, in order of occurrence.
 
-    Only ``keep_exceptions`` exceptions keep their frames, which keep alive everything that was in
-    use when the exception was raised.
+    Only ``keep_exceptions`` exceptions keep their frames, because frames keep much else alive.
     """
 
     keep: int = 10_000
@@ -54,10 +52,19 @@ class Problems(list[Problem]):
         self.append(problem)
         return problem
 
-    def report_raised(self, error: BaseException, where: str, **facts: Any) -> Problem:
+    def report_raised(self, error: BaseException, where: str, **facts: Any) -> None:
         """Record an exception that a callback of the test raised; ``where`` begins the text."""
         raised = raised_problem(error, where, **facts)
-        return self.report(raised.kind, raised.text, exception=error, **facts)
+        self.report(raised.kind, raised.text, exception=error, **facts)
+
+    def report_bug(self, error: BaseException, what: str, **facts: Any) -> None:
+        """Record an exception that this package should not raise; ``what`` begins the text."""
+        text = (
+            f"{what}: {shown(error)}\n"
+            "This is a bug of pytest-fakecloud, please report it with the traceback:\n"
+            + "".join(traceback.format_exception(error))
+        )
+        self.report("bug", text, exception=error, **facts)
 
 
 def raised_problem(error: BaseException, where: str, **facts: Any) -> Problem:
@@ -121,16 +128,10 @@ class Allowances:
         """Allow a kind of violation, or only those whose facts match ``where``."""
         if not isinstance(kind, str) or kind not in ALLOWABLE:
             raise ContractError(unknown_name("kind of problem", kind, ALLOWABLE))
-        query = Query(where, ALLOWABLE[kind], f"problem of kind {kind!r}")
-        self._queries.append((kind, query))
+        self._queries.append((kind, Query(where, ALLOWABLE[kind], f"problem of kind {kind!r}")))
 
     def covers(self, kind: str, facts: Mapping[str, Any]) -> bool:
         return any(kind == allowed and query(facts) for allowed, query in self._queries)
 
     def clear(self) -> None:
         self._queries.clear()
-
-
-def found_problems(problems: Iterable[Problem]) -> Results[Problem]:
-    """Return a list of violations that can be filtered by field."""
-    return results_of(problems, PROBLEM_FIELDS, "problem")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -332,15 +331,9 @@ class Handle:
         ending = ends_the_test(error)
         if ending is not None:
             self._context.problems.report_raised(ending, self.name, handle=self.name)
-            return
-        self._context.problems.report(
-            "bug",
-            f"{self.name}: the server of the fake failed: {shown(error)}\n"
-            "This is a bug of pytest-fakecloud, please report it with the traceback:\n"
-            + "".join(traceback.format_exception(error)),
-            exception=error,
-            handle=self.name,
-        )
+        else:
+            what = f"{self.name}: the server of the fake failed"
+            self._context.problems.report_bug(error, what, handle=self.name)
 
     # -- assertions ------------------------------------------------------------------------------
 

@@ -99,10 +99,6 @@ class App:
             405, "Method Not Allowed", headers=[("Allow", ", ".join(sorted(allowed)))]
         )
 
-    def bug(self, request: Request, error: BaseException) -> Answer:
-        """Return the response to an exception inside the engine: a 500 in the service's format."""
-        return self.render_error(ServiceError(500, f"internal error: {shown(error)}"))
-
     def facts(self, request: Request) -> dict[str, Any]:
         """Return the facts of a request for faults and reports (``command``, ``topic``, …)."""
         return {}
@@ -123,18 +119,16 @@ class App:
 
     def answer(self, request: Request) -> Response:
         """Process one request through the whole pipeline."""
-        unsettled: Exception | None = None
         try:
             # Fire due timers first, so that their entries precede the request in the journal.
             at_us = self.clock.settle()
         except Exception as error:
-            at_us, unsettled = self.clock.now_us(), error
+            request.call = self.recorder.open_call(request, facts=self._facts_of)
+            return self.broken_off(request, error)
         call = request.call = self.recorder.open_call(request, at_us=at_us, facts=self._facts_of)
         response: Response
         unauthenticated = False
         try:
-            if unsettled is not None:
-                raise unsettled
             if self.guard is not None:
                 self.guard(request)
             found = self.table.find(request.method, request.path)
@@ -226,7 +220,9 @@ class App:
 
     def _failed(self, request: Request, error: BaseException) -> Response:
         self._report_bug(request, error)
-        return self._finished(self.bug(request, error))
+        return self._finished(
+            self.render_error(ServiceError(500, f"internal error: {shown(error)}"))
+        )
 
     def _report_bug(self, request: Request, error: BaseException) -> None:
         call = request.call
@@ -238,20 +234,12 @@ class App:
             self.problems.report_raised(of_test, f"{asked} was answered 500", handle=self.name)
             return
         call.problem = "bug"
+        facts = {"path": shortened(request.path), "handle": self.name}
         if isinstance(error, ContractError):
-            blame = f"was answered 500, because of an error in a callback of the test: {error}"
+            why = f"was answered 500, because of an error in a callback of the test: {error}"
+            self.problems.report("bug", f"{asked} {why}\n{call.note}", exception=error, **facts)
         else:
-            blame = (
-                f"made the fake itself fail: {shown(error)}\n"
-                "This is a bug of pytest-fakecloud, please report it with the traceback:"
-            )
-        self.problems.report(
-            "bug",
-            f"{asked} {blame}\n{call.note}",
-            exception=error,
-            path=shortened(request.path),
-            handle=self.name,
-        )
+            self.problems.report_bug(error, f"{asked} made the fake itself fail", **facts)
 
     def _unrouted(self, request: Request, allowed: frozenset[str] | None = None) -> None:
         call = request.call

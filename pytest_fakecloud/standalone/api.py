@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -164,14 +163,7 @@ class ControlApp(App):
 
     def server_failed(self, error: BaseException) -> None:
         """Report an error of the HTTP server below the app."""
-        self.problems.report(
-            "bug",
-            f"{self.name}: the server failed: {error!r}\n"
-            "This is a bug of pytest-fakecloud, please report it with the traceback:\n"
-            + "".join(traceback.format_exception(error)),
-            exception=error,
-            handle=self.name,
-        )
+        self.problems.report_bug(error, f"{self.name}: the server failed", handle=self.name)
 
     def authenticate(self, request: Request) -> object:
         """Check the Host, and the control token for routes that need it."""
