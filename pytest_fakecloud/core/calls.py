@@ -26,9 +26,12 @@ _HEADER_OF_CUT = 256  # number of characters that are kept of a name or a value
 _PER_HEADER = 160  # approximate bytes of the objects for a pair of strings without their characters
 
 Outcome: TypeAlias = Literal[
-    "answered", "broken off", "dropped", "hung", "lost", "open", "refused", "streamed", "truncated"
-]
-"""The outcome of a call; ``"open"`` until its response is complete."""
+    "altered", "answered", "broken off", "dropped", "hung", "lost", "open", "refused", "streamed",
+    "truncated",
+]  # fmt: skip
+"""The outcome of a call: ``"open"`` until its response is complete, ``"altered"`` if a fault replaced
+the body of the endpoint's response.
+"""
 
 
 class CutBytes(bytes):

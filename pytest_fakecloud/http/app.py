@@ -18,7 +18,7 @@ from ..core.errors import ContractError, ServiceError, raised_by_test, shown
 from ..core.matching import Field
 from ..core.problems import Problems, shortened
 from ..core.recorder import Recorder
-from .messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
+from .messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Serve, Stream
 from .routing import Route, RouteMatch, RouteTable
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class App:
             return self.broken_off(request, error)
         call = request.call = self.recorder.open_call(request, at_us=at_us, facts=self._facts_of)
         response: Response
-        unauthenticated = False
+        unauthenticated = altered = False
         try:
             if self.guard is not None:
                 self.guard(request)
@@ -138,7 +138,8 @@ class App:
             request.principal = self.authenticate(request)
             if self.faults.active:
                 try:
-                    response = self.faults.run(request, partial(self._serve, request, found))
+                    serve = partial(self._serve, request, found)
+                    response, altered = respond(self.faults, request, serve)
                 finally:
                     end_faults(call, self.recorder.reserve())
             else:
@@ -152,7 +153,7 @@ class App:
             # Without an outcome, the call would count as in progress forever.
             call.outcome = "broken off"
             raise
-        self._record(call, response)
+        self._record(call, response, altered)
         if unauthenticated:
             # The journal keeps only the beginning of a request without valid credentials.
             self.recorder.cut(call)
@@ -271,14 +272,14 @@ class App:
             # A body that cannot be parsed has no facts. The endpoint reports the error.
             return {}
 
-    def _record(self, call: Call, response: Response) -> None:
+    def _record(self, call: Call, response: Response, altered: bool = False) -> None:
         if isinstance(response, Answer):
             call.status = response.status
             call.answer_headers = Headers(tuple(response.headers))
             body: bytes = response.body  # type: ignore[assignment]
             # Copy a short result of orjson, which allocates at least 4 KB, because the journal keeps it.
             call.answer = b"%b" % body if len(body) < 4096 else body
-            call.outcome = "answered"
+            call.outcome = "altered" if altered else "answered"
         elif isinstance(response, Stream):
             call.status = response.status
             call.outcome = "streamed"
@@ -287,3 +288,18 @@ class App:
             if response.answer is not None:
                 call.status = response.answer.status
         self.recorder.answered(call)
+
+
+def respond(faults: FaultTable, request: Request, serve: Serve) -> tuple[Response, bool]:
+    """Return the response to a request, and whether a fault changed the body from ``serve()``."""
+    served: list[object] = []
+
+    def serve_and_keep() -> Response:
+        response = serve()
+        if isinstance(response, Answer):
+            served.append(response.body)
+        return response
+
+    response = faults.run(request, serve_and_keep)
+    altered = isinstance(response, Answer) and served != [] and response.body not in served
+    return response, altered

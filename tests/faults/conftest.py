@@ -15,6 +15,21 @@ from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.http.messages import Answer, Request, Response
 from tests.harness import one_tls_context as one_tls_context
 
+ARGUMENTS: dict[str, list[Any]] = {
+    "answer": [503],
+    "call": [print],
+    "delay": [0],
+    "down": [],
+    "drop": [],
+    "hang": [],
+    "lose_answer": [],
+    "random": [1],
+    "rate_limit": [],
+    "sequence": [[503]],
+    "truncate": [],
+}
+"""Every method that injects a fault, in alphabetical order, with valid arguments."""
+
 
 class OwnTable(FaultTable):
     fact_fields = {"url": Field(TEXT), "label": Field(TEXT)}  # noqa: RUF012

@@ -121,6 +121,7 @@ def test_the_journal_names_the_fault(demo: Demo, client: httpx.Client) -> None:
         (lambda faults: faults.lose_answer(), "/echo/x", "lost"),
         (lambda faults: faults.hang(), "/echo/x", "hung"),
         (lambda faults: faults.truncate(), "/echo/x", "truncated"),
+        (lambda faults: faults.call(lambda: Answer(b"own"), "after"), "/echo/x", "altered"),
         (lambda faults: faults.down(route="echo"), "/echo/x", "refused"),
     ],
 )

@@ -4,6 +4,7 @@ As for a REST request, every command has a call in the journal and can be affect
 
 - ``answer(status, body)`` sends an error. If the body is ``{"result": …}``, it sends a reply with
   this result. In a transaction, the error acts like an error of the server: EXEC answers EXECABORT.
+- No fault can change the bytes of a reply; one that does raises ``ContractError``.
 - No fault can deliver a command twice, because clients repeat a command only over a new connection.
 
 Decided here: ``drop``, ``lose_answer``, ``truncate``, ``hang`` and ``down`` affect a connection as
@@ -21,6 +22,7 @@ import orjson
 from ...core.calls import Call, CutBytes, end_faults, record_cut
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic
+from ...http.app import respond
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
 from .. import errors
 from ..command_fields import facts_of
@@ -86,10 +88,17 @@ class RecordedCommands:
                 return True
             request.principal = self._session.user
             mode = self._session.reply_mode
-            response = app.faults.run(request, partial(self._run_unfaulted, argv, call))
+            serve = partial(self._run_unfaulted, argv, call)
+            response, altered = respond(app.faults, request, serve)
             end_faults(call, app.recorder.reserve())
             if isinstance(response, Answer) and response.content_type != RESP_TYPE:
                 response = self._injected(argv, response, mode)
+            elif altered:
+                raise ContractError(
+                    f"the fault {call.fault} changes the bytes of a reply of the Redis protocol, after "
+                    "which the client would wait for the rest or misread later replies: limit the "
+                    "fault to REST requests with route=, or use truncate"
+                )
         except BaseException as error:
             # Also catch pytest.fail() in a callback: pytest does not see exceptions in this thread.
             app.failed(request, error)
@@ -98,7 +107,7 @@ class RecordedCommands:
             text = f"ERR internal error: {error!r}".encode()
             self._connection.outbox.put(to_resp(CommandError(text)))
             return True
-        return self._deliver(request, response)
+        return self._deliver(request, response, altered)
 
     def _run_unfaulted(self, argv: list[bytes], call: Call) -> Response:
         if call.reached:
@@ -142,12 +151,12 @@ class RecordedCommands:
         data = to_resp(reply, session.resp) if mode == "on" else b""
         return Answer(data, answer.status, (), RESP_TYPE)
 
-    def _deliver(self, request: Request, response: Response) -> bool:
+    def _deliver(self, request: Request, response: Response, altered: bool) -> bool:
         """Send a response or apply a fault's effect; return False if the connection must be closed."""
         call = request.call
         assert not isinstance(response, Stream)
         if isinstance(response, Answer):
-            call.status, call.outcome = response.status, "answered"
+            call.status, call.outcome = response.status, "altered" if altered else "answered"
             call.answer = _as_resp(response, self._session.resp)
             self._connection.outbox.put(call.answer)
             return True

@@ -13,7 +13,7 @@ from .detectors import ObservedTest, about_entry
 
 SLEPT_S = 1.0
 """Minimum wall-clock time in seconds that a test must sleep before a frozen clock is reported."""
-_INCOMPLETE = {"broken off", "lost", "truncated"}
+_INCOMPLETE = {"altered", "broken off", "lost", "truncated"}
 """Outcomes of a call whose client did not receive the complete answer."""
 _WAITING = {"consume", "fetch", "chat", "subscribe", "monitor"}
 """Routes and commands whose calls may wait, in wall-clock time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -58,6 +59,18 @@ def executed(call: Call) -> bool:
     return call.reached and call.status == 200
 
 
+def _as_known(entry: Entry) -> Entry:
+    """Return a copy of a call without its answer if a fault altered the answer.
+
+    The endpoint did not give such an answer, so nothing about the fake's data follows from it.
+    """
+    if not isinstance(entry, Call) or entry.outcome != "altered":
+        return entry
+    known = copy.copy(entry)
+    known.answer = b""
+    return known
+
+
 @dataclass
 class ObservedTest:
     """A test as the detectors see it: the open fakes of its cloud, and the journal.
@@ -79,7 +92,7 @@ class ObservedTest:
         # Leave out calls before a restored snapshot, which do not explain the current data.
         rewound = {one.name: getattr(one, "_rewound", 0) for one in self.cloud.handles}
         every = self.cloud.journal.entries
-        return [one for one in every if one.number > rewound.get(one.handle, 0)]
+        return [_as_known(one) for one in every if one.number > rewound.get(one.handle, 0)]
 
     @cached_property
     def calls(self) -> list[Call]:

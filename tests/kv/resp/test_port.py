@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -868,6 +869,30 @@ class TestJournalAndFaults:
         server.faults.truncate(keep=4, command="ECHO")
         client.send("ECHO hello")
         assert client.stream.read() == b"$5\r\n"
+
+    def test_a_reply_whose_bytes_a_fault_changes(
+        self, context: Context, server: KVServer, client: Client
+    ) -> None:
+        def shorten(serve: Serve) -> Response:
+            answer: Any = serve()
+            return replace(answer, body=answer.body[:6])
+
+        server.faults._inject("shorten", "shorten", {"command": "ECHO"}, shorten)
+        assert b"the fault shorten changes the bytes of a reply" in client("ECHO hello").text
+        assert "use truncate" in context.problems.pop().text
+        assert client("PING") == Status(b"PONG")
+        answer = httpx.post(server.url, json=["ECHO", "hello"], headers=server.headers)
+        assert answer.content == b'{"resu'
+        assert [call.outcome for call in server.journal.calls(command="ECHO")] == [
+            "answered", "altered",
+        ]  # fmt: skip
+
+    def test_a_reply_that_replaces_the_one_of_an_executed_command(
+        self, server: KVServer, client: Client
+    ) -> None:
+        server.faults.call(lambda: Answer({"result": 9}), "after", command="INCR")
+        assert client("INCR n") == 9
+        assert server.journal.calls(command="INCR").only().outcome == "altered"
 
     def test_delay(self, server: KVServer, client: Client) -> None:
         server.faults.delay(0.05, command="PING", times=1)

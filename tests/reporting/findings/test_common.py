@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pytest_fakecloud import Cloud
+from pytest_fakecloud import Answer, Cloud
 from pytest_fakecloud.reporting.findings import ObservedTest, find
 from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.model import Finding
@@ -77,10 +77,10 @@ def test_a_fault_that_missed_is_told_with_the_endpoints_that_came(cloud: Cloud) 
 # -- fakes that nobody called ----------------------------------------------------------------------
 
 
-def faulty(name: str) -> Scene:
+def faulty(name: str, *arguments: Any) -> Scene:
     def run(cloud: Cloud) -> None:
         server = cloud.kv_server()
-        getattr(server.faults, name)()
+        getattr(server.faults, name)(*arguments)
         with suppress(httpx.TransportError):
             httpx.post(server.url, json=["PING"], headers=server.headers)
 
@@ -97,6 +97,7 @@ def joins(cloud: Cloud) -> None:
     [
         (commands("PING"), True), (joins, True), (logs(200), False), (commands("NOSUCH"), False),
         (faulty("drop"), False), (faulty("lose_answer"), False), (faulty("truncate"), False),
+        (faulty("call", lambda: Answer({"result": 9}), "after"), False),
         (answered(200), True), (answered(299), True), (answered(300), False),
         (answered(500), False), (answered(ConnectionError("down")), False),
     ],
