@@ -166,9 +166,7 @@ class CallRule(Rule):
 def lost(response: Response, reset: bool = False) -> Response:
     """Return an effect that closes the connection without sending the response."""
     if isinstance(response, Stream):
-        close_chunks(response.chunks)
-        if response.on_close is not None:
-            response.on_close()
+        response.end()
         return Effect("lose", reset=reset)
     if isinstance(response, Effect):
         return response

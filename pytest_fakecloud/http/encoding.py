@@ -6,11 +6,11 @@ import functools
 import http
 import time
 
-from .messages import Answer, asks_to_close
+from .messages import Answer, Stream, asks_to_close
 from .parsing import Message
 
 LAST_CHUNK = b"0\r\n\r\n"
-_BODILESS = frozenset({204, 304})
+BODILESS = frozenset({204, 304})
 SET_BY_SERVER = frozenset({"content-length", "transfer-encoding", "date"})
 _LINE_BREAKS_TO_SPACES = str.maketrans({"\r": " ", "\n": " ", "\0": " "})
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -36,13 +36,22 @@ def encode_parts(message: Message, answer: Answer) -> tuple[bytes, bytes]:
             head += header(name, value)
     if answer.content_type is not None:
         head += f"Content-Type: {answer.content_type}\r\n"
-    if status not in _BODILESS:
+    if status not in BODILESS:
         head += f"Content-Length: {len(body)}\r\n"
-    if status in _BODILESS or message.method == "HEAD":
+    if status in BODILESS or message.method == "HEAD":
         body = b""
     if not message.keep_alive or message.version != "1.1":
         head += connection_header(message)
     return head_bytes(head + "\r\n"), body
+
+
+def stream_head(message: Message, stream: Stream) -> bytes:
+    """Return the head of a streamed response; with HTTP/1.0, it ends when the connection closes."""
+    head = _opening(stream.status, int(time.time()))
+    head += f"Content-Type: {stream.content_type}\r\nCache-Control: no-cache\r\n"
+    chunked = message.version == "1.1"
+    head += "Transfer-Encoding: chunked\r\n" if chunked else "Connection: close\r\n"
+    return head_bytes(f"{head}{''.join(header(*pair) for pair in stream.headers)}\r\n")
 
 
 def chunk(part: bytes) -> bytes:
@@ -58,10 +67,6 @@ def connection_header(message: Message) -> str:
 def header(name: str, value: str) -> str:
     # Replace line breaks, because a value that a service echoes must not start a new header.
     return f"{name}: {value.translate(_LINE_BREAKS_TO_SPACES)}\r\n"
-
-
-def status_line(status: int) -> str:
-    return f"HTTP/1.1 {status} {phrase(status)}\r\n"
 
 
 @functools.lru_cache
@@ -87,8 +92,7 @@ def http_date() -> str:
 
 @functools.lru_cache(maxsize=64)
 def _opening(status: int, second: int) -> str:
-    """Return the status line and the Date header of a response."""
-    return f"{status_line(status)}Date: {_date_of(second)}\r\n"
+    return f"HTTP/1.1 {status} {phrase(status)}\r\nDate: {_date_of(second)}\r\n"
 
 
 @functools.lru_cache(maxsize=8)

@@ -53,7 +53,12 @@ class Request:
         self.head_bytes = 0
         self.call: Call = _NO_CALL
         # Computed for every request, because every service reads the credentials from it.
-        self.fields = first_of_each(self.headers.pairs) if fields is None else fields
+        # Reversed, so that the first value of a repeated header wins.
+        self.fields = (
+            {name.lower(): value for name, value in reversed(self.headers.pairs)}
+            if fields is None
+            else fields
+        )
 
     def __str__(self) -> str:
         return f"{self.method} {self.target}"
@@ -64,22 +69,12 @@ class Request:
 
     def query(self, name: str) -> str | None:
         """Return the first value of a query parameter, or None."""
-        if not self.query_string:
-            return None
         return next((value for key, value in self.query_items() if key == name), None)
 
 
 def asks_to_close(connection: str) -> bool:
     """Return whether the value of a Connection header contains ``close``."""
     return "close" in map(str.strip, connection.lower().split(","))
-
-
-def first_of_each(headers: HeaderPairs) -> dict[str, str]:
-    """Return the first value of each header by its lower-case name."""
-    found: dict[str, str] = {}
-    for name, value in headers:
-        found.setdefault(name.lower(), value)
-    return found
 
 
 @dataclass(slots=True)
@@ -105,6 +100,12 @@ class Stream:
     status: int = 200
     headers: HeaderPairs = ()
     on_close: Callable[[], None] | None = None
+
+    def end(self) -> None:
+        """Close ``chunks``, then call ``on_close``."""
+        close_chunks(self.chunks)
+        if self.on_close is not None:
+            self.on_close()
 
 
 @dataclass(slots=True)

@@ -80,6 +80,10 @@ class Mount:
         self._live: set[Connection] = set()
         self._listening = True
         self.listener, self.port = hub.bind(host, port)
+        self.address = host, self.port
+        self.origin = "http" if tls is None else "https", host, self.port
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"{self.origin[0]}://{shown}:{self.port}"
         self.acceptor = Acceptor(self)
 
     def __del__(self) -> None:
@@ -87,19 +91,6 @@ class Mount:
         if hasattr(self, "acceptor") and not self.closed:
             self.hub.unregister(self.listener)
             self.listener.close()
-
-    @property
-    def address(self) -> tuple[str, int]:
-        return self.host, self.port
-
-    @property
-    def origin(self) -> tuple[str, str, int]:
-        return "http" if self.tls is None else "https", self.host, self.port
-
-    @property
-    def url(self) -> str:
-        scheme, host, port = self.origin
-        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     def __repr__(self) -> str:
         return f"<Mount {self.url}{' closed' if self.closed else ''}>"
@@ -124,15 +115,15 @@ class Mount:
             if self._listening:
                 self.hub.unregister(self.listener)
             self.listener.close()
-            live = self._shut_down() if self._live else []
+            live = self._end_connections() if self._live else []
         self.hub.forget(self)
-        self._let_go(live, self.on_close)
+        self._await_handlers(live, self.on_close)
 
     def reset_connections(self) -> None:
         """Close all connections but keep the address. Waits like ``close()`` for busy handlers."""
         with self.lock:
-            live = self._shut_down()
-        self._let_go(live, self.on_reset)
+            live = self._end_connections()
+        self._await_handlers(live, self.on_reset)
 
     def refuse(self) -> None:
         """Close all connections and stop listening until ``accept()`` is called, but keep the port."""
@@ -208,13 +199,14 @@ class Mount:
             with contextlib.suppress(OSError):
                 connection.sock.close()
 
-    def _shut_down(self) -> list[Connection]:
+    def _end_connections(self) -> list[Connection]:
         live = list(self._live)
         for connection in live:
             connection.end()
         return live
 
-    def _let_go(self, live: list[Connection], callbacks: list[Callable[[], None]]) -> None:
+    def _await_handlers(self, ended: list[Connection], callbacks: list[Callable[[], None]]) -> None:
+        """Call the callbacks, which wake handlers, and warn of handlers that stay in the engine."""
         errors: list[Exception] = []
         for callback in tuple(callbacks):
             # The other callbacks wake handlers, which would otherwise wait in vain.
@@ -223,16 +215,16 @@ class Mount:
             except Exception as error:
                 errors.append(error)
         me = threading.current_thread()
-        busy = [c for c in live if c.inside and c.worker is not me]
         deadline = monotonic() + LEAVE_SECONDS
+        busy = ended
         with self.handler_returned:
-            while busy := [c for c in busy if c.inside]:
+            while busy := [c for c in busy if c.inside and c.worker is not me]:
                 remaining = deadline - monotonic()
                 if remaining <= 0:
                     break
                 self.handler_returned.wait(remaining)
         for connection in busy:
-            warnings.warn(_still_here(connection), RuntimeWarning, stacklevel=4)
+            warnings.warn(_describe_busy(connection), RuntimeWarning, stacklevel=4)
         if errors:
             raise errors[0]
 
@@ -246,7 +238,7 @@ class Mount:
         self._live.clear()
 
 
-def _still_here(connection: Connection) -> str:
+def _describe_busy(connection: Connection) -> str:
     worker = connection.worker
     text = (
         f"a handler of {connection.mount.url} was still busy {LEAVE_SECONDS:g} s after its server "

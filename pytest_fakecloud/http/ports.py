@@ -102,8 +102,7 @@ class PortAllocator:
         if port not in self.ports:
             return False
         size = len(self.ports)
-        given = (self._next - self._first) % size
-        return (self.ports.index(port) - self._first) % size < given
+        return (self.ports.index(port) - self._first) % size < (self._next - self._first) % size
 
 
 def ephemeral_range() -> tuple[int, int]:

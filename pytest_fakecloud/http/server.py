@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING
 from ..core.timeparse import monotonic
 from .app import App
 from .connection import tls_error
-from .encoding import (
-    LAST_CHUNK,
-    chunk,
-    encode,
-    encode_parts,
-    head_bytes,
-    header,
-    http_date,
-    phrase,
-    status_line,
-)
-from .messages import Answer, Effect, Response, Stream, close_chunks
+from .encoding import LAST_CHUNK, chunk, encode, encode_parts, phrase, stream_head
+from .messages import Answer, Effect, Response, Stream
 from .parsing import BODY_LIMIT, Message, Refusal, RequestReader
 
 if TYPE_CHECKING:
@@ -87,9 +77,9 @@ class HTTPHandler:
         try:
             if not self.native:
                 # Imported here, because werkzeug takes 25 ms, and few fakes are WSGI applications.
-                from .wsgi import run_wsgi_app
+                from .wsgi import WSGICall
 
-                return run_wsgi_app(self.connection, message)
+                return WSGICall(self.connection, message).run()
             response = self._response(message)
             if isinstance(response, Stream):
                 return self._stream(message, response)
@@ -126,23 +116,12 @@ class HTTPHandler:
         """Send chunks as they are produced. After a failure, omit the last chunk."""
         sock = self.sock
         chunked = message.version == "1.1"
-        framing = "Transfer-Encoding: chunked\r\n" if chunked else "Connection: close\r\n"
-        head = [
-            status_line(stream.status),
-            f"Date: {http_date()}\r\nContent-Type: {stream.content_type}\r\n",
-            "Cache-Control: no-cache\r\n",
-            framing,
-            *(header(name, value) for name, value in stream.headers),
-            "\r\n",
-        ]
-        chunks = stream.chunks
-        on_close = stream.on_close or (lambda: None)
         try:
-            with self.connection.watched(on_close, reads=True):
-                sock.sendall(head_bytes("".join(head)))
+            with self.connection.watched(stream.on_close or (lambda: None), reads=True):
+                sock.sendall(stream_head(message, stream))
                 if message.method == "HEAD":
                     return chunked
-                for part in chunks:
+                for part in stream.chunks:
                     if self.connection.ended:
                         return False
                     if part:
@@ -155,8 +134,7 @@ class HTTPHandler:
             self.app.stream_failed(message, error)
             return False
         finally:
-            close_chunks(chunks)
-            on_close()
+            stream.end()
         return chunked
 
     def _refuse(self, refusal: Refusal) -> None:

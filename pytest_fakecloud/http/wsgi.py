@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 
-def run_wsgi_app(connection: Connection, message: Message) -> bool:
-    """Respond to a request with the mounted application; return False to close the connection."""
-    return _WSGICall(connection, message).run()
-
-
 def make_environ(connection: Connection, message: Message) -> dict[str, Any]:
     """Return the WSGI environment of a complete request as werkzeug makes it, plus
     ``CONTENT_LENGTH``, the raw target (``RAW_URI``) and the raw headers (``fakecloud.headers``).
@@ -73,7 +68,7 @@ class _Framing(enum.Enum):
     UNTIL_CLOSE = enum.auto()
 
 
-class _WSGICall:
+class WSGICall:
     """One call of a WSGI application: collects the application's output and writes it."""
 
     def __init__(self, connection: Connection, message: Message) -> None:
@@ -131,7 +126,7 @@ class _WSGICall:
         if not self.head_sent:
             self._send_whole(b"")
         elif self.framing is _Framing.CHUNKED:
-            self._write(LAST_CHUNK)
+            self._send_bytes(LAST_CHUNK)
         elif self.unwritten:
             # The client would take the next response for a part of this body, or the reverse.
             self.message.keep_alive = False
@@ -148,7 +143,7 @@ class _WSGICall:
             self.framing = self._choose_framing(None)
             self._send_head(self._framed(part))
         elif framed := self._framed(part):
-            self._write(framed)
+            self._send_bytes(framed)
 
     def _choose_framing(self, length: int | None) -> _Framing:
         """Choose the end of a body of ``length`` bytes (None: not known), and add its header."""
@@ -200,9 +195,9 @@ class _WSGICall:
         lines.append("\r\n")
         head = head_bytes("".join(lines))
         self.head_sent = True
-        self._write(head + first_part)
+        self._send_bytes(head + first_part)
 
-    def _write(self, data: bytes) -> None:
+    def _send_bytes(self, data: bytes) -> None:
         try:
             self.connection.sock.sendall(data)
         except (ConnectionError, ssl.SSLError) as error:

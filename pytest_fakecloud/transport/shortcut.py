@@ -16,13 +16,12 @@ from urllib.parse import urlsplit
 
 from ..core.errors import ContractError
 from ..core.field_types import TOKEN
-from ..http.encoding import http_date
+from ..http.encoding import BODILESS, http_date
 from ..http.messages import Answer, Request
 
 if TYPE_CHECKING:
     from ..http.mount import Mount
 
-_BODILESS = frozenset({204, 304})
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _TARGET = re.compile(r"/[!-~]*")
 _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
@@ -100,7 +99,7 @@ class Shortcut:
         out = [("Date", http_date()), *response.headers]
         if response.content_type is not None:
             out.append(("Content-Type", response.content_type))
-        if response.status in _BODILESS:
+        if response.status in BODILESS:
             return response.status, out, b""
         out.append(("Content-Length", str(len(payload))))
         return response.status, out, b"" if method == "HEAD" else payload

@@ -64,8 +64,7 @@ def test_a_connection_header_is_a_list_of_words(value: str, closes: bool) -> Non
 
 
 def test_a_call_is_recorded_with_its_answer(demo: Demo) -> None:
-    answer = ask(demo, "POST", "/add/w", body=b"x")
-    assert answer == Answer(b'{"count":1}')
+    assert ask(demo, "POST", "/add/w", body=b"x") == Answer(b'{"count":1}')
     call = demo.journal.calls().only()
     assert (call.method, call.target, call.body, call.route) == ("POST", "/add/w", b"x", "add")
     assert (call.status, call.answer, call.outcome) == (200, b'{"count":1}', "answered")
@@ -157,8 +156,7 @@ def test_a_wrong_method_is_a_problem_with_the_right_ones(demo: Demo) -> None:
 
 
 def test_a_bug_is_a_500_and_a_problem_with_its_traceback(demo: Demo) -> None:
-    answer = ask(demo, "GET", "/bug")
-    assert answer.status == 500
+    assert ask(demo, "GET", "/bug").status == 500
     problem = demo.context.problems[0]
     assert problem.kind == "bug"
     assert isinstance(problem.exception, ZeroDivisionError)
@@ -189,8 +187,7 @@ def test_a_fault_on_a_service_error_can_still_spoil_it(demo: Demo) -> None:
 
 
 def test_a_stream_is_passed_on(demo: Demo) -> None:
-    response = demo.app.answer(Request("GET", "/stream"))
-    assert isinstance(response, Stream)
+    assert isinstance(demo.app.answer(Request("GET", "/stream")), Stream)
     assert demo.journal.calls().only().outcome == "streamed"
 
 

@@ -129,8 +129,7 @@ def test_the_hub_stops_and_starts_again(hub: Hub) -> None:
     thread.join(20)
     assert not thread.is_alive()
     assert first.closed
-    second = hub.mount(hello)
-    assert fetch(second).body == b"hello"
+    assert fetch(hub.mount(hello)).body == b"hello"
     hub.stop()
     hub.stop()
 
@@ -197,8 +196,7 @@ def test_ports_come_in_sequence_outside_the_ephemeral_range(hub: Hub) -> None:
 
 
 def test_allocators_start_at_random_places() -> None:
-    starts = {next(iter(PortAllocator((32768, 60999)))) for _ in range(50)}
-    assert len(starts) > 30
+    assert len({next(iter(PortAllocator((32768, 60999)))) for _ in range(50)}) > 30
 
 
 @pytest.mark.parametrize(
@@ -218,8 +216,7 @@ def test_the_range_of_ports(ephemeral: tuple[int, int], expected: range) -> None
 def test_an_allocator_goes_round_and_gives_each_port_once() -> None:
     allocator = PortAllocator((10240 + 2000, 65535))
     assert sorted(allocator) == list(allocator.ports)
-    following = iter(allocator)
-    assert next(following) in allocator.ports
+    assert next(iter(allocator)) in allocator.ports
 
 
 def test_taken_ports_are_passed_over(hub: Hub) -> None:
@@ -628,8 +625,7 @@ def test_a_protocol_of_its_own(hub: Hub) -> None:
 
 
 def test_a_request_that_comes_while_the_mount_closes_does_not_reach_the_app(hub: Hub) -> None:
-    mount = hub.mount(hello)
-    connection = Connection(socket.socket(), None, mount)
+    connection = Connection(socket.socket(), None, hub.mount(hello))
     assert connection.enter("before")
     connection.leave()
     connection.end()

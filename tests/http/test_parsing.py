@@ -40,8 +40,7 @@ def test_where_packets_end_does_not_matter(cuts: list[int]) -> None:
     reader = read_all(*parts)
     assert reader.refusal is None
     assert reader.pending is None
-    described = [(m.method, m.target, m.headers, m.body, m.keep_alive) for m in reader.messages]
-    assert described == WHOLE
+    assert [(m.method, m.target, m.headers, m.body, m.keep_alive) for m in reader.messages] == WHOLE
     assert [m.body for m in reader.messages] == [b"hello", b"hello", b""]
 
 
@@ -282,22 +281,19 @@ def test_trailers_in_one_packet_are_bounded() -> None:
 
 
 def test_a_few_trailers_are_let_by() -> None:
-    reader = read_all(CHUNKED + b"1\r\na\r\n0\r\n" + b"T: 1\r\n" * 100 + b"\r\n")
-    (message,) = reader.messages
+    (message,) = read_all(CHUNKED + b"1\r\na\r\n0\r\n" + b"T: 1\r\n" * 100 + b"\r\n").messages
     assert message.body == b"a"
     assert [name for name, _ in message.headers.pairs] == ["Host", "Transfer-Encoding"]
 
 
 def test_thousands_of_headers_are_refused() -> None:
-    head = b"GET / HTTP/1.1\r\nHost: h\r\n" + b"a:\r\n" * 2000 + b"\r\n"
-    reader = read_all(head)
+    reader = read_all(b"GET / HTTP/1.1\r\nHost: h\r\n" + b"a:\r\n" * 2000 + b"\r\n")
     assert reader.refusal is not None
     assert (reader.refusal.status, "1000 headers" in str(reader.refusal)) == (431, True)
 
 
 def test_a_long_head_in_one_packet_is_refused_like_one_in_many() -> None:
-    head = b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"x" * HEAD_LIMIT + b"\r\n\r\n"
-    reader = read_all(head)
+    reader = read_all(b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"x" * HEAD_LIMIT + b"\r\n\r\n")
     assert reader.refusal is not None
     assert reader.refusal.status == 431
 
@@ -308,3 +304,10 @@ def test_a_client_that_says_close_is_not_waited_for(lines: str) -> None:
     assert [message.keep_alive for message in read_all(head).messages] == [False]
     kept = read_all(b"GET / HTTP/1.0\r\nHost: h\r\nConnection: keep-alive\r\n\r\n")
     assert [message.keep_alive for message in kept.messages] == [True]
+
+
+def test_an_unknown_method_behind_another_request_is_no_method_of_that_request() -> None:
+    reader = read_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\nBREW / HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert [message.method for message in reader.messages] == ["GET"]
+    assert reader.refusal is not None
+    assert (reader.refusal.status, reader.refusal.method) == (400, "")

@@ -55,8 +55,7 @@ def route(methods: str, pattern: str) -> Route:
 )
 def test_patterns(pattern: str, path: str, params: dict[str, str] | None) -> None:
     table = RouteTable([route("GET", pattern)])
-    found = table.find("GET", path)
-    assert found == (None if params is None else (table.routes[0], params))
+    assert table.find("GET", path) == (None if params is None else (table.routes[0], params))
 
 
 def test_the_first_that_fits_wins_literal_first_segments_before_parameters() -> None:

@@ -114,8 +114,7 @@ def test_a_good_request_before_a_bad_one_is_answered(raw: Raw) -> None:
 
 
 def test_connection_close_is_obeyed(raw: Raw) -> None:
-    reply = raw.get("/echo/x", "Connection: close")
-    assert reply.header("Connection") == "close"
+    assert raw.get("/echo/x", "Connection: close").header("Connection") == "close"
     assert raw.is_closed()
 
 
@@ -166,8 +165,7 @@ def test_a_target_that_starts_with_two_slashes_is_kept(demo: Demo, raw: Raw) -> 
 
 
 def test_an_absolute_target_is_served(raw: Raw) -> None:
-    reply = raw.ask("GET http://somewhere:80/echo/x?y HTTP/1.1\r\nHost: h\r\n\r\n")
-    assert reply.status == 200
+    assert raw.ask("GET http://somewhere:80/echo/x?y HTTP/1.1\r\nHost: h\r\n\r\n").status == 200
 
 
 def test_raw_non_ascii_bytes_of_a_target_arrive_percent_encoded(demo: Demo, raw: Raw) -> None:
@@ -220,8 +218,7 @@ def test_a_chunked_body_with_extensions_and_trailers(demo: Demo, raw: Raw) -> No
     sent = json.loads(reply.body)
     assert sent["body"] == "abcdefg"
     assert [name for name, _ in sent["headers"]] == ["Host", "Transfer-Encoding", "Trailer"]
-    after = json.loads(raw.get("/echo/y").body)
-    assert after["headers"] == [["Host", "h"]]
+    assert json.loads(raw.get("/echo/y").body)["headers"] == [["Host", "h"]]
 
 
 def test_a_chunked_body_cut_anywhere(demo: Demo, raw: Raw) -> None:
@@ -449,6 +446,11 @@ def test_a_refusal_stays_readable_while_the_client_still_sends(demo: Demo, raw: 
     for _ in range(8):
         raw.send(b"x" * 1_000_000)
     assert raw.reply().status == 400
+
+
+def test_a_refused_client_that_stays_is_closed_after_a_moment(demo: Demo, raw: Raw) -> None:
+    assert raw.ask("nonsense\r\n\r\n").status == 400
+    wait_until(lambda: not demo.mount._live)
 
 
 def test_bodies_are_limited(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:

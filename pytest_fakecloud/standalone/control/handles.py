@@ -194,10 +194,7 @@ def send(
     if isinstance(answer, Effect):
         return {"broken": answer.kind}
     # The stream has no reader, so end it like one whose client disconnected.
-    if hasattr(answer.chunks, "close"):
-        answer.chunks.close()
-    if answer.on_close is not None:
-        answer.on_close()
+    answer.end()
     raise ContractError("the response is an endless stream: request it with a client")
 
 
