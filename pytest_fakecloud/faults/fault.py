@@ -100,8 +100,9 @@ class Rule:
     def _read_conditions(self, table: FaultTable) -> Iterator[_Condition]:
         """Yield the conditions on a request. The test's function is last, because it is slowest."""
         if self.route is not None:
-            question = Question("route", self.route, CallNames(table.call_words))
-            yield question, lambda request: NamesOf(request.call)
+            app = table.answers.app
+            names = CallNames(tuple if app is None else app.words)
+            yield Question("route", self.route, names), lambda request: NamesOf(request.call)
         for name, wanted in self.facts.items():
             known = table.fact_fields[name]
             yield Question(name, wanted, known.type, known.several), _reader_of(name)
@@ -146,8 +147,8 @@ class Rule:
         """Return whether to fire. Called for each matching request, with the table's lock held."""
         return True
 
-    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
-        """Return the response to a request on which the fault fires for the ``hit``-th time."""
+    def apply(self, request: Request, serve: Serve) -> Response:
+        """Return the response to a request on which the fault fires."""
         return self._respond(serve)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import ContractError, shown
@@ -18,45 +18,10 @@ from ..http.messages import (
     Stream,
     close_chunks,
 )
-from .fault import CUT, WAIT, Respond, Rule
+from .fault import WAIT, Respond, Rule
 
 if TYPE_CHECKING:
     from .table import FaultTable
-
-
-class DownRule(Rule):
-    """Makes the service unavailable."""
-
-    # A refused connection leaves no trace, so the rule may seem never to have fired.
-    must_fire = False
-
-    def __init__(self, table: FaultTable, matchers: Mapping[str, Any]) -> None:
-        effect = Effect("refuse", reset=True)
-        super().__init__(table, "down", "down", matchers, lambda serve: effect, CUT)
-
-    @property
-    def whole(self) -> bool:
-        """Whether the rule affects every request, so that the server can stop listening."""
-        return not self.limits
-
-
-class SequenceRule(Rule):
-    """Applies one step of a list to each matching request in turn."""
-
-    def __init__(
-        self,
-        table: FaultTable,
-        steps: Sequence[Respond],
-        description: str,
-        matchers: Mapping[str, Any],
-    ) -> None:
-        super().__init__(table, "sequence", description, matchers)
-        self._steps = steps
-        if self.times is None:
-            self.times = len(steps)
-
-    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
-        return self._steps[(hit - 1) % len(self._steps)](serve)
 
 
 class RandomRule(Rule):
@@ -108,9 +73,8 @@ class RateLimitRule(Rule):
         self._used += 1
         return self._used > self._limit
 
-    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
-        left_us = self._end_us - self.table.clock.now_us()
-        seconds = str(max(1, math.ceil(left_us / 1_000_000)))
+    def apply(self, request: Request, serve: Serve) -> Response:
+        seconds = str(max(1, math.ceil((self._end_us - self.table.clock.now_us()) / 1_000_000)))
         limit = ("RateLimit-Limit", str(self._limit)), ("RateLimit-Remaining", "0")
         return self._answer([("Retry-After", seconds), *limit, ("RateLimit-Reset", seconds)])
 
@@ -135,7 +99,7 @@ class CallRule(Rule):
     def applied(self) -> dict[str, str]:
         return {**super().applied, "function": self._name, "moment": self._moment}
 
-    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
+    def apply(self, request: Request, serve: Serve) -> Response:
         if self._moment == "before":
             result = self._run(request)
             return result if isinstance(result, Answer) else serve()

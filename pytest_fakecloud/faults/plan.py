@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any, Literal, Unpack
 
-from ..core.conditions import checked_count, is_lazy_function
+from ..core.conditions import check_function, checked_count
 from ..core.errors import ContractError, shown
 from ..core.recorder import is_own
-from ..core.settings import SWITCH
+from ..core.settings import SWITCH, choice, number
 from ..core.timeparse import Duration, duration_us
 from ..http.messages import Answer, Effect, HeaderPairs, Response, Serve
 from .answers import Step
 from .fault import CUT, REPLACE, SPOIL, WAIT, Fault, Matchers, Respond, Rule
-from .kinds import CallRule, DownRule, RandomRule, RateLimitRule, SequenceRule, lost, truncated
+from .kinds import CallRule, RandomRule, RateLimitRule, lost, truncated
 from .table import FaultTable
 
 
@@ -66,13 +67,11 @@ class FaultPlan:
             self._table.pause(real_seconds)
             return serve()
 
-        description = f"delay {real_seconds:g} s"
-        return self._inject("delay", description, matchers, respond, WAIT)
+        return self._inject("delay", f"delay {real_seconds:g} s", matchers, respond, WAIT)
 
     def hang(self, **matchers: Unpack[Matchers]) -> Fault:
         """Never respond: keep the connection open until either side closes it, at most a minute."""
-        effect = Effect("hang")
-        return self._inject("hang", "hang", matchers, lambda serve: effect, CUT)
+        return self._inject("hang", "hang", matchers, lambda serve: Effect("hang"), CUT)
 
     def truncate(self, keep: int | None = None, **matchers: Unpack[Matchers]) -> Fault:
         """Announce the whole response, send ``keep`` bytes of its body (default: half), and close.
@@ -90,7 +89,11 @@ class FaultPlan:
         the connections of matching requests are reset.
         """
         if status is None:
-            return self._add(DownRule(self._table, matchers))
+            effect = Effect("refuse", reset=True)
+            rule = Rule(self._table, "down", "down", matchers, lambda serve: effect, CUT)
+            # A refused connection leaves no trace, so the rule may seem never to have fired.
+            rule.must_fire = False
+            return self._add(rule)
         make = self._table.answers.maker(status)
         return self._inject("down", f"down {status}", matchers, lambda serve: make())
 
@@ -140,15 +143,16 @@ class FaultPlan:
         if not listed:
             raise ContractError("sequence() needs at least one step: pass e.g. [503, None, 429]")
         names = ", ".join("ok" if step is None else str(step) for step in listed)
-        taken = [self._table.answers.step(step) for step in listed]
-        return self._add(SequenceRule(self._table, taken, f"sequence [{names}]", matchers))
+        taken = itertools.cycle([self._table.answers.step(step) for step in listed])
+        if matchers.get("times") is None:
+            matchers["times"] = len(listed)
+        return self._inject(
+            "sequence", f"sequence [{names}]", matchers, lambda serve: next(taken)(serve)
+        )
 
     def random(self, rate: float, step: Step = 503, **matchers: Unpack[Matchers]) -> Fault:
         """Apply the step with probability ``rate``; the test's seed determines which requests."""
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
-            raise ContractError(
-                f"rate={shown(rate)} is not a probability: pass a number from 0 to 1"
-            )
+        rate = number(0, 1).read("rate", rate)
         taken = self._table.answers.step(step)
         description = f"random {step} at {rate:g}"
         return self._add(RandomRule(self._table, rate, taken, description, matchers))
@@ -163,15 +167,8 @@ class FaultPlan:
 
         The function may take the ``Request``, and return an ``Answer`` that replaces the response.
         """
-        if not callable(function):
-            raise ContractError(f"call() needs a function, got {shown(function)}")
-        if is_lazy_function(function):
-            raise ContractError(
-                f"{shown(function)} must be awaited or iterated, which a fault does not do: "
-                "pass call() a plain function"
-            )
-        if moment not in ("before", "after"):
-            raise ContractError(f"moment={shown(moment)} is invalid: pass 'before' or 'after'")
+        check_function(function, "to call()")
+        choice("before", "after").read("moment", moment)
         return self._add(CallRule(self._table, function, moment, matchers))
 
     def __bool__(self) -> bool:

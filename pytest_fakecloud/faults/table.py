@@ -10,7 +10,7 @@ added, so ``answer(503, times=1)`` followed by ``answer(429)`` gives one 503 and
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,7 @@ from ..core.matching import Field
 from ..core.recorder import is_own, place_of
 from ..http.messages import Request, Response, Serve
 from .answers import AnswerMaker
-from .fault import Rule
-from .kinds import DownRule
+from .fault import CUT, Rule
 
 if TYPE_CHECKING:
     from ..core.ids import RandomStream
@@ -65,11 +64,6 @@ class FaultTable:
         if not self.fact_fields:
             self.fact_fields = app.fact_fields
         self.answers.app = app
-
-    @property
-    def call_words(self) -> Callable[[], Iterable[str]]:
-        """A function that returns the names of routes and commands."""
-        return tuple if self.answers.app is None else self.answers.app.words
 
     def record_change(self, kind: str, caller: FrameType, **data: object) -> None:
         """Record for reports that the test, not this package, changed a fault."""
@@ -129,7 +123,7 @@ class FaultTable:
         The subject's ``call`` has ``facts``, ``route``, ``method``, ``path`` and ``fault``.
         """
         for rule in self.active:
-            if rule.kind == kind and self._count_hit(rule, subject) is not None:
+            if rule.kind == kind and self._fires(rule, subject):
                 return rule
         return None
 
@@ -139,33 +133,28 @@ class FaultTable:
         """Return the response to a request from the rules (None: all active) or ``serve()``."""
         rules = self.active if rules is None else rules
         for index, rule in enumerate(rules):
-            if rule.claimed_by_service:
-                continue
-            hit = self._count_hit(rule, request)
-            if hit is not None:
-                inner = partial(self.run, request, serve, rules[index + 1 :])
-                return rule.apply(request, inner, hit)
+            if not rule.claimed_by_service and self._fires(rule, request):
+                return rule.apply(request, partial(self.run, request, serve, rules[index + 1 :]))
         return serve()
 
-    def _count_hit(self, rule: Rule, request: Any) -> int | None:
-        """Count a matching request; return the hit's number, or None if the rule does not fire."""
+    def _fires(self, rule: Rule, request: Any) -> bool:
+        """Count a matching request; return whether the rule fires on it."""
         # Call the predicate without the lock, because it is the test's code and may read the plan.
         if not rule.active or not rule.matches(request):
-            return None
+            return False
         with self._lock:
             if not rule.active:
-                return None
+                return False
             rule.seen += 1
             if rule.seen <= rule.skip or not rule.decide():
-                return None
+                return False
             rule.hits += 1
-            hit = rule.hits
             if not rule.active:
                 self._retire(rule)
         call, description = request.call, rule.description
         call.fault = description if call.fault is None else f"{call.fault}, {description}"
         call.faults = (*call.faults, rule.applied)
-        return hit
+        return True
 
     def _retire(self, rule: Rule) -> None:
         self.active = tuple(each for each in self.active if each is not rule)
@@ -184,4 +173,7 @@ class FaultTable:
                     raise
 
     def _is_down(self) -> bool:
-        return any(isinstance(rule, DownRule) and rule.whole for rule in self.active)
+        # With matchers or a status, some requests are still served.
+        return any(
+            rule.kind == "down" and rule.order == CUT and not rule.limits for rule in self.active
+        )

@@ -49,8 +49,7 @@ def test_a_fault_shows_what_it_does_and_what_it_was_limited_to(
 
 
 def test_a_fault_shows_the_line_that_set_it_or_the_way_it_came(plan: FaultPlan) -> None:
-    here = plan.drop()
-    assert re.fullmatch(r"<drop, 0 hits, set at test_fault\.py:\d+>", repr(here))
+    assert re.fullmatch(r"<drop, 0 hits, set at test_fault\.py:\d+>", repr(plan.drop()))
     token = setting_over.set("the control API")
     try:
         assert repr(plan.drop()) == "<drop, 0 hits, set over the control API>"

@@ -20,7 +20,7 @@ from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.http.app import App, respond
 from pytest_fakecloud.http.messages import Answer, Effect, Request, Response, Serve
 
-from .conftest import sent
+from .conftest import ARGUMENTS, sent
 
 
 @pytest.mark.parametrize(
@@ -69,20 +69,14 @@ def test_a_content_type_among_the_headers_is_the_content_type(
     assert [name for name, _ in answer.headers] == [name for name in headers if name == "X"]
 
 
-WORDS = [
-    "answer", "call", "delay", "down", "drop", "hang", "lose_answer", "random", "rate_limit",
-    "sequence", "truncate",
-]  # fmt: skip
-
-
 def test_the_words_of_a_plan_are_the_methods_that_prepare_a_fault() -> None:
-    assert fault_words(FaultPlan) == WORDS
+    assert fault_words(FaultPlan) == list(ARGUMENTS)
 
     class Own(FaultPlan):
         def duplicate(self) -> Fault:
             return self.drop()
 
-    assert fault_words(Own) == sorted([*WORDS, "duplicate"])
+    assert fault_words(Own) == sorted([*ARGUMENTS, "duplicate"])
 
 
 def test_what_prepares_no_fault_or_is_hidden_is_no_word() -> None:
@@ -223,8 +217,7 @@ def test_all_that_is_random_in_a_plan_comes_of_one_source() -> None:
         made.append(Ids(1).stream("faults"))
         return made[-1]
 
-    table = FaultTable(stream, Timekeeper())
-    plan = FaultPlan(table)
+    plan = FaultPlan(FaultTable(stream, Timekeeper()))
     plan.answer(503)
     assert made == []
     plan.random(0.5)
