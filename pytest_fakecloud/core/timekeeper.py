@@ -16,6 +16,7 @@ from .timers import LANES, Begin, Lane, Signal, Timer
 T = TypeVar("T")
 _STALLED = 0.02
 """Real seconds in which a running clock must move; otherwise it is treated as frozen."""
+BACKGROUND: tuple[Lane, ...] = ("background",)
 
 
 class Timekeeper(Clock):
@@ -26,8 +27,7 @@ class Timekeeper(Clock):
 
     Timers fire in (due, sequence) order inside ``advance`` and ``move_to``, each at its own due
     time; timers that a timer creates join the same advance. Timers of the lane ``"state"`` (pure
-    changes of an engine) also fire in ``settle()``, those of ``"driven"`` only in moving calls,
-    those of ``"background"`` also in the dispatcher's thread.
+    changes of an engine) also fire in ``settle()``, timers of ``"background"`` in ``dispatch()``.
     """
 
     on_background: Callable[[], object] | None = None
@@ -129,36 +129,32 @@ class Timekeeper(Clock):
 
     def dispatch(
         self,
-        lanes: tuple[Lane, ...] = ("background",),
+        hand_over: Callable[[Callable[[], object]], object],
         stopped: Callable[[], bool] = lambda: False,
-        hand_over: Callable[[Callable[[], object]], None] | None = None,
-    ) -> int:
-        """Fire due timers of the lanes without moving the clock; return how many fired.
+    ) -> None:
+        """Fire due timers of the lane ``"background"`` without moving the clock.
 
         Called by the thread that delivers in the background. The function that a timer's ``begin``
-        returns is passed to ``hand_over``, which may run it in any thread; without ``hand_over``,
-        callbacks run in this thread. Waits for an advance in progress; an advance waits for this
-        call and for the functions handed over. Fires no more timers once ``stopped()`` is true.
+        returns is passed to ``hand_over``, which may run it in any thread. Waits for an advance in
+        progress; an advance waits for this call and for those functions. Ends once ``stopped()``.
         """
-        fired = 0
-        while (
-            not stopped() and (due := self.next_due_us(lanes)) is not None and due <= self.now_us()
-        ):
+        while not stopped():
+            due = self.next_due_us(BACKGROUND)
+            if due is None or due > self.now_us():
+                return
             rest: Callable[[], object] | None = None
             with self._turns.dispatch() as free:
                 if not free:
-                    return fired
-                timer = self._timers.pop(lanes, self.now_us())
+                    return
+                timer = self._timers.pop(BACKGROUND, self.now_us())
                 if timer is not None:
-                    fired += 1
-                    if hand_over is None or timer.begin is None:
+                    if timer.begin is None:
                         timer.callback(timer.due_us)
                     elif (rest := timer.begin(timer.due_us)) is not None:
                         # Register it now, so that no advance starts before it runs.
                         rest = self._turns.hand_over(rest)
-            if rest is not None and hand_over is not None:
+            if rest is not None:
                 hand_over(rest)
-        return fired
 
     def settle(self) -> int:
         """Fire the due timers of lane ``"state"``, for a reading engine; return the current time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -59,17 +60,16 @@ class Timers:
         self._lock = threading.Lock()
         self._lanes: Mapping[Lane, list[_Planned]] = {lane: [] for lane in LANES}
         self._compact_at: dict[Lane, int] = dict.fromkeys(LANES, _COMPACT)
-        self._sequence = 0
+        self._numbers = itertools.count()
 
     def add(self, timer: Timer) -> None:
         """Plan a timer. One that is due after the year 9999 never fires."""
         with self._lock:
-            self._sequence += 1
-            timer.sequence = self._sequence
+            timer.sequence = next(self._numbers)
             if timer.due_us > LAST_US:
                 return
             planned = self._lanes[timer.lane]
-            heapq.heappush(planned, _Planned(timer.due_us, self._sequence, timer))
+            heapq.heappush(planned, _Planned(timer.due_us, timer.sequence, timer))
             if len(planned) > self._compact_at[timer.lane]:
                 # Remove cancelled timers, which pile up when a deadline is postponed repeatedly.
                 planned[:] = [each for each in planned if not each.timer.cancelled]

@@ -235,7 +235,7 @@ def test_settle_fires_state_timers_only() -> None:
     clock.call_at(NOON_US + 3600 * SECOND, lambda at: seen.append("later"))
     clock.settle()
     assert seen == ["state"]
-    assert clock.dispatch() == 1
+    clock.dispatch(print)
     assert seen == ["state", "background"]
 
 
@@ -498,7 +498,7 @@ def test_an_advance_waits_for_a_delivery_in_the_background(background: ThreadPoo
         order.append("delivered")
 
     clock.call_at(NOON_US, deliver, lane="background")
-    dispatched = background.submit(clock.dispatch)
+    dispatched = background.submit(clock.dispatch, print)
     assert begun.wait(10)
     assert not clock.driving
 
@@ -510,7 +510,7 @@ def test_an_advance_waits_for_a_delivery_in_the_background(background: ThreadPoo
     time.sleep(0.01)
     go_on.set()
     advanced.result(10)
-    assert dispatched.result(10) == 1
+    dispatched.result(10)
     assert order == ["delivered", "advanced"]
 
 

@@ -10,14 +10,12 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 
-from ..timekeeper import Timekeeper
+from ..timekeeper import BACKGROUND, Timekeeper
 from ..timeparse import monotonic
-from ..timers import Lane
 from .workers import WorkerPool
 
 AT_ONCE = 64
 """Maximum number of deliveries in progress. Others wait until one of them ends."""
-_LANES: tuple[Lane, ...] = ("background",)
 _AT_EXIT = 1.0
 """Seconds that an exiting interpreter waits for deliveries in progress."""
 # Maximum seconds between two checks of the clock, which tools can move without notice.
@@ -55,36 +53,31 @@ class Dispatcher:
         self._unlisten = clock.on_move(self._start_if_needed)
 
     def _start_if_needed(self) -> None:
-        if self._thread is None:
-            if self._stopped or self._clock.next_due_us(_LANES) is None:
-                return
-            with self._lock:
-                if self._thread is None and not self._stopped:
-                    self._start()
-        if self._thread is not None:
-            self._wake.set()
-
-    def _start(self) -> None:
-        thread = threading.Thread(
-            target=_run,
-            args=(weakref.ref(self), self._wake),
-            name="fakecloud-dispatcher",
-            daemon=True,
-        )
-        thread.start()
-        self._thread = thread
-        # Stop the thread at exit: killing it inside a C extension can crash the process.
-        atexit.register(self._at_exit)
+        if self._thread is None and self._clock.next_due_us(BACKGROUND) is None:
+            return
+        with self._lock:
+            if self._thread is None and not self._stopped:
+                thread = threading.Thread(
+                    target=_run,
+                    args=(weakref.ref(self), self._wake),
+                    name="fakecloud-dispatcher",
+                    daemon=True,
+                )
+                thread.start()
+                self._thread = thread
+                # Stop the thread at exit: killing it inside a C extension can crash the process.
+                atexit.register(self._at_exit)
+        self._wake.set()
 
     def _fire_due(self) -> float | None:
         """Fire due timers; return the seconds to wait, or None to wait until woken."""
         self._wake.clear()
         try:
-            self._clock.dispatch(_LANES, self._is_paused, self._hand_over)
+            self._clock.dispatch(self._hand_over, self._is_paused)
         except Exception as error:
             # Continue with the next timers: the failed one is no longer planned.
             self._report(error)
-        due = self._clock.next_due_us(_LANES)
+        due = self._clock.next_due_us(BACKGROUND)
         if due is None or self._is_paused():
             return None
         return min(max((due - self._clock.now_us()) / 1e6, 0.0), _LONGEST_NAP)

@@ -115,11 +115,10 @@ class Turns:
             self._jobs |= {job}
 
         def run() -> None:
-            token = _current_job.set(job)
+            _current_job.set(job)  # not reset, because a job that has returned is not in ``_jobs``
             try:
                 function()
             finally:
-                _current_job.reset(token)
                 with self._lock:
                     self._jobs -= {job}
                     self._changed.notify_all()
