@@ -111,6 +111,8 @@ def asyncio_call_at(sleepers: Sleepers, really: Any) -> Any:
         if (
             not sleepers.over
             and SHORTEST < when - loop.time() < LONGEST
+            # Since Python 3.12, asyncio limits the time for ending its worker threads, which is real.
+            and not loop._executor_shutdown_called
             and asyncio._get_running_loop() is loop
             and not times_out_really(sys._getframe(1))
         ):
