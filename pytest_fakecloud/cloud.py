@@ -21,7 +21,7 @@ from .core.journal import Journal
 from .core.problems import PROBLEM_FIELDS, Problem, ProblemFields, Problems
 from .core.recorder import Recorder
 from .core.results import Results, results_of
-from .core.settings import SWITCH, choice, reject_unknown
+from .core.settings import SWITCH, Kind, choice, either, reject_unknown
 from .core.timekeeper import Timekeeper
 from .core.timeparse import Instant
 from .handle import ClosedFakes, Context, Delivery, Handle, Snapshot, found_handles
@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     from .transport.tls import Authority
 
 Transport = Literal["socket", "inprocess"]
+_SETTINGS: Mapping[str, Kind[Any]] = {
+    "transport": choice("socket", "inprocess"),
+    "delivery": choice("background", "driven"),
+    "process_time": either(SWITCH, choice("autojump")),
+    "tls": SWITCH,
+    "share_tls_context": SWITCH,
+}
 _making_dispatchers = threading.Lock()
 
 
@@ -76,19 +83,16 @@ class Cloud(AnyCloud):
         tls: bool = False,
         share_tls_context: bool = True,
     ) -> None:
-        for name, kind, value in (
-            ("transport", choice("socket", "inprocess"), transport),
-            ("delivery", choice("background", "driven"), delivery),
-            ("tls", SWITCH, tls),
-            ("share_tls_context", SWITCH, share_tls_context),
+        for name, value in (
+            ("transport", transport),
+            ("delivery", delivery),
+            ("process_time", process_time),
+            ("tls", tls),
+            ("share_tls_context", share_tls_context),
         ):
-            kind.read(name, value, "Cloud")
-        if process_time is not False:
-            from .process_time import check_process_time
-
-            check_process_time(process_time)
-            if clock == "running":
-                raise ContractError(f"clock='running' is not possible: {STANDS}")
+            _SETTINGS[name].read(name, value, "Cloud")
+        if process_time and clock == "running":
+            raise ContractError(f"clock='running' is not possible: {STANDS}")
         _close_dropped()
         super().__init__()
         self._seed = secrets.randbits(32) if seed is None else seed

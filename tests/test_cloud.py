@@ -33,7 +33,7 @@ from .http.test_hub import descriptors
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"process_time": "no"}, "process_time='no' is unknown: pass True, False or 'autojump'"),
+        ({"process_time": "no"}, "process_time='no' of Cloud must be True or False, or 'autojump'"),
         ({"tls": "x"}, "tls='x' of Cloud must be True or False"),
         ({"share_tls_context": None}, "share_tls_context=None of Cloud must be True or False"),
         ({"seed": []}, r"seed=\[\] is not a seed: pass an integer or a string"),

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ..core.errors import ContractError, shown
+from ..core.errors import ContractError
 from ..core.timekeeper import Timekeeper
 from .wall import Wall
 
 if TYPE_CHECKING:
     from .sleepers import Sleepers
 
-__all__ = ["AUTOJUMP", "ProcessTime", "ProcessTimeMode", "check_process_time"]
+__all__ = ["AUTOJUMP", "ProcessTime", "ProcessTimeMode"]
 
 ProcessTimeMode: TypeAlias = bool | Literal["autojump"]
 """True: the process's time follows the clock. ``"autojump"``: in addition, sleeps move the clock."""
@@ -21,14 +21,6 @@ AUTOJUMP: Literal["autojump"] = "autojump"
 _lock = threading.Lock()
 _sleeping: list[ProcessTime] = []
 """The instance that controls the sleeps of this process, if any."""
-
-
-def check_process_time(value: object) -> None:
-    """Raise ``ContractError`` for an invalid mode of process time."""
-    if not isinstance(value, bool) and value != AUTOJUMP:
-        raise ContractError(
-            f"process_time={shown(value)} is unknown: pass True, False or 'autojump'"
-        )
 
 
 class ProcessTime:
@@ -43,7 +35,7 @@ class ProcessTime:
     def __init__(self, clock: Timekeeper, mode: ProcessTimeMode = True) -> None:
         self._clock = clock
         self._autojump = mode == AUTOJUMP
-        self._ends: list[Callable[[], None]] = []
+        self._ends = ExitStack()
         self._sleepers: Sleepers | None = None
         self.wall = Wall(clock)
 
@@ -54,25 +46,23 @@ class ProcessTime:
         self.stop()
 
     def start(self) -> None:
-        try:
-            if self._autojump and not self._claim():
-                return
-            wall = self.wall
-            self._ends.append(self._clock.anchor())
-            wall.start()
-            self._ends.append(wall.stop)
+        if self._autojump and not self._claim():
+            return
+        with ExitStack() as ends:
+            ends.callback(self._release)
+            ends.callback(self._clock.anchor())
+            self.wall.start()
+            ends.callback(self.wall.stop)
             if self._autojump:
                 from .patches import Patches
                 from .sleepers import Sleepers
 
-                self._sleepers = sleepers = Sleepers(self._clock)
-                self._ends.append(sleepers.stop)
-                patches = Patches(sleepers)
-                self._ends.append(patches.stop)
+                self._sleepers = Sleepers(self._clock)
+                ends.callback(self._sleepers.stop)
+                patches = Patches(self._sleepers)
+                ends.callback(patches.stop)
                 patches.start()
-        except BaseException:
-            self.stop()
-            raise
+            self._ends = ends.pop_all()
 
     def _claim(self) -> bool:
         """Take control of the sleeps of this process; return False if they already move this clock."""
@@ -87,20 +77,17 @@ class ProcessTime:
             _sleeping.append(self)
             return True
 
-    def stop(self) -> None:
-        """Stop controlling the process's time. If the clock ran before ``start()``, it continues
-        from its current time.
+    def _release(self) -> None:
+        with _lock:
+            if self in _sleeping:
+                _sleeping.remove(self)
 
-        If a handler failed while the clock moved to a timeout of an event loop, its exception is
-        raised here.
+    def stop(self) -> None:
+        """Stop controlling the process's time. A clock that ran before continues from its time.
+
+        Raises the exception of a handler that failed while the clock moved to a loop's timeout.
         """
-        try:
-            while self._ends:
-                self._ends.pop()()
-        finally:
-            with _lock:
-                if self in _sleeping:
-                    _sleeping.remove(self)
+        self._ends.close()
         sleepers, self._sleepers = self._sleepers, None
         if sleepers is not None and sleepers.failure is not None:
             raise sleepers.failure

@@ -19,21 +19,9 @@ from typing import Any
 
 from .callers import is_infrastructure_module
 from .loops import TrioTimeouts
-from .replacements import (
-    REPLACEMENTS,
-    asyncio_call_at,
-    original_of,
-    original_trio_sleep,
-    replacement_of,
-)
+from .replacements import REPLACEMENTS, asyncio_call_at, original_of, replacement_of
 from .sleepers import Sleepers
 
-_HOMES: dict[str, tuple[str, ...]] = {
-    "asyncio": ("asyncio", "asyncio.tasks"),
-    "trio": ("trio",),
-    "time": ("time",),
-}
-"""The modules in which the functions of a library have their names."""
 _BaseLoop: Any = asyncio.BaseEventLoop
 
 
@@ -68,19 +56,25 @@ class Patches:
         self._replace("trio")
         # Add the instrument to a trio run that has already started.
         with suppress(RuntimeError):
-            timeouts = TrioTimeouts(self._sleepers, original_trio_sleep())
-            sys.modules["trio"].lowlevel.add_instrument(timeouts)
+            trio = sys.modules["trio"]
+            timeouts = TrioTimeouts(self._sleepers, original_of(trio.sleep))
+            trio.lowlevel.add_instrument(timeouts)
 
     def _replace(self, library: str) -> None:
-        homes = [vars(sys.modules[home]) for home in _HOMES[library] if home in sys.modules]
+        # The functions of asyncio have their names in ``asyncio.tasks`` too.
+        namespaces = [
+            vars(module)
+            for name in (library, f"{library}.tasks")
+            if (module := sys.modules.get(name)) is not None
+        ]
         for name, make in REPLACEMENTS[library].items():
-            for names in homes:
+            for names in namespaces:
                 # Unwrap an old replacement, which another tool may have restored after stop().
                 names[name] = original_of(names[name])
-            original = homes[0][name]
+            original = namespaces[0][name]
             ours = replacement_of(original, make, self._sleepers)
             self._by_original[id(original)] = (original, ours)
-            for names in homes:
+            for names in namespaces:
                 self._replace_in(names, name, original, ours)
 
     def _replace_in(self, names: dict[str, Any], name: str, original: Any, ours: Any) -> None:

@@ -127,11 +127,6 @@ def asyncio_call_at(sleepers: Sleepers, really: Any) -> Any:
 # -- trio ------------------------------------------------------------------------------------------
 
 
-def original_trio_sleep() -> Any:
-    """Return the original ``trio.sleep``."""
-    return original_of(sys.modules["trio"].sleep)
-
-
 async def _sleep_in_trio(sleepers: Sleepers, trio_sleep: Any, seconds: float) -> None:
     await sleep_in(TrioRun.running(sleepers, trio_sleep), sleepers, seconds)
 
@@ -146,7 +141,7 @@ def _trio_sleep(sleepers: Sleepers, really: Any) -> Any:
 
 
 def _trio_sleep_until(sleepers: Sleepers, really: Any) -> Any:
-    trio_sleep = original_trio_sleep()
+    trio_sleep = original_of(sys.modules["trio"].sleep)
 
     async def sleep_until_fake_time(deadline: float) -> None:
         seconds = deadline - sys.modules["trio"].current_time()
@@ -162,7 +157,7 @@ def _trio_sleep_until(sleepers: Sleepers, really: Any) -> Any:
 
 
 def _trio_run(sleepers: Sleepers, really: Any) -> Any:
-    trio_sleep = original_trio_sleep()
+    trio_sleep = original_of(sys.modules["trio"].sleep)
 
     def run(*args: Any, instruments: Sequence[Any] = (), **kwargs: Any) -> Any:
         if not sleepers.over:

@@ -165,19 +165,16 @@ class Wall:
     def start(self) -> None:
         """Start controlling the wall clock. The cloud's clock must be frozen."""
         if datetime.datetime.__name__ == "FakeDatetime" and "freezegun" in sys.modules:
-            self._check_same()
+            shown_us = datetime.datetime.now(datetime.UTC).timestamp() * 1e6
+            if abs(shown_us - self._clock.now_us()) > _TOLERANCE_US:
+                raise ContractError(
+                    "freezegun has set this process's time, which differs from this clock's time: "
+                    "omit now=, or freezegun, because process_time controls the process's time"
+                )
         else:
             self._travel = _Travel(self._clock.now(), self._note_read)
         self._shown_us = self._clock.now_us()
         self._unlisten = self._clock.on_move(self._follow)
-
-    def _check_same(self) -> None:
-        shown = datetime.datetime.now(datetime.UTC).timestamp() * 1e6
-        if abs(shown - self._clock.now_us()) > _TOLERANCE_US:
-            raise ContractError(
-                "freezegun has set this process's time, which differs from this clock's time: omit "
-                "now=, or freezegun, because process_time controls the process's time itself"
-            )
 
     def _note_read(self, reader: FrameType) -> None:
         name = module_of(reader)

@@ -444,8 +444,7 @@ def test_a_timeout_that_is_not_reached_moves_nothing(cloud: Cloud) -> None:
         for _ in range(100):
             async with asyncio.timeout(20):
                 await asyncio.sleep(0)
-        loop = asyncio.get_running_loop()
-        loop.call_later(20, lambda: None).cancel()
+        asyncio.get_running_loop().call_later(20, lambda: None).cancel()
         assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), 20) == "done"
 
     asyncio.run(quick())
@@ -614,8 +613,7 @@ def test_client_side_retries_of_async_clients_take_no_time(cloud: Cloud) -> None
 
 
 def test_every_failure_of_many_calls_takes_no_time(cloud: Cloud) -> None:
-    kv = cloud.kv_server()
-    client = kv.client()
+    client = cloud.kv_server().client()
 
     def run() -> None:
         for number in range(11):
@@ -874,7 +872,7 @@ def test_a_block_inside_of_another_changes_nothing() -> None:
 
 @pytest.mark.parametrize("wrong", ["jump", 1, None, [], "running"])
 def test_what_is_no_mode_is_refused(wrong: Any) -> None:
-    with pytest.raises(ContractError, match="pass True, False or 'autojump'"):
+    with pytest.raises(ContractError, match="must be True or False, or 'autojump'"):
         Cloud(process_time=wrong)
 
 

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.process_time import ProcessTime
 
 from ..harness import Run
 
@@ -52,8 +54,7 @@ def test_a_delivery_sees_its_due_instant() -> None:
 
 def test_the_applications_own_arithmetic_agrees_with_the_services() -> None:
     with Cloud(seed=1, now=NOON, process_time=True) as cloud:
-        kv = cloud.kv_server()
-        client = kv.client()
+        client = cloud.kv_server().client()
         client.set("token", str(time.time() + 60), ex=60)
         cloud.clock.advance("59s")
         assert float(client.get("token") or 0) > time.time()
@@ -196,3 +197,19 @@ def test_process_time_at_the_ends_of_time(now: str) -> None:
     with Cloud(now=now, process_time=True) as cloud:
         assert datetime.now(UTC) == cloud.clock.now()
         cloud.kv_server().client().set("k", "v", ex=60)
+
+
+def test_a_step_that_fails_at_the_end_keeps_no_other_from_ending() -> None:
+    clock = Timekeeper()
+    steering = ProcessTime(clock)
+    stop = steering.wall.stop
+
+    def fails() -> None:
+        stop()
+        raise RuntimeError("no end")
+
+    steering.wall.stop = fails  # type: ignore[method-assign]
+    steering.start()
+    with pytest.raises(RuntimeError, match="no end"):
+        steering.stop()
+    assert (clock.mode, clock.anchored) == ("running", False)
