@@ -169,35 +169,35 @@ def _is_of_a_fake(frame: FrameType | None) -> bool:
 @contextlib.contextmanager
 def share_locks(world: World, programs: Iterable[Program]) -> Iterator[None]:
     """Replace the locks that programs refer to with locks that let other strands run."""
-    replacements = _Replacements(world)
-    for program in programs:
-        replacements.visit(program.function, _DEPTH)
-    try:
+    with contextlib.ExitStack() as exits:
+        replacements = _Replacements(world, exits)
+        for program in programs:
+            replacements.visit(program.function, _DEPTH)
         yield
-    finally:
-        replacements.undo()
 
 
 class _Replacements:
     """Replaces locks that were created before ``explore()``: in the closures and modules of
-    functions, and in the objects that the functions refer to.
+    functions, and in the objects that the functions refer to. Closing ``exits`` puts them back.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, exits: contextlib.ExitStack) -> None:
         self._world = world
+        self._exits = exits
         self._shared: dict[int, _SharedLock] = {}
-        self._seen: set[int] = set()
-        self._undo: list[Callable[[], None]] = []
+        self._seen: dict[int, int] = {}
+        """The greatest depth with which each object was visited, by ``id()``."""
 
     def visit(self, value: Any, depth: int) -> None:
         """Replace the locks to which a function, a method or an object refers.
 
         ``depth`` is the number of further references to follow from it to other objects.
         """
-        if id(value) in self._seen:
+        if self._seen.get(id(value), -1) >= depth:
             return
-        self._seen.add(id(value))
-        value = getattr(value, "func", value)
+        self._seen[id(value)] = depth
+        if isinstance(value, partial):
+            value = value.func
         owner = getattr(value, "__self__", None)
         if owner is not None and not isinstance(owner, type(sys)):
             self.visit(owner, depth)
@@ -207,10 +207,6 @@ class _Replacements:
         elif not is_library(code.co_filename):
             self._visit_closure(value, depth)
             self._visit_names(getattr(value, "__globals__", {}), code.co_names, depth)
-
-    def undo(self) -> None:
-        for put_back in reversed(self._undo):
-            put_back()
 
     def _visit_attributes(self, value: Any, depth: int) -> None:
         module = sys.modules.get(type(value).__module__)
@@ -239,6 +235,6 @@ class _Replacements:
                 id(value), kind(self._world, f"#{len(self._shared)}", value)
             )
             put(shared)
-            self._undo.append(lambda: put(value))
+            self._exits.callback(put, value)
         elif value is not None:
             self.visit(value, depth)

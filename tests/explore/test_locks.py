@@ -13,6 +13,9 @@ import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.explore.locks import share_locks
+from pytest_fakecloud.explore.run import Program
+from pytest_fakecloud.explore.world import World
 
 from .conftest import failure
 
@@ -199,6 +202,29 @@ def test_a_lock_that_is_not_explored_is_released_in_its_time_or_reported(
         schedule="",
         match=r"other\d waits forever at .*with locks\[0\]",
     )
+
+
+class Holder:
+    """An object that refers to others, and whose property must not run."""
+
+    def __init__(self, **attributes: Any) -> None:
+        vars(self).update(attributes)
+
+    @property
+    def func(self) -> object:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_locks_are_found_by_the_shortest_way(cloud: Cloud, order: int) -> None:
+    inner = Holder(lock=threading.Lock())
+    near = Holder(inner=inner)
+    far = Holder(a=Holder(b=Holder(c=near)))
+    programs = [Program("far", lambda: far), Program("near", lambda: near)]
+    real = inner.lock
+    with World(cloud) as world, share_locks(world, programs[::order]):
+        assert inner.lock is not real
+    assert inner.lock is real
 
 
 @pytest.mark.parametrize(
