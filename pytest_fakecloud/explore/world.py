@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import importlib.metadata
 import importlib.util
 import random
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +22,6 @@ from ..services import find
 from .disturbances import Disturbances
 from .fake_time import MOST_TIMERS, FakeTime, clocks_follow, sleeps_follow
 from .footprint import READS_CLOCK
-from .garbage import collect_garbage, no_garbage_collection
 from .simulation.deliveries import Deliveries
 from .simulation.loops import OwnLoop, explored_loops
 from .simulation.sockets import SocketPatches
@@ -94,7 +94,7 @@ class World:
                 self.clock.now_us(), self.cloud.snapshot(), random.getstate()
             )
             exits.callback(self.reset)
-            exits.enter_context(no_garbage_collection())
+            exits.enter_context(_no_garbage_collection())
             # redis-py reads its version from its metadata file for each new connection.
             swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
             exits.enter_context(sleeps_follow(self))
@@ -162,7 +162,7 @@ class World:
 
     def reset(self) -> None:
         """Return to the baseline: data, clock, randomness and credentials."""
-        collect_garbage()
+        _collect_garbage()
         self.disturbances.reset()
         self.time.forget()
         self.wires.forget()
@@ -206,3 +206,42 @@ class World:
         if self.simulation is not None:
             return self.simulation.loops.idle(loop, timeout)
         return timeout is not None and self.sleep(timeout)
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Collect garbage only where ``_collect_garbage()`` is called, between schedules.
+
+    A finalizer that sends a command (redis-py's Pipeline has one) would otherwise run at
+    any allocation, also in code of the fakes that holds a lock, and would make the schedules differ.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    freezes = not _has_frozen_objects()
+    if freezes:
+        gc.freeze()  # Exclude the objects of the test session from these collections.
+    try:
+        yield
+    finally:
+        if freezes:
+            gc.unfreeze()
+        gc.enable()
+
+
+@functools.cache
+def _has_frozen_objects() -> bool:
+    """Return whether the test session has frozen its objects, which ``gc.unfreeze()`` would undo.
+
+    Checked once per process, because Python counts the frozen objects one by one.
+    """
+    return gc.get_freeze_count() > 0
+
+
+def _collect_garbage() -> None:
+    """Collect the oldest generation of objects that is due by the collector's own thresholds."""
+    counts = zip(gc.get_count(), gc.get_threshold(), strict=True)
+    due = [generation for generation, (count, limit) in enumerate(counts) if count > limit > 0]
+    if due:
+        gc.collect(due[-1])

@@ -315,6 +315,12 @@ def test_garbage_is_collected_between_schedules(cloud: Cloud, redis: Redis) -> N
     assert gc.isenabled()
 
 
+def test_objects_that_the_session_froze_stay_frozen(cloud: Cloud, redis: Redis) -> None:
+    assert gc.get_freeze_count() > 0, "the conftest of all tests freezes what it collected"
+    cloud.explore(claim(redis), holds, budget=2)
+    assert gc.get_freeze_count() > 0
+
+
 def test_the_journal_holds_the_failing_run_alone(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     failure(cloud, claim(redis), at_most_one(kv))
     commands = [call.facts["command"] for call in kv.journal.calls()]
