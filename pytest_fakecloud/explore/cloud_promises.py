@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+import pytest_fakecloud
+
 if TYPE_CHECKING:
     from ..core.timeparse import Duration
     from .promises import Check
@@ -21,71 +23,51 @@ class CloudPromises:
         model: Callable[[], Any], *, final: Callable[[Any], object] | None = None
     ) -> Check:
         """Return the promise that clients are linearizable; see ``promises.linearizable``."""
-        from .promises import linearizable
-
-        return linearizable(model, final=final)
+        return pytest_fakecloud.linearizable(model, final=final)
 
     @staticmethod
     def once(key: str) -> Check:
         """Return the promise that a key counts exactly one effect; see ``promises.once``."""
-        from .promises import once
-
-        return once(key)
+        return pytest_fakecloud.once(key)
 
     @staticmethod
     def nothing_lost(
         sent: str | Callable[[], Iterable[object]], handled: Callable[[], Iterable[object]]
     ) -> Check:
         """Return the promise that everything sent is handled; see ``promises.nothing_lost``."""
-        from .promises import nothing_lost
-
-        return nothing_lost(sent, handled)
+        return pytest_fakecloud.nothing_lost(sent, handled)
 
     @staticmethod
     def monotonic_reads(name: str) -> Check:
         """Return the promise that no value decreases; see ``promises.monotonic_reads``."""
-        from .promises import monotonic_reads
-
-        return monotonic_reads(name)
+        return pytest_fakecloud.monotonic_reads(name)
 
     @staticmethod
     def always(predicate: Callable[..., object]) -> Check:
         """Return the promise that a predicate holds after every step; see ``promises.always``."""
-        from .promises import always
-
-        return always(predicate)
+        return pytest_fakecloud.always(predicate)
 
     @staticmethod
     def never(predicate: Callable[..., object]) -> Check:
         """Return the promise that a predicate never holds; see ``promises.never``."""
-        from .promises import never
-
-        return never(predicate)
+        return pytest_fakecloud.never(predicate)
 
     @staticmethod
     def at_most_one(found: Callable[..., object]) -> Check:
         """Return the promise that there is at most one item; see ``promises.at_most_one``."""
-        from .promises import at_most_one
-
-        return at_most_one(found)
+        return pytest_fakecloud.at_most_one(found)
 
     @staticmethod
     def sometimes(predicate: Callable[..., object]) -> Check:
         """Return the promise that a predicate holds in some schedule; see ``promises.sometimes``."""
-        from .promises import sometimes
-
-        return sometimes(predicate)
+        return pytest_fakecloud.sometimes(predicate)
 
     @staticmethod
     def follows(model: Callable[[], Any]) -> Check:
         """Return the promise that every response agrees with a model; see ``promises.follows``."""
-        from .promises import follows
-
-        return follows(model)
+        return pytest_fakecloud.follows(model)
 
     @staticmethod
     def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
         """Return the promise that a predicate holds in time; see ``promises.eventually``."""
-        from .promises import eventually
-
-        return eventually(predicate, within=within)
+        return pytest_fakecloud.eventually(predicate, within=within)

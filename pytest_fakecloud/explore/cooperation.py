@@ -78,7 +78,10 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
         # Do not explore threads of the fakes, e.g. for ASGI applications.
         target = getattr(thread, "_target", None)
         if not str(getattr(target, "__module__", "")).startswith("pytest_fakecloud."):
-            _make_strand(simulation, strand, thread)
+            child = simulation.lifecycle.new_thread(strand, thread)
+            vars(thread)["_strand"] = child
+            run = partial(simulation.turns.run_in_own_thread, child, thread.run)
+            thread.run = run  # type: ignore[method-assign]
         with strand.waits_for_real():
             real_start(thread)
 
@@ -106,13 +109,6 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
     yield threading.Thread, "start", _in_strands(world, real_start, start)
     yield threading.Thread, "join", _in_strands(world, real_join, join)
     yield ThreadPoolExecutor, "shutdown", shutdown
-
-
-def _make_strand(simulation: Simulation, parent: Strand, thread: threading.Thread) -> None:
-    child = simulation.lifecycle.new_thread(parent, thread)
-    vars(thread)["_strand"] = child
-    run = partial(simulation.turns.run_in_own_thread, child, thread.run)
-    thread.run = run  # type: ignore[method-assign]
 
 
 def _process_patches(world: World) -> Iterator[_Patch]:

@@ -86,8 +86,7 @@ class Disturbances:
         if key in self._active:
             self._active.pop(key).timer.cancel()
         due_us = self._clock.now_us() + span_us
-        label = f"{key[1]}: {effect}"
-        timer = self._clock.call_at(due_us, lambda _: self._end(key), label=label)
+        timer = self._clock.call_at(due_us, lambda _: self._end(key), label=f"{key[1]}: {effect}")
         self._active[key] = _Disturbance(undo, timer)
 
     def _end(self, key: _Key) -> None:

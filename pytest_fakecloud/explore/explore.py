@@ -21,9 +21,8 @@ from .run import Run, Scope, Subject
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.budget import Budget, RunBudget, budget_of
 from .search.explorer import Explorer
-from .search.failures import Replays, replay, run_undisturbed
+from .search.failures import Replays, hypothesis, replay
 from .search.player import Player
-from .search.stored import hypothesis
 from .search.tally import Tally
 from .simulation.turns import Threads
 from .world import World
@@ -178,8 +177,9 @@ def _search(player: Player, budget: Budget, seed: int | str) -> None:
 
 
 def _broken_schedule(player: Player, run: Run, replays: Replays | None = None) -> BrokenSchedule:
-    """Find the cause of a failing run, and return the error that reports it."""
-    undisturbed = run_undisturbed(player, run)
+    undisturbed = None
+    if run.fired and not run.is_stuck:
+        undisturbed = player.play(Schedule(), stacks=True)
     run.cause = find_cause(run, undisturbed, player.play)
     return BrokenSchedule(run, player.tally, undisturbed, replays=replays)
 
@@ -215,27 +215,20 @@ def _check_budget(tally: Tally, budget: Budget) -> None:
 
 def _check_covered(player: Player, asked: Sequence[str]) -> None:
     """Raise ``ContractError`` if the promise held only because too little was explored."""
-    if not player.tally.tried:
+    tally, found = player.tally, player.tally.coverage.possible
+    if not tally.tried:
         raise ContractError(
             f"no schedule was possible: the code has no point for {', '.join(asked) or 'any event'}. "
             "Pass more clients (for switches), other kinds=, or other services="
         )
-    _check_kinds(player.tally, asked)
-    _check_handlers(player, asked)
-
-
-def _check_kinds(tally: Tally, asked: Sequence[str]) -> None:
-    """Raise ``ContractError`` for a requested kind of event that was never possible."""
-    covered = tally.coverage
-    possible = set(covered.possible)
-    if tally.orders or covered.possible & SWITCHES:
-        possible |= SWITCHES
+    possible = found | SWITCHES if tally.orders or found & SWITCHES else found
     missing = [kind for kind in asked if kind not in possible]
     if missing:
         raise ContractError(
             f"{', '.join(missing)} cannot happen in this code: leave it out of kinds=; "
-            f"the possible kinds are: {', '.join(sorted(covered.possible, key=KINDS.index))}"
+            f"the possible kinds are: {', '.join(sorted(found, key=KINDS.index))}"
         )
+    _check_handlers(player, asked)
 
 
 def _check_handlers(player: Player, asked: Sequence[str]) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import itertools
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..process_time.callers import is_infrastructure_module
@@ -101,8 +101,7 @@ class FakeTime:
         return any(timer.lane == "state" and timer.due_us <= until_us for timer in timers)
 
 
-@contextlib.contextmanager
-def clocks_follow(world: World) -> Iterator[None]:
+def clocks_follow(world: World) -> AbstractContextManager[None]:
     """Make ``time.monotonic()``, ``time.perf_counter()`` and their ``_ns`` variants follow the fake
     time of explored code within the block.
 
@@ -113,10 +112,9 @@ def clocks_follow(world: World) -> Iterator[None]:
         (name, getattr(time, name), _following(world, getattr(time, name), per_second))
         for name, per_second in _PER_SECOND.items()
     ]
-    with _replaced(
+    return _replaced(
         replacements, leaves_out=lambda name: name != "time" and is_infrastructure_module(name)
-    ):
-        yield
+    )
 
 
 def _following(world: World, real: Callable[[], float], per_second: int) -> Callable[[], float]:
@@ -138,8 +136,7 @@ def _following(world: World, real: Callable[[], float], per_second: int) -> Call
     return read
 
 
-@contextlib.contextmanager
-def sleeps_follow(world: World) -> Iterator[None]:
+def sleeps_follow(world: World) -> AbstractContextManager[None]:
     """Make ``time.sleep()`` and ``asyncio.sleep()`` pass fake time within the block.
 
     The replacement also applies to modules that imported the functions by name. When the block
@@ -157,11 +154,10 @@ def sleeps_follow(world: World) -> Iterator[None]:
             return await real_async(delay, result)
         return await real_async(0, result)
 
-    with _replaced([("sleep", real, sleep), ("sleep", real_async, sleep_async)]):
-        yield
+    return _replaced([("sleep", real, sleep), ("sleep", real_async, sleep_async)])
 
 
-@contextlib.contextmanager
+@contextmanager
 def _replaced(
     replacements: Sequence[_Replacement], *, leaves_out: Callable[[str], bool] = lambda name: False
 ) -> Iterator[None]:

@@ -131,7 +131,7 @@ class Schedule(Sequence[Event]):
     """A list of events, written ``"pay.2 lose_answer, delivery1.0 crash_after_answer"``."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
-        self._events = tuple(_sensible(_distinct(events)))
+        self._events = tuple(_applicable(list(events)))
         self._places: dict[tuple[str, int], list[Event]] = {}
         for event in self._events:
             self._places.setdefault((event.process, event.point), []).append(event)
@@ -188,24 +188,18 @@ class Schedule(Sequence[Event]):
         return f"<Schedule {self or 'without events'}>"
 
 
-def _distinct(events: Iterable[Event]) -> Iterator[Event]:
-    """Yield the events without duplicates, except that switches at the same point may repeat."""
-    seen: set[Event] = set()
-    for event in events:
-        if event.kind in SWITCHES or event not in seen:
-            seen.add(event)
-            yield event
-
-
-def _sensible(events: Iterable[Event]) -> Iterator[Event]:
-    """Yield the events, with at most one per call that determines the call's outcome."""
-    events = list(events)
-    decided: dict[tuple[str, int], Event] = {}
+def _applicable(events: Sequence[Event]) -> Iterator[Event]:
+    """Yield the events with one outcome for each call, and once each except for switches."""
+    outcomes: dict[tuple[str, int], Event] = {}
     for event in sorted(events, key=lambda event: event.order):
         if event.ends_call:
-            decided.setdefault((event.process, event.point), event)
+            outcomes.setdefault((event.process, event.point), event)
+    seen: set[Event] = set()
     for event in events:
-        if not event.ends_call or decided[event.process, event.point] is event:
+        is_repeated = event in seen and event.kind not in SWITCHES
+        seen.add(event)
+        is_overruled = event.ends_call and outcomes[event.process, event.point] != event
+        if not is_repeated and not is_overruled:
             yield event
 
 

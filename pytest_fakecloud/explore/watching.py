@@ -33,12 +33,12 @@ def watch(world: World, handle: Handle, exits: contextlib.ExitStack) -> None:
     """Connect a fake to the simulations of a world until the stack is closed."""
     app: Any = handle._app
     swap(exits, app, "faults", _ExploredFaults(world, handle, app.faults))
-    swap(exits, app, "authenticate", _authenticated(world, handle, app.authenticate))
+    swap(exits, app, "authenticate", partial(_authenticate, world, handle, app.authenticate))
     if hasattr(app, "interruptions"):
         swap(exits, app, "interruptions", _ExploredInterruptions(world, app.interruptions))
     engine: Any = handle._engine
     if handle.fixture == "kv_server" and hasattr(engine, "run"):
-        swap(exits, engine, "run", _recorded(world, handle.name, engine.run))
+        swap(exits, engine, "run", partial(_run_recorded, world, handle.name, engine.run))
     if hasattr(engine, "delivery_hooks"):
         swap(exits, engine, "delivery_hooks", _ExploredDeliveries(world, engine.delivery_hooks))
     shortcut = Shortcut(handle._mount, lingers=True, around=partial(_around, world, handle))
@@ -59,23 +59,19 @@ def swap(exits: contextlib.ExitStack, owner: object, name: str, value: object) -
     setattr(owner, name, value)
 
 
-def _authenticated(
-    world: World, handle: Handle, real: Callable[[Request], object]
-) -> Callable[[Request], object]:
-    """Wrap an app's ``authenticate()`` so that rejected calls are in the story."""
-
-    def authenticate(request: Request) -> object:
-        try:
-            return real(request)
-        except ServiceError as error:
-            simulation = world.simulation
-            if error.status == 401 and simulation is not None:
-                if world.disturbances.is_rotated(handle) and _is_accepted(world, real, request):
-                    request.call.fault = "rotate_token"
-                simulation.calls.rejected(request)
-            raise
-
-    return authenticate
+def _authenticate(
+    world: World, handle: Handle, real: Callable[[Request], object], request: Request
+) -> object:
+    """Call an app's ``authenticate()``, and add a rejected call to the story."""
+    try:
+        return real(request)
+    except ServiceError as error:
+        simulation = world.simulation
+        if error.status == 401 and simulation is not None:
+            if world.disturbances.is_rotated(handle) and _is_accepted(world, real, request):
+                request.call.fault = "rotate_token"
+            simulation.calls.rejected(request)
+        raise
 
 
 def _is_accepted(world: World, real: Callable[[Request], object], request: Request) -> bool:
@@ -86,17 +82,15 @@ def _is_accepted(world: World, real: Callable[[Request], object], request: Reque
     return False
 
 
-def _recorded(world: World, fake: str, real: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an engine's ``run()`` so that the data and the idle times of commands are recorded."""
-
-    def run(session: Any, spec: Any, argv: list[bytes]) -> Any:
-        simulation = world.simulation
-        if simulation is not None:
-            simulation.record.touch(touches_of_command(fake, session, spec, argv))
-            world.time.note_idle_time(fake, session.db.index, argv)
-        return real(session, spec, argv)
-
-    return run
+def _run_recorded(
+    world: World, fake: str, real: Callable[..., Any], session: Any, spec: Any, argv: list[bytes]
+) -> Any:
+    """Call an engine's ``run()``, and record the data and the idle time of the command."""
+    simulation = world.simulation
+    if simulation is not None:
+        simulation.record.touch(touches_of_command(fake, session, spec, argv))
+        world.time.note_idle_time(fake, session.db.index, argv)
+    return real(session, spec, argv)
 
 
 def _watch_deliveries(world: World, queue: Any, exits: contextlib.ExitStack) -> None:
@@ -116,21 +110,15 @@ def _watch_deliveries(world: World, queue: Any, exits: contextlib.ExitStack) -> 
         handler = getattr(route, "_handler", None)
         if route.where == "asgi":
             # ASGI applications run in a thread of the fakes, which is not explored.
-            swap(exits, route, "_perform", _waits_for_real(world, route._perform))
+            swap(exits, route, "_perform", partial(_wait_for_real, world, route._perform))
         if inspect.iscoroutinefunction(handler):
             swap(exits, route, "_handler", partial(_awaited, world, handler))
 
 
-def _waits_for_real(world: World, run: Callable[..., Any]) -> Callable[..., Any]:
-
-    def waiting(*args: Any, **kwargs: Any) -> Any:
-        strand = world.cooperating()
-        if strand is None:
-            return run(*args, **kwargs)
-        with strand.waits_for_real():
-            return run(*args, **kwargs)
-
-    return waiting
+def _wait_for_real(world: World, run: Callable[..., Any], *args: Any) -> Any:
+    strand = world.cooperating()
+    with contextlib.nullcontext() if strand is None else strand.waits_for_real():
+        return run(*args)
 
 
 def _awaited(world: World, handler: Callable[[Any], Any], request: Any) -> Any:

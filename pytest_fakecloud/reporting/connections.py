@@ -120,7 +120,7 @@ def _setups(calls: Iterable[Call]) -> list[list[Call]]:
     setups: list[list[Call]] = [[]]
     is_open = True  # until another command
     for call in calls:
-        name = _name(call)
+        name = command_of(call)
         succeeded = call.fault is None and (call.status == 200 or name == _REFUSABLE)
         if name == "HELLO":
             setups.append([])
@@ -135,7 +135,7 @@ def _transactions(calls: Iterable[Call]) -> Iterator[tuple[Call, list[Call]]]:
     """Yield the end of each transaction on a connection, and its other commands from its MULTI."""
     steps: list[Call] | None = None
     for call in calls:
-        name = _name(call)
+        name = command_of(call)
         if name == "MULTI" and call.status == 200 and call.fault is None:
             steps = [call]
         elif name in ("EXEC", "DISCARD"):
@@ -146,7 +146,8 @@ def _transactions(calls: Iterable[Call]) -> Iterator[tuple[Call, list[Call]]]:
             steps += [] if hides_words(call) else [call]
 
 
-def _name(call: Call) -> str:
+def command_of(call: Call) -> str:
+    """Return the first command of a call to a key-value server; empty for another call."""
     return str((call.facts.get("command") or [""])[0])
 
 

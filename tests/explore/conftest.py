@@ -48,6 +48,16 @@ def failure(cloud: Cloud, *args: Any, match: str | None = None, **options: Any) 
     return found.value
 
 
+def broken() -> None:
+    """A check that always fails."""
+    raise AssertionError("broken")
+
+
+def cause(cloud: Cloud, run: Any, schedule: str, check: Callable[[], None] = broken) -> str:
+    """Return the cause of a promise that a schedule breaks."""
+    return failure(cloud, run, check, schedule=schedule).cause
+
+
 def expects(kv: KVServer, wanted: str, key: str = "n") -> Callable[[], None]:
     """Return a check of a key's value."""
 

@@ -22,7 +22,7 @@ from pytest_fakecloud.explore.simulation.frames import distinct_places
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of
 
-from .conftest import expects, failure
+from .conftest import broken, cause, expects, failure
 
 
 @pytest.fixture
@@ -46,8 +46,7 @@ def test_time_is_the_cause_if_the_order_alone_breaks_nothing(
         assert kv.value("second:ann") == kv.value("second:bob")
 
     clients = {"ann": client("ann"), "bob": client("bob")}
-    found = failure(cloud, clients, check, schedule="ann.0 jump edge")
-    assert found.cause == "ann starts 0.5 s later"
+    assert cause(cloud, clients, "ann.0 jump edge", check) == "ann starts 0.5 s later"
     cloud.explore(clients, check, schedule="ann.1 switch bob")
 
 
@@ -116,9 +115,9 @@ def test_a_stuck_run_has_its_event_as_the_cause(cloud: Cloud, redis: Redis) -> N
         except httpx.HTTPError:
             threading.Event().wait()
 
-    found = failure(cloud, run, lambda: None, schedule="run.1 drop")
-    assert found.cause.startswith("run's GET a (test_cause.py:")
-    assert found.cause.endswith(") is lost before it arrives")
+    found = cause(cloud, run, "run.1 drop", lambda: None)
+    assert found.startswith("run's GET a (test_cause.py:")
+    assert found.endswith(") is lost before it arrives")
 
 
 @pytest.mark.parametrize(
@@ -139,10 +138,6 @@ def test_events_that_were_not_applied_broke_nothing(
     assert str(found).startswith(f"the promise was broken by {report}")
     assert found.schedule == applied
     assert found.events == len(list(filter(None, applied.split(","))))
-
-
-def broken() -> None:
-    raise AssertionError("broken")
 
 
 def test_calls_over_an_asynchronous_socket_have_their_line(cloud: Cloud, kv: KVServer) -> None:

@@ -18,10 +18,9 @@ from upstash_redis import Redis
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.run import Run, Scope
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
-from pytest_fakecloud.explore.search import events, stored
+from pytest_fakecloud.explore.search import events, failures
 from pytest_fakecloud.explore.search.drawn import Priorities
-from pytest_fakecloud.explore.search.failures import shrink
-from pytest_fakecloud.explore.search.stored import key_of, stored_failure
+from pytest_fakecloud.explore.search.failures import key_of, shrink, stored_failure
 from pytest_fakecloud.explore.search.tally import Coverage, PriorityRuns
 from pytest_fakecloud.explore.simulation.loops import OwnLoop
 from pytest_fakecloud.explore.simulation.sockets import SocketPatches
@@ -286,7 +285,7 @@ def test_nothing_is_stored_without_a_database() -> None:
 def test_a_stored_failure_that_is_not_text_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     database = InMemoryExampleDatabase()
     database.save(b"key", b"\xff")
-    monkeypatch.setattr(stored, "database", lambda: database)
+    monkeypatch.setattr(failures, "database", lambda: database)
     assert stored_failure(cast("Any", None), b"key") is None
     assert not list(database.fetch(b"key"))
 

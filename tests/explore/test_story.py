@@ -8,6 +8,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import redis as redis_py
@@ -19,11 +20,7 @@ from upstash_vector import Index
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always
 from pytest_fakecloud.reporting.report import problems
 
-from .conftest import expects, failure
-
-
-def broken() -> None:
-    raise AssertionError("broken")
+from .conftest import broken, cause, expects, failure
 
 
 def test_transactions_show_their_commands(cloud: Cloud, kv: KVServer) -> None:
@@ -45,8 +42,7 @@ def test_transactions_show_their_commands(cloud: Cloud, kv: KVServer) -> None:
 def test_an_order_that_the_undisturbed_run_has_too_is_no_cause(cloud: Cloud, redis: Redis) -> None:
     clients = {"ann": lambda: redis.set("a", "1"), "bob": lambda: redis.get("a"), "cat": redis.ping}
 
-    found = failure(cloud, clients, broken, schedule="ann.1 switch cat")
-    assert found.cause == ""
+    assert cause(cloud, clients, "ann.1 switch cat") == ""
 
     def bob_reads_it(history: History) -> None:
         assert history.results["bob"] == "1"
@@ -75,12 +71,8 @@ def test_a_long_turn_hides_reads_before_writes(cloud: Cloud, redis: Redis) -> No
         redis.ping()
 
     found = failure(cloud, run, broken)
-    assert shown_calls(found.story) == [
-        "GET a → null",
-        "3 more calls",
-        "SET e 1 → OK",
-        "PING → PONG",
-    ]
+    calls = ["GET a → null", "3 more calls", "SET e 1 → OK", "PING → PONG"]
+    assert shown_calls(found.story) == calls
 
 
 def test_a_long_turn_shows_a_call_from_each_line_of_the_code(cloud: Cloud, redis: Redis) -> None:
@@ -92,13 +84,8 @@ def test_a_long_turn_shows_a_call_from_each_line_of_the_code(cloud: Cloud, redis
             redis.ping()
 
     found = failure(cloud, run, broken)
-    assert shown_calls(found.story) == [
-        "3 more calls",
-        "SET d 1 → OK",
-        "GET e → null",
-        "3 more calls",
-        "PING → PONG",
-    ]
+    calls = ["3 more calls", "SET d 1 → OK", "GET e → null", "3 more calls", "PING → PONG"]
+    assert shown_calls(found.story) == calls
 
 
 def test_a_long_turn_shows_calls_that_conflict_with_another_strand(
@@ -187,9 +174,7 @@ def test_a_lost_call_is_the_cause_and_not_an_order(
 
     clients = {"ann": ann, "bob": lambda: redis.set("a", "2"), "cat": redis.ping}
 
-    def found(schedule: str, check: Callable[[], None] = broken) -> str:
-        return failure(cloud, clients, check, schedule=schedule).cause
-
+    found = partial(cause, cloud, clients)
     assert re.fullmatch(
         r"ann's SET a 1 \(test_story.py:\d+\) is lost before it arrives", found("ann.2 drop")
     )
@@ -207,11 +192,9 @@ def test_a_lost_call_is_the_cause_and_not_an_order(
 def test_an_order_is_no_cause_beside_a_lost_call(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     clients = {"ann": lambda: redis.set("a", "1"), "bob": lambda: redis.set("a", "2")}
 
-    def cause(schedule: str, check: Callable[[], None] = broken) -> str:
-        return failure(cloud, clients, check, schedule=schedule).cause
-
-    assert cause("ann.1 switch bob", expects(kv, "2", "a")).startswith("bob's SET a 2 (")
-    assert cause("ann.1 switch bob, ann.1 drop") == ""
+    found = cause(cloud, clients, "ann.1 switch bob", expects(kv, "2", "a"))
+    assert found.startswith("bob's SET a 2 (")
+    assert cause(cloud, clients, "ann.1 switch bob, ann.1 drop") == ""
 
 
 @pytest.mark.parametrize(
@@ -279,8 +262,7 @@ def test_the_undisturbed_run_has_no_cause(cloud: Cloud, redis: Redis) -> None:
         time.sleep(1)
         redis.set("a", "2")
 
-    found = failure(cloud, [ann, bob], broken)
-    assert found.cause == ""
+    assert failure(cloud, [ann, bob], broken).cause == ""
 
 
 def test_a_cause_names_the_strands_that_the_schedule_switched(
@@ -301,11 +283,10 @@ def test_a_cause_names_the_strands_that_the_schedule_switched(
 
     clients = {"device": device, "one": bill, "two": bill}
     promise = always(lambda: int(kv.value("units") or 0) >= 0)
-    found = failure(cloud, clients, promise, schedule="one.5 switch two")
-    cause = found.cause
-    assert cause.startswith("two's DECRBY units 1 (")
-    assert "came between one's GET units (" in cause
-    assert "and one's DECRBY units 1 (" in cause
+    found = failure(cloud, clients, promise, schedule="one.5 switch two").cause
+    assert found.startswith("two's DECRBY units 1 (")
+    assert "came between one's GET units (" in found
+    assert "and one's DECRBY units 1 (" in found
 
 
 def test_the_order_of_deliveries_is_the_cause_and_not_that_of_publishing(
@@ -324,9 +305,9 @@ def test_the_order_of_deliveries_is_the_cause_and_not_that_of_publishing(
 
     clients = {"one": lambda: publish("1", "2"), "two": lambda: publish("3")}
 
-    found = failure(cloud, clients, expects(kv, "3", "a"), schedule="one.2 switch two")
-    assert found.cause.startswith("delivery2's SET a 3 (")
-    assert "came before delivery3's SET a 2 (" in found.cause
+    found = cause(cloud, clients, "one.2 switch two", expects(kv, "3", "a"))
+    assert found.startswith("delivery2's SET a 3 (")
+    assert "came before delivery3's SET a 2 (" in found
 
 
 def test_a_story_ends_where_the_promise_breaks(cloud: Cloud, kv: KVServer, redis: Redis) -> None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence, Sized
-from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError, shown
 from ...core.timeparse import Duration, duration_us, to_datetime
+from ..run import History
 
-if TYPE_CHECKING:
-    from ..run import History
-
-Check = Callable[["History"], None]
+Check = Callable[[History], None]
 
 
 def expect(is_valid: bool, promise: str, kind: str, given: object) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ...core.errors import ContractError, shown
+from ..run import History
 from .checks import Check, count_of, expect
-
-if TYPE_CHECKING:
-    from ..run import History
 
 
 def once(key: str) -> Check:

@@ -7,13 +7,11 @@ import io
 import pickle
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.errors import ContractError, shown
+from ..run import History, Operation
 from .checks import Check, StepPromise, expect
-
-if TYPE_CHECKING:
-    from ..run import History, Operation
 
 
 def linearizable(
@@ -107,8 +105,7 @@ def _explained(
         if key in seen:
             continue
         seen.add(key)
-        ends = [operations[i].ended or 0 for i in must - done]
-        first_end = min(ends, default=None)
+        first_end = min((operations[i].ended or 0 for i in must - done), default=None)
         for index, each in enumerate(operations):
             if index in done or (first_end is not None and each.began > first_end):
                 continue

@@ -5,15 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from ...reporting.wording import Lookups
 from ..footprint import ALL, Footprint, Touch
+from ..run import Line, Run
 from ..schedule import CLOCK, PAUSES, SWITCHES, Event, Schedule
 from .story import call_text, lookups_of
-
-if TYPE_CHECKING:
-    from ...reporting.wording import Lookups
-    from ..run import Line, Run
 
 _Key: TypeAlias = tuple[str, int, str]
 """A strand, the number of one of its calls, and the text of that call."""

@@ -108,12 +108,10 @@ class _Story:
         page_rows.sort(key=lambda row: row["began"])
         page = {**data, "rows": page_rows}
         for part in ("findings", "unfinished", "problems"):
-            page[part] = [self._renumbered(one) for one in data[part]]
+            page[part] = [
+                {**one, "rows": list(map(self.numbers.of, one["rows"]))} for one in data[part]
+            ]
         return page
-
-    def _renumbered(self, item: dict[str, Any]) -> dict[str, Any]:
-        """Return a finding or problem that refers to rows by the page's numbers."""
-        return {**item, "rows": [self.numbers.of(number) for number in item["rows"]]}
 
     def _row(self, row: dict[str, Any], line: Line | None) -> dict[str, Any]:
         numbers = {name: self.numbers.of(row[name]) for name in _NUMBERS}
@@ -150,7 +148,9 @@ class _Story:
         if run.broken is None:
             return
         cause = run.cause
-        number = self._number_of(_decisive_line(run, cause))
+        decisive = _decisive_line(run, cause)
+        numbered = zip(run.lines, self._line_numbers, strict=True)
+        number = next((number for line, number in numbered if line is decisive), None)
         for row in page["rows"]:
             # Rows refer to findings by index, and each finding moves one position down.
             row["findings"] = [index + 1 for index in row["findings"]]
@@ -167,10 +167,6 @@ class _Story:
             "text": self.mask.text(": ".join(sentences)),
         }
         page["findings"] = [finding, *page["findings"]]
-
-    def _number_of(self, wanted: Line | None) -> int | None:
-        numbered = zip(self._run.lines, self._line_numbers, strict=True)
-        return next((number for line, number in numbered if line is wanted), None)
 
 
 def _decisive_line(run: Run, cause: Conflict | Line | None) -> Line | None:

@@ -1,21 +1,19 @@
-"""The story of a failing run, on one clock."""
+"""The story of a failing run, on one clock, with the calls that may have broken the promise."""
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from ...core.calls import Call
 from ...core.wording import counted
 from ...reporting.connections import gathered
 from ...reporting.wording import Lookups, summarise
+from ..footprint import ALL, Touch
 from ..run import Line, Run
-from .decisive import decisive_calls, writes
-
-if TYPE_CHECKING:
-    from ...core.calls import Call
 
 _SHOWN = 3
 """Number of calls that an entry shows if fewer are decisive."""
@@ -29,7 +27,7 @@ _SEVERAL = ("multi-exec", "pipeline")
 
 def story(run: Run) -> str:
     """Return the story as a numbered list; consecutive calls of one strand share an entry."""
-    entries = list(_entries(run.lines))
+    entries = _entries(run.lines)
     broken = next((at for at, entry in enumerate(entries, 1) if entry[0].breaks), len(entries))
     later = len(entries) - broken
     entries, repeated = _without_repeats(entries[:broken], run)
@@ -53,7 +51,7 @@ def story(run: Run) -> str:
 def _rows_of(entries: Sequence[list[Line]], run: Run) -> list[tuple[str, str]]:
     """Return the time and the text of each entry; count the times that a strand repeats an entry."""
     lookups = lookups_of(run)
-    decisive = decisive_calls(run)
+    decisive = _decisive_calls(run)
     rows: list[_Row] = []
     latest: dict[str, _Row] = {}
     for entry in entries:
@@ -120,16 +118,6 @@ def _without_repeats(
     by_start: dict[str, list[Line]] = {}
     for entry in entries:
         by_start.setdefault(_start_of(entry[0]), []).extend(entry)
-    repeated = {
-        worker: starts for worker, starts in _repeated(by_start, run).items() if len(starts) > 1
-    }
-    left_out = set(itertools.chain(*repeated.values()))
-    kept = [entry for entry in entries if _start_of(entry[0]) not in left_out]
-    return kept, {worker: len(starts) for worker, starts in repeated.items()}
-
-
-def _repeated(by_start: Mapping[str, Sequence[Line]], run: Run) -> dict[str, list[str]]:
-    """Return, for each worker, the restarts that made the same calls as the start before them."""
     repeated: dict[str, list[str]] = {}
     latest: dict[str, list[object]] = {}
     for start, lines in by_start.items():
@@ -138,7 +126,10 @@ def _repeated(by_start: Mapping[str, Sequence[Line]], run: Run) -> dict[str, lis
         if latest.get(worker) == calls and start in run.idle_restarts and not has_event:
             repeated.setdefault(worker, []).append(start)
         latest[worker] = calls
-    return repeated
+    several = {worker: starts for worker, starts in repeated.items() if len(starts) > 1}
+    left_out = set(itertools.chain(*several.values()))
+    kept = [entry for entry in entries if _start_of(entry[0]) not in left_out]
+    return kept, {worker: len(starts) for worker, starts in several.items()}
 
 
 def _calls_of(lines: Sequence[Line]) -> list[object]:
@@ -154,23 +145,19 @@ def _start_of(line: Line) -> str:
     return line.process.partition("+")[0].partition(":")[0]
 
 
-def _entries(lines: Sequence[Line]) -> Iterator[list[Line]]:
-    entry: list[Line] = []
+def _entries(lines: Sequence[Line]) -> list[list[Line]]:
+    entries: list[list[Line]] = []
     for line in lines:
-        last = entry[-1] if entry else None
-        if last is not None and last.process == line.process and _goes_on(last, line):
-            entry.append(line)
-            continue
-        if entry:
-            yield entry
-        entry = [line]
-    if entry:
-        yield entry
+        if entries and _goes_on(entries[-1][-1], line):
+            entries[-1].append(line)
+        else:
+            entries.append([line])
+    return entries
 
 
 def _goes_on(last: Line, line: Line) -> bool:
     """Return whether a line belongs to the same entry as the previous line."""
-    if last.at_us != line.at_us:
+    if (last.process, last.at_us) != (line.process, line.at_us):
         return False
     # An event shares the entry of the call after it; a call with a fault has its own entry.
     return last.call is None or not (line.event or last.event)
@@ -183,13 +170,13 @@ def _shown(entry: Sequence[Line], decisive: Container[Line], run: Run) -> set[Li
     there is space: first the first call from a line that has no other, then writes.
     """
     calls = [line for line in entry if line.call is not None]
-    last_writes = {_place(line): line for line in calls if writes(line, run)}
+    last_writes = {_place(line): line for line in calls if _writes(line, run)}
     shown = {line for line in calls if line.event or line in decisive} | {*last_writes.values()}
     times = Counter(map(_place, shown))
     ranks: dict[Line, tuple[int, bool]] = {}
     for line in calls:
         if line not in shown:
-            ranks[line] = times[_place(line)], not writes(line, run)
+            ranks[line] = times[_place(line)], not _writes(line, run)
             times[_place(line)] += 1
     shown.update(sorted(ranks, key=ranks.__getitem__)[: max(0, _SHOWN - len(shown))])
     return set(calls) if len(calls) - len(shown) <= _NOT_WORTH_HIDING else shown
@@ -245,3 +232,96 @@ def reason(error: BaseException | None) -> str:
         return "an assertion failed"
     # Leave out the details of the assertion, which pytest's report contains.
     return "\n".join([lines[0], *itertools.takewhile(lambda line: line[:2] == "  ", lines[1:])])
+
+
+# -- decisive calls --------------------------------------------------------------------------------
+
+
+def _decisive_calls(run: Run) -> set[Line]:
+    """Return the calls that may have broken the promise.
+
+    These are the calls that were rejected, that conflict with a call of another strand, that come
+    just before or after an event of their strand, or that read vectors whose changes an event keeps
+    pending, and the last call before the promise broke.
+    """
+    broken = next((at for at, line in enumerate(run.lines) if line.breaks), len(run.lines))
+    lines = run.lines[:broken]
+    calls = [line for line in lines if line.call is not None]
+    return {
+        *calls[-1:],
+        *filter(_is_rejected, calls),
+        *_conflicting(calls, run),
+        *_beside_events(lines),
+        *_pending_reads(lines, run),
+    }
+
+
+def _is_rejected(line: Line) -> bool:
+    return line.call is not None and (line.call.status is None or line.call.status >= 400)
+
+
+def _data_of(line: Line, run: Run) -> list[Touch]:
+    if _is_rejected(line) or not 0 <= line.step < len(run.steps):
+        return []
+    return [touch for touch in run.steps[line.step].footprint.touches if touch.fake]
+
+
+def _conflicting(calls: Sequence[Line], run: Run) -> Iterator[Line]:
+    # The strands that access each thing of a fake, or anything of a kind, and whether they write.
+    accesses: defaultdict[tuple[str, str, str], set[tuple[str, bool]]] = defaultdict(set)
+    everything: defaultdict[tuple[str, str], set[tuple[str, bool]]] = defaultdict(set)
+    touched: list[tuple[Line, str, list[Touch]]] = []
+    for line in calls:
+        if line.call is None or line.call.service == "queue":
+            continue
+        strand, data = _strand(line), _data_of(line, run)
+        touched.append((line, strand, data))
+        for touch in data:
+            accesses[touch.fake, touch.kind, touch.name].add((strand, touch.writes))
+            everything[touch.fake, touch.kind].add((strand, touch.writes))
+    for line, strand, data in touched:
+        for touch in data:
+            if touch.name == ALL:
+                others = everything[touch.fake, touch.kind]
+            else:
+                named = (accesses[touch.fake, touch.kind, name] for name in (touch.name, ALL))
+                others = set().union(*named)
+            if any(other != strand and (writes or touch.writes) for other, writes in others):
+                yield line
+                break
+
+
+def _strand(line: Line) -> str:
+    """Return the strand that made a call; a strand and its restarts are the same."""
+    return re.sub(r"/\d+|:loop$", "", line.process)
+
+
+def _beside_events(lines: Sequence[Line]) -> Iterator[Line]:
+    """Yield the call before and the call after each event that is not itself a call."""
+    latest: dict[str, Line] = {}
+    waiting: set[str] = set()
+    for line in lines:
+        if line.call is not None:
+            latest[line.process] = line
+            if line.process in waiting:
+                waiting.remove(line.process)
+                yield line
+        elif line.event:
+            waiting.add(line.process)
+            if line.process in latest:
+                yield latest[line.process]
+
+
+def _pending_reads(lines: Sequence[Line], run: Run) -> Iterator[Line]:
+    """Yield the reads of vector indexes after changes were first kept pending."""
+    if not any(event.kind == "hold_pending" for event in run.fired):
+        return
+    for line in lines:
+        if line.call is not None and line.call.service == "vector":
+            data = _data_of(line, run)
+            if data and not any(touch.writes for touch in data):
+                yield line
+
+
+def _writes(line: Line, run: Run) -> bool:
+    return any(touch.writes for touch in _data_of(line, run))

@@ -147,20 +147,17 @@ def _happens_before(steps: Sequence[Step]) -> list[int]:
 
 def _races(steps: Sequence[Step], before: Sequence[int], later: int) -> list[int]:
     """Return the earlier steps that precede a step only because the two conflict."""
-    step = steps[later]
-    direct: list[int] = []
-    for index in range(later - 1, -1, -1):
-        if before[later] >> index & 1 and not any(
-            before[between] >> index & 1 and before[later] >> between & 1
-            for between in range(index + 1, later)
-        ):
-            direct.append(index)
+    step, precede = steps[later], before[later]
     return [
         index
-        for index in direct
-        if steps[index].strand != step.strand
+        for index in range(later - 1, step.barrier, -1)
+        if precede >> index & 1
+        and steps[index].strand != step.strand
         and index != step.enabled_by
-        and index > step.barrier
+        and not any(
+            before[between] >> index & 1 and precede >> between & 1
+            for between in range(index + 1, later)
+        )
         and step.footprint.depends_on(steps[index].footprint)
     ]
 
@@ -249,10 +246,7 @@ class OrderSearches:
             yield run
         tally.unfinished_order_searches -= 1
         tally.has_all_orders = strategy.is_exact and not tally.coverage.notes
-        self._note_end(strategy)
-
-    def _note_end(self, strategy: Interleavings) -> None:
-        tally, late = self._player.tally, "late" in strategy.places
+        late = "late" in strategy.places
         has_all_times = strategy.moves_time or not (self._has_timers and "jump" in self._kinds)
         if tally.has_all_orders and has_all_times and (late or "late" not in self._kinds):
             tally.is_exhaustive = True

@@ -11,16 +11,13 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from ..run import Run
 from ..schedule import SWITCHES, Event, Schedule
+from ..simulation.strands import Place
 from .dpor import decided_places
 from .player import Player
 from .tally import MOST_EVENTS
-
-if TYPE_CHECKING:
-    from ..simulation.strands import Place
 
 DEPTHS = (2, 3, 4)
 """The bug depths (numbers of ordered switches) to search for, in turn."""
@@ -94,7 +91,10 @@ class RandomRuns:
             except StopIteration:
                 return
             if run is not None:
-                self._keep_if_new(run)
+                pairs = _call_pairs(run)
+                if not pairs <= self._reached:
+                    self._reached |= pairs
+                    self._kept.append(Schedule(run.fired))
                 yield run
 
     def _with_priorities(self, others: Sequence[Event]) -> Iterator[Run]:
@@ -133,12 +133,6 @@ class RandomRuns:
             return _mutated(chance.choice(self._kept), events, chance)
         count = chance.randint(min(2, len(events)), min(MOST_EVENTS, len(events)))
         return Schedule(sorted(chance.sample(events, count)))
-
-    def _keep_if_new(self, run: Run) -> None:
-        pairs = _call_pairs(run)
-        if not pairs <= self._reached:
-            self._reached |= pairs
-            self._kept.append(Schedule(run.fired))
 
 
 def _mutated(schedule: Schedule, pool: Sequence[Event], chance: random.Random) -> Schedule:

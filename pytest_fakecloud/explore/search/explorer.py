@@ -17,7 +17,6 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from ...core.timeparse import monotonic
 from ..run import Run
@@ -26,11 +25,8 @@ from .budget import Budget, Search
 from .dpor import OrderSearches
 from .drawn import RandomRuns
 from .events import Pairs, Singles, delayed_again, has_overlap, likelihood, paused_again
-from .failures import smallest
-from .stored import database, key_of, stored_failure
-
-if TYPE_CHECKING:
-    from .player import Player
+from .failures import database, key_of, smallest, stored_failure
+from .player import Player
 
 _HEAD_START = 20
 """Number of interleavings to run before anything else, because they explain a failure best."""
@@ -90,9 +86,13 @@ class Explorer:
         self._tally.priority_runs.most_decisions = choices
         orders = self._orders.of_calls(_HEAD_START)
         if self._player.subject.scope.kinds <= SWITCHES:
-            run = self._search_orders_alone(orders)
-            if run is not None or self._orders.is_exhaustive:
-                return run
+            for search in orders:
+                budget = self._budget.part(self._tally.tried, _FOR_ORDERS_ALONE)
+                run = self._take_turns([search], budget)
+                if run is not None:
+                    return run
+            if self._orders.is_exhaustive:
+                return None
         singles = self._singles()
         likely = self._run_singles(singles.first)
         pairs = (
@@ -128,14 +128,6 @@ class Explorer:
                 going.remove(search)
         return None
 
-    def _search_orders_alone(self, orders: Sequence[Search]) -> Run | None:
-        for search in orders:
-            budget = self._budget.part(self._tally.tried, _FOR_ORDERS_ALONE)
-            run = self._take_turns([search], budget)
-            if run is not None:
-                return run
-        return None
-
     def _singles(self) -> Singles:
         """Return the schedules with one event, in random order if the budget is too small for all."""
         tally = self._tally
@@ -158,7 +150,8 @@ class Explorer:
             systematic = itertools.chain(systematic, drawn)
         else:
             others.append(Search(drawn))
-        share = _systematic_share(tally.all_singles - tally.singles, expected)
+        wanted = _SPARE_FOR_SINGLES * (tally.all_singles - tally.singles) / expected
+        share = min(_MOST_SHARE, max(_LEAST_SHARE, wanted))
         weight = share / (1 - share) * len(others)  # as if the others had a weight of 1 each
         return self._take_turns([Search(systematic, weight), *others], self._budget)
 
@@ -198,9 +191,3 @@ class Explorer:
             if schedule not in self._player.known:
                 self._tally.pairs += 1
                 yield self._player.play(schedule)
-
-
-def _systematic_share(remaining_singles: int, expected_runs: float) -> float:
-    """Return the share of single events and pairs in the second phase."""
-    wanted = _SPARE_FOR_SINGLES * remaining_singles / expected_runs
-    return min(_MOST_SHARE, max(_LEAST_SHARE, wanted))

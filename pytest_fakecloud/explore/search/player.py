@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError, broken_promise, ends_the_test
 from ...core.journal import recorder_of
+from ..promises import Promises
 from ..run import History, Plan, Redundant, Run, Strategy, Subject
 from ..schedule import Schedule
 from ..simulation.loops import awaited
 from ..simulation.simulation import Simulation
 from ..simulation.state import add_schedule
 from .tally import Tally
-
-if TYPE_CHECKING:
-    from ..promises import Promises
 
 
 @dataclass

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.errors import ContractError, ServiceError
 from ...core.wording import listed
 from ...faults.kinds import lost
+from ...handle import Handle
 from ...http.messages import Answer, Effect, Request, Response, Serve
 from ..disturbances import HOLD_US, ROTATED_US
 from ..run import Line
@@ -18,9 +19,6 @@ from ..touches import touches_of_request
 from .frames import Source, carried_source, source_of
 from .state import Part, RunState, seconds
 from .strands import Crash, Strand
-
-if TYPE_CHECKING:
-    from ...handle import Handle
 
 _AT_CALLS: tuple[Kind, ...] = ("answer", "drop", "lose_answer", "crash")
 _FAULT_WORDS: dict[str, str] = {
@@ -206,8 +204,3 @@ def session_of(handle: Any, request: Request) -> Any:
     if request.call.route != "database-port":
         return None
     return next((c.session for c in list(handle._port._open) if c.client == request.client), None)
-
-
-def command_of(request: Request) -> str:
-    found = request.call.facts.get("command") or [""]
-    return str(found[0])

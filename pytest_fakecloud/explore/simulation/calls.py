@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ...core.errors import ContractError
+from ...handle import Handle
 from ...http.messages import Effect, Request, Response, Serve
+from ...reporting.connections import command_of
 from ..schedule import PAUSES
-from .call_effects import CallEffects, command_of, possible_events, session_of
+from .call_effects import CallEffects, possible_events, session_of
 from .pauses import Pauses
 from .state import Part, RunState
 from .strands import Crash, Strand
 from .stuck import describe_places
 from .waits import Waits
-
-if TYPE_CHECKING:
-    from ...handle import Handle
 
 MOST_POINTS = 2_000
 """Maximum number of calls of one strand; more calls count as an endless loop."""
@@ -200,7 +199,7 @@ def _is_silent(handle: Handle, request: Request) -> bool:
     """Return whether a Redis command only sets up its connection, or is queued for EXEC."""
     if request.call.route != "database-port":
         return False
-    command = command_of(request)
+    command = command_of(request.call)
     if command.partition(" ")[0] in _PREPARING:
         return True
     session = session_of(handle, request)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ...core.errors import ContractError
-from ..run import ClockMove, Option, Plan
+from ..footprint import MEMORY, Footprint
+from ..run import ClockMove, Option, Plan, Point, Step
 from ..schedule import CLOCK, Event, Kind
 from .clock import MOST_STEPS, ClockMoves
 from .deliveries import DeliveryStrands, Due
 from .lifecycle import WorkerRestarts
-from .state import Part, RunState, StepPromises
-from .steps import Steps, place_of
-from .strands import Strand, pause
+from .state import Part, RunState
+from .strands import Place, Strand, pause
 from .stuck import describe_places, describe_stuck, is_in_application
 
 _CHECK = 0.001
@@ -46,19 +46,17 @@ class Scheduler(Part):
         clock: ClockMoves,
         deliveries: DeliveryStrands,
         restarts: WorkerRestarts,
-        promises: StepPromises,
     ) -> None:
         super().__init__(state)
         self._strategy = plan.strategy
         self._clock = clock
         self._deliveries = deliveries
         self._restarts = restarts
-        self._promises = promises
         self.steps = Steps(state, plan, clock)
 
     def choose(self) -> Strand | None:
         """Return the next strand, or None at the end of the run; move the clock if none can run."""
-        self._promises.check()
+        self._state.check_promises()
         if len(self._run.steps) > MOST_STEPS:
             raise ContractError(self._endless())
         while True:
@@ -110,7 +108,7 @@ class Scheduler(Part):
             if _can_run(strand, now):
                 groups[_group_of(strand)].append(strand)
         groups["parked"].sort(key=lambda s: (-s.host.parked_at, s.parked_at))
-        groups["waiting"].sort(key=_wake_time)
+        groups["waiting"].sort(key=lambda s: -1 if s.waiting.wake_us is None else s.waiting.wake_us)
         options: list[Option] = [one for group in _DEFAULT_ORDER for one in groups[group]]
         if self._state.all_paused_until_us <= now:
             options += self._world.deliveries.due(now)
@@ -127,7 +125,7 @@ class Scheduler(Part):
         if len(options) == 1 and not has_steps:
             return options[0]
         names = [one.name for one in options]
-        kind, point = place_of(options[0])
+        kind, point = _place_of(options[0])
         if has_steps:
             self.steps.end(names)
         if len(options) > 1:
@@ -265,6 +263,59 @@ def _group_of(strand: Strand) -> str:
     return "last" if strand.yields_to_others else strand.state
 
 
-def _wake_time(strand: Strand) -> int:
-    wake_us = strand.waiting.wake_us
-    return -1 if wake_us is None else wake_us
+class Steps(Part):
+    """Records the steps of a run for the search, and the points at which strands can be switched."""
+
+    def __init__(self, state: RunState, plan: Plan, clock: ClockMoves) -> None:
+        super().__init__(state)
+        self._clock = clock
+        self._shares_memory = plan.strategy is not None and "late" in plan.strategy.places
+        """Whether code between two calls is a step of its own."""
+        self._noted: set[tuple[str, int, Kind]] = set()
+        self._times: frozenset[int] = frozenset()
+
+    def note_switches(self, name: str, point: int, kind: Kind, others: Iterable[str]) -> None:
+        """Record a point at which other strands could run first."""
+        if kind in self._state.scope.kinds and (name, point, kind) not in self._noted:
+            self._noted.add((name, point, kind))
+            self._run.points.append(Point(name, point, [(kind, other) for other in others]))
+
+    def end(self, options: Sequence[str]) -> None:
+        """Record which options and clock times the last step made impossible."""
+        before, self._times = self._times, self._clock.all_times()
+        if not self._run.steps:
+            return
+        last = self._run.steps[-1]
+        last.disabled = set(last.options) - {last.strand, *options}
+        if last.strand != CLOCK and any(at > self._world.now_us() for at in before - self._times):
+            last.disabled.add(CLOCK)
+
+    def begin(self, option: Option, options: Sequence[str]) -> None:
+        if not self._run.has_timers:
+            self._run.has_timers = self._clock.next_us() is not None
+        place, point = _place_of(option)
+        enabled_by, barrier = self._enabled_by(option), self._clock.barrier
+        step = Step(option.name, place, point, tuple(options), Footprint(), enabled_by, barrier)
+        if self._shares_memory and place != "switch":
+            step.footprint.add(MEMORY)
+        self._run.steps.append(step)
+
+    def _enabled_by(self, option: Option) -> int:
+        """Return the index of the step that created an option, or that moved the clock to its time."""
+        created_by = self._state.created_by.get(option.name, -1)
+        due_us = None
+        if isinstance(option, Due):
+            due_us = option.timer.due_us
+        elif isinstance(option, Strand) and option.state != "parked":
+            due_us = option.waiting.wake_us
+        if due_us is None:
+            return created_by
+        moved_by = next((index for index, at_us in self._clock.moves if at_us >= due_us), -1)
+        return max(created_by, moved_by)
+
+
+def _place_of(option: Option) -> tuple[Place, int]:
+    """Return where an option continues: its place, and the number of its calls so far."""
+    if not isinstance(option, Strand) or option.state == "new":
+        return "switch", 0
+    return ("wake" if option.state == "waiting" else option.place), option.points

@@ -17,7 +17,7 @@ from .loops import EventLoops
 from .pauses import Pauses
 from .scheduler import Scheduler
 from .sockets import SocketHooks
-from .state import Record, RunState, StepPromises
+from .state import Record, RunState
 from .waits import Waits
 
 
@@ -38,18 +38,17 @@ class Simulation:
         places = plan.strategy.places if plan.strategy is not None else subject.scope.kinds
         is_late = "late" in places or any(event.kind == "late" for event in plan.schedule)
         moves_time = plan.strategy is not None and plan.strategy.moves_time
-        promises = StepPromises(state)
         restarts = WorkerRestarts(state)
         self._world = subject.world
         self._pauses = Pauses(state)
         self._clock = ClockMoves(state, self._pauses, moves_time=moves_time)
         self.deliveries = DeliveryStrands(state)
-        self.waits = Waits(state, self._clock, promises)
+        self.waits = Waits(state, self._clock)
         self.sockets = SocketHooks(state, self.waits)
         self.loops = EventLoops(state)
         self.calls = Calls(state, self._pauses, self.waits, late=is_late)
         self.lifecycle = Lifecycle(state, restarts)
-        self._scheduler = Scheduler(state, plan, self._clock, self.deliveries, restarts, promises)
+        self._scheduler = Scheduler(state, plan, self._clock, self.deliveries, restarts)
 
     def play(self) -> Run:
         """Run all strands to their end, and check the promises that apply to every step."""

@@ -155,10 +155,7 @@ class RunState:
         host = self.turns.here()
         if host is None or host.loop.running is None:
             return host
-        try:
-            task = asyncio.current_task(host.loop.running)
-        except RuntimeError:
-            task = None
+        task = asyncio.current_task(host.loop.running)
         return host if task is None else self.task_strand(host, task)
 
     def task_strand(self, host: Strand, task: asyncio.Task[Any]) -> Strand:
@@ -182,6 +179,24 @@ class RunState:
         strand = None if self.record.aside_depth or self.turns.has_ended else self.here()
         return None if strand is None or strand.host.real_waits else strand
 
+    def check_promises(self) -> None:
+        """Check the promises that must hold after every step; store the error of a broken one."""
+        if not self.scope.always or self.record.run.broken is not None:
+            return
+        record, run = self.record, self.record.run
+        with record.aside():
+            for promise in self.scope.always:
+                try:
+                    promise(record.history)
+                except AssertionError as error:
+                    run.broken = error
+                    record.add_line("the promise", "breaks here").breaks = True
+                    return
+                except Exception as error:
+                    add_schedule(error, "during", Schedule(run.fired))
+                    # End the run here, because the explored code could catch the exception.
+                    self.turns.fail(error)
+
 
 class Part:
     """A part of a simulation, with the state that all parts share."""
@@ -197,27 +212,6 @@ class Part:
 
 def seconds(span_us: int) -> str:
     return f"{span_us / 1e6:.6g} s"
-
-
-class StepPromises(Part):
-    """Checks the promises of a run that must hold after every step."""
-
-    def check(self) -> None:
-        """Check the promises; if one is broken, store its error in the run."""
-        if not self._state.scope.always or self._run.broken is not None:
-            return
-        with self._record.aside():
-            for promise in self._state.scope.always:
-                try:
-                    promise(self._record.history)
-                except AssertionError as error:
-                    self._run.broken = error
-                    self._record.add_line("the promise", "breaks here").breaks = True
-                    return
-                except Exception as error:
-                    add_schedule(error, "during", Schedule(self._run.fired))
-                    # End the run here, because the explored code could catch the exception.
-                    self._turns.fail(error)
 
 
 def add_schedule(error: BaseException, when: str, schedule: Schedule) -> None:

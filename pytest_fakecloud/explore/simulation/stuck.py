@@ -119,8 +119,7 @@ def describe_stuck(strands: Sequence[Strand], waiting: Sequence[Strand]) -> str:
         for lock in _held(frames.get(strand.host.thread))
     }
     parts = [_describe_wait(strand, frames.get(strand.host.thread), held) for strand in waiting]
-    kind = "deadlock" if len(waiting) > 1 else "stuck"
-    return f"{kind}: {'; '.join(parts)}"
+    return f"{'deadlock' if len(waiting) > 1 else 'stuck'}: {'; '.join(parts)}"
 
 
 def _describe_wait(strand: Strand, frame: FrameType | None, held: Mapping[int, Strand]) -> str:
@@ -153,8 +152,7 @@ def _value(frame: FrameType, node: ast.AST) -> Any:
     if isinstance(node, ast.Name):
         return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
     if isinstance(node, ast.Attribute):
-        owner = _value(frame, node.value)
-        return getattr(owner, "__dict__", {}).get(node.attr)
+        return getattr(_value(frame, node.value), "__dict__", {}).get(node.attr)
     return None
 
 
@@ -167,9 +165,8 @@ def _held(frame: FrameType | None) -> Iterator[Any]:
 
 
 def _held_in(frame: FrameType) -> Iterator[Any]:
-    lines = linecache.getlines(frame.f_code.co_filename)
     try:
-        tree = ast.parse("".join(lines))
+        tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
     except SyntaxError:
         return
     for node in ast.walk(tree):

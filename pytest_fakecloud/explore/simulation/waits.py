@@ -5,30 +5,25 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from ...core.timers import Signal
 from ..footprint import READS_CLOCK
 from .clock import ClockMoves
-from .state import Part, RunState, StepPromises
+from .state import Part, RunState
 from .strands import Crash, Strand, Waiting, Why
-
-if TYPE_CHECKING:
-    from ...core.timers import Signal
 
 LOOK = 0.5
 """Wall-clock seconds between two checks of whether a strand has ended."""
-
-
-_Wait: TypeAlias = Callable[["Signal", Callable[[], Any], int], Any]
+_Wait: TypeAlias = Callable[[Signal, Callable[[], Any], int], Any]
 
 
 class Waits(Part):
     """Lets other strands run while one of them sleeps, waits for a condition, or reaches a point."""
 
-    def __init__(self, state: RunState, clock: ClockMoves, promises: StepPromises) -> None:
+    def __init__(self, state: RunState, clock: ClockMoves) -> None:
         super().__init__(state)
         self._clock = clock
-        self._promises = promises
 
     def sleep(self, seconds: float) -> bool:
         strand = self._state.here()
@@ -108,7 +103,7 @@ class Waits(Part):
         elif not is_task and self._is_alone(strand):
             strand.state, strand.yields_to_others = "running", False
             self._turns.progress += 1
-            self._promises.check()
+            self._state.check_promises()
         else:
             strand.turn.is_inline = is_task
             try:

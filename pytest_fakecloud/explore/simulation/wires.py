@@ -6,14 +6,12 @@ import select
 import socket
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.timeparse import monotonic
+from ...http.connection import Connection
+from ...http.mount import Mount
 from .strands import Gate, Strand
-
-if TYPE_CHECKING:
-    from ...http.connection import Connection
-    from ...http.mount import Mount
 
 PATIENCE = 10.0
 """Wall-clock seconds to wait for a fake, which normally needs less than a millisecond."""
