@@ -218,7 +218,7 @@ class FieldReader:
     def id(self, value: Any, field: str = "id") -> str:
         """Return an id: a string, or an integer converted to one."""
         if type(value) is int:
-            return str(value)
+            value = str(value)
         if not isinstance(value, str):
             raise wrong_type(field, "a string or an integer", value)
         if self.limits.id_bytes is not None:

@@ -156,6 +156,8 @@ def test_sizes_under_limits() -> None:
         limited(data_bytes=2).data({"data": "é1"})
     with pytest.raises(VectorError, match="Id size limit exceeded: 3 bytes"):
         limited(id_bytes=2).id("é1")
+    with pytest.raises(VectorError, match="Id size limit exceeded: 3 bytes"):
+        limited(id_bytes=2).id(100)
     with pytest.raises(VectorError, match="Id count limit exceeded: 3, maximum: 2"):
         limited(ids_per_call=2).ids(["a", "b", "c"])
     with pytest.raises(VectorError, match="topK limit exceeded: 3, maximum: 2"):
