@@ -24,7 +24,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.vector.engine.engine import VectorEngine
-from pytest_fakecloud.vector.model import VectorQuery, VectorRecord
+from pytest_fakecloud.vector.model import Include, VectorQuery, VectorRecord
 
 from .timing import curve
 
@@ -86,7 +86,7 @@ def vectors() -> None:
         rows = chance.standard_normal((size, DIMENSION), np.float32)
         engine = VectorEngine(Timekeeper(), Ids(0), dimension=DIMENSION)
         engine.upsert("", [VectorRecord(str(number), row) for number, row in enumerate(rows)])
-        asked = [VectorQuery(vector=rows[0], top_k=10, with_vectors=False)]
+        asked = [VectorQuery(vector=rows[0], top_k=10, include=Include())]
 
         def upsert(number: int, engine: VectorEngine = engine, rows: np.ndarray = rows) -> None:
             at = number * 104_729 % len(rows)

@@ -344,9 +344,9 @@ def querying() -> list[bool]:
     vectors: np.ndarray[Any, Any] = random_vectors(ROWS, DIMENSION)
     asked = random_vectors(1, DIMENSION)[0]
     engine: VectorEngine = filled_engine(vectors)
-    from pytest_fakecloud.vector.model import VectorQuery
+    from pytest_fakecloud.vector.model import Include, VectorQuery
 
-    query = [VectorQuery(vector=asked, top_k=TOP_K, with_vectors=False)]
+    query = [VectorQuery(vector=asked, top_k=TOP_K, include=Include())]
     calls: dict[str, Call] = {"vector_index": lambda: engine.query("", query)}
     missing: dict[str, str] = {}
     for name, make in VECTOR_PEERS.items():

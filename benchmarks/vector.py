@@ -29,7 +29,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.handle import VectorIndex
-from pytest_fakecloud.vector.model import VectorQuery, VectorRecord
+from pytest_fakecloud.vector.model import Include, VectorQuery, VectorRecord
 
 from .raw import raw_server
 from .timing import compare, line
@@ -72,8 +72,8 @@ def queries(rows: int, dimension: int, rounds: int) -> Iterator[bool]:
     """
     vectors, asked = random_vectors(rows, dimension), random_vectors(16, dimension)
     engine = filled_engine(vectors)
-    one = [VectorQuery(vector=asked[0], top_k=TOP_K, with_vectors=False)]
-    sixteen = [VectorQuery(vector=vector, top_k=TOP_K, with_vectors=False) for vector in asked]
+    one = [VectorQuery(vector=asked[0], top_k=TOP_K, include=Include())]
+    sixteen = [VectorQuery(vector=vector, top_k=TOP_K, include=Include()) for vector in asked]
     query = asked[0]
 
     def bare() -> object:

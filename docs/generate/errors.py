@@ -14,6 +14,8 @@ _SERVICES = {
     "broker": ("Broker", "broker/errors.py"),
     "queue": ("Queue", "queue/errors.py"),
 }
+_STATUSES = {"one_line": "", "illegal_argument": "", "bad_request": "400 ", "unprocessable": "422 "}
+"""The status that a function returns with the text of its first argument, by name."""
 _HEAD = f"""\
 {HEAD}
 # Error texts
@@ -85,8 +87,8 @@ def _shown(value: ast.expr) -> Iterator[str]:
         if name.endswith("Error") and len(value.args) > 1:
             status = f"{first.value!r} " if isinstance(first, ast.Constant) else ""
             value = value.args[1]
-        elif name in ("one_line", "illegal_argument", "bad_request", "unprocessable"):
-            value = first
+        elif name in _STATUSES:
+            status, value = _STATUSES[name], first
     text = _text(value)
     if text and " " in text:
         yield status + text

@@ -162,8 +162,7 @@ class _Vector(FieldType):
         if not isinstance(found, list) or len(found) != len(wanted):
             return False
         try:
-            # Compare the first numbers first: most vectors already differ there, and comparing all
-            # numbers costs far more.
+            # Most vectors already differ in the first number, and comparing all costs far more.
             if found and np.float32(found[0]) != np.float32(wanted[0]):
                 return False
             return bool(np.array_equal(_floats(found), _floats(wanted)))

@@ -74,9 +74,8 @@ class Embedder:
 
     def __init__(self, setting: object, kind: Kind, dimension: int | None) -> None:
         self.kind = kind
-        model, self._source = _model_and_source(setting)
+        model, self._source = _model_and_source(setting, kind)
         if self._source is None:
-            _check_model(setting, model, kind)
             dimension = dimension or MODELS.get(model) or DEFAULT_DIMENSION
         self.dimension = dimension
         self.dense_model = model if kind.has_dense else ""
@@ -150,12 +149,26 @@ class Embedder:
         return _dense(value), None
 
 
-def _model_and_source(setting: object) -> tuple[str, Callable[[str], object] | None]:
-    """Return the name of the model, and the test's function, or None for the built-in hashes."""
+def _model_and_source(setting: object, kind: Kind) -> tuple[str, Callable[[str], object] | None]:
+    """Return the name of the model, and the test's function, or None for the built-in hashes.
+
+    Raises ``ContractError`` if one of the vendor's models does not suit the kind of the index.
+    """
     if setting is True:
         return "hash", None
     if isinstance(setting, str):
-        return model_of(setting), None
+        model = model_of(setting)
+        if kind is Kind.SPARSE and model not in SPARSE_MODELS:
+            raise ContractError(
+                f"embedding={setting!r} has no sparse vectors: for a sparse index, pass one of "
+                f"{', '.join(sorted(SPARSE_MODELS))}, True, a function or a mapping"
+            )
+        if kind.has_dense and not MODELS[model]:
+            raise ContractError(
+                f"embedding={setting!r} has no dense vectors: pass another model, True, a function "
+                "or a mapping, or make the index with kind='sparse'"
+            )
+        return model, None
     if isinstance(setting, Mapping):
         return "mapping", _lookup(setting)
     if callable(setting):
@@ -165,22 +178,6 @@ def _model_and_source(setting: object) -> tuple[str, Callable[[str], object] | N
         f"embedding={setting!r} is invalid: pass True, the name of a model, a function "
         "from text to vector, or a mapping from text to vector"
     )
-
-
-def _check_model(setting: object, model: str, kind: Kind) -> None:
-    """Raise ``ContractError`` if one of the vendor's models does not suit the kind of the index."""
-    if setting is True:
-        return
-    if kind is Kind.SPARSE and model not in SPARSE_MODELS:
-        raise ContractError(
-            f"embedding={setting!r} has no sparse vectors: for a sparse index, pass one of "
-            f"{', '.join(sorted(SPARSE_MODELS))}, True, a function or a mapping"
-        )
-    if kind.has_dense and not MODELS[model]:
-        raise ContractError(
-            f"embedding={setting!r} has no dense vectors: pass another model, True, a function "
-            "or a mapping, or make the index with kind='sparse'"
-        )
 
 
 def _check_function(function: Callable[..., object]) -> None:
@@ -228,18 +225,20 @@ def is_sparse(value: object) -> bool:
 def _dense(value: Any) -> Floats:
     if isinstance(value, np.ndarray):
         return from_array(value.astype(np.float32) if value.dtype == np.bool_ else value)
-    return as_floats(_numbers(value, MOST_DIMENSIONS) if is_sequence(value) else value)
+    if is_sequence(value):
+        value = list(map(_number, _listed(value, MOST_DIMENSIONS)))
+    return as_floats(value)
 
 
-def _numbers(values: Iterable[Any], most: int) -> list[Any]:
-    """Convert numbers of any type to Python numbers. Other values, rejected later, stay."""
+def _listed(values: Iterable[Any], most: int) -> list[Any]:
     taken = list(itertools.islice(values, most + 1))
     if len(taken) > most:
         raise unprocessable(f"it has more than {most} numbers")
-    return [_number(value) for value in taken]
+    return taken
 
 
 def _number(value: Any) -> Any:
+    """Convert a number of any type to a Python number. Other values, rejected later, stay."""
     if isinstance(value, str | bytes):
         return value
     try:
@@ -259,9 +258,8 @@ def _sparse(value: Any) -> SparseVector:
     elif not isinstance(value, Mapping) and is_sparse(value):
         value = {"indices": value.indices, "values": value.values}
     if isinstance(value, Mapping) and all(is_sequence(value.get(name)) for name in SPARSE_PARTS):
-        indices = itertools.islice(value["indices"], MOST_ENTRIES)
-        values = _numbers(value["values"], MOST_ENTRIES)
-        value = {"indices": list(map(_index, indices)), "values": values}
+        indices, values = (_listed(value[name], MOST_ENTRIES) for name in ("indices", "values"))
+        value = {"indices": list(map(_index, indices)), "values": list(map(_number, values))}
     return as_sparse(value)
 
 

@@ -31,14 +31,13 @@ def unprocessable(message: str) -> VectorError:
 
 
 def invalid_dimension(given: int, expected: int) -> VectorError:
-    return VectorError(422, f"Invalid vector dimension: {given}, expected: {expected}")
+    return unprocessable(f"Invalid vector dimension: {given}, expected: {expected}")
 
 
 def no_embedding_model() -> VectorError:
-    return VectorError(
-        422,
+    return unprocessable(
         "Embedding data for this index is not allowed. "
-        "The index must be created with an embedding model to use it.",
+        "The index must be created with an embedding model to use it."
     )
 
 
@@ -49,7 +48,7 @@ def namespace_missing(namespace: str, index: str) -> VectorError:
 
 def invalid_filter(line: int, column: int, what: str) -> VectorError:
     """The error for a filter with a syntax error; columns are counted from 0."""
-    return VectorError(400, f"Invalid filter. At line {line}:{column} {what}")
+    return bad_request(f"Invalid filter. At line {line}:{column} {what}")
 
 
 def cursor_missing(uuid: str) -> VectorError:
@@ -64,12 +63,11 @@ def cursor_missing(uuid: str) -> VectorError:
 def check_limit(what: str, given: int, limit: int | None, unit: str = "") -> None:
     """Raise ``VectorError`` 400 if a number exceeds a limit, which can be None."""
     if limit is not None and given > limit:
-        raise limit_exceeded(what, given, limit, unit)
+        raise limit_exceeded(what, given, limit, f" {unit}" if unit else "")
 
 
-def limit_exceeded(what: str, given: int, limit: int, unit: str = "") -> VectorError:
-    unit = unit and f" {unit}"
-    return VectorError(400, f"{what} limit exceeded: {given}{unit}, maximum: {limit}{unit}")
+def limit_exceeded(what: str, given: int, limit: int, unit: str) -> VectorError:
+    return bad_request(f"{what} limit exceeded: {given}{unit}, maximum: {limit}{unit}")
 
 
 def quota_exceeded(what: str, limit: int) -> VectorError:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
@@ -27,9 +27,9 @@ from . import errors
 from .engine.checks import check_metadata
 from .model import (
     EVERYTHING,
-    Change,
     Floats,
     Fusion,
+    Include,
     Metadata,
     QueryMode,
     SparseVector,
@@ -53,14 +53,6 @@ SPARSE_PARTS = frozenset(("indices", "values"))
 LARGEST_INTEGER = 2**31 - 1
 DEFAULT_TOP_K = 10
 DEFAULT_MAX_IDLE = 3600
-
-
-class Include(NamedTuple):
-    """The optional parts of a record that a response includes."""
-
-    vectors: bool = False
-    metadata: bool = False
-    data: bool = False
 
 
 def shown(value: Any) -> str:
@@ -296,7 +288,9 @@ class FieldReader:
 
     def record(self, value: Any) -> VectorRecord:
         """Return a record with its vectors, from an item of an ``upsert`` request."""
-        fields = self.fields(value, "A vector")
+        return self._record(self.fields(value, "A vector"))
+
+    def _record(self, fields: Mapping[str, Any]) -> VectorRecord:
         return VectorRecord(
             self.id(fields.get("id")),
             self.vector(fields),
@@ -305,34 +299,27 @@ class FieldReader:
             self.data(fields),
         )
 
-    def change(self, value: Any) -> Change:
+    def change(self, value: Any) -> tuple[VectorRecord, UpdateMode]:
+        """Return the parts of a record to update, and the effect on its metadata."""
         fields = self.fields(value)
-        change = Change(
-            self.id(fields.get("id")),
-            self.vector(fields),
-            self.sparse(fields),
-            self.metadata(fields),
-            self.data(fields),
-            self.choice(fields, "metadataUpdateMode", UpdateMode) or UpdateMode.OVERWRITE,
-        )
-        if all(
-            part is None for part in (change.vector, change.sparse, change.metadata, change.data)
-        ):
+        change = self._record(fields)
+        mode = self.choice(fields, "metadataUpdateMode", UpdateMode) or UpdateMode.OVERWRITE
+        if all(part is None for part in change[1:]):
             raise errors.bad_request(
                 "The update changes nothing: "
                 "pass at least one of vector, sparseVector, data and metadata"
             )
-        return change
+        return change, mode
 
     def query(self, fields: Mapping[str, Any]) -> VectorQuery:
         return VectorQuery(
-            self.vector(fields),
-            self.sparse(fields),
-            self.top_k(fields, "topK", DEFAULT_TOP_K),
-            self.text(fields, "filter") or EVERYTHING,
-            self.choice(fields, "weightingStrategy", Weighting),
-            self.choice(fields, "fusionAlgorithm", Fusion) or Fusion.RRF,
-            self.flag(fields, "includeVectors"),
+            vector=self.vector(fields),
+            sparse=self.sparse(fields),
+            top_k=self.top_k(fields, "topK", DEFAULT_TOP_K),
+            filter=self.text(fields, "filter") or EVERYTHING,
+            weighting=self.choice(fields, "weightingStrategy", Weighting),
+            fusion=self.choice(fields, "fusionAlgorithm", Fusion) or Fusion.RRF,
+            include=self.include(fields),
         )
 
     def top_k(self, fields: Mapping[str, Any], name: str, default: int) -> int:

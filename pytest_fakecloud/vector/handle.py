@@ -28,9 +28,8 @@ from .assertions import (
 from .embedding import Embedder
 from .engine.engine import VectorEngine
 from .errors import VectorError
-from .fields import Include
 from .loading import as_json, read_records
-from .model import DEFAULT_NAMESPACE, VectorRecord
+from .model import DEFAULT_NAMESPACE, Include, VectorRecord
 from .routes import VectorApp, record_json
 from .settings import Loadable, VectorConfig, VectorSettings
 
@@ -101,8 +100,7 @@ class VectorIndex(Handle):
         )
         self._reader = app.reader
         self._embedder = embedder
-        # Load the data before the server starts, so that an error in the data leaves no server
-        # running.
+        # Load the data first, so that an error in the data leaves no server running.
         self._create(config.namespaces)
         super().__init__(context, app, config)
 
@@ -110,7 +108,7 @@ class VectorIndex(Handle):
         for namespace in namespaces:
             _check_namespace(namespace)
             try:
-                self._engine.namespaces.create(namespace)
+                self._engine.create_namespace(namespace)
             except VectorError as error:
                 raise ContractError(
                     f"the namespace {namespace!r} cannot be created: {error.message}"
@@ -193,7 +191,7 @@ class VectorIndex(Handle):
 
     def namespaces(self) -> list[str]:
         """Return the names of all namespaces, with the default namespace ("") first."""
-        return self._engine.namespaces.names()
+        return self._engine.namespaces()
 
     def pending(self) -> PendingChanges:
         """Return the changes that queries do not see yet, each with its ``namespace``.
@@ -227,7 +225,7 @@ class VectorIndex(Handle):
         if metadata is not None and not isinstance(metadata, Mapping):
             raise ContractError(f"metadata={metadata!r:.80} must be a mapping, or None")
         try:
-            predicate = self._engine.predicate(filter)
+            predicate = self._engine.checks.filter(filter)
         except VectorError as error:
             raise ContractError(error.message) from None
         return predicate is None or predicate(as_json(metadata, "the metadata"))

@@ -84,11 +84,11 @@ def hash_sparse(text: str, *, query: bool = False) -> SparseVector:
     """
     found = words(text)
     terms = [stem(word) for word in found if word not in STOP_WORDS] or found
-    length = K1 * (1 - B + B * len(terms) / AVERAGE_LENGTH)
+    saturation = K1 * (1 - B + B * len(terms) / AVERAGE_LENGTH)
     weights: dict[int, float] = {}
     for term, count in Counter(terms).items():
         dimension = zlib.crc32(term.encode()) >> 1
-        weight = 1.0 if query else count * (K1 + 1) / (count + length)
+        weight = 1.0 if query else count * (K1 + 1) / (count + saturation)
         weights[dimension] = weights.get(dimension, 0.0) + weight
     count = len(weights)
     return SparseVector(

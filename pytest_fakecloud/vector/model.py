@@ -89,7 +89,10 @@ class SparseVector:
 
 
 class VectorRecord(NamedTuple):
-    """A stored record. Its fields are replaced, never modified in place."""
+    """A stored record, or an update of one, in which fields that are None stay unchanged.
+
+    Its fields are replaced, never modified in place.
+    """
 
     id: str
     vector: Floats | None = None
@@ -98,24 +101,23 @@ class VectorRecord(NamedTuple):
     data: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Change:
-    """An update of a record; fields that are None stay unchanged."""
+class Include(NamedTuple):
+    """The optional parts of a record that a response includes."""
 
-    id: str
-    vector: Floats | None = None
-    sparse: SparseVector | None = None
-    metadata: Metadata | None = None
-    data: str | None = None
-    mode: UpdateMode = UpdateMode.OVERWRITE
+    vectors: bool = False
+    metadata: bool = False
+    data: bool = False
+
+
+VECTORS = Include(vectors=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorQuery:
     """A query for the ``top_k`` nearest records that match a filter.
 
-    It has a dense vector, a sparse vector, or both. If ``with_vectors`` is False, the hits have no
-    dense vectors, which saves copying them.
+    It has a dense vector, a sparse vector, or both. If ``include.vectors`` is False, the hits have
+    no dense vectors, which saves copying them.
     """
 
     vector: Floats | None = None
@@ -124,7 +126,7 @@ class VectorQuery:
     filter: str = EVERYTHING
     weighting: Weighting | None = None
     fusion: Fusion = Fusion.RRF
-    with_vectors: bool = True
+    include: Include = VECTORS
 
 
 class Hit(NamedTuple):

@@ -29,11 +29,11 @@ from ..http.routing import Route
 from . import errors
 from .embedding import Embedder
 from .engine.engine import VectorEngine
-from .fields import KNOWN, FieldReader, Include, missing
-from .model import Change, Hit, IndexInfo, Kind, QueryMode, VectorQuery, VectorRecord
+from .fields import KNOWN, FieldReader, missing
+from .model import VECTORS, Hit, Include, IndexInfo, Kind, QueryMode, VectorQuery, VectorRecord
 
-ReadQuery = Callable[[Any], tuple[VectorQuery, Include]]
-"""Converts an item of a body to a query, and to the parts of the hits that the response includes."""
+ReadQuery = Callable[[Any], VectorQuery]
+"""Converts an item of a body to a query."""
 METHODS = "GET POST PUT DELETE"
 SUCCESS = "Success"
 _WRITING = (
@@ -153,11 +153,11 @@ class VectorApp(App):
 
     def update(self, request: Request) -> object:
         """Update parts of a record; new text is embedded again if the index has a model."""
-        change = self.reader.change(self.reader.json(request.body))
+        change, mode = self.reader.change(self.reader.json(request.body))
         if self.embedder and change.data is not None and not _has_vectors(change):
             vector, sparse = self.embedder.embed(change.data, dimension=self.engine.dimension)
-            change = replace(change, vector=vector, sparse=sparse)
-        return {"updated": int(self.engine.update(_namespace(request), change))}
+            change = change._replace(vector=vector, sparse=sparse)
+        return {"updated": int(self.engine.update(_namespace(request), change, mode))}
 
     def delete(self, request: Request) -> object:
         """Delete records by exactly one of ids, prefix and filter; a bare array contains ids."""
@@ -221,7 +221,7 @@ class VectorApp(App):
     def random(self, request: Request) -> object:
         """Return a random record with its vectors, or null if the namespace is empty."""
         record = self.engine.random(_namespace(request))
-        return None if record is None else record_json(record, Include(vectors=True))
+        return None if record is None else record_json(record, VECTORS)
 
     # -- querying --------------------------------------------------------------------------------
 
@@ -250,37 +250,36 @@ class VectorApp(App):
         if fields.get("additionalK") is None:
             raise missing("additionalK", "a whole number")
         count = self.reader.top_k(fields, "additionalK", 0)
-        hits, include = self.engine.resumable.next(uuid, count)
-        return _hits_json(hits, include if isinstance(include, Include) else Include())
+        return _hits_json(*self.engine.resumable.next(uuid, count))
 
     def resumable_query_end(self, request: Request) -> object:
         self.engine.resumable.end(self.reader.required_text(self._fields(request), "uuid"))
         return SUCCESS
 
     def _queries(self, request: Request, read: ReadQuery) -> object:
-        pairs = [read(item) for item in self._items(request)]
-        answers = self.engine.query(_namespace(request), [query for query, _ in pairs])
+        queries = [read(item) for item in self._items(request)]
+        answers = self.engine.query(_namespace(request), queries)
         lists = [
-            _hits_json(hits, include) for hits, (_, include) in zip(answers, pairs, strict=True)
+            _hits_json(hits, query.include) for hits, query in zip(answers, queries, strict=True)
         ]
         return lists[0] if len(lists) == 1 else lists
 
     def _start(self, request: Request, read: ReadQuery) -> object:
         body = self.reader.json(request.body)
-        query, include = read(body)
+        query = read(body)
         max_idle_us = self.reader.max_idle_us(body)
-        uuid, hits = self.engine.resumable.start(_namespace(request), query, max_idle_us, include)
-        return {"uuid": uuid, "scores": _hits_json(hits, include)}
+        uuid, hits = self.engine.resumable.start(_namespace(request), query, max_idle_us)
+        return {"uuid": uuid, "scores": _hits_json(hits, query.include)}
 
-    def _vector_query(self, item: Any) -> tuple[VectorQuery, Include]:
+    def _vector_query(self, item: Any) -> VectorQuery:
         fields = self.reader.fields(item, "A query")
         if fields.get("data") is not None:
             if fields.get("vector") is None and fields.get("sparseVector") is None:
                 self._embedder()  # Without a model, raise the same error as for text on any other path.
             raise errors.bad_request("A query with data must be sent to query-data, not to query")
-        return self.reader.query(fields), self.reader.include(fields)
+        return self.reader.query(fields)
 
-    def _text_query(self, item: Any) -> tuple[VectorQuery, Include]:
+    def _text_query(self, item: Any) -> VectorQuery:
         fields = self.reader.fields(item, "A query")
         query = self.reader.query(fields)
         if query.vector is not None or query.sparse is not None:
@@ -295,7 +294,7 @@ class VectorApp(App):
             if self.engine.kind is not Kind.HYBRID:
                 raise errors.unprocessable(f"queryMode {mode} is for hybrid indexes only")
             vector, sparse = (vector, None) if mode is QueryMode.DENSE else (None, sparse)
-        return replace(query, vector=vector, sparse=sparse), self.reader.include(fields)
+        return replace(query, vector=vector, sparse=sparse)
 
     # -- the index and its namespaces ------------------------------------------------------------
 
@@ -303,15 +302,15 @@ class VectorApp(App):
         return info_json(self.engine.info())
 
     def list_namespaces(self, request: Request) -> object:
-        return self.engine.namespaces.names()
+        return self.engine.namespaces()
 
     def delete_namespace(self, request: Request) -> object:
-        self.engine.namespaces.delete(_namespace(request))
+        self.engine.delete_namespace(_namespace(request))
         return SUCCESS
 
     def rename_namespace(self, request: Request) -> object:
         fields = self._fields(request)
-        renamed = self.engine.namespaces.rename(
+        renamed = self.engine.rename_namespace(
             self.reader.required_text(fields, "namespace"),
             self.reader.required_text(fields, "newNamespace"),
             delete_existing=self.reader.flag(fields, "deleteExisting"),
@@ -351,7 +350,7 @@ def _command(endpoint: Callable[[Request], object]) -> Callable[[Request], objec
     return in_envelope
 
 
-def _has_vectors(given: VectorRecord | Change) -> bool:
+def _has_vectors(given: VectorRecord) -> bool:
     return given.vector is not None or given.sparse is not None
 
 
@@ -363,9 +362,13 @@ def _hits_json(hits: Sequence[Hit], include: Include) -> list[dict[str, Any]]:
     return [record_json(hit.record, include, score=hit.score) for hit in hits]
 
 
-def record_json(record: VectorRecord, include: Include, **score: object) -> dict[str, Any]:
+def record_json(
+    record: VectorRecord, include: Include, score: object | None = None
+) -> dict[str, Any]:
     """Return the JSON form of a record, without the parts that it lacks."""
-    answer: dict[str, Any] = {"id": record.id, **score}
+    answer: dict[str, Any] = {"id": record.id}
+    if score is not None:
+        answer["score"] = score
     if include.vectors:
         if record.vector is not None:
             answer["vector"] = record.vector

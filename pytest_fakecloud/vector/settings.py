@@ -82,22 +82,20 @@ class VectorLimits:
         check(self, "VectorLimits")
 
 
-def _is_names(value: object) -> bool:
+def _can_be_namespaces(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(isinstance(name, str) for name in value)
     # The names of an iterator are not checked, because they can be read only once.
     return isinstance(value, Iterable) and not isinstance(value, str | bytes)
 
 
-def _vector_limits(value: VectorLimits | Mapping[str, int | None] | None) -> VectorLimits:
-    return value if isinstance(value, VectorLimits) else read(VectorLimits, value or {}, "limits")
-
-
 _LIMITS = SettingKind(
     accepts=Mapping[str, int | None] | VectorLimits | None,
     expected="a mapping such as {'top_k': 1000}, a VectorLimits, or None",
     fits=lambda value: value is None or isinstance(value, Mapping | VectorLimits),
-    convert=_vector_limits,
+    convert=lambda value: (
+        value if isinstance(value, VectorLimits) else read(VectorLimits, value or {}, "limits")
+    ),
 )
 # The class Embedder checks the values of this setting.
 _EMBEDDING: SettingKind[Any] = SettingKind(
@@ -108,7 +106,7 @@ _EMBEDDING: SettingKind[Any] = SettingKind(
 _NAMESPACES: SettingKind[Iterable[str] | Mapping[str, Loadable]] = SettingKind(
     accepts=Iterable[str] | Mapping[str, Loadable],
     expected="a list of names, or a mapping from name to data",
-    fits=_is_names,
+    fits=_can_be_namespaces,
 )
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.fields import FieldReader, as_floats, as_sparse
-from pytest_fakecloud.vector.model import Fusion, QueryMode, UpdateMode, Weighting
+from pytest_fakecloud.vector.model import Fusion, QueryMode, UpdateMode, VectorRecord, Weighting
 from pytest_fakecloud.vector.settings import VectorLimits
 
 from .building import rejects
@@ -191,15 +191,15 @@ def test_a_record_with_explicit_nulls() -> None:
 def test_a_query_with_defaults() -> None:
     query = READER.query({"vector": [1]})
     assert (query.top_k, query.filter, query.weighting, query.fusion) == (10, "", None, Fusion.RRF)
-    assert query.with_vectors is False
+    assert query.include == (False, False, False)
     assert READER.query_mode({}) is QueryMode.HYBRID
     assert READER.max_idle_us({}) == 3600 * 1_000_000
 
 
 def test_a_change_changes_something() -> None:
-    assert READER.change({"id": "a", "data": ""}).mode is UpdateMode.OVERWRITE
-    patch = READER.change({"id": "a", "metadata": {}, "metadataUpdateMode": "PATCH"})
-    assert patch.mode is UpdateMode.PATCH
+    assert READER.change({"id": "a", "data": ""})[1] is UpdateMode.OVERWRITE
+    patch = {"id": "a", "metadata": {}, "metadataUpdateMode": "PATCH"}
+    assert READER.change(patch) == (VectorRecord("a", metadata={}), UpdateMode.PATCH)
     with pytest.raises(VectorError, match="The update changes nothing: pass at least one of"):
         READER.change({"id": "a", "metadata": None})
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from .. import errors
-from ..model import Change, Kind, Metadata, VectorQuery, VectorRecord
+from ..model import Kind, Metadata, VectorQuery, VectorRecord
 from ..settings import VectorLimits
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Checks:
             dimension = self._dimension(record, dimension)
         return dimension
 
-    def change(self, change: Change, dimension: int | None) -> None:
+    def change(self, change: VectorRecord, dimension: int | None) -> None:
         """Check the vectors of a change. A change to a hybrid index needs both vectors or neither."""
         self._kind(change, "The update", change.id)
         if self.kind is Kind.HYBRID and (change.vector is None) != (change.sparse is None):
@@ -82,13 +82,12 @@ class Checks:
         errors.check_limit("Filter size", size, self.limits.filter_bytes, "bytes")
         if not text.strip():
             return None
-        # Imported here because compiling the module's patterns takes 7 ms, and most queries have no
-        # filter.
+        # Imported here, because compiling its patterns takes 7 ms and most queries have no filter.
         from ..filter.predicate import compile_filter
 
         return compile_filter(text)
 
-    def _kind(self, given: VectorRecord | Change | VectorQuery, what: str, id: str = "") -> None:
+    def _kind(self, given: VectorRecord | VectorQuery, what: str, id: str = "") -> None:
         if given.vector is not None and not self.kind.has_dense:
             field, kind = "vector", "sparse"
         elif given.sparse is not None and not self.kind.has_sparse:
@@ -98,9 +97,7 @@ class Checks:
         whose = f"{what} with id {id[:80]!r}" if id else what
         raise errors.unprocessable(f"{whose} has a {field}, but this is a {kind} index.")
 
-    def _dimension(
-        self, given: VectorRecord | Change | VectorQuery, dimension: int | None
-    ) -> int | None:
+    def _dimension(self, given: VectorRecord | VectorQuery, dimension: int | None) -> int | None:
         if given.vector is None:
             return dimension
         count = len(given.vector)

@@ -11,7 +11,7 @@ from uuid import UUID
 from ...core.ids import RandomStream
 from ...core.timekeeper import Timekeeper
 from .. import errors
-from ..model import Hit, VectorQuery
+from ..model import Hit, Include, VectorQuery
 from .ranking import Question
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ class Cursor:
 
     ``namespace`` is None once the query's namespace has been deleted, even if a namespace with the
     same name is created later. ``handed_out`` contains the ids that the query has returned.
-    ``context`` is an object of the caller, which is returned with each batch. Times are in
-    microseconds.
+    Times are in microseconds.
     """
 
     uuid: str
@@ -33,7 +32,6 @@ class Cursor:
     query: VectorQuery
     max_idle_us: int
     used_us: int
-    context: object = None
     handed_out: set[str] = field(default_factory=set)
 
     def copy(self) -> Cursor:
@@ -59,33 +57,31 @@ class ResumableQueries:
         self._lock = lock
         self._stream = stream
 
-    def start(
-        self, namespace: str, query: VectorQuery, max_idle_us: int, context: object = None
-    ) -> tuple[str, list[Hit]]:
+    def start(self, namespace: str, query: VectorQuery, max_idle_us: int) -> tuple[str, list[Hit]]:
         """Open a resumable query; return its uuid and its first hits. If the namespace does not
         exist, both are empty.
         """
         with self._lock:
             self._engine.checks.query(query, self._engine.dimension)
             self._expire()
-            if namespace not in self._engine.namespaces.spaces:
+            if namespace not in self._engine.spaces:
                 return "", []
             limit = self._engine.limits.resumable_queries
             errors.check_limit("Live resumable query", len(self.cursors) + 1, limit)
             uuid = str(UUID(hex=self._stream.hex(32), version=4))
-            cursor = Cursor(uuid, namespace, query, max_idle_us, self._clock.now_us(), context)
+            cursor = Cursor(uuid, namespace, query, max_idle_us, self._clock.now_us())
             hits = self._next_batch(cursor, query.top_k)
             self.cursors[uuid] = cursor
             return uuid, hits
 
-    def next(self, uuid: str, count: int) -> tuple[list[Hit], object]:
-        """Return the next hits of a resumable query and its context."""
+    def next(self, uuid: str, count: int) -> tuple[list[Hit], Include]:
+        """Return the next hits of a resumable query, and the parts of them to include."""
         with self._lock:
             if not uuid:
-                return [], None
+                return [], Include()
             cursor = self._existing(uuid)
             cursor.used_us = self._clock.now_us()
-            return self._next_batch(cursor, count), cursor.context
+            return self._next_batch(cursor, count), cursor.query.include
 
     def end(self, uuid: str) -> None:
         with self._lock:

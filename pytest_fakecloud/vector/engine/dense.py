@@ -35,8 +35,7 @@ SMALL_PRODUCT = 1 << 13  # Up to this many numbers, no BLAS library splits a pro
 LARGEST = float(np.finfo(np.float32).max)
 FIRST_LOOK = 256  # Number of rows that a filtered search tests against the filter first.
 FIRST_CAPACITY = 16
-# If all norms are between these bounds, a float32 product neither overflows nor loses relative
-# precision.
+# Between norms of this size, a float32 product neither overflows nor loses relative precision.
 SMALLEST_TAME_NORM = 1e-15
 LARGEST_TAME_NORM = 1e15
 
@@ -248,8 +247,7 @@ class _Scorer:
         if self._similarity is Similarity.COSINE:
             return dots * matrix.inverse_norms, relative * norm
         if self._similarity is Similarity.DOT_PRODUCT:
-            # `dots` may be a row of a batched product; it can be returned as it is, because nothing
-            # else uses it afterwards.
+            # `dots` may be a row of a batched product, which nothing else uses afterwards.
             return dots, relative * norm * largest
         return 2 * dots - matrix.squares, relative * (2 * norm * largest + 2 * largest * largest)
 
@@ -277,8 +275,7 @@ class _Scorer:
         if self._similarity is Similarity.EUCLIDEAN:
             distances = vectors - self._query
             return np.asarray(1 / (1 + np.einsum("ij,ij->i", distances, distances)))
-        # Not computed as a matrix product, because equal rows must have equal scores wherever they
-        # are in the matrix.
+        # Not a matrix product: equal rows must have equal scores anywhere in the matrix.
         dots = np.einsum("ij,j->i", vectors, self._query)
         if self._similarity is Similarity.DOT_PRODUCT:
             return np.asarray(np.clip((1 + dots) / 2, -LARGEST, LARGEST))

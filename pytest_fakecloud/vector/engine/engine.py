@@ -22,7 +22,7 @@ from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from .. import errors
 from ..model import (
-    Change,
+    DEFAULT_NAMESPACE,
     Hit,
     IndexInfo,
     Kind,
@@ -35,12 +35,12 @@ from ..model import (
 from ..settings import VectorConfig
 from .checks import Checks, VectorQuota, check_metadata
 from .cursor import Cursor, ResumableQueries
-from .namespace import Namespace, Namespaces
+from .namespace import Namespace
 from .pending import Batch, Readiness
 from .ranking import HYBRID_DEPTH, Question, Ranker
 
 if TYPE_CHECKING:
-    from ..filter.predicate import Predicate
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,8 @@ class VectorEngine:
         self.resumable = ResumableQueries(
             self, clock, self._lock, ids.stream(name, "resumable queries")
         )
-        self.namespaces = Namespaces(self, self._lock)
+        self.spaces = {DEFAULT_NAMESPACE: Namespace(dimension)}
+        """The namespaces by name, in the order of creation."""
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -137,9 +138,9 @@ class VectorEngine:
         with self._lock:
             dimension = self.checks.records(records, self.dimension)
             if records:
-                space = self.namespaces.space(namespace)
+                space = self._space_for(namespace)
                 self.quota.spend("update", len(records), self._clock.now_us())
-                self.namespaces.spaces.setdefault(namespace, space)
+                self.spaces.setdefault(namespace, space)
                 self._open(dimension)
                 self._put(namespace, space, records)
 
@@ -151,12 +152,14 @@ class VectorEngine:
                 dimension = self.checks.records(records, dimension)
             self._open(dimension)
             for namespace, records in groups.items():
-                space = self.namespaces.spaces.setdefault(namespace, Namespace(self.dimension))
+                space = self.spaces.setdefault(namespace, Namespace(self.dimension))
                 for record in records:
                     space.put(record)
 
-    def update(self, namespace: str, change: Change) -> bool:
-        """Update a record; return False if no record has the id.
+    def update(
+        self, namespace: str, change: VectorRecord, mode: UpdateMode = UpdateMode.OVERWRITE
+    ) -> bool:
+        """Update the parts of a record that ``change`` has; return False if no record has the id.
 
         Raises ``VectorError`` 422 for vectors that do not fit the index, 400 for a patch that makes
         the metadata too large, 429 for a used up quota.
@@ -167,18 +170,13 @@ class VectorEngine:
             old = space.get(change.id)
             if old is None:
                 return False
-            metadata = old.metadata if change.metadata is None else change.metadata
-            if change.metadata is not None and change.mode is UpdateMode.PATCH:
+            if change.metadata is not None and mode is UpdateMode.PATCH:
                 metadata = merge_patch(old.metadata, change.metadata)
                 check_metadata(metadata, self.limits)
+                change = change._replace(metadata=metadata)
             self.quota.spend("update", 1, self._clock.now_us())
-            new = old._replace(
-                vector=old.vector if change.vector is None else change.vector,
-                sparse=old.sparse if change.sparse is None else change.sparse,
-                metadata=metadata,
-                data=old.data if change.data is None else change.data,
-            )
-            self._put(namespace, space, [new])
+            parts = {name: part for name, part in change._asdict().items() if part is not None}
+            self._put(namespace, space, [old._replace(**parts)])
             return True
 
     def delete(self, namespace: str, ids: Sequence[str]) -> int:
@@ -195,7 +193,7 @@ class VectorEngine:
 
         Raises ``VectorError`` 400 for an invalid filter, and for an empty one.
         """
-        predicate = self.predicate(filter)
+        predicate = self.checks.filter(filter)
         if predicate is None:
             raise errors.bad_request(
                 "The filter to delete by is empty. To remove everything, use reset."
@@ -208,12 +206,12 @@ class VectorEngine:
     def reset(self, namespace: str) -> None:
         """Remove all records of a namespace, immediately also for queries; keep the namespace."""
         with self._lock:
-            if namespace in self.namespaces.spaces:
-                self.namespaces.spaces[namespace] = Namespace(self.dimension)
+            if namespace in self.spaces:
+                self.spaces[namespace] = Namespace(self.dimension)
 
     def reset_all(self) -> None:
         with self._lock:
-            for namespace in self.namespaces.spaces:
+            for namespace in self.spaces:
                 self.reset(namespace)
 
     # -- reading ---------------------------------------------------------------------------------
@@ -255,7 +253,7 @@ class VectorEngine:
     def describe(self) -> IndexInfo:
         """Return the same as ``info()``, but do not count as a read."""
         with self._lock:
-            spaces, identity = self.namespaces.spaces, self.identity
+            spaces, identity = self.spaces, self.identity
             return IndexInfo(
                 identity.kind,
                 identity.similarity,
@@ -267,10 +265,6 @@ class VectorEngine:
             )
 
     # -- querying --------------------------------------------------------------------------------
-
-    def predicate(self, filter: str) -> Predicate | None:
-        """Return the compiled filter, or None if it is empty; raise ``VectorError`` for errors."""
-        return self.checks.filter(filter)
 
     def query(self, namespace: str, queries: Sequence[VectorQuery]) -> list[list[Hit]]:
         """Return the nearest records for each query, best first; none in a missing namespace."""
@@ -287,10 +281,67 @@ class VectorEngine:
     def answer(self, namespace: str | None, questions: Sequence[Question]) -> list[list[Hit]]:
         """Return the hits for each question. The lock must be held."""
         self.readiness.count_read()
-        space = None if namespace is None else self.namespaces.spaces.get(namespace)
+        space = None if namespace is None else self.spaces.get(namespace)
         if space is None:
             return [[] for _ in questions]
         return self._ranker.answer(space, questions)
+
+    # -- namespaces ------------------------------------------------------------------------------
+
+    def create_namespace(self, namespace: str) -> None:
+        with self._lock:
+            self.spaces.setdefault(namespace, self._space_for(namespace))
+
+    def namespaces(self) -> list[str]:
+        with self._lock:
+            return list(self.spaces)
+
+    def delete_namespace(self, namespace: str) -> None:
+        """Remove a namespace; raise ``VectorError`` for a missing one and the default one."""
+        with self._lock:
+            self._check_named(namespace, "deleted")
+            del self.spaces[namespace]
+            self.resumable.follow(namespace, None)
+
+    def rename_namespace(self, namespace: str, new: str, *, delete_existing: bool = False) -> bool:
+        """Rename a namespace, unless the new name is taken; return whether this was done.
+
+        Raises ``VectorError`` 404 for a missing namespace, 400 for the default one.
+        """
+        with self._lock:
+            self._check_named(namespace, "renamed")
+            if new == DEFAULT_NAMESPACE:
+                raise errors.bad_request("A namespace cannot be renamed to the default one.")
+            if new == namespace:
+                return True
+            if new in self.spaces and not delete_existing:
+                return False
+            if self.spaces.pop(new, None) is not None:
+                self.resumable.follow(new, None)
+            self.spaces = {
+                new if name == namespace else name: space for name, space in self.spaces.items()
+            }
+            self.resumable.follow(namespace, new)
+            self.readiness.follow(namespace, new)
+            return True
+
+    def _check_named(self, namespace: str, verb: str) -> None:
+        if namespace == DEFAULT_NAMESPACE:
+            raise errors.bad_request(f"The default namespace cannot be {verb}.")
+        if namespace not in self.spaces:
+            raise errors.namespace_missing(namespace, self.identity.name)
+
+    def _space_for(self, namespace: str) -> Namespace:
+        """Return the namespace with this name, or a new one that is not part of the index yet.
+
+        Raises ``VectorError`` 400 if a new namespace would exceed the limit.
+        """
+        space = self.spaces.get(namespace)
+        if space is None:
+            limit = self.limits.namespaces
+            errors.check_limit("Namespace count", len(self.spaces) + 1, limit)
+            space = Namespace(self.dimension)
+        return space
 
     # -- pending changes -------------------------------------------------------------------------
 
@@ -298,7 +349,7 @@ class VectorEngine:
         with self._lock:
             return [
                 (name, record)
-                for name, space in self.namespaces.spaces.items()
+                for name, space in self.spaces.items()
                 for record in space.staged.values()
             ]
 
@@ -320,7 +371,7 @@ class VectorEngine:
             return VectorSnapshot(
                 self.identity,
                 self.dimension,
-                {name: space.copy() for name, space in self.namespaces.spaces.items()},
+                {name: space.copy() for name, space in self.spaces.items()},
                 self.resumable.copy(),
                 self.readiness.copy(),
                 self.readiness.held,
@@ -336,9 +387,7 @@ class VectorEngine:
             )
         with self._lock:
             self.dimension = snapshot.dimension
-            self.namespaces.spaces = {
-                name: space.copy() for name, space in snapshot.namespaces.items()
-            }
+            self.spaces = {name: space.copy() for name, space in snapshot.namespaces.items()}
             self.resumable.restore(snapshot.cursors)
             self.readiness.restore(snapshot.batches, held=snapshot.held)
             self.quota.restore(snapshot.quota)
@@ -349,11 +398,11 @@ class VectorEngine:
 
     def _find(self, namespace: str) -> Namespace:
         """Return a namespace or, if it does not exist, an empty one that is not part of the index."""
-        space = self.namespaces.spaces.get(namespace)
+        space = self.spaces.get(namespace)
         return Namespace(None) if space is None else space
 
     def _open(self, dimension: int | None) -> None:
         if self.dimension is None and dimension is not None:
             self.dimension = dimension
-            for space in self.namespaces.spaces.values():
+            for space in self.spaces.values():
                 space.open_matrix(dimension)

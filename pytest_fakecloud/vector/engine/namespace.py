@@ -11,22 +11,16 @@ queries return the record that was ready before, if any.
 
 from __future__ import annotations
 
-import threading
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from copy import copy
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .. import errors
-from ..model import DEFAULT_NAMESPACE, Metadata, NamespaceInfo, Rows, VectorRecord
+from ..model import Metadata, NamespaceInfo, Rows, VectorRecord
 from .dense import Matrix
 from .sparse import SparseIndex
-
-if TYPE_CHECKING:
-    from .engine import VectorEngine
 
 MINIMUM_HOLES = 64
 ROW_BYTES = 16
@@ -44,12 +38,11 @@ class Namespace:
         self.matrix = None if dimension is None else Matrix(dimension)
         self.sparse_index = SparseIndex()
         self.staged: dict[int, VectorRecord] = {}
-        self._ids: list[str | None] = []
         self._slots = array("q")
         self._next_slot = 0
         self._stored: list[VectorRecord] = []
         """The version of each row that queries see, without its dense vector. A new pending record
-        has only its id.
+        has only its id, and a deleted row is ``_HOLE``.
         """
         self._rows: dict[str, int] = {}
         self._hidden: set[int] = set()
@@ -61,7 +54,7 @@ class Namespace:
     @property
     def row_count(self) -> int:
         """The number of rows, including holes."""
-        return len(self._ids)
+        return len(self._stored)
 
     @property
     def hidden(self) -> Rows:
@@ -72,7 +65,7 @@ class Namespace:
 
     def info(self) -> NamespaceInfo:
         """Return the numbers of ready records and of pending changes, including replacements."""
-        return NamespaceInfo(len(self._ids) - len(self._hidden), len(self.staged))
+        return NamespaceInfo(len(self._stored) - len(self._hidden), len(self.staged))
 
     def size(self) -> int:
         """Return the approximate size of the vectors in bytes.
@@ -94,30 +87,30 @@ class Namespace:
             return stored
         return VectorRecord(stored.id, self.matrix.values[row].copy(), *stored[2:])
 
-    def id(self, row: int) -> str | None:
-        return self._ids[row]
+    def id(self, row: int) -> str:
+        return self._stored[row].id
 
     def metadata(self, row: int) -> Metadata | None:
         return self._stored[row].metadata
 
     def scan(self, slot: int = 0, prefix: str = "") -> Iterator[tuple[int, VectorRecord]]:
         """Yield slot and newest record of the rows from ``slot`` on, if the id has the prefix."""
-        for row in range(bisect_left(self._slots, slot), len(self._ids)):
-            id = self._ids[row]
-            if id is not None and id.startswith(prefix):
+        for row in range(bisect_left(self._slots, slot), len(self._stored)):
+            stored = self._stored[row]
+            if stored is not _HOLE and stored.id.startswith(prefix):
                 yield self._slots[row], self._newest(row)
 
     def ids(self, prefix: str = "") -> list[str]:
-        return [id for id in self._ids if id is not None and id.startswith(prefix)]
+        return [id for id in self._rows if id.startswith(prefix)]
 
     def nth(self, position: int) -> VectorRecord:
         """Return the newest record at a position in the insertion order of existing records."""
-        if len(self._rows) == len(self._ids):
+        if len(self._rows) == len(self._stored):
             return self._newest(position)
         return self._newest(self._live_rows()[position])
 
     def _live_rows(self) -> list[int]:
-        return [row for row, id in enumerate(self._ids) if id is not None]
+        return [row for row, stored in enumerate(self._stored) if stored is not _HOLE]
 
     def _newest(self, row: int) -> VectorRecord:
         return self.staged.get(row) or self.record(row)
@@ -152,17 +145,15 @@ class Namespace:
             return False
         self.staged.pop(row, None)
         self._remove_sparse(row)
-        self._ids[row] = None
         self._stored[row] = _HOLE
         self._hide(row)
-        holes = len(self._ids) - len(self._rows)
+        holes = len(self._stored) - len(self._rows)
         if holes > max(MINIMUM_HOLES, len(self._rows)):
             self._compact()
         return True
 
     def _append(self, id: str) -> int:
-        row = len(self._ids)
-        self._ids.append(id)
+        row = len(self._stored)
         self._slots.append(self._next_slot)
         self._next_slot += 1
         self._stored.append(VectorRecord(id))
@@ -197,7 +188,6 @@ class Namespace:
         moved = {old: new for new, old in enumerate(keep)}
         if self.matrix is not None:
             self.matrix.keep(np.array(keep, np.intp))
-        self._ids = [self._ids[row] for row in keep]
         self._slots = array("q", [self._slots[row] for row in keep])
         self._stored = [self._stored[row] for row in keep]
         self._rows = {id: moved[row] for id, row in self._rows.items()}
@@ -215,76 +205,8 @@ class Namespace:
         twin.matrix = None if self.matrix is None else self.matrix.copy()
         twin.sparse_index = self.sparse_index.copy()
         twin.staged = dict(self.staged)
-        twin._ids = list(self._ids)
         twin._slots = array("q", self._slots)
         twin._stored = list(self._stored)
         twin._rows = dict(self._rows)
         twin._hidden = set(self._hidden)
         return twin
-
-
-class Namespaces:
-    """The namespaces of an index by name, in the order of creation. Every call is atomic.
-
-    ``spaces`` and ``space()`` are for callers that hold the lock.
-    """
-
-    def __init__(self, engine: VectorEngine, lock: threading.RLock) -> None:
-        self.spaces = {DEFAULT_NAMESPACE: Namespace(engine.dimension)}
-        self._engine = engine
-        self._lock = lock
-
-    def create(self, namespace: str) -> None:
-        with self._lock:
-            self.spaces.setdefault(namespace, self.space(namespace))
-
-    def names(self) -> list[str]:
-        with self._lock:
-            return list(self.spaces)
-
-    def delete(self, namespace: str) -> None:
-        """Remove a namespace; raise ``VectorError`` for a missing one and the default one."""
-        with self._lock:
-            self._check_named(namespace, "deleted")
-            del self.spaces[namespace]
-            self._engine.resumable.follow(namespace, None)
-
-    def rename(self, namespace: str, new: str, *, delete_existing: bool = False) -> bool:
-        """Rename a namespace, unless the new name is taken; return whether this was done.
-
-        Raises ``VectorError`` 404 for a missing namespace, 400 for the default one.
-        """
-        with self._lock:
-            self._check_named(namespace, "renamed")
-            if new == DEFAULT_NAMESPACE:
-                raise errors.bad_request("A namespace cannot be renamed to the default one.")
-            if new == namespace:
-                return True
-            if new in self.spaces and not delete_existing:
-                return False
-            if self.spaces.pop(new, None) is not None:
-                self._engine.resumable.follow(new, None)
-            self.spaces = {
-                new if name == namespace else name: space for name, space in self.spaces.items()
-            }
-            self._engine.resumable.follow(namespace, new)
-            self._engine.readiness.follow(namespace, new)
-            return True
-
-    def space(self, namespace: str) -> Namespace:
-        """Return the namespace with this name, or a new one that is not part of the index yet.
-
-        Raises ``VectorError`` 400 if a new namespace would exceed the limit.
-        """
-        space = self.spaces.get(namespace)
-        if space is not None:
-            return space
-        limit = self._engine.limits.namespaces
-        errors.check_limit("Namespace count", len(self.spaces) + 1, limit)
-        return Namespace(self._engine.dimension)
-
-    def _check_named(self, namespace: str, verb: str) -> None:
-        if namespace == DEFAULT_NAMESPACE:
-            raise errors.bad_request(f"The default namespace cannot be {verb}.")
-        if namespace not in self.spaces:
-            raise errors.namespace_missing(namespace, self._engine.identity.name)

@@ -82,7 +82,7 @@ class Ranker:
                 rows, scores = self._fused(namespace, question, next(dense))
             answers.append(
                 [
-                    Hit(score, namespace.record(row, with_vector=query.with_vectors))
+                    Hit(score, namespace.record(row, with_vector=query.include.vectors))
                     for row, score in zip(rows.tolist(), scores, strict=True)
                 ]
             )

@@ -11,6 +11,7 @@ count as an entry of its dimension, neither for matching nor for IDF.
 from __future__ import annotations
 
 import math
+from copy import copy
 
 import numpy as np
 
@@ -45,9 +46,8 @@ class Posting:
         self._arrays = None
 
     def copy(self) -> Posting:
-        twin = Posting()
+        twin = copy(self)
         twin.values = dict(self.values)
-        twin._arrays = self._arrays
         return twin
 
     def arrays(self) -> tuple[Rows, Floats]:
@@ -121,8 +121,6 @@ class SparseIndex:
         return found, np.nan_to_num(total[found])
 
     def copy(self) -> SparseIndex:
-        twin = SparseIndex()
+        twin = copy(self)
         twin.postings = {dimension: posting.copy() for dimension, posting in self.postings.items()}
-        twin.count = self.count
-        twin.entries = self.entries
         return twin

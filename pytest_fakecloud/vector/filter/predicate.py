@@ -17,12 +17,12 @@ import json
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 from unicodedata import normalize
 
 from ...core.budget import spend
-from .syntax import And, Compare, Contains, Expression, Glob, HasField, In, Literal, Or, parse
+from .syntax import COMPARISONS, Expression, FieldTest, Joined, Literal, parse
 
 Predicate = Callable[[Any], bool]
 """A function that takes a record's metadata, or None if the record has none."""
@@ -32,7 +32,7 @@ STEP = re.compile(r"\[(\d+)\]|\[#-(\d+)\]|(?:^|\.)([^.\[\]]+)")
 NUMBERS: Final = (int, float)
 SCALARS: Final = (str, int, float)
 HUGE_INDEX: Final = 1 << 62
-COMPARISONS: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+ORDERINGS: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 MISSING: Final = object()
@@ -48,12 +48,10 @@ def compile_filter(text: str) -> Predicate:
 
 
 def predicate(expression: Expression) -> Predicate:
-    if isinstance(expression, And):
+    if isinstance(expression, Joined):
         terms = tuple(map(predicate, expression.terms))
-        return lambda metadata: all(term(metadata) for term in terms)
-    if isinstance(expression, Or):
-        terms = tuple(map(predicate, expression.terms))
-        return lambda metadata: any(term(metadata) for term in terms)
+        join = all if expression.word == "AND" else any
+        return lambda metadata: join(term(metadata) for term in terms)
     get = getter(expression.path)
     if get is None:
         return lambda metadata: False
@@ -120,36 +118,31 @@ def _index(digits: str) -> int:
 # -- tests of a value ----------------------------------------------------------------------------
 
 
-def _test(expression: HasField | Compare | In | Glob | Contains) -> Predicate:
-    match expression:
-        case HasField(negated=negated):
+def _test(test: FieldTest) -> Predicate:
+    operand, negated = test.operand, test.negated
+    match test.operator:
+        case "HAS":
             return lambda value: (value is MISSING) is negated
-        case In(literals=literals, negated=negated):
-            # Sets compare by value (1 == 1.0 == True), so booleans equal 1 and 0, as the service
-            # requires.
-            known = frozenset(literals)
+        case "IN":
+            # Sets compare by value (1 == 1.0 == True): as in the service, booleans equal 1 and 0.
+            known = frozenset(operand)
             return lambda value: isinstance(value, SCALARS) and (value in known) is not negated
-        case Glob(pattern=pattern, negated=negated):
-            matches = glob_matcher(pattern)
+        case "GLOB":
+            matches = glob_matcher(operand)
             return lambda value: isinstance(value, str) and matches(value) is not negated
-        case Contains(literal=literal, negated=negated):
+        case "CONTAINS":
             return lambda value: (
-                isinstance(value, list) and _contains(value, literal) is not negated
+                isinstance(value, list) and _contains(value, operand) is not negated
             )
-        case Compare():
-            return _comparison(expression)
-
-
-def _comparison(expression: Compare) -> Predicate:
-    literal = expression.literal
-    if expression.operator == "=":
-        return lambda value: value == literal
-    if expression.operator == "!=":
-        return lambda value: isinstance(value, SCALARS) and value != literal
-    if isinstance(literal, str):
-        return lambda value: False
-    compare = COMPARISONS[expression.operator]
-    return lambda value: isinstance(value, NUMBERS) and compare(value, literal)
+        case "=":
+            return partial(operator.eq, operand)
+        case "!=":
+            return lambda value: isinstance(value, SCALARS) and value != operand
+        case sign:
+            if isinstance(operand, str):
+                return lambda value: False
+            compare = ORDERINGS[sign]
+            return lambda value: isinstance(value, NUMBERS) and compare(value, operand)
 
 
 def _contains(values: list[Any], literal: Literal) -> bool:
@@ -247,15 +240,13 @@ def why_not(text: str, metadata: Mapping[str, Any] | None) -> str | None:
 def _reason(expression: Expression, metadata: Mapping[str, Any] | None) -> str | None:
     if predicate(expression)(metadata):
         return None
-    if isinstance(expression, And):
-        return next(filter(None, (_reason(one, metadata) for one in expression.terms)), None)
-    if isinstance(expression, Or):
-        reasons = (_reason(one, metadata) for one in expression.terms)
-        return ", and ".join(filter(None, reasons))
+    if isinstance(expression, Joined):
+        reasons = filter(None, (_reason(one, metadata) for one in expression.terms))
+        return next(reasons, None) if expression.word == "AND" else ", and ".join(reasons)
     path = expression.path
     get = getter(path)
     value = MISSING if get is None else get(metadata)
-    if isinstance(expression, HasField):
+    if expression.operator == "HAS":
         return f"{path} is {'present' if expression.negated else 'absent'}"
     if value is MISSING:
         names = ", ".join(sorted(metadata or ()))
@@ -263,12 +254,12 @@ def _reason(expression: Expression, metadata: Mapping[str, Any] | None) -> str |
     return f"{path} is {_typed(value)}, {_asked(expression)}{_hint(expression, value)}"
 
 
-def _hint(expression: Compare | In | Glob | Contains, value: Any) -> str:
-    if not isinstance(expression, Compare):
+def _hint(test: FieldTest, value: Any) -> str:
+    if test.operator not in COMPARISONS:
         return ""
     if isinstance(value, list):
         return "; use CONTAINS for an array"
-    asked = expression.literal
+    asked = test.operand
     if not isinstance(value, str) or not isinstance(asked, str) or value == asked:
         return ""
     same = normalize("NFC", value) == normalize("NFC", asked)
@@ -276,17 +267,17 @@ def _hint(expression: Compare | In | Glob | Contains, value: Any) -> str:
     return hint if same else ""
 
 
-def _asked(expression: Compare | In | Glob | Contains) -> str:
-    match expression:
-        case In(literals=literals, negated=negated):
-            within = ", ".join(map(_typed, literals))
-            return f"{'excluded by' if negated else 'not one of'} {within}"
-        case Glob(pattern=pattern):
-            return f"compared with the pattern {json.dumps(pattern)}"
-        case Contains(literal=literal):
-            return f"searched for {_typed(literal)}"
-        case Compare(operator=sign, literal=literal):
-            return f"compared{'' if sign == '=' else f' by {sign}'} with {_typed(literal)}"
+def _asked(test: FieldTest) -> str:
+    match test.operator:
+        case "IN":
+            within = ", ".join(map(_typed, test.operand))
+            return f"{'excluded by' if test.negated else 'not one of'} {within}"
+        case "GLOB":
+            return f"compared with the pattern {json.dumps(test.operand)}"
+        case "CONTAINS":
+            return f"searched for {_typed(test.operand)}"
+        case sign:
+            return f"compared{'' if sign == '=' else f' by {sign}'} with {_typed(test.operand)}"
 
 
 def _typed(value: Literal | Any) -> str:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..errors import invalid_filter
 
@@ -51,64 +51,28 @@ ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Compare:
-    """A comparison ``path operator literal``."""
+class FieldTest:
+    """A test of the value at a path.
+
+    ``operator`` is one of ``COMPARISONS`` with a literal as its operand, ``GLOB`` with a pattern,
+    ``CONTAINS`` with a literal, ``IN`` with a tuple of literals, or ``HAS`` without an operand.
+    """
 
     path: str
     operator: str
-    literal: Literal
+    operand: Any = None
+    negated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class In:
-    """A test ``path [NOT] IN (literals)``."""
+class Joined:
+    """Conditions joined by the word ``AND`` or ``OR``."""
 
-    path: str
-    literals: tuple[Literal, ...]
-    negated: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Glob:
-    """A test ``path [NOT] GLOB pattern``."""
-
-    path: str
-    pattern: str
-    negated: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Contains:
-    """A test ``path [NOT] CONTAINS literal``."""
-
-    path: str
-    literal: Literal
-    negated: bool
-
-
-@dataclass(frozen=True, slots=True)
-class HasField:
-    """A test ``HAS [NOT] FIELD path``."""
-
-    path: str
-    negated: bool
-
-
-@dataclass(frozen=True, slots=True)
-class And:
-    """Conditions that must all be true."""
-
+    word: str
     terms: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Or:
-    """Conditions of which at least one must be true."""
-
-    terms: tuple[Expression, ...]
-
-
-Expression = Compare | In | Glob | Contains | HasField | And | Or
+Expression = FieldTest | Joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,24 +148,22 @@ class _Parser:
         return None
 
     def parse(self) -> Expression:
-        expression = self._any()
+        expression = self._or()
         if self.tokens[self.index].kind != "end":
             self._mismatch("AND, OR or the end of the filter")
         return expression
 
-    def _any(self) -> Expression:
-        terms = self._joined("OR", self._all)
-        return terms[0] if len(terms) == 1 else Or(terms)
+    def _or(self) -> Expression:
+        return self._joined("OR", self._and)
 
-    def _all(self) -> Expression:
-        terms = self._joined("AND", self._term)
-        return terms[0] if len(terms) == 1 else And(terms)
+    def _and(self) -> Expression:
+        return self._joined("AND", self._term)
 
-    def _joined(self, word: str, rule: Callable[[], Expression]) -> tuple[Expression, ...]:
+    def _joined(self, word: str, rule: Callable[[], Expression]) -> Expression:
         terms = [rule()]
         while self._word(word):
             terms.append(rule())
-        return tuple(terms)
+        return terms[0] if len(terms) == 1 else Joined(word, tuple(terms))
 
     def _term(self) -> Expression:
         start = self.tokens[self.index].at
@@ -209,7 +171,7 @@ class _Parser:
             self.depth += 1
             if self.depth > MAX_DEPTH:
                 self._fail(start, f"parentheses are nested more than {MAX_DEPTH} deep")
-            inside = self._any()
+            inside = self._or()
             self.depth -= 1
             if not self._symbol(")"):
                 self._mismatch("')', AND or OR")
@@ -219,7 +181,7 @@ class _Parser:
             negated = self._word("NOT") is not None
             if not self._word("FIELD"):
                 self._mismatch("FIELD" if negated else "FIELD or NOT FIELD")
-            return HasField(self._take("path", "a field").text, negated)
+            return FieldTest(self._take("path", "a field").text, "HAS", negated=negated)
         return self._test()
 
     def _tests_a_field(self) -> bool:
@@ -239,18 +201,20 @@ class _Parser:
         path = self._take("path", expected).text
         operator = self._symbol(*COMPARISONS)
         if operator:
-            return Compare(path, operator, self._literal())
+            return FieldTest(path, operator, self._literal())
         negated = self._word("NOT") is not None
-        word = self._word(*SEARCHES)
-        if word == "IN":
-            return In(path, self._list(), negated)
-        if word == "GLOB":
-            return Glob(path, _string(self._take("string", "a string").text), negated)
-        if word == "CONTAINS":
-            return Contains(path, self._literal(), negated)
-        self._mismatch(
-            "IN, GLOB or CONTAINS" if negated else "an operator (=, !=, <, <=, >, >=, IN, GLOB, …)"
-        )
+        search = self._word(*SEARCHES)
+        if search is None:
+            self._mismatch(
+                "IN, GLOB or CONTAINS"
+                if negated
+                else "an operator (=, !=, <, <=, >, >=, IN, GLOB, …)"
+            )
+        operands = {"IN": self._list, "GLOB": self._pattern, "CONTAINS": self._literal}
+        return FieldTest(path, search, operands[search](), negated)
+
+    def _pattern(self) -> str:
+        return _string(self._take("string", "a string").text)
 
     def _list(self) -> tuple[Literal, ...]:
         if not self._symbol("("):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.errors import VectorError
-from pytest_fakecloud.vector.model import VectorQuery, VectorRecord
+from pytest_fakecloud.vector.model import Include, VectorQuery, VectorRecord
 from pytest_fakecloud.vector.settings import VectorLimits
 
 from ..building import NOW, engine, floats, ids, put, rejects
@@ -56,10 +56,11 @@ def test_batches_see_the_index_as_it_is() -> None:
     assert ids(index.resumable.next(uuid, 5)[0]) == ["new", "3"]
 
 
-def test_the_context_comes_back_with_each_batch() -> None:
+def test_each_batch_includes_the_same_parts() -> None:
+    include = Include(metadata=True)
     index = line_of(4)
-    uuid, _ = index.resumable.start("", NEAR, HOUR, context="as asked")
-    assert index.resumable.next(uuid, 1)[1] == "as asked"
+    uuid, _ = index.resumable.start("", VectorQuery(floats(1, 0), include=include), HOUR)
+    assert index.resumable.next(uuid, 1)[1] == include
 
 
 def test_a_uuid_has_the_form_of_one_and_comes_from_the_seed() -> None:
@@ -97,7 +98,7 @@ def test_ended_twice_is_an_error() -> None:
 def test_a_missing_namespace_has_an_empty_uuid_that_may_be_used() -> None:
     index = line_of(3)
     assert index.resumable.start("missing", NEAR, HOUR) == ("", [])
-    assert index.resumable.next("", 5) == ([], None)
+    assert index.resumable.next("", 5) == ([], Include())
     index.resumable.end("")
 
 
@@ -105,9 +106,9 @@ def test_a_cursor_follows_its_namespace() -> None:
     index = engine()
     put(index, "old", a=(1, 0), b=(1, 1), c=(0, 1))
     uuid, _ = index.resumable.start("old", NEAR, HOUR)
-    index.namespaces.rename("old", "new")
+    index.rename_namespace("old", "new")
     assert ids(index.resumable.next(uuid, 5)[0]) == ["c"]
-    index.namespaces.delete("new")
+    index.delete_namespace("new")
     assert index.resumable.next(uuid, 5)[0] == []
 
 
@@ -117,11 +118,11 @@ def test_a_cursor_never_reads_a_namespace_that_took_the_name_of_its_own() -> Non
     put(index, "other", x=(1, 0), y=(1, 1), z=(0, 1))
     overwritten, _ = index.resumable.start("ns", NEAR, HOUR)
     moved, _ = index.resumable.start("other", NEAR, HOUR)
-    index.namespaces.rename("other", "ns", delete_existing=True)
+    index.rename_namespace("other", "ns", delete_existing=True)
     snapshot = index.snapshot()
     assert index.resumable.next(overwritten, 5)[0] == []
     assert ids(index.resumable.next(moved, 5)[0]) == ["z"]
-    index.namespaces.delete("ns")
+    index.delete_namespace("ns")
     put(index, "ns", new=(1, 0))
     assert index.resumable.next(moved, 5)[0] == []
     index.resumable.end(moved)

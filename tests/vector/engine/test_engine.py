@@ -15,7 +15,7 @@ from pytest_fakecloud.vector.engine import namespace as namespace_module
 from pytest_fakecloud.vector.engine.engine import VectorEngine, merge_patch
 from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.model import (
-    Change,
+    Include,
     Kind,
     NamespaceInfo,
     Similarity,
@@ -73,12 +73,12 @@ def test_a_bad_record_leaves_the_whole_batch_out(bad: VectorRecord, status: int,
     with pytest.raises(VectorError) as caught:
         index.upsert("new", [VectorRecord("a", floats(1, 2)), bad])
     assert (caught.value.status, caught.value.message) == (status, text)
-    assert index.namespaces.names() == [""]
+    assert index.namespaces() == [""]
 
 
 def test_an_index_without_a_dimension_takes_the_first_vectors() -> None:
     index = engine(dimension=None)
-    index.namespaces.create("early")
+    index.create_namespace("early")
     assert index.describe().dimension == 0
     assert ask(index, 1, 2, 3) == []
     with pytest.raises(VectorError, match="dimension: 2, expected: 3"):
@@ -99,7 +99,7 @@ def test_an_index_without_a_dimension_takes_the_first_vectors() -> None:
 def test_an_empty_batch_changes_nothing() -> None:
     index = engine()
     index.upsert("new", [])
-    assert index.namespaces.names() == [""]
+    assert index.namespaces() == [""]
 
 
 # -- update --------------------------------------------------------------------------------------
@@ -108,8 +108,8 @@ def test_an_empty_batch_changes_nothing() -> None:
 def test_update_changes_what_is_given() -> None:
     index = engine()
     index.upsert("", [VectorRecord("a", floats(1, 0), None, {"x": 1}, "text")])
-    assert index.update("", Change("a", vector=floats(0, 1)))
-    assert index.update("", Change("a", data="new"))
+    assert index.update("", VectorRecord("a", vector=floats(0, 1)))
+    assert index.update("", VectorRecord("a", data="new"))
     [record] = index.range("", 0, None).records
     assert (record.metadata, record.data) == ({"x": 1}, "new")
     assert scored(ask(index, 0, 1)) == [("a", "1.0")]
@@ -122,13 +122,13 @@ def test_update_overwrites_or_patches_metadata() -> None:
         "", [VectorRecord("a", floats(1, 0), None, metadata), VectorRecord("none", floats(1, 0))]
     )
     patch = {"x": None, "deep": {"b": 3, "c": 4}, "new": [1]}
-    index.update("", Change("a", metadata=patch, mode=UpdateMode.PATCH))
-    index.update("", Change("none", metadata={"x": None, "y": 1}, mode=UpdateMode.PATCH))
+    index.update("", VectorRecord("a", metadata=patch), UpdateMode.PATCH)
+    index.update("", VectorRecord("none", metadata={"x": None, "y": 1}), UpdateMode.PATCH)
     a, none = index.range("", 0, None).records
     assert a.metadata == {"deep": {"a": 1, "b": 3, "c": 4}, "new": [1]}
     assert none.metadata == {"y": 1}
     assert metadata == {"x": 1, "deep": {"a": 1, "b": 2}}
-    index.update("", Change("a", metadata={"only": 1}))
+    index.update("", VectorRecord("a", metadata={"only": 1}))
     assert index.fetch("", ["a"])[0].metadata == {"only": 1}  # type: ignore[union-attr]
 
 
@@ -136,33 +136,36 @@ def test_a_patch_may_not_make_metadata_larger_than_its_limit() -> None:
     index = engine()
     before = {"a": "x" * 40_000}
     index.upsert("", [VectorRecord("a", floats(1, 0), None, before, "text")])
-    patch = Change("a", metadata={"b": "x" * 40_000}, data="new", mode=UpdateMode.PATCH)
+    patch = VectorRecord("a", metadata={"b": "x" * 40_000}, data="new")
     with rejects(400, "Metadata size limit exceeded: 80015 bytes"):
-        index.update("", patch)
+        index.update("", patch, UpdateMode.PATCH)
     [record] = index.range("", 0, None).records
     assert (record.metadata, record.data) == (before, "text")
-    replacing = Change("a", metadata={"a": None, "b": "y"}, mode=UpdateMode.PATCH)
-    assert index.update("", replacing)
+    replacing = VectorRecord("a", metadata={"a": None, "b": "y"})
+    assert index.update("", replacing, UpdateMode.PATCH)
     unlimited = engine(limits=VectorLimits(metadata_bytes=None))
     unlimited.upsert("", [VectorRecord("a", floats(1, 0), None, before)])
-    assert unlimited.update("", patch)
+    assert unlimited.update("", patch, UpdateMode.PATCH)
 
 
 def test_update_of_a_missing_record_is_false() -> None:
     index = engine()
-    assert not index.update("", Change("a", data="x"))
-    assert not index.update("missing", Change("a", data="x"))
-    assert index.namespaces.names() == [""]
+    assert not index.update("", VectorRecord("a", data="x"))
+    assert not index.update("missing", VectorRecord("a", data="x"))
+    assert index.namespaces() == [""]
 
 
 def test_a_hybrid_update_carries_both_vectors_or_neither() -> None:
     index = engine(kind=Kind.HYBRID)
     index.upsert("", [VectorRecord("a", floats(1, 0), sparse({1: 1.0}))])
-    for change in (Change("a", vector=floats(0, 1)), Change("a", sparse=sparse({2: 1.0}))):
+    for change in (
+        VectorRecord("a", vector=floats(0, 1)),
+        VectorRecord("a", sparse=sparse({2: 1.0})),
+    ):
         with pytest.raises(VectorError, match="both vector and sparseVector, or neither"):
             index.update("", change)
-    assert index.update("", Change("a", data="text"))
-    assert index.update("", Change("a", vector=floats(0, 1), sparse=sparse({2: 1.0})))
+    assert index.update("", VectorRecord("a", data="text"))
+    assert index.update("", VectorRecord("a", vector=floats(0, 1), sparse=sparse({2: 1.0})))
     assert ids(index.query("", [VectorQuery(None, sparse({2: 1.0}))])[0]) == ["a"]
     assert ids(index.query("", [VectorQuery(None, sparse({1: 1.0}))])[0]) == []
 
@@ -171,9 +174,9 @@ def test_update_checks_dimension_and_kind() -> None:
     index = engine()
     put(index, a=(1, 0))
     with pytest.raises(VectorError, match="dimension: 1, expected: 2"):
-        index.update("", Change("a", vector=floats(1)))
+        index.update("", VectorRecord("a", vector=floats(1)))
     with pytest.raises(VectorError, match="The update with id 'a' has a sparseVector"):
-        index.update("", Change("a", sparse=sparse({1: 1.0})))
+        index.update("", VectorRecord("a", sparse=sparse({1: 1.0})))
 
 
 JSON = st.recursive(
@@ -231,13 +234,13 @@ def test_delete_by_ids_prefix_and_filter() -> None:
     assert index.delete_prefix("missing", "") == 0
     assert index.delete_matching("missing", "n = 1") == 0
     assert index.delete_prefix("ns", "") == 6
-    assert index.namespaces.names() == ["", "ns"]
+    assert index.namespaces() == ["", "ns"]
 
 
 def test_delete_by_filter_sees_pending_metadata() -> None:
     index = filled()
     index.readiness.hold()
-    index.update("", Change("even-0", metadata={"n": 99}))
+    index.update("", VectorRecord("even-0", metadata={"n": 99}))
     assert index.delete_matching("", "n = 99") == 1
     assert "even-0" not in all_ids(index)
 
@@ -257,7 +260,7 @@ def test_namespaces_are_apart() -> None:
     index = engine()
     put(index, "b", x=(1, 0))
     put(index, "a", x=(0, 1))
-    assert index.namespaces.names() == ["", "b", "a"]
+    assert index.namespaces() == ["", "b", "a"]
     assert scored(ask(index, 1, 0, namespace="b")) == [("x", "1.0")]
     assert scored(ask(index, 1, 0, namespace="a")) == [("x", "0.5")]
     assert ask(index, 1, 0) == []
@@ -270,20 +273,20 @@ def test_namespaces_are_apart() -> None:
 def test_rename_namespace() -> None:
     index = filled()
     put(index, "other", z=(1, 1))
-    assert index.namespaces.rename("ns", "new")
-    assert index.namespaces.names() == ["", "new", "other"]
+    assert index.rename_namespace("ns", "new")
+    assert index.namespaces() == ["", "new", "other"]
     assert len(all_ids(index, "new")) == 6
-    assert not index.namespaces.rename("new", "other")
+    assert not index.rename_namespace("new", "other")
     assert all_ids(index, "other") == ["z"]
-    assert index.namespaces.rename("new", "new")
-    assert index.namespaces.rename("new", "other", delete_existing=True)
-    assert index.namespaces.names() == ["", "other"]
+    assert index.rename_namespace("new", "new")
+    assert index.rename_namespace("new", "other", delete_existing=True)
+    assert index.namespaces() == ["", "other"]
     assert len(all_ids(index, "other")) == 6
     with pytest.raises(VectorError, match="Namespace new for the index"):
-        index.namespaces.rename("new", "x")
+        index.rename_namespace("new", "x")
     for old, new in (("", "x"), ("other", "")):
         with rejects(400):
-            index.namespaces.rename(old, new)
+            index.rename_namespace(old, new)
 
 
 # -- fetch, range, random ------------------------------------------------------------------------
@@ -395,7 +398,7 @@ def test_hits_carry_what_was_stored_then() -> None:
     put(index, a=(0, 1))
     assert hit.record.vector is not None
     assert hit.record.vector.tolist() == [1, 0]
-    assert ask(index, 1, 0, with_vectors=False)[0].record.vector is None
+    assert ask(index, 1, 0, include=Include())[0].record.vector is None
 
 
 # -- quotas and limits ---------------------------------------------------------------------------
@@ -405,7 +408,7 @@ def test_daily_quotas_end_with_the_day() -> None:
     clock = Timekeeper("2026-01-01T22:00:00Z")
     index = engine(clock, limits=VectorLimits(daily_queries=2, daily_updates=3))
     put(index, a=(1, 0), b=(1, 0))
-    index.update("", Change("a", data="x"))
+    index.update("", VectorRecord("a", data="x"))
     with rejects(429, "Exceeded daily update limit: 3"):
         put(index, c=(1, 0))
     assert all_ids(index) == ["a", "b"]
@@ -460,7 +463,7 @@ def test_a_snapshot_is_independent_of_what_comes_after() -> None:
         assert scored(ask(index, 1, 0, 0, namespace="ns")) == [("a", "1.0")]
         put(index, "ns", d=(0, 1, 0))
     index.restore(empty)
-    assert index.namespaces.names() == [""]
+    assert index.namespaces() == [""]
     assert index.describe().dimension == 0
     index.upsert("", [VectorRecord(str(n), floats(1, 0)) for n in range(10)])
     with pytest.raises(VectorError, match="daily update"):
@@ -496,7 +499,7 @@ def test_any_sequence_of_operations_answers_like_a_dict(operations: list[tuple[A
             model.pop(str(rest[0]), None)
         elif word == "update":
             there = str(rest[0]) in model
-            assert index.update("", Change(str(rest[0]), floats(*rest[1:]))) is there
+            assert index.update("", VectorRecord(str(rest[0]), floats(*rest[1:]))) is there
             if there:
                 model[str(rest[0])] = (rest[1], rest[2])
         elif word == "reset":
@@ -547,7 +550,7 @@ def test_an_upsert_over_the_quota_leaves_no_namespace_behind() -> None:
     index = engine(limits=VectorLimits(daily_updates=1))
     with pytest.raises(VectorError, match="Exceeded daily update limit"):
         put(index, "new", a=(1, 0), b=(0, 1))
-    assert index.namespaces.names() == [""]
+    assert index.namespaces() == [""]
 
 
 def test_a_count_is_that_of_a_whole_range() -> None:

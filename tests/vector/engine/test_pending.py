@@ -6,7 +6,7 @@ import pytest
 
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.vector.engine.engine import VectorEngine
-from pytest_fakecloud.vector.model import Change, NamespaceInfo
+from pytest_fakecloud.vector.model import NamespaceInfo, VectorRecord
 
 from ..building import NOW, ask, engine, ids, put
 
@@ -52,7 +52,7 @@ def test_updates_of_pending_records_build_on_them() -> None:
     index = engine()
     index.readiness.hold()
     put(index, a=(1, 1))
-    assert index.update("", Change("a", data="text"))
+    assert index.update("", VectorRecord("a", data="text"))
     assert index.fetch("", ["a"])[0].data == "text"  # type: ignore[union-attr]
     index.readiness.release_all()
     hit = ask(index, 1, 1)[0]
@@ -136,7 +136,7 @@ def test_pending_changes_follow_a_renamed_namespace() -> None:
     clock = Timekeeper(NOW)
     index = engine(clock, ready_after_us=1_000_000)
     put(index, "old", a=(1, 1))
-    index.namespaces.rename("old", "new")
+    index.rename_namespace("old", "new")
     clock.advance(1)
     assert seen(index, "new") == ["a"]
 

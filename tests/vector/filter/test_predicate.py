@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import operator
 from typing import Any
 
 import pytest
@@ -11,16 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.filter.predicate import compile_filter, glob_matcher, why_not
-from pytest_fakecloud.vector.filter.syntax import (
-    And,
-    Compare,
-    Contains,
-    Expression,
-    HasField,
-    In,
-    Literal,
-    Or,
-)
+from pytest_fakecloud.vector.filter.syntax import Expression, FieldTest, Joined, Literal
 from tests.harness import check_each
 
 CITY: dict[str, Any] = {
@@ -136,38 +128,40 @@ VALUES = st.recursive(
 METADATA = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
 STEPS = st.sampled_from([".a", ".b", "[0]", "[1]", "[#-1]"])
 PATHS = st.tuples(st.sampled_from("abc"), st.lists(STEPS, max_size=2).map("".join)).map("".join)
+OPERANDS = {
+    **dict.fromkeys(("=", "!=", "CONTAINS"), LITERALS),
+    **dict.fromkeys(("<", "<=", ">", ">="), st.sampled_from([0, 1, -2, 1.5])),
+    "IN": st.lists(LITERALS, min_size=1, max_size=3).map(tuple),
+    "HAS": st.none(),
+}
 TERMS: st.SearchStrategy[Expression] = st.one_of(
-    st.builds(Compare, PATHS, st.sampled_from(["=", "!="]), LITERALS),
     st.builds(
-        Compare, PATHS, st.sampled_from(["<", "<=", ">", ">="]), st.sampled_from([0, 1, -2, 1.5])
-    ),
-    st.builds(In, PATHS, st.lists(LITERALS, min_size=1, max_size=3).map(tuple), st.booleans()),
-    st.builds(Contains, PATHS, LITERALS, st.booleans()),
-    st.builds(HasField, PATHS, st.booleans()),
+        FieldTest,
+        PATHS,
+        st.just(word),
+        operands,
+        st.booleans() if word.isalpha() else st.just(False),
+    )
+    for word, operands in OPERANDS.items()
 )
 TREES: st.SearchStrategy[Expression] = st.recursive(
     TERMS,
-    lambda inner: st.one_of(
-        st.builds(And, st.lists(inner, min_size=2, max_size=3).map(tuple)),
-        st.builds(Or, st.lists(inner, min_size=2, max_size=3).map(tuple)),
+    lambda inner: st.builds(
+        Joined, st.sampled_from(["AND", "OR"]), st.lists(inner, min_size=2, max_size=3).map(tuple)
     ),
     max_leaves=6,
 )
 
 
 def written(tree: Expression) -> str:
-    if isinstance(tree, And | Or):
-        word = " AND " if isinstance(tree, And) else " OR "
-        return "(" + word.join(written(term) for term in tree.terms) + ")"
-    if isinstance(tree, HasField):
-        return f"HAS {'NOT ' if tree.negated else ''}FIELD {tree.path}"
-    if isinstance(tree, Compare):
-        return f"{tree.path} {tree.operator} {literal(tree.literal)}"
-    assert isinstance(tree, In | Contains)
+    if isinstance(tree, Joined):
+        return "(" + f" {tree.word} ".join(map(written, tree.terms)) + ")"
     negated = "NOT " if tree.negated else ""
-    if isinstance(tree, In):
-        return f"{tree.path} {negated}IN ({', '.join(map(literal, tree.literals))})"
-    return f"{tree.path} {negated}CONTAINS {literal(tree.literal)}"
+    if tree.operator == "HAS":
+        return f"HAS {negated}FIELD {tree.path}"
+    several = tree.operator == "IN"
+    operand = f"({', '.join(map(literal, tree.operand))})" if several else literal(tree.operand)
+    return f"{tree.path} {negated}{tree.operator} {operand}"
 
 
 def literal(value: Literal) -> str:
@@ -197,34 +191,29 @@ def found(path: str, metadata: Any) -> Any:
 
 def passes(tree: Expression, metadata: Any) -> bool:
     """Evaluate a filter directly by the documented rules."""
-    if isinstance(tree, And):
-        return all(passes(term, metadata) for term in tree.terms)
-    if isinstance(tree, Or):
-        return any(passes(term, metadata) for term in tree.terms)
+    if isinstance(tree, Joined):
+        join = all if tree.word == "AND" else any
+        return join(passes(term, metadata) for term in tree.terms)
     try:
         value = found(tree.path, metadata)
     except Lacking:
-        return isinstance(tree, HasField) and tree.negated
-    if isinstance(tree, HasField):
+        return tree.operator == "HAS" and tree.negated
+    if tree.operator == "HAS":
         return not tree.negated
     scalar = isinstance(value, str | int | float)
-    if isinstance(tree, Contains):
+    if tree.operator == "CONTAINS":
         if not isinstance(value, list):
             return False
-        inside = any(isinstance(v, str | int | float) and v == tree.literal for v in value)
+        inside = any(isinstance(v, str | int | float) and v == tree.operand for v in value)
         return inside != tree.negated
-    if isinstance(tree, In):
-        return scalar and (value in tree.literals) != tree.negated
-    assert isinstance(tree, Compare)
+    if tree.operator == "IN":
+        return scalar and (value in tree.operand) != tree.negated
     if tree.operator in ("=", "!="):
-        return scalar and (value == tree.literal) == (tree.operator == "=")
+        return scalar and (value == tree.operand) == (tree.operator == "=")
     if not isinstance(value, int | float):
         return False
-    number = tree.literal
-    assert not isinstance(number, str)
-    return {"<": value < number, "<=": value <= number, ">": value > number, ">=": value >= number}[
-        tree.operator
-    ]
+    orderings = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+    return bool(orderings[tree.operator](value, tree.operand))
 
 
 @given(tree=TREES, metadata=METADATA)
