@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ..core.calls import Call
@@ -10,7 +10,7 @@ from ..core.errors import ContractError
 from ..core.field_types import ITEM, OneOf
 from ..core.journal import Journal
 from ..core.matching import Condition, Field, Query
-from ..core.results import Results, check_predicate, expect, results_of
+from ..core.results import Results, check_predicate, expect
 from ..core.timekeeper import Timekeeper
 from ..core.wording import brief, counted, unknown_name
 from .errors import AsMisuse, string
@@ -84,10 +84,6 @@ class BrokerAssertions:
         """
         records = self.topic(topic).records
         return records.where(**where) if where else records
-
-    @staticmethod
-    def _found(records: Iterable[Record]) -> Results[Record]:
-        return results_of(records, RECORD_FIELDS, "record")
 
     def group(self, name: str) -> GroupView:
         """Return a group with its members, partitions, committed offsets, positions and lag."""
@@ -175,7 +171,16 @@ class BrokerAssertions:
         wanted = {"topic": topic, "partition": partition, "offset": offset}
         fields = {**OFFSET_FIELDS, "topic": Field(OneOf("topic", self.topics()), optional=False)}
         query = Query(_given(wanted), fields, "committed offset")
-        places = self._offsets_of(group) if times is None else self._commits_of(group)
+        if times is None:
+            committed = self.group(group).committed
+            places = [TopicPartitionOffset(*tp, at) for tp, at in committed.items()]
+        else:
+            places = [
+                TopicPartitionOffset(*place)
+                for event in self.journal.events(group=group)
+                if event.kind in ("commit", "auto commit")
+                for place in event.data["offsets"]
+            ]
         known = group in self.groups()
         return expect(
             f"a {'committed offset' if times is None else 'commit'} of group {group!r}",
@@ -185,17 +190,6 @@ class BrokerAssertions:
             show=lambda at: f"{at.topic}-{at.partition}={at.offset}",
             if_empty="the group has never committed" if known else "there is no such group",
         )
-
-    def _offsets_of(self, group: str) -> list[TopicPartitionOffset]:
-        return [TopicPartitionOffset(*tp, at) for tp, at in self.group(group).committed.items()]
-
-    def _commits_of(self, group: str) -> list[TopicPartitionOffset]:
-        return [
-            TopicPartitionOffset(*place)
-            for event in self.journal.events(group=group)
-            if event.kind in ("commit", "auto commit")
-            for place in event.data["offsets"]
-        ]
 
     def assert_not_committed(
         self,
@@ -263,7 +257,11 @@ class BrokerAssertions:
             raise ContractError(
                 f"timeout={timeout!r:.200} is invalid: pass a non-negative number of wall-clock seconds"
             )
-        query = self._record_query(topic, predicate, where)
+        fields, wanted = self._fields_of(topic), {**where}
+        if predicate is not None:
+            wanted["predicate"] = predicate
+            fields = {**fields, "predicate": _WHOLE_RECORD}
+        query = Query(wanted, fields, "record")
         with AsMisuse():
             found = self._engine.fetching.wait_for(
                 topic, lambda: next(filter(query, self.records(topic)), None), timeout
@@ -278,15 +276,6 @@ class BrokerAssertions:
             show=_shown_record,
             if_empty="the topic has no records",
         )[0]
-
-    def _record_query(
-        self, topic: str, predicate: Callable[[Record], object] | None, where: Mapping[str, object]
-    ) -> Query:
-        fields = self._fields_of(topic)
-        if predicate is not None:
-            where = {**where, "predicate": predicate}
-            fields = {**fields, "predicate": _WHOLE_RECORD}
-        return Query(where, fields, "record")
 
 
 def _by_name(headers: Any) -> Any:

@@ -6,11 +6,12 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Unpack, overload
 
 from ..core.concurrency.aio import in_thread
 from ..core.errors import ContractError
-from ..core.results import Results
+from ..core.results import Results, results_of
 from ..core.settings import choice, optional, whole
 from ..core.timeparse import Duration, duration_us
 from ..core.wording import unknown_name
@@ -22,6 +23,7 @@ from .loading import Headers, Loadable, checked, header_list, messages_in, text,
 from .model import (
     AUTO_OFFSET_RESETS,
     INT64_MAX,
+    RECORD_FIELDS,
     GroupView,
     Metadata,
     ProducerRecord,
@@ -122,7 +124,7 @@ class Broker(BrokerAssertions, Handle):
         """Return an ``httpx.Client`` with the fake's URL and credentials, because the vendor has no
         Python client. ``options`` are passed to it. Closing the fake closes the client.
         """
-        client: httpx.Client = self._official(self._make_client, options)
+        client: httpx.Client = self._official(partial(self._make, "Client"), options)
         self._at_close(client.close)
         return client
 
@@ -130,25 +132,15 @@ class Broker(BrokerAssertions, Handle):
         """Return an ``httpx.AsyncClient`` with the fake's URL and credentials. The test closes it,
         because that must be awaited.
         """
-        client: httpx.AsyncClient = self._official(self._make_async_client, options)
+        client: httpx.AsyncClient = self._official(partial(self._make, "AsyncClient"), options)
         return client
 
-    def _make_client(self, **options: Any) -> httpx.Client:
-        import httpx
-
-        return httpx.Client(base_url=self.url, **self._with_credentials(options))
-
-    def _make_async_client(self, **options: Any) -> httpx.AsyncClient:
-        import httpx
-
-        return httpx.AsyncClient(base_url=self.url, **self._with_credentials(options))
-
-    def _with_credentials(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _make(self, kind: Literal["Client", "AsyncClient"], **options: Any) -> Any:
         import httpx
 
         headers = httpx.Headers(self.headers)
-        headers.update(options.get("headers"))
-        return {**options, "headers": headers}
+        headers.update(options.pop("headers", None))
+        return getattr(httpx, kind)(base_url=self.url, headers=headers, **options)
 
     @property
     def aio(self) -> AioBroker:
@@ -362,7 +354,8 @@ class Broker(BrokerAssertions, Handle):
         whole(1).read("last", last, "redeliver()")
         optional(whole(0)).read("partition", partition)
         with self._settled(group=group):
-            return self._found(self._engine.groups.redeliver(group, last, topic, partition))
+            records = self._engine.groups.redeliver(group, last, topic, partition)
+        return results_of(records, RECORD_FIELDS, "record")
 
     @contextmanager
     def reorder(self) -> Iterator[None]:

@@ -184,23 +184,6 @@ def test_fetch_waits_a_second_unless_told(broker: Broker, rest: Rest) -> None:
     assert poll.result() == []
 
 
-def test_a_produce_ends_only_the_fetches_of_its_partition(make_broker: Make) -> None:
-    broker = make_broker(topics={"t": 5})
-    broker.clock.wait_cap = 10
-
-    def fetch(rest: Rest, partition: int) -> Parked:
-        body = {"topic": "t", "partition": partition, "offset": 0, "timeout": 60_000}
-        return Parked(lambda: rest("POST", "/fetch", body))
-
-    polls = {number: fetch(Rest(broker), number) for number in range(5)}
-    until_parked(broker, 5)
-    rest = Rest(broker)
-    for number in (3, 0, 4, 1, 2):
-        assert all(poll.waiting for poll in polls.values())
-        rest.produce("t", f"to {number}", partition=number)
-        assert [r["value"] for r in polls.pop(number).result()] == [f"to {number}"]
-
-
 def test_a_produce_wakes_only_the_fetches_of_its_partition(make_broker: Make) -> None:
     """The engine does not even wake the other fetches."""
     broker = make_broker(topics={"t": 20})

@@ -7,7 +7,15 @@ from typing import Any
 
 from .. import errors
 from ..model import EventKind, consumer_config
-from .members import ConsumerGroup, GroupCopy, Instance, InstanceState, cancel, partitions_text
+from .members import (
+    ConsumerGroup,
+    GroupCopy,
+    Instance,
+    InstanceState,
+    TimerKind,
+    cancel,
+    partitions_text,
+)
 from .offsets import GroupOffsets
 from .rebalancing import Rebalancer
 from .state import BrokerState
@@ -21,6 +29,7 @@ class Coordinator:
         self._settings = state.settings
         self._offsets = offsets
         self._rebalancer = rebalancer
+        state.on_timer |= {"idle close": self._close_idle, "session": self._session_ran_out}
 
     def enter(
         self,
@@ -37,19 +46,19 @@ class Coordinator:
         wanted = tuple(sorted(set(topics)))
         for topic in wanted:
             self._state.topic(topic, now)
-        group = self._state.groups.get(group_name)
-        instance = group.instances.get(name) if group is not None else None
-        if group is None or instance is None or not instance.live:
+        instance = self._state.find_instance(group_name, name)
+        if instance is None or not instance.live:
             return self._create(group_name, name, wanted, headers, now)
         if instance.state == "expired":
             # Do not set the state to "joining": a joining instance may commit to any partition, but
             # this instance's former partitions may belong to another instance now.
             instance.state = "active"
             instance.topics = wanted
-            self._rebalancer.rebalance(group, f"{name} rejoined", now)
+            self._rebalancer.rebalance(instance.group, f"{name} rejoined", now)
         elif wanted != instance.topics and self._settings.resubscribe == "rebalance":
             instance.topics = wanted
-            self._rebalancer.rebalance(group, f"{name} subscribed to {', '.join(wanted)}", now)
+            reason = f"{name} subscribed to {', '.join(wanted)}"
+            self._rebalancer.rebalance(instance.group, reason, now)
         return instance
 
     def _create(
@@ -115,11 +124,11 @@ class Coordinator:
         if instance.consuming or not instance.live:
             return
         for kind, left in self._idle_timers(instance).items():
-            self._arm(instance, kind, now + left)
+            self._state.start_timer(instance, kind, now + left)
 
-    def _idle_timers(self, instance: Instance) -> dict[str, int]:
+    def _idle_timers(self, instance: Instance) -> dict[TimerKind, int]:
         """Return the delays in microseconds of the timers that start when an instance is idle."""
-        timers = {}
+        timers: dict[TimerKind, int] = {}
         if self._settings.idle_close_ms is not None:
             timers["idle close"] = self._settings.idle_close_ms * 1000
         if self._settings.heartbeats == "consume" and instance.member:
@@ -140,8 +149,7 @@ class Coordinator:
         self._vanish(instance, "crashed", f"{name} of {group_name} crashed", now)
 
     def expire(self, group_name: str, name: str, now: int) -> None:
-        group = self._state.groups.get(group_name)
-        instance = group.instances.get(name) if group is not None else None
+        instance = self._state.find_instance(group_name, name)
         if instance is None or not instance.member:
             raise errors.unknown_instance(group_name, name)
         self._session_over(instance, now)
@@ -169,7 +177,7 @@ class Coordinator:
         instance.state = state
         left = instance.config.session_timeout_ms
         until = now + left * 1000
-        self._arm(instance, "session", until)
+        self._state.start_timer(instance, "session", until)
         text = f"{text}; it keeps {partitions_text(instance.assignment)} for {left} ms"
         held = [list(one) for one in sorted(instance.assignment)]
         self._tell(kind, text, now, instance, keeps=held, until_us=until, idle=idle)
@@ -196,10 +204,6 @@ class Coordinator:
         del instance.group.instances[instance.name]
         if was_member:
             self._rebalancer.rebalance(instance.group, reason, now, (kind, instance.name))
-
-    def _arm(self, instance: Instance, kind: str, due: int) -> None:
-        ended = self._close_idle if kind == "idle close" else self._session_ran_out
-        self._state.start_timer(instance, kind, due, lambda at: ended(instance, at))
 
     def _session_ran_out(self, instance: Instance, at: int) -> None:
         if not instance.consuming:
@@ -232,22 +236,14 @@ class Coordinator:
         self._state.groups.clear()
         for copy in copies:
             group = self._state.groups[copy.group.name] = copy.group.copy(self._state.clock)
-            for name, timers in copy.timers.items():
-                for kind, left in timers.items():
-                    instance = group.instances[name]
-                    if kind == "auto commit":
-                        self._offsets.plan_auto_commit_at(instance, now + left)
-                    else:
-                        self._arm(instance, kind, now + left)
-            for instance in group.instances.values():
+            for name, instance in group.instances.items():
+                for kind, left in copy.timers[name].items():
+                    self._state.start_timer(instance, kind, now + left)
                 for tp in instance.positions:
                     self._state.log(tp).watchers.add(instance.signal)
             for kind, left in copy.own_timers.items():
-                if kind == "rebalance":
-                    self._rebalancer.plan_completion(group, now + left)
-                else:
-                    self._offsets.plan_forgetting(group, now + left)
+                self._state.start_timer(group, kind, now + left)
 
 
-def _time_left(owner: Instance | ConsumerGroup, now: int) -> dict[str, int]:
+def _time_left(owner: Instance | ConsumerGroup, now: int) -> dict[TimerKind, int]:
     return {kind: timer.due_us - now for kind, timer in owner.timers.items()}

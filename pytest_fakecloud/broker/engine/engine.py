@@ -67,6 +67,7 @@ class MemoryEngine:
 
         ``topics`` maps names to numbers of partitions; an existing topic keeps its partitions.
         """
+        rebalancer = self.groups.rebalancer
         with self.state as now_us:
             made = {
                 name: self.topics.new(name, count)
@@ -82,7 +83,7 @@ class MemoryEngine:
                     del self.state.topics[name]
                 raise
             for name in made:
-                self.groups.rebalancer.created(name, now_us)
+                rebalancer.rebalance_subscribers(name, f"{name} was created", now_us)
 
     @property
     def waiting(self) -> list[Signal]:

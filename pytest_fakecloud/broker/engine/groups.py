@@ -194,10 +194,10 @@ def _view(name: str, group: ConsumerGroup | None, topics: Mapping[str, Topic]) -
     for member in group.members():
         starts.update(member.starts)
         read |= {
-            TopicPartition(name, number)
-            for name in member.topics
-            if name in topics
-            for number in range(len(topics[name].logs))
+            TopicPartition(topic, number)
+            for topic in member.topics
+            if topic in topics
+            for number in range(len(topics[topic].logs))
         }
     lag = {}
     for tp in sorted(read):

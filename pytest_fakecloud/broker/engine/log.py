@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from itertools import accumulate, repeat
+from typing import NamedTuple
 
 from ...core.timers import Signal
 from ..model import Header, Record
@@ -18,6 +20,16 @@ from ..model import Header, Record
 # The columns are compacted when at least this many entries at their front are deleted. Compacting
 # moves all later entries, so it should happen rarely.
 _WORTH_COMPACTING = 1024
+
+
+class Columns(NamedTuple):
+    """The records to append to one partition, as columns of equal length."""
+
+    timestamps: list[int]
+    keys: list[str | None]
+    values: list[str]
+    headers: list[tuple[Header, ...]]
+    sizes: list[int]
 
 
 class PartitionLog:
@@ -66,31 +78,20 @@ class PartitionLog:
     def __repr__(self) -> str:
         return f"<PartitionLog {self.topic}-{self.partition} {self.start}..{self.end}>"
 
-    def append(
-        self,
-        timestamps: Sequence[int],
-        keys: Sequence[str | None],
-        values: Sequence[str],
-        headers: Sequence[tuple[Header, ...]],
-        sizes: Sequence[int],
-        *,
-        by_client: bool,
-    ) -> int:
-        """Append at least one record, given as columns of equal length; return the first offset."""
-        first = self.end
-        peak = self._peaks[-1] if len(self) else timestamps[0]
-        self._timestamps.extend(timestamps)
-        peaks = accumulate(timestamps, max, initial=peak)
+    def append(self, new: Columns, *, by_client: bool) -> None:
+        """Append at least one record."""
+        peak = self._peaks[-1] if len(self) else new.timestamps[0]
+        self._timestamps.extend(new.timestamps)
+        peaks = accumulate(new.timestamps, max, initial=peak)
         next(peaks)
         self._peaks.extend(peaks)
-        ends = accumulate(sizes, initial=self._bytes_until(len(self._values)))
+        ends = accumulate(new.sizes, initial=self._bytes_until(len(self._values)))
         next(ends)
         self._ends.extend(ends)
-        self._keys.extend(keys)
-        self._values.extend(values)
-        self._headers.extend(headers)
-        self._by_client.extend(repeat(by_client, len(values)))
-        return first
+        self._keys.extend(new.keys)
+        self._values.extend(new.values)
+        self._headers.extend(new.headers)
+        self._by_client.extend(repeat(by_client, len(new.values)))
 
     def trim(self, before: int) -> int:
         """Delete the records below an offset and return their number."""
@@ -180,35 +181,24 @@ class PartitionLog:
 
     def copy(self) -> PartitionLog:
         """Return an independent copy without watchers. Columns are copied, strings are shared."""
-        copy = PartitionLog(self.topic, self.partition, self._base)
-        copy._head, copy._before_bytes = self._head, self._before_bytes
+        twin = copy(self)
+        twin.watchers = set()
         for name in self._COLUMNS:
-            setattr(copy, name, getattr(self, name)[:])
-        return copy
+            setattr(twin, name, getattr(self, name)[:])
+        return twin
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Topic:
     """A topic with its partitions and its limits. Sizes are in bytes, retention in milliseconds."""
 
-    __slots__ = ("logs", "max_message_bytes", "name", "retention_bytes", "retention_ms", "turn")
-
-    def __init__(
-        self,
-        name: str,
-        partitions: int,
-        *,
-        retention_ms: int | None = None,
-        retention_bytes: int | None = None,
-        max_message_bytes: int,
-        first_offset: int = 0,
-    ) -> None:
-        self.name = name
-        self.logs = [PartitionLog(name, number, first_offset) for number in range(partitions)]
-        self.retention_ms = retention_ms
-        self.retention_bytes = retention_bytes
-        self.max_message_bytes = max_message_bytes
-        self.turn = 0
-        """Number of requests with keyless messages. It selects the partition of the next one."""
+    name: str
+    logs: list[PartitionLog]
+    max_message_bytes: int
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+    turn: int = 0
+    """Number of requests with keyless messages. It selects the partition of the next one."""
 
     def retain(self, now_ms: int) -> None:
         """Delete the records that exceed the topic's retention in age or size."""
@@ -220,9 +210,4 @@ class Topic:
                 log.shrink(self.retention_bytes)
 
     def copy(self) -> Topic:
-        copy = Topic(self.name, 0, max_message_bytes=self.max_message_bytes)
-        copy.retention_ms = self.retention_ms
-        copy.retention_bytes = self.retention_bytes
-        copy.turn = self.turn
-        copy.logs = [log.copy() for log in self.logs]
-        return copy
+        return replace(self, logs=[log.copy() for log in self.logs])

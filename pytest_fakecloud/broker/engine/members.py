@@ -26,6 +26,8 @@ from ..model import ConsumerConfig, TopicPartition
 
 InstanceState = Literal["joining", "active", "closed", "crashed", "expired", "removed"]
 GroupState = Literal["Empty", "PreparingRebalance", "Stable", "Dead"]
+TimerKind = Literal["auto commit", "idle close", "session", "rebalance", "offset retention"]
+"""The kinds of timers: the first three belong to an instance, the others to a group."""
 LIVE = ("joining", "active", "expired")
 NO_CAUSE = ("", "")
 # Maximum number of deliveries that a group remembers. Tests inspect far fewer, but a load test
@@ -60,7 +62,7 @@ class Instance:
     """Number of consume calls in progress."""
     holder: object | None = None
     """The consume call that may proceed. Other calls on the same instance wait."""
-    timers: dict[str, Timer] = field(default_factory=dict)
+    timers: dict[TimerKind, Timer] = field(default_factory=dict)
 
     @property
     def live(self) -> bool:
@@ -93,7 +95,7 @@ class ConsumerGroup:
     """Why the latest rebalance was started, for people."""
     cause: tuple[str, str] = NO_CAUSE
     """The kind of event and the instance that caused the latest rebalance, or ``NO_CAUSE``."""
-    timers: dict[str, Timer] = field(default_factory=dict)
+    timers: dict[TimerKind, Timer] = field(default_factory=dict)
     """The timer that completes the current rebalance, or deletes the empty group."""
 
     def __str__(self) -> str:
@@ -153,11 +155,11 @@ class GroupCopy(NamedTuple):
     """
 
     group: ConsumerGroup
-    own_timers: dict[str, int]
-    timers: dict[str, dict[str, int]]
+    own_timers: dict[TimerKind, int]
+    timers: dict[str, dict[TimerKind, int]]
 
 
-def cancel(owner: Instance | ConsumerGroup, *kinds: str) -> None:
+def cancel(owner: Instance | ConsumerGroup, *kinds: TimerKind) -> None:
     """Cancel the timers of these kinds, or all timers, of an instance or of a group."""
     for kind in kinds or list(owner.timers):
         timer = owner.timers.pop(kind, None)

@@ -21,6 +21,7 @@ class GroupOffsets:
         self._settings = state.settings
         self._stream = stream
         self.random_interleave = state.settings.interleave == "random"
+        state.on_timer |= {"auto commit": self._auto_commit, "offset retention": self._forget}
 
     # -- committing ------------------------------------------------------------------------------
 
@@ -34,11 +35,10 @@ class GroupOffsets:
         """
         for topic, partition, _ in offsets:
             self._state.partition(topic, partition, now)
-        try:
-            instance = self._state.instance(group_name, name)
-        except errors.BrokerError:
+        instance = self._state.find_instance(group_name, name)
+        if instance is None or not instance.live:
             if self._settings.commit_by_unknown == "error":
-                raise
+                raise errors.unknown_instance(group_name, name)
             if offsets:
                 self.store_for_group(group_name, offsets, f"{name} (unknown)", now)
             return
@@ -105,16 +105,10 @@ class GroupOffsets:
         # 0 means as often as possible, which is once per millisecond here.
         interval = max(1, config.auto_commit_interval_ms) * 1000
         due = instance.since_us + ((now - instance.since_us) // interval + 1) * interval
-        self.plan_auto_commit_at(instance, due)
-
-    def plan_auto_commit_at(self, instance: Instance, due: int) -> None:
-        def commit(at: int) -> None:
-            cancel(instance, "auto commit")
-            self._auto_commit(instance, at)
-
-        self._state.start_timer(instance, "auto commit", due, commit)
+        self._state.start_timer(instance, "auto commit", due)
 
     def _auto_commit(self, instance: Instance, at: int) -> None:
+        cancel(instance, "auto commit")
         offsets = [
             TopicPartitionOffset(*tp, offset)
             for tp, offset in instance.delivered.items()
@@ -282,21 +276,22 @@ class GroupOffsets:
 
     def _rewind(self, group: ConsumerGroup, tp: TopicPartition, offset: int) -> int:
         """Make the next delivery from a partition start at an offset or before; return the start."""
+        start = self._state.log(tp).start
         committed = group.committed.get(tp)
         owner = next((i for i in group.members() if tp in i.positions), None)
         if owner is None:
-            # The next owner starts at the committed offset, so rewind at least to that one.
-            first_delivered = min(first for at, first, _ in group.deliveries if at == tp)
-            offset = min(offset, first_delivered if committed is None else committed)
-        offset = max(offset, self._state.log(tp).start)
-        if owner is not None:
+            # The next owner starts at the committed offset, so rewind at least to that one. Without
+            # a committed offset, the next owner's reset policy would determine where it starts.
+            if committed is None:
+                committed = min(first for at, first, _ in group.deliveries if at == tp)
+                group.committed[tp] = max(start, committed)
+            offset = max(start, min(offset, committed))
+        else:
+            offset = max(start, offset)
             owner.positions[tp] = offset
             owner.starts[tp] = min(offset, owner.starts.get(tp, offset))
             owner.delivered.pop(tp, None)
             self._state.woken.add(owner.signal)
-        elif committed is None:
-            # Otherwise, the next owner's reset policy would determine where delivery starts.
-            group.committed[tp] = offset
         if committed is not None and committed > offset:
             group.committed[tp] = offset
         return offset
@@ -307,11 +302,8 @@ class GroupOffsets:
         """Start the retention period of the offsets of a group that has just become empty."""
         cancel(group)
         if self._settings.offset_retention_ms is not None:
-            self.plan_forgetting(group, now + self._settings.offset_retention_ms * 1000)
-
-    def plan_forgetting(self, group: ConsumerGroup, due: int) -> None:
-        """Schedule the deletion of a group, which is cancelled if a member joins before."""
-        self._state.start_timer(group, "offset retention", due, lambda at: self._forget(group, at))
+            due = now + self._settings.offset_retention_ms * 1000
+            self._state.start_timer(group, "offset retention", due)
 
     def _forget(self, group: ConsumerGroup, at: int) -> None:
         group.state = "Dead"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from struct import unpack_from
-from typing import NamedTuple
 
 from ...core.ids import RandomStream
 from ...core.wording import counted
@@ -12,7 +12,7 @@ from .. import errors
 from ..errors import BrokerError
 from ..model import Header, Metadata, ProducerRecord
 from ..settings import BrokerConfig, BrokerLimits
-from .log import PartitionLog, Topic
+from .log import Columns, PartitionLog, Topic
 from .state import BrokerState
 
 _SECOND_US = 1_000_000
@@ -24,16 +24,7 @@ _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
 
-class Columns(NamedTuple):
-    """The records to append to one partition, as columns of equal length."""
-
-    timestamps: list[int]
-    keys: list[str | None]
-    values: list[str]
-    headers: list[tuple[Header, ...]]
-    sizes: list[int]
-
-
+@dataclass(slots=True)
 class Plan:
     """The messages of one request before the first invalid one, which has the ``error``.
 
@@ -41,13 +32,10 @@ class Plan:
     messages without a key.
     """
 
-    __slots__ = ("columns", "error", "keyless", "positions")
-
-    def __init__(self) -> None:
-        self.positions: list[Metadata] = []
-        self.columns: dict[PartitionLog, Columns] = {}
-        self.error: BrokerError | None = None
-        self.keyless: dict[str, int] = {}
+    positions: list[Metadata] = field(default_factory=list)
+    columns: dict[PartitionLog, Columns] = field(default_factory=dict)
+    keyless: dict[str, int] = field(default_factory=dict)
+    error: BrokerError | None = None
 
 
 class Placement:
@@ -60,14 +48,20 @@ class Placement:
         self._settings = settings
         self._stream = stream
 
-    def plan(self, messages: Iterable[ProducerRecord], now_ms: int) -> Plan:
-        """Return a plan for appending messages, which changes nothing yet."""
+    def plan(self, messages: Iterable[ProducerRecord], now_ms: int, *, by_client: bool) -> Plan:
+        """Return a plan for appending messages, which changes nothing yet.
+
+        Raises the error of the first invalid message if no message can be appended, as with an
+        atomic batch or a batch of the test.
+        """
         plan = Plan()
         add = self._add
         try:
             for message in messages:
                 add(plan, message, now_ms)
         except BrokerError as error:
+            if not (by_client and plan.positions and self._settings.batches == "in order"):
+                raise
             plan.error = error
         return plan
 
@@ -229,7 +223,6 @@ class MemoryProducing:
 
     def __init__(self, state: BrokerState, stream: RandomStream) -> None:
         self._state = state
-        self._settings = state.settings
         self._placement = Placement(state.topics, state.settings, stream)
         self.quota = BrokerQuota(state.settings.limits)
         self.failing_batches: list[int] = []
@@ -265,17 +258,14 @@ class MemoryProducing:
 
         Raises the error if no message was appended.
         """
-        atomic = not by_client or self._settings.batches == "atomic"
-        plan = self._placement.plan(messages, now_us // 1000)
-        if plan.error is not None and (atomic or not plan.positions):
-            raise plan.error
+        plan = self._placement.plan(messages, now_us // 1000, by_client=by_client)
         if by_client:
             size = sum(sum(columns.sizes) for columns in plan.columns.values())
             self.quota.take(len(plan.positions), size, self._stored, now_us)
         self._placement.take_turns(plan)
         woken = self._state.woken
         for log, columns in plan.columns.items():
-            log.append(*columns, by_client=by_client)
+            log.append(columns, by_client=by_client)
             woken |= log.watchers
         for name in {log.topic for log in plan.columns}:
             self._state.topics[name].retain(now_us // 1000)

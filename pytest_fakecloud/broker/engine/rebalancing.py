@@ -17,22 +17,10 @@ class Rebalancer:
         self._state = state
         self._settings = state.settings
         self._offsets = offsets
+        state.on_timer["rebalance"] = self._complete
 
-    def grew(self, topic: str, now: int) -> None:
-        """Rebalance the groups that subscribe to a topic whose partition count has increased."""
-        self._rebalance_readers(topic, f"{topic} has more partitions", now)
-
-    def created(self, topic: str, now: int) -> None:
-        """Rebalance the groups that have kept a subscription to a topic created again."""
-        self._rebalance_readers(topic, f"{topic} was created", now)
-
-    def deleted(self, topic: str, now: int) -> None:
-        """Remove a deleted topic's offsets and deliveries, and rebalance its subscribers."""
-        for group in self._state.groups.values():
-            group.forget(topic)
-        self._rebalance_readers(topic, f"{topic} was deleted", now)
-
-    def _rebalance_readers(self, topic: str, reason: str, now: int) -> None:
+    def rebalance_subscribers(self, topic: str, reason: str, now: int) -> None:
+        """Rebalance the groups that subscribe to a topic, or have kept their subscription to it."""
         for group in list(self._state.groups.values()):
             if any(topic in member.topics for member in group.members()):
                 self.rebalance(group, reason, now)
@@ -57,7 +45,9 @@ class Rebalancer:
             self._offsets.retain(group, now)
         elif self._settings.join_delay_ms:
             if group.state != "PreparingRebalance" or not group.timers:
-                self.plan_completion(group, now + self._settings.join_delay_ms * 1000)
+                cancel(group)
+                due = now + self._settings.join_delay_ms * 1000
+                self._state.start_timer(group, "rebalance", due)
             group.state = "PreparingRebalance"
             self._state.tell(
                 "rebalance started",
@@ -129,10 +119,6 @@ class Rebalancer:
         instance.starts.clear()
         instance.delivered.clear()
         cancel(instance, "auto commit")
-
-    def plan_completion(self, group: ConsumerGroup, due: int) -> None:
-        cancel(group)
-        self._state.start_timer(group, "rebalance", due, lambda at: self._complete(group, at))
 
 
 def range_assignment(

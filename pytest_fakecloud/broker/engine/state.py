@@ -12,7 +12,7 @@ from .. import errors
 from ..model import EventKind, TopicPartition
 from ..settings import BrokerConfig
 from .log import PartitionLog, Topic
-from .members import ConsumerGroup, Instance
+from .members import ConsumerGroup, Instance, TimerKind
 
 T = TypeVar("T")
 GroupListener = Callable[..., object]
@@ -33,6 +33,8 @@ class BrokerState:
         self.settings = settings
         self.clock = clock
         self.listener: GroupListener | None = None
+        self.on_timer: dict[TimerKind, Callable[[Any, int], None]] = {}
+        """The callbacks of timers; they are called with the timer's owner and the time."""
         self.topics: dict[str, Topic] = {}
         self.groups: dict[str, ConsumerGroup] = {}
         self.woken: set[Signal] = set()
@@ -49,11 +51,13 @@ class BrokerState:
         woken, self.woken = self.woken, set()
         events, self._events = self._events, []
         self._lock.release()
-        if self.listener is not None:
-            for kind, text, at_us, data in events:
-                self.listener(kind, text, at_us=at_us, **data)
-        for signal in woken:
-            signal.notify()
+        try:
+            if self.listener is not None:
+                for kind, text, at_us, data in events:
+                    self.listener(kind, text, at_us=at_us, **data)
+        finally:
+            for signal in woken:
+                signal.notify()
 
     def topic(self, name: str, now: int) -> Topic:
         """Return a topic without expired records; raise ``BrokerError`` if it is unknown."""
@@ -80,17 +84,19 @@ class BrokerState:
             group = self.groups[name] = ConsumerGroup(name)
         return group
 
+    def find_instance(self, group_name: str, name: str) -> Instance | None:
+        """Return an instance, which may have been closed or may have crashed, or None."""
+        group = self.groups.get(group_name)
+        return None if group is None else group.instances.get(name)
+
     def instance(self, group_name: str, name: str) -> Instance:
         """Return a live instance; raise ``BrokerError`` if it or its group is unknown."""
-        group = self.groups.get(group_name)
-        instance = group.instances.get(name) if group is not None else None
+        instance = self.find_instance(group_name, name)
         if instance is None or not instance.live:
             raise errors.unknown_instance(group_name, name)
         return instance
 
-    def start_timer(
-        self, owner: Instance | ConsumerGroup, kind: str, due: int, callback: Callable[[int], None]
-    ) -> None:
+    def start_timer(self, owner: Instance | ConsumerGroup, kind: TimerKind, due: int) -> None:
         """Start a timer of an instance or a group, which replaces its timer of the same kind."""
         planned = owner.timers.get(kind)
         if planned is not None:
@@ -100,7 +106,7 @@ class BrokerState:
 
         def fire(at_us: int) -> None:
             with self:
-                callback(at_us)
+                self.on_timer[kind](owner, at_us)
 
         # Wake the calls that wait in this group, because the new timer may be due first.
         group = owner if isinstance(owner, ConsumerGroup) else owner.group
@@ -127,39 +133,27 @@ class Waits:
 
     def wait(self, signal: Signal, poll: Callable[[], T | None], timeout_ms: int) -> T | None:
         """Call ``poll`` after each notification until it returns a result, or until the timeout."""
-        deadline = self._clock.now_us() + timeout_ms * 1000
-        self.waiting.append(signal)
-        try:
-            while not self._closed:
-                found, ended = self._wait_for_change(signal, poll, deadline)
-                if ended:
-                    return found
-            return None
-        finally:
-            self.waiting.remove(signal)
-
-    def _wait_for_change(
-        self, signal: Signal, poll: Callable[[], T | None], deadline: int
-    ) -> tuple[T | None, bool]:
-        """Wait until the next timer is due, and fire it. Return a result of ``poll`` and whether to
-        stop waiting.
-
-        With a running clock, there may be no other thread that fires a timer of a group.
-        """
         clock = self._clock
-        until = self._next_change(deadline)
+        until = deadline = clock.now_us() + timeout_ms * 1000
 
         def look() -> T | None:
             found = poll()
             return _EARLIER if found is None and self._next_change(deadline) < until else found
 
-        found = clock.wait(signal, look, until)
-        if found is _EARLIER:
-            return None, False
-        if found is not None or until == deadline or clock.now_us() < until:
-            return found, True
-        clock.settle()
-        return None, False
+        self.waiting.append(signal)
+        try:
+            while not self._closed:
+                until = self._next_change(deadline)
+                found = clock.wait(signal, look, until)
+                if found is _EARLIER:
+                    continue
+                if found is not None or until == deadline or clock.now_us() < until:
+                    return found
+                # With a running clock, there may be no other thread that fires a timer of a group.
+                clock.settle()
+            return None
+        finally:
+            self.waiting.remove(signal)
 
     def _next_change(self, deadline: int) -> int:
         due = None if self._clock.driving else self._clock.next_due_us(_STATE)

@@ -33,7 +33,7 @@ class MemoryTopics:
                 raise topic_exists(name)
             self.check_limit(partitions)
             self._state.topics[name] = topic
-            self._rebalancer.created(name, now)
+            self._rebalancer.rebalance_subscribers(name, f"{name} was created", now)
 
     def new(
         self,
@@ -51,12 +51,11 @@ class MemoryTopics:
         whole(1, MOST_PARTITIONS).read("partitions", partitions, f"topic {name!r}")
         whole(0, INT64_MAX).read("first_offset", first_offset)
         return Topic(
-            name,
-            partitions,
+            name=name,
+            logs=[PartitionLog(name, number, first_offset) for number in range(partitions)],
             retention_ms=limits.retention_ms if retention_ms is None else retention_ms,
             retention_bytes=limits.retention_bytes if retention_bytes is None else retention_bytes,
             max_message_bytes=max_message_bytes or limits.max_message_bytes,
-            first_offset=first_offset,
         )
 
     def delete(self, name: str) -> None:
@@ -64,7 +63,9 @@ class MemoryTopics:
             topic = self._state.topic(name, now)
             self._state.woken.update(*(log.watchers for log in topic.logs))
             del self._state.topics[name]
-            self._rebalancer.deleted(name, now)
+            for group in self._state.groups.values():
+                group.forget(name)
+            self._rebalancer.rebalance_subscribers(name, f"{name} was deleted", now)
 
     def add_partitions(self, name: str, count: int) -> int:
         """Add partitions. As in Kafka, keys may map to other partitions afterwards."""
@@ -75,7 +76,7 @@ class MemoryTopics:
             have = len(topic.logs)
             self._state.woken.update(*(log.watchers for log in topic.logs))
             topic.logs += [PartitionLog(name, have + number) for number in range(count)]
-            self._rebalancer.grew(name, now)
+            self._rebalancer.rebalance_subscribers(name, f"{name} has more partitions", now)
             return len(topic.logs)
 
     def set_retention(

@@ -111,7 +111,7 @@ class KafkaEngine:
         be recreated also raise ``ContractError``.
         """
         first, self._first_copy = self._first_copy, False
-        if self.topics.kept:
+        if self.topics.shared:
             if first:
                 return KafkaCopy(None)
             raise _shared("copied")
@@ -185,7 +185,7 @@ class KafkaEngine:
         there = self._cluster.is_reachable(_CLOSE_SECONDS)
         join(self._patience if there else _STOP_SECONDS)
         self.producing.close()
-        if there and not self.topics.kept:
+        if there and not self.topics.shared:
             with suppress(BrokerError):
                 self._delete_own()
 

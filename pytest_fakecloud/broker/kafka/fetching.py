@@ -207,12 +207,11 @@ class KafkaFetching:
 
     @public_names
     def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
-        own: list[Record] = []
-        others: list[Record] = []
+        found: dict[bool, list[Record]] = {True: [], False: []}
         for record in self.records(topic):
-            place = record.topic, record.partition, record.offset
-            (own if place in self._by_tester else others).append(record)
-        return others, own
+            is_own = (record.topic, record.partition, record.offset) in self._by_tester
+            found[is_own].append(record)
+        return found[False], found[True]
 
     def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
         return look_until(monotonic() + seconds, look)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
 from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException
@@ -83,8 +84,12 @@ class KafkaInstance:
         self._on_other_commit = on_other_commit
         self._paused = False
         self._used = monotonic()
-        self._tasks = ThreadTasks()
-        self._commits = PendingCommits()
+        self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        """Calls that requests make in the thread, because a client belongs to one thread."""
+        self._commits: list[tuple[dict[Partition, int], Future[Any]]] = []
+        """The requested commits that the cluster has not confirmed yet; their futures receive an
+        error or None.
+        """
         callbacks = {"on_commit": self._in_thread_confirm, "error_cb": when_away(self._doubt)}
         self._consumer = Consumer({**settings, **callbacks})
         self._thread = threading.Thread(
@@ -109,7 +114,8 @@ class KafkaInstance:
 
     def ask(self, what: Callable[[Any], Any]) -> Any:
         """Call ``what(consumer)`` in the instance's thread, which must not call this method."""
-        result = self._tasks.put(lambda: what(self._consumer))
+        result: Future[Any] = Future()
+        self._tasks.put(partial(settle, result, lambda: what(self._consumer)))
         if self.stopped:
             raise Unavailable("the instance has ended")
         try:
@@ -124,14 +130,18 @@ class KafkaInstance:
         commit would take as long as a session timeout if the cluster is unavailable.
         """
         places = [Place(*tp, offset) for tp, offset in offsets.items()]
+        confirmation: Future[Any] = Future()
+        pending = (dict(offsets), confirmation)
+        self._commits.append(pending)
         try:
-            with self._commits.expect(offsets) as confirmation:
-                self.ask(lambda consumer: consumer.commit(offsets=places, asynchronous=True))
-                problem = confirmation.result(seconds)
+            self.ask(lambda consumer: consumer.commit(offsets=places, asynchronous=True))
+            problem = confirmation.result(seconds)
         except KafkaException as error:
             raise translated(error) from None
         except TimeoutError:
             raise Unavailable("it did not confirm the commit") from None
+        finally:
+            self._commits.remove(pending)
         if problem is not None:
             raise translated(problem)
 
@@ -178,7 +188,7 @@ class KafkaInstance:
     def stop(self) -> None:
         """Start to leave the group and to end the thread. Waiting requests return immediately."""
         self.stopped = True
-        self._tasks.wake()
+        self._tasks.put(lambda: None)  # Wakes the thread.
         self.signal.close()
 
     def join(self, seconds: float) -> None:
@@ -197,23 +207,32 @@ class KafkaInstance:
             while not self.stopped:
                 self._in_thread_step()
         except (KafkaException, RuntimeError) as error:
-            self.stopped = True
             self._tell("lost", f"the client of the cluster ended: {error}", {})
             self._on_stopped(self)
         finally:
-            self._tasks.run()
-            self._commits.fail_all()
+            self.stopped = True
+            self._in_thread_run_tasks()
+            for _, confirmation in list(self._commits):
+                if not confirmation.done():
+                    confirmation.set_exception(Unavailable("the instance has ended"))
             self._consumer.close()
             self.signal.close()
 
+    def _in_thread_run_tasks(self, seconds: float = 0) -> None:
+        """Make all requested calls, and wait at most ``seconds`` for the first one."""
+        with suppress(Empty):
+            self._tasks.get(timeout=seconds)()
+            while True:
+                self._tasks.get_nowait()()
+
     def _in_thread_step(self) -> None:
-        self._tasks.run()
+        self._in_thread_run_tasks()
         self._in_thread_pause_or_resume()
         messages = self._consumer.consume(self._buffer_size, 0)
         if messages:
             self._in_thread_receive(messages)
             return
-        self._tasks.wait(_CONFIRMATION_POLL_SECONDS if self._commits else _POLL_SECONDS)
+        self._in_thread_run_tasks(_CONFIRMATION_POLL_SECONDS if self._commits else _POLL_SECONDS)
         if self._idle is not None and monotonic() - self._used > self._idle:
             self.stopped = True
             self._on_stopped(self)
@@ -240,8 +259,10 @@ class KafkaInstance:
         # An automatic commit also confirms a requested commit of the same offsets.
         offsets = {(place.topic, place.partition): place.offset for place in places}
         problem = error or next((place.error for place in places if place.error), None)
-        if self._commits.confirm(offsets, problem):
-            return
+        for wanted, confirmation in list(self._commits):
+            if wanted == offsets and not confirmation.done():
+                confirmation.set_result(problem)
+                return
         stored = {tp: at for tp, at in offsets.items() if at >= 0}
         if problem is None and stored:
             self._on_other_commit(stored)
@@ -365,70 +386,3 @@ class RecordBuffer:
             found = self._unreadable & set(partitions)
             self._unreadable -= found
             return found
-
-
-class ThreadTasks:
-    """Calls that requests make in an instance's thread, because a client belongs to one thread."""
-
-    def __init__(self) -> None:
-        self._tasks: deque[Callable[[], None]] = deque()
-        self._added = threading.Event()
-
-    def put(self, function: Callable[[], Any]) -> Future[Any]:
-        """Let the thread call a function and return its future result."""
-        result: Future[Any] = Future()
-        self._tasks.append(partial(settle, result, function))
-        self._added.set()
-        return result
-
-    def run(self) -> None:
-        """Make all calls. Only the thread calls this."""
-        self._added.clear()
-        while self._tasks:
-            self._tasks.popleft()()
-
-    def wait(self, seconds: float) -> None:
-        """Wait for the next call or for ``wake()``, at most ``seconds``."""
-        self._added.wait(seconds)
-
-    def wake(self) -> None:
-        self._added.set()
-
-
-class PendingCommits:
-    """The requested commits that the cluster has not confirmed yet. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._pending: deque[tuple[dict[Partition, int], Future[Any]]] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._pending)
-
-    @contextmanager
-    def expect(self, offsets: Mapping[Partition, int]) -> Iterator[Future[Any]]:
-        """Return a future that receives the error of a commit, or None, when it is confirmed."""
-        pending = (dict(offsets), Future[Any]())
-        with self._lock:
-            self._pending.append(pending)
-        try:
-            yield pending[1]
-        finally:
-            with self._lock:
-                self._pending.remove(pending)
-
-    def confirm(self, offsets: Mapping[Partition, int], problem: Any) -> bool:
-        """Confirm the first commit of these offsets; return False if no request waits for it."""
-        with self._lock:
-            for wanted, confirmation in self._pending:
-                if wanted == offsets and not confirmation.done():
-                    confirmation.set_result(problem)
-                    return True
-        return False
-
-    def fail_all(self) -> None:
-        """End all waits because the instance has ended."""
-        with self._lock:
-            unconfirmed = [future for _, future in self._pending if not future.done()]
-        for future in unconfirmed:
-            future.set_exception(Unavailable("the instance has ended"))

@@ -7,10 +7,11 @@ memory: Java's murmur2 hash for keys, and one partition for all messages without
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaException, Producer
 
 from ...core.ids import RandomStream
 from ...core.timekeeper import Timekeeper
@@ -20,8 +21,6 @@ from ..model import Metadata, ProducerRecord
 from .client import Unavailable, translated, unsupported
 from .topics import KafkaTopics, public_names
 
-OnDelivery = Callable[[Any, Any], None]
-CREATE_TIME = 1
 _POLL_SECONDS = 0.02
 """Interval at which the producer's thread checks whether it must end."""
 _EXTRA_SECONDS = 5.0
@@ -61,27 +60,25 @@ class KafkaProducing:
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
     ) -> list[Metadata]:
-        plan = self._plan(messages, atomic=not by_client or self._settings.batches == "atomic")
-        batch = _Batch(len(plan.positions))
+        plan = self._plan(messages, by_client=by_client)
         # The positions are those of the first messages, up to the first invalid one.
-        for index, (message, place) in enumerate(zip(messages, plan.positions, strict=False)):
-            self._send(message, place, batch.delivered(index))
-        found = batch.wait(self._confirmation_seconds)
-        confirmed = [_confirmed(*pair) for pair in zip(plan.positions, found, strict=True)]
+        sent = list(map(self._send, messages, plan.positions))
+        unconfirmed = wait(sent, self._confirmation_seconds).not_done
+        if unconfirmed:
+            raise Unavailable(f"{counted(len(unconfirmed), 'message')} not confirmed in time")
+        confirmed = [future.result() for future in sent]
         if not by_client:
             self.by_tester.update((at.topic, at.partition, at.offset) for at in confirmed)
         if plan.error is not None:
             raise plan.error
         return confirmed
 
-    def _plan(self, messages: Sequence[ProducerRecord], *, atomic: bool) -> Plan:
+    def _plan(self, messages: Sequence[ProducerRecord], *, by_client: bool) -> Plan:
         """Choose the positions of messages; raise ``BrokerError`` if none of them can be sent."""
         self._look_up(messages)
         with self._lock:
             placement = Placement(self._topics.known, self._settings, self._stream)
-            plan = placement.plan(messages, self._clock.now_ms())
-            if plan.error is not None and (atomic or not plan.positions):
-                raise plan.error
+            plan = placement.plan(messages, self._clock.now_ms(), by_client=by_client)
             placement.take_turns(plan)
         return plan
 
@@ -94,7 +91,16 @@ class KafkaProducing:
                 self._topics.look(fresh=True)
                 return
 
-    def _send(self, message: ProducerRecord, place: Metadata, delivered: OnDelivery) -> None:
+    def _send(self, message: ProducerRecord, place: Metadata) -> Future[Metadata]:
+        """Send a message; return its future position, which the cluster confirms."""
+        sent: Future[Metadata] = Future()
+
+        def delivered(error: Any, confirmation: Any) -> None:
+            if error:
+                sent.set_exception(translated(error))
+            else:
+                sent.set_result(_confirmed(place, confirmation))
+
         key = message.key
         if key == "" and self._settings.empty_key == "absent":
             key = None
@@ -112,6 +118,7 @@ class KafkaProducing:
         except (KafkaException, BufferError) as error:
             # librdkafka does not call the callback of a message that it did not accept.
             delivered(error, None)
+        return sent
 
     fail_batches = unsupported("partial_produce()")
 
@@ -129,41 +136,10 @@ class KafkaProducing:
         self._producer.flush(0.1)
 
 
-class _Batch:
-    """Collects the confirmations of one produce call."""
-
-    def __init__(self, count: int) -> None:
-        self._found: list[Any] = [None] * count
-        self._missing = count
-        self._error: Any = None
-        self._changed = threading.Condition()
-
-    def delivered(self, index: int) -> OnDelivery:
-        """Return the callback for the message with this number."""
-
-        def note(error: Any, message: Any) -> None:
-            with self._changed:
-                self._found[index] = message
-                self._missing -= 1
-                self._error = self._error or error
-                self._changed.notify_all()
-
-        return note
-
-    def wait(self, seconds: float) -> list[Any]:
-        """Return all confirmations; raise the first error, or 503 if they do not arrive in time."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: not self._missing, seconds):
-                raise Unavailable(f"{counted(self._missing, 'message')} not confirmed in time")
-        if self._error is not None:
-            raise translated(self._error)
-        return self._found
-
-
 def _confirmed(place: Metadata, message: Any) -> Metadata:
     """Return the position of a message on the cluster, which may set a timestamp of its own."""
     kind, ms = message.timestamp()
-    timestamp = ms if kind == CREATE_TIME else place.timestamp
+    timestamp = ms if kind == TIMESTAMP_CREATE_TIME else place.timestamp
     return Metadata(place.topic, message.partition(), message.offset(), timestamp)
 
 

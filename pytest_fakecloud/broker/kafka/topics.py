@@ -19,7 +19,7 @@ from ...core.errors import ContractError
 from ...core.settings import whole
 from ...core.timeparse import monotonic
 from .. import errors
-from ..engine.log import Topic
+from ..engine.log import PartitionLog, Topic
 from ..engine.topics import check_new_topic, topic_exists
 from ..errors import AsMisuse, BrokerError
 from ..model import TopicPartition
@@ -57,13 +57,13 @@ class KafkaTopics:
 
     All names are those that its clients use, except names called real. ``known`` contains the
     topics as last listed by the cluster, with empty logs, which is enough to choose positions for
-    messages; it is replaced and never modified. ``kept`` is whether topics stay when the fake is
+    messages; it is replaced and never modified. ``shared`` is whether topics stay when the fake is
     closed, because others share them.
     """
 
     def __init__(self, cluster: Cluster, address: Address, settings: BrokerConfig) -> None:
         self.known: dict[str, Topic] = {}
-        self.kept = settings.isolation == "none" or address.prefix is not None
+        self.shared = settings.isolation == "none" or address.prefix is not None
         self.cluster = cluster
         self.address = address
         self.settings = settings
@@ -79,7 +79,7 @@ class KafkaTopics:
     @property
     def prefix(self) -> str:
         """The prefix of the fake's topics and groups on the cluster."""
-        if self.kept or not self._generation:
+        if self.shared or not self._generation:
             return self._first_prefix
         return f"{self._first_prefix}{self._generation}."
 
@@ -127,9 +127,9 @@ class KafkaTopics:
         if known is not None and len(known.logs) == partitions:
             return known
         largest = self.settings.limits.max_message_bytes
-        topic = Topic(name, partitions, max_message_bytes=largest)
-        topic.turn = known.turn if known is not None else 0
-        return topic
+        logs = [PartitionLog(name, number) for number in range(partitions)]
+        turn = known.turn if known is not None else 0
+        return Topic(name=name, logs=logs, max_message_bytes=largest, turn=turn)
 
     def check(self, name: str) -> int:
         """Return a topic's partition count; raise ``BrokerError`` if it does not exist."""

@@ -8,29 +8,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.broker.engine import log as log_module
-from pytest_fakecloud.broker.engine.log import PartitionLog, Topic
+from pytest_fakecloud.broker.engine.log import Columns, PartitionLog, Topic
 from pytest_fakecloud.broker.model import Header
+
+
+def append(
+    log: PartitionLog,
+    timestamps: list[int],
+    values: list[str],
+    sizes: list[int],
+    *,
+    by_client: bool = True,
+) -> None:
+    count = len(values)
+    log.append(
+        Columns(timestamps, [None] * count, values, [()] * count, sizes), by_client=by_client
+    )
 
 
 def filled(timestamps: list[int], *, first: int = 0, size: int = 1) -> PartitionLog:
     log = PartitionLog("t", 0, first)
     count = len(timestamps)
     if count:
-        log.append(
-            timestamps,
-            [None] * count,
-            [str(number) for number in range(count)],
-            [()] * count,
-            [size] * count,
-            by_client=True,
-        )
+        values = [str(number) for number in range(count)]
+        append(log, timestamps, values, [size] * count)
     return log
 
 
 def test_records_come_back_as_they_went_in() -> None:
     log = PartitionLog("t", 4, 100)
     headers = (Header("b", "1"), Header("a", "2"), Header("b", "3"))
-    assert log.append([7], ["k"], ["v"], [headers], [9], by_client=True) == 100
+    log.append(Columns([7], ["k"], ["v"], [headers], [9]), by_client=True)
     assert log.read(100) == [("t", 4, 100, 7, "k", "v", headers)]
     assert (log.start, log.end, log.size, len(log)) == (100, 101, 9, 1)
 
@@ -74,7 +82,7 @@ def test_shrinking_keeps_the_newest_record() -> None:
 
 def test_the_origin_of_records_is_kept() -> None:
     log = filled([1, 2])
-    log.append([3], [None], ["tester"], [()], [6], by_client=False)
+    append(log, [3], ["tester"], [6], by_client=False)
     assert [r.value for r in log.records(by_client=True)] == ["0", "1"]
     assert [r.value for r in log.records(by_client=False)] == ["tester"]
     log.trim(1)
@@ -85,7 +93,7 @@ def test_a_copy_is_independent() -> None:
     log = filled([1, 2, 3])
     copy = log.copy()
     log.trim(2)
-    log.append([4], [None], ["x"], [()], [1], by_client=True)
+    append(log, [4], ["x"], [1])
     assert [r.value for r in copy.records()] == ["0", "1", "2"]
     assert [r.value for r in log.records()] == ["2", "x"]
 
@@ -93,7 +101,7 @@ def test_a_copy_is_independent() -> None:
 def test_timestamps_of_records_that_are_gone_do_not_count() -> None:
     log = filled([9])
     log.trim(1)
-    log.append([1], [None], ["x"], [()], [1], by_client=True)
+    append(log, [1], ["x"], [1])
     assert log.offset_at(5) is None
 
 
@@ -125,7 +133,7 @@ def _check_against_a_list(actions: list[tuple[str, object]], when: int) -> None:
             values = [str(end + index) for index in range(len(rows))]  # type: ignore[arg-type]
             times, sizes = zip(*rows, strict=True)  # type: ignore[misc,call-overload]
             count = len(values)
-            log.append(times, [None] * count, values, [()] * count, sizes, by_client=True)
+            append(log, times, values, sizes)
             kept += [(end + index, times[index], sizes[index]) for index in range(count)]
             end += count
         elif action == "trim":
@@ -151,9 +159,10 @@ def _check_against_a_list(actions: list[tuple[str, object]], when: int) -> None:
 
 
 def test_a_topic_retains_by_time_and_bytes() -> None:
-    topic = Topic("t", 1, retention_ms=100, retention_bytes=3, max_message_bytes=99)
+    logs = [PartitionLog("t", 0)]
+    topic = Topic(name="t", logs=logs, retention_ms=100, retention_bytes=3, max_message_bytes=99)
     log = topic.logs[0]
-    log.append([0, 50, 60, 70], [None] * 4, list("abcd"), [()] * 4, [1] * 4, by_client=True)
+    append(log, [0, 50, 60, 70], list("abcd"), [1] * 4)
     topic.retain(90)
     assert [r.value for r in log.records()] == ["b", "c", "d"]
     topic.retain(155)

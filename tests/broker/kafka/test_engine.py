@@ -35,7 +35,6 @@ from pytest_fakecloud.broker.kafka import engine as kafka_engine
 from pytest_fakecloud.broker.kafka.client import Address, Unavailable, translated
 from pytest_fakecloud.broker.kafka.cluster import Cluster
 from pytest_fakecloud.broker.kafka.instance import KafkaInstance, RecordBuffer
-from pytest_fakecloud.broker.kafka.producing import _Batch
 from pytest_fakecloud.broker.kafka.topics import KafkaTopics
 from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.cloud import Cloud
@@ -941,10 +940,11 @@ class TestAdmin:
         assert isinstance(refusal, Unavailable)
         assert "odd" in str(refusal)
 
-    def test_what_is_not_confirmed_in_time_is_told(self) -> None:
-        batch = _Batch(2)
-        batch.delivered(0)(None, "first")
-        with pytest.raises(Unavailable, match="1 message not confirmed"):
-            batch.wait(0)
-        batch.delivered(1)(None, "second")
-        assert batch.wait(0) == ["first", "second"]
+    def test_what_is_not_confirmed_in_time_is_told(
+        self, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        producing: Any = broker._engine.producing
+        monkeypatch.setattr(producing, "_confirmation_seconds", 0)
+        monkeypatch.setattr(producing, "_send", lambda message, place: Future())
+        with pytest.raises(ContractError, match="1 message not confirmed"):
+            broker.produce("orders", "a")
