@@ -37,8 +37,6 @@ class QueueAssertions:
         self._engine.inspected = True
         self._time.settle()
 
-    # -- listings --------------------------------------------------------------------------------
-
     def messages(
         self, state: object = None, **where: Unpack[ListedFields]
     ) -> Results[PublishedMessage]:
@@ -130,8 +128,6 @@ class QueueAssertions:
         return found_messages(
             PublishedMessage(self._engine, one) for one in list(self._engine.pending)
         )
-
-    # -- assertions ------------------------------------------------------------------------------
 
     def assert_published(
         self, url: object = None, *, times: int | None = None, **where: Unpack[MessageFields]

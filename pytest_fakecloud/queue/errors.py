@@ -40,7 +40,7 @@ def not_found(what: str, name: str) -> QueueError:
 
 
 def existing(found: T | None, what: str, name: str) -> T:
-    """Return an object; raise the error for an object that does not exist if it is None."""
+    """Return ``found``; raise the error (404) for an object that does not exist if it is None."""
     if found is None:
         raise not_found(what, name)
     return found

@@ -67,8 +67,6 @@ class Scene:
         self._connection.close()
         self.queue.close()
 
-    # -- requests --------------------------------------------------------------------------------
-
     def request(
         self,
         method: str,
@@ -115,8 +113,6 @@ class Scene:
         response = self.request("POST", way + url, headers, body)
         assert response.status in (201, 202), response
         return str(response.json()["messageId"])
-
-    # -- listings --------------------------------------------------------------------------------
 
     def to(self, url: str) -> list[DeliveredRequest]:
         """Return the deliveries to a URL."""

@@ -23,8 +23,6 @@ from tests.harness import check_each
 
 from .scene import CALLBACK, DEST, FAILURE, NOW, Scene, after
 
-# -- settings --------------------------------------------------------------------------------------
-
 
 def test_credentials_are_random_unless_asked_for() -> None:
     with Queue(Context.alone(seed=1)) as one, Queue(Context.alone(seed=1)) as other:
@@ -116,9 +114,6 @@ def test_windows_and_retentions_can_be_set() -> None:
         scene.queue.advance("1d")
         assert scene.request("GET", f"/v2/messages/{message_id}").status == 404
         assert scene.queue.dead_letters() == []
-
-
-# -- publishing without HTTP -----------------------------------------------------------------------
 
 
 def test_publishing_without_http(queue: Queue) -> None:
@@ -253,9 +248,6 @@ def test_a_queue_closed_by_a_handler_takes_its_answer_and_ends(queue: Queue) -> 
     assert len(queue.deliver_due()) == 1
     assert message.attempts.only().status == 500
     assert queue.clock.next_due() is None
-
-
-# -- listings --------------------------------------------------------------------------------------
 
 
 def test_messages_by_state_url_and_label(queue: Queue) -> None:
@@ -412,9 +404,6 @@ def test_an_attempt_in_the_journal_says_why_no_answer_came_and_what_was_done(que
     assert (plain["note"], plain["fault"], plain["traceback"]) == (None, None, None)
 
 
-# -- assertions ------------------------------------------------------------------------------------
-
-
 def test_assertions_return_what_matched(queue: Queue) -> None:
     queue.destinations.accept()
     message = queue.publish(DEST, json={"n": 1}, headers={"X-A": "b"}, label="l", callback=CALLBACK)
@@ -465,9 +454,6 @@ def test_assertions_never_drive(queue: Queue) -> None:
 def test_an_assertion_without_any_message(queue: Queue) -> None:
     with pytest.raises(AssertionError, match="the queue has no messages"):
         queue.assert_published()
-
-
-# -- driving ---------------------------------------------------------------------------------------
 
 
 def test_driving_returns_the_attempts_and_what_is_left(queue: Queue) -> None:
@@ -666,9 +652,6 @@ def test_the_queue_stands_still_without_driving() -> None:
         message = queue.publish(DEST)
         assert message.state == "pending"
         assert queue.messages(state="pending") == [message]
-
-
-# -- strictness ------------------------------------------------------------------------------------
 
 
 def test_an_unstubbed_destination_is_a_problem_only_when_attempted(queue: Queue) -> None:

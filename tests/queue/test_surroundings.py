@@ -175,9 +175,6 @@ def frozen(tool: str) -> Iterator[None]:
             yield
 
 
-# -- the matrix ------------------------------------------------------------------------------------
-
-
 def callback(cell: Cell) -> None:
     """The application publishes to the queue, and the same advance delivers that message."""
     with cell.cloud() as (cloud, queue):
@@ -253,9 +250,6 @@ def test_deliveries_in_the_background(cell: Cell) -> None:
             assert later.attempts.only().status == 200
 
     watched(run)
-
-
-# -- the documented refusals -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tool", ["freezegun", "time-machine"])

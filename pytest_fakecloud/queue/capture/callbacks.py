@@ -276,8 +276,6 @@ class Captured(Results[Callback]):
         """Forget the received callbacks."""
         self._restore(([], set()))
 
-    # -- used by the capture ---------------------------------------------------------------------
-
     def _expect(
         self, items: Iterable[Callback], asked: Query, times: int | None
     ) -> Results[Callback]:

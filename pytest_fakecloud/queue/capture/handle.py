@@ -159,8 +159,6 @@ class CallbackCapture(Destination):
                 return item
         captured._fail_missing()
 
-    # -- receiving -------------------------------------------------------------------------------
-
     def dispatch(self, request: WerkzeugRequest) -> WerkzeugResponse:
         """Record a callback and return 200, or the response of a matching expectation."""
         captured = self._captured_at(request.environ["RAW_URI"].partition("?")[0])
@@ -207,8 +205,6 @@ class CallbackCapture(Destination):
         return why_not_signed_by(
             list(self._waiter.queues()), self._time.now_us, signature, body=body, url=url
         )
-
-    # -- data ------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
         """Return the expectations and the received callbacks."""

@@ -108,8 +108,6 @@ class Destination(Handle, HTTPServer):
         self.port = self._mount.port
         self.ssl_context = context.tls
 
-    # -- methods of pytest-httpserver ------------------------------------------------------------
-
     def start(self) -> None:
         """Do nothing, because the server is already running."""
         if self.closed:
@@ -151,8 +149,6 @@ class Destination(Handle, HTTPServer):
             environ["REMOTE_ADDR"] = request.client[0]
         return environ
 
-    # -- expectations ----------------------------------------------------------------------------
-
     def clear_all_handlers(self) -> None:
         super().clear_all_handlers()
         self.oneshot_handlers = _Oneshots()
@@ -178,8 +174,6 @@ class Destination(Handle, HTTPServer):
             if isinstance(error, AssertionError)
         ]
         return found
-
-    # -- data ------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
         """Return the expectations and the log."""
@@ -207,7 +201,7 @@ def _is_host(text: str) -> bool:
     """Return whether a ``Host`` header is a name or an address, with an optional port."""
     try:
         parts = urlsplit(f"http://{text}/")
-        _ = parts.port
+        _ = parts.port  # Raises ValueError for an invalid port.
     except ValueError:
         return False
     whole = parts.netloc == text and parts.path == "/" and not parts.query and not parts.fragment

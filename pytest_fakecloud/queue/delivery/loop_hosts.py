@@ -31,9 +31,6 @@ def _frames() -> Iterator[FrameType]:
             frame = frame.f_back
 
 
-# -- asyncio -----------------------------------------------------------------------------------
-
-
 class AsyncioHost:
     """An event loop of asyncio."""
 
@@ -63,9 +60,6 @@ def _asyncio_loops(frames: list[FrameType]) -> set[asyncio.AbstractEventLoop]:
                     # A loop implemented in C has no frame. Its caller's frame has the main task.
                     loops.add(value.get_loop())
     return loops
-
-
-# -- trio --------------------------------------------------------------------------------------
 
 
 class TrioHost:

@@ -66,7 +66,7 @@ class Admission:
     def _give_way(self, message: Message, now: int) -> bool:
         """Let an earlier message of the same queue and flow-control key start first, if one can.
 
-        Pauses and limits may make messages due in another order than that of their queue. Return
+        Pauses and limits may make messages due in another order than the order of their queue. Return
         whether there is an earlier message, after which this one will start.
         """
         if message.queue_name is None or message.attempts:
@@ -111,9 +111,8 @@ class Admission:
     def _global_limit(self) -> str:
         return f"global parallelism {self._state.limits.parallelism}"
 
-    # -- releasing slots -------------------------------------------------------------------------
-
     def release(self, message: Message) -> None:
+        """Release all slots of a message that has not started or has finished."""
         self.release_global_slot(message)
         self._state.queues.release(message)
         self.release_flow_slot(message)
@@ -144,8 +143,6 @@ class Admission:
             state.unplan(message.id)
             key.waiting.appendleft(message.id)
         self.start_waiting()
-
-    # -- starting waiting messages ---------------------------------------------------------------
 
     def start_waiting(self) -> None:
         """Start the messages that wait for global parallelism while there is room."""
@@ -222,8 +219,6 @@ class Admission:
             if key is not None:
                 self.start_waiting_for_flow(key)
 
-    # -- overtaking ------------------------------------------------------------------------------
-
     def delay_if_overtaken(self, message_id: str) -> bool:
         """Return whether a fault lets other messages overtake a due message; if so, delay it.
 
@@ -234,7 +229,7 @@ class Admission:
             message = state.pending.get(message_id)
             if message is None or message.overtaken_at == message.retried:
                 return False
-            # Remove the timer, which has fired, so that no other message waits for this one meanwhile.
+            # Remove the timer, which has fired, so that no other message waits for this one.
             state.timers.pop(message_id, None)
         try:
             # Ask without the lock, because a fault may call a function of the test.

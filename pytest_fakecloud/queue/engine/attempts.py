@@ -46,7 +46,7 @@ class StartedAttempt(NamedTuple):
 class AttemptRunner:
     """Makes the attempts of an engine, in any thread or in the running event loop.
 
-    Timers call ``run``, ``run_async`` and ``start`` with their due time, which these do not need.
+    Timers call ``run``, ``run_async`` and ``start`` with their due time, which is not needed.
     """
 
     def __init__(

@@ -130,7 +130,6 @@ class Engine(State):
             self.keys.rotate(self.runner.signer.new_key())
             return self.keys
 
-    # -- messages --------------------------------------------------------------------------------
     def message(self, message_id: str) -> Message:
         """Return a message that clients may still read; raise a 404 error otherwise."""
         with self.lock:
@@ -190,9 +189,11 @@ class Engine(State):
         for schedule in self.schedules.by_id.values():
             self.schedules.unplan(schedule)
 
-    # -- snapshots -------------------------------------------------------------------------------
     def _data(self) -> list[tuple[object, str, Callable[[Any], Any]]]:
-        """Return the attributes that contain data: the object, the name, and the copying function."""
+        """Return the attributes that contain data: the object, the name, and the copying function.
+
+        Ids, signing keys and the clock are not part of the data.
+        """
         return [
             (self, "messages", _copies),
             (self, "groups_of_tasks", _copies),

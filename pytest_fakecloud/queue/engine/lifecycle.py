@@ -124,7 +124,6 @@ class Lifecycle:
             state.plan(message, max(now, message.not_before_us), reason)
         state.changed.notify()
 
-    # -- cancelling and finishing ----------------------------------------------------------------
     def cancel_all(self, messages: list[Message]) -> int:
         """Cancel pending messages and return their number. Acquires the lock."""
         state = self._state

@@ -131,8 +131,6 @@ class Publisher:
         self.deduplication = Deduplication(state.settings.dedup_window_us)
         self.schedules = Schedules(state, self._publish_run)
 
-    # -- entry points ----------------------------------------------------------------------------
-
     def publish(
         self,
         destination: str,
@@ -279,8 +277,6 @@ class Publisher:
     ) -> list[Target]:
         public_only = self._state.settings.production_checks
         return targets_of(destination, settings, group, public_only=public_only)
-
-    # -- storing ---------------------------------------------------------------------------------
 
     def _draft(
         self,

@@ -33,8 +33,6 @@ class Quota:
         self._state = state
         self.usage = QuotaUsage()
 
-    # -- quotas ----------------------------------------------------------------------------------
-
     def count_request(self, now: int) -> None:
         """Count a publish request; raise a 429 error if the burst limit is exceeded."""
         limit = self._state.limits.burst
@@ -73,8 +71,6 @@ class Quota:
             if self.usage.messages + count > limit:
                 raise errors.daily_limited(limit, now, max(0, limit - self.usage.messages))
 
-    # -- checks ----------------------------------------------------------------------------------
-
     def check(self, settings: PublishSettings, body: bytes, now: int) -> int:
         """Check a message's body and settings, including those of its callbacks, against the plan.
 
@@ -101,6 +97,7 @@ class Quota:
         if settings.timeout_us == 0:
             raise bad_request("invalid timeout: it must be longer than 0s")
         if settings.retry_delay is not None:
+            # Reject an expression that has no value for one of the retries.
             expression = RetryDelay(settings.retry_delay)
             for retried in range(retries):
                 expression.milliseconds(retried)

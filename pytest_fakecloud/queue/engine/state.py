@@ -89,7 +89,6 @@ class State:
         """
         return "background" if self.lane == "background" else "state"
 
-    # -- ids and records -------------------------------------------------------------------------
     def new_id(self, prefix: str) -> str:
         return prefix + self._other_ids.text(28, BASE58)
 
@@ -114,7 +113,6 @@ class State:
         message.log.append(entry)
         self.logs.append(entry)
 
-    # -- timers ----------------------------------------------------------------------------------
     def plan(self, message: Message, due_us: int, reason: str) -> None:
         """Set the time of a message's next attempt, and the reason for waiting until then."""
         message.due_us = due_us

@@ -64,8 +64,6 @@ class HistoryRoutes(Endpoints):
             Route("GET", "/v2/logs", "list_logs", self.list_logs),
         ]
 
-    # -- dead letters ----------------------------------------------------------------------------
-
     def list_dead_letters(self, request: Request) -> object:
         chosen = filters.read_filters(query_of(request), filters.FOR_DEAD_LETTERS)
         rows, cursor = self.engine.dead_letters.select(chosen)
@@ -121,8 +119,6 @@ class HistoryRoutes(Endpoints):
         accepted = self.engine.publisher.retry_dead_letters(map(letters.message, rows), plain)
         letters.delete(rows)
         return accepted
-
-    # -- logs ---------------------------------------------------------------------------------
 
     def _log_page(self, request: Request) -> tuple[list[records.Record], dict[str, str]]:
         engine = self.engine

@@ -132,8 +132,6 @@ class V1Routes(Endpoints):
         self.engine.url_groups.remove(self.engine.url_groups.get(segment(request, "name")))
         return OK
 
-    # -- messages --------------------------------------------------------------------------------
-
     def cancel_message(self, request: Request) -> Answer:
         self.engine.cancel(segment(request, "id"))
         return Answer({"status": "accepted"}, 202)
@@ -149,8 +147,6 @@ class V1Routes(Endpoints):
         if message is None or not task_id.startswith("task_"):
             raise not_found("task", task_id)
         return records.task_record(message, self.engine.clock.now_us())
-
-    # -- plan limits -----------------------------------------------------------------------------
 
     def quota(self, request: Request) -> object:
         limits = self.engine.limits

@@ -85,8 +85,7 @@ def check_header(name: str, value: str) -> None:
 def json_headers(headers: Mapping[str, Any], *, first_spelling: bool = False) -> HeaderList:
     """Return headers as pairs, from a JSON object that maps names to values or lists of values.
 
-    ``first_spelling`` drops a name that is repeated in another case, as workflow clients do. Raises
-    a 400 error for values that are not strings, numbers or booleans.
+    Raises a 400 error for values that are not strings, numbers or booleans.
     """
     pairs: HeaderList = []
     seen: set[str] = set()

@@ -69,7 +69,7 @@ class WorkflowRun:
     steps: list[RunStep] = field(default_factory=list)
     """The first body and the steps that have been delivered, in this order."""
     message_ids: list[str] = field(default_factory=list)
-    """All messages of the run, also those that are not delivered yet or no steps."""
+    """All messages of the run, including undelivered ones and those that are not steps."""
     completed_us: int | None = None
     response: bytes | None = None
     invoker: Invoker | None = None

@@ -47,9 +47,6 @@ def ask(queue: Queue, capture: CallbackCapture, count: int = 1, **more: Any) -> 
         queue.publish(APP, json=number, callback=capture.callback_url, **more)
 
 
-# -- fields ----------------------------------------------------------------------------------------
-
-
 def test_where_knows_the_fields_that_assertions_know(
     queue: Queue, capture: CallbackCapture
 ) -> None:
@@ -128,9 +125,6 @@ def test_values_that_no_callback_can_have(capture: CallbackCapture, fields: Any,
             use()
 
 
-# -- faults of one URL -----------------------------------------------------------------------------
-
-
 def test_ending_the_faults_of_one_url_keeps_those_of_the_other(capture: CallbackCapture) -> None:
     callbacks, failures = capture.callbacks.faults, capture.failures.faults
     callbacks.down()
@@ -161,9 +155,6 @@ def test_methods_of_the_faults_of_one_url(capture: CallbackCapture) -> None:
         faults.break_it()
     with pytest.raises(ContractError, match="these faults are for /callback only: remove route="):
         faults.answer(500, route="failure")
-
-
-# -- which callback a wait returns ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("forget", [CallbackCapture.reset, lambda one: one.callbacks.clear()])
@@ -211,9 +202,6 @@ def test_each_of_several_tasks_gets_one_of_its_own() -> None:
 
     with Cloud(seed=1, delivery="background") as cloud:
         assert asyncio.run(main(cloud)) == [0, 1, 2]
-
-
-# -- driving ---------------------------------------------------------------------------------------
 
 
 def test_the_awaitable_wait_goes_no_further_than_the_plain_one(
@@ -311,9 +299,6 @@ def test_two_queues_may_sign_on_two_clocks() -> None:
         unsigned = requests.post(capture.callback_url, data=b"{}")
         assert unsigned.status_code == 200
         assert "no Upstash-Signature header" in str(capture.callbacks.last.problem)
-
-
-# -- error messages --------------------------------------------------------------------------------
 
 
 def told(wait: Callable[[], object]) -> str:

@@ -120,9 +120,6 @@ def send(url: str, body: dict[str, object] | bytes | None = None, **sign: Any) -
     return requests.post(url, data=data, headers=headers)
 
 
-# -- a callback, decoded ---------------------------------------------------------------------------
-
-
 def test_a_callback_is_decoded(capture: CallbackCapture) -> None:
     assert send(capture.callback_url).status_code == 200
     item = capture.callbacks.only()
@@ -216,9 +213,6 @@ def test_the_lists_speak_the_language_of_the_inspections(capture: CallbackCaptur
         capture.callbacks.only()
 
 
-# -- signatures ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("sign", "problem"),
     [
@@ -287,9 +281,6 @@ def test_the_receiver_reads_the_clock_the_queue_signs_on(
     assert capture.callbacks.only().problem is None
 
 
-# -- faults ----------------------------------------------------------------------------------------
-
-
 def test_faults_of_one_url_leave_the_other_alone(capture: CallbackCapture) -> None:
     fault = capture.callbacks.faults.answer(503, times=1)
     capture.failures.faults.answer(500)
@@ -323,9 +314,6 @@ def test_an_expectation_may_answer_a_callback(capture: CallbackCapture) -> None:
     assert [send(capture.callback_url).status_code for _ in range(2)] == [503, 200]
     assert len(capture.callbacks) == 2
     assert capture._unmet() == []
-
-
-# -- waits -----------------------------------------------------------------------------------------
 
 
 def test_a_wait_drives_the_queue_to_what_falls_due(
@@ -500,9 +488,6 @@ def test_the_awaitable_forms(context: Context, stub: StubQueue, delivery: Any) -
     assert found == [callback]
 
 
-# -- data -----------------------------------------------------------------------------------------
-
-
 def test_reset_forgets_callbacks_and_restore_brings_them_back(capture: CallbackCapture) -> None:
     send(capture.callback_url)
     send(capture.failure_url)
@@ -539,9 +524,6 @@ def test_the_journal_has_what_came(capture: CallbackCapture) -> None:
     send(capture.callback_url)
     capture.assert_called("callback", times=1, status=200)
     capture.assert_not_called("failure")
-
-
-# -- assertions ------------------------------------------------------------------------------------
 
 
 def test_assert_received_returns_what_matched(capture: CallbackCapture) -> None:
@@ -594,9 +576,6 @@ def test_a_field_that_no_callback_has(capture: CallbackCapture) -> None:
         ContractError, match=r"'code' is not a field of a callback. Known fields: at, at_us, body"
     ):
         capture.callbacks.assert_received(code=200)
-
-
-# -- with a queue ----------------------------------------------------------------------------------
 
 
 @pytest.fixture

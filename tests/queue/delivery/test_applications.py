@@ -32,9 +32,6 @@ with warnings.catch_warnings():
     from fastapi.testclient import TestClient
 
 
-# -- WSGI applications -----------------------------------------------------------------------------
-
-
 def flask_app() -> flask.Flask:
     app = flask.Flask("destination")
 
@@ -217,9 +214,6 @@ def __getattr__(name: str) -> Any:
     if name == "urlpatterns":
         return _urlpatterns()
     raise AttributeError(name)
-
-
-# -- ASGI applications -----------------------------------------------------------------------------
 
 
 def fastapi_app(events: list[str]) -> fastapi.FastAPI:
@@ -459,9 +453,6 @@ def test_a_lifespan_that_fails_to_start_fails_the_attempt(table: Table) -> None:
     outcome = table.deliver(delivery())
     assert outcome.status == 500
     assert "lifespan did not start: no database" in str(outcome.exception)
-
-
-# -- an application that is already running --------------------------------------------------------
 
 
 class Pooled:

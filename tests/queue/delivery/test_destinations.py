@@ -25,8 +25,6 @@ from pytest_fakecloud.queue.model import SECOND
 
 from ..edge import APP, Table, delivery
 
-# -- prefixes --------------------------------------------------------------------------------------
-
 
 def test_the_longest_prefix_wins(table: Table) -> None:
     table.accept()
@@ -111,9 +109,6 @@ def test_a_route_keeps_what_came(table: Table) -> None:
     assert [seen.path for seen in route.deliveries] == ["/1", "/2"]
     assert route.deliveries.where(path="/2").only().text == "two"
     assert repr(route) == f"<DestinationRoute accept {APP} deliveries=2>"
-
-
-# -- prepared answers ------------------------------------------------------------------------------
 
 
 def test_answers_in_turn_and_the_last_repeats(table: Table) -> None:
@@ -285,9 +280,6 @@ def test_an_exception_as_answer_is_a_500_and_kept(table: Table) -> None:
     assert (outcome.status, outcome.exception) == (500, error)
 
 
-# -- callables -------------------------------------------------------------------------------------
-
-
 def test_a_callable_sees_the_request(table: Table) -> None:
     seen: list[DeliveredRequest] = []
     table.call(APP, seen.append)
@@ -434,9 +426,6 @@ def test_an_application_of_the_other_kind_is_told_where_it_belongs(table: Table)
         table.asgi(APP, fine)
 
 
-# -- with a queue ----------------------------------------------------------------------------------
-
-
 def test_reset_returns_to_the_destinations_of_the_baseline() -> None:
     with Queue(Context.alone(now="2026-01-01T00:00:00Z")) as queue:
         kept = queue.destinations.answers(APP, 500, 200)
@@ -479,9 +468,6 @@ def test_a_server_that_runs_for_long_keeps_the_last_deliveries() -> None:
                 assert bodies[-8:] == [str(number) for number in range(22, 30)]
             else:
                 assert bodies == []
-
-
-# -- patterns --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

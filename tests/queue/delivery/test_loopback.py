@@ -23,8 +23,6 @@ from pytest_fakecloud.queue.model import Outcome
 
 from ..edge import OK, RawServer, Script, delivery, dribble, endless, frozen, silent
 
-# -- outgoing requests -----------------------------------------------------------------------------
-
 
 def test_the_request_is_the_delivery_and_nothing_else(
     sender: Sender, serve: Callable[..., RawServer]
@@ -135,9 +133,6 @@ def test_an_answer_without_a_body(
     server = serve(RawServer.answer(b"HTTP/1.1 %d X\r\n\r\n" % status))
     assert sender.send(delivery(server.url)).status == status
     assert sender.send(delivery(server.url)).body == b""
-
-
-# -- connections -----------------------------------------------------------------------------------
 
 
 def test_a_burst_uses_one_connection(
@@ -323,9 +318,6 @@ def test_a_server_with_a_certificate_of_its_own(sender: Sender) -> None:
     assert outcome.status == 200
 
 
-# -- the real-time cap -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("script", [silent, dribble, endless])
 def test_an_attempt_ends_at_the_cap_whatever_its_virtual_timeout(
     serve: Callable[..., RawServer], script: Script
@@ -426,9 +418,6 @@ def test_in_a_running_loop_the_words_name_the_awaitable_form(
     outcome = asyncio.run(blocking())
     sender.close()
     assert "await queue.aio.advance" in str(outcome.exception)
-
-
-# -- the awaitable form ----------------------------------------------------------------------------
 
 
 async def answer_on_this_loop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -12,8 +12,6 @@ from pytest_fakecloud.queue.signature_clock import real_time, signature_clock
 
 from ..edge import delivery, frozen
 
-# -- unstubbed destinations ------------------------------------------------------------------------
-
 
 def test_unstubbed_destinations_are_refused_and_reported() -> None:
     told: list[tuple[str, Delivery]] = []
@@ -83,9 +81,6 @@ def test_exceptions_raised_by_the_driving_call() -> None:
     destinations.call("https://e.example.com", replace_route)
     outcomes = [sender.send(delivery(f"https://{host}.example.com")) for host in "abcde"]
     assert [outcome.raises for outcome in outcomes] == [True, False, False, False, True]
-
-
-# -- clocks of signatures --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tool", ["freezegun", "time_machine"])

@@ -127,8 +127,6 @@ class World:
         self._lock = threading.Lock()
         self._patience = threading.Event()
 
-    # -- the destinations ------------------------------------------------------------------------
-
     def receive(self, path: str, retried: int, message_id: str) -> int:
         """Answer one delivery after the time that its message asks for."""
         kind, _, label = path.strip("/").partition("/")
@@ -139,8 +137,6 @@ class World:
         self._patience.wait(wish.seconds if kind == "hook" else 0.001)
         seen.end_us = now_us()
         return 503 if kind == "hook" and retried < wish.fails else 200
-
-    # -- the clients -----------------------------------------------------------------------------
 
     def _request(
         self, method: str, path: str, headers: dict[str, str] | None = None, body: str = ""
@@ -247,9 +243,6 @@ def loopback(receive: Callable[[str, int, str], int]) -> Iterator[str]:
         server.shutdown()
         serving.join()
         server.server_close()
-
-
-# -- the checker -----------------------------------------------------------------------------------
 
 
 def check(history: History) -> list[str]:

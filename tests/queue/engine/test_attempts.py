@@ -66,9 +66,6 @@ def drive(bench: Bench, how: str) -> None:
 both_ways = pytest.mark.parametrize("how", ["plain", "on a loop"])
 
 
-# -- recorded attempts -----------------------------------------------------------------------------
-
-
 def test_fields_of_attempts(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(
         (500, 200)[delivery.attempt], [("X-A", "1")], b"body", virtual_us=SECOND, where="here"
@@ -114,9 +111,6 @@ def test_an_answer_is_waited_for_as_a_timer_of_its_name(bench: Bench) -> None:
     assert [one.label for one in bench.clock._timers.planned(5)[1]] == ["answer", "answer"]
     bench.engine.close()
     assert bench.clock.next_due_us() is None
-
-
-# -- outgoing requests -----------------------------------------------------------------------------
 
 
 def test_every_header_of_a_delivery() -> None:
@@ -179,9 +173,6 @@ def test_a_handler_knows_which_message_it_answers_to(bench: Bench, how: str) -> 
     drive(bench, how)
     assert causes == [bench.engine.messages[one] for one in ids]
     assert causing.get() is None
-
-
-# -- faults ----------------------------------------------------------------------------------------
 
 
 @both_ways
@@ -262,9 +253,6 @@ def test_a_message_with_a_lost_answer_waits_for_its_turn(bench: Bench) -> None:
     bench.engine.queues.resume("q")
     bench.clock.run_due()
     assert bench.state(message_id) == "DELIVERED"
-
-
-# -- starting attempts -----------------------------------------------------------------------------
 
 
 def test_messages_that_cannot_start(bench: Bench) -> None:
@@ -356,9 +344,6 @@ def test_exceptions_of_handlers_on_a_loop_are_kept(bench: Bench) -> None:
         drive(bench, "on a loop")
     assert isinstance(bench.engine.attempts[0].exception, LookupError)
     assert causing.get() is None
-
-
-# -- judging responses -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("took", "delivered"), [(10, True), (10.000001, False)])

@@ -87,9 +87,6 @@ def test_a_handler_that_fails_hard_loses_no_message(bench: Bench) -> None:
     assert bench.state(message_id) == "DELIVERED"
 
 
-# -- deliveries ------------------------------------------------------------------------------------
-
-
 def test_fields_of_a_delivery(bench: Bench) -> None:
     bench.publish(Forward_X_A="1")
     bench.clock.run_due()
@@ -107,9 +104,6 @@ def test_fields_of_a_delivery(bench: Bench) -> None:
     assert (only.method, only.url, only.sub, only.body) == ("POST", URL, URL, b"x")
     assert bench.signed == [(URL, b"x")]
     assert (only.kind, only.attempt, only.signed) == ("message", 0, True)
-
-
-# -- ordered queues --------------------------------------------------------------------------------
 
 
 def enqueue(bench: Bench, name: str, url: str = URL, **headers: str) -> str:
@@ -147,9 +141,6 @@ def test_a_queue_deleted_twice_loses_nothing_that_was_in_flight(bench: Bench) ->
     assert not bench.engine.pending
 
 
-# -- flow control ----------------------------------------------------------------------------------
-
-
 def flowing(bench: Bench, value: str, count: int = 1, url: str = URL) -> list[str]:
     return [
         bench.publish(url, Flow_Control_Key="k", Flow_Control_Value=value) for _ in range(count)
@@ -175,9 +166,6 @@ def test_a_pause_takes_back_what_a_resumption_let_go(bench: Bench) -> None:
     bench.clock.advance("1m")
     assert bench.times() == [60, 70]
     assert [bench.state(one) for one in (first, second)] == ["DELIVERED"] * 2
-
-
-# -- limits ----------------------------------------------------------------------------------------
 
 
 def test_messages_of_a_day_callbacks_included() -> None:
@@ -263,9 +251,6 @@ def test_a_callback_that_a_quota_forbids_is_in_the_timeline() -> None:
     assert bench.state(message_id) == "DELIVERED"
     text = timeline(bench.engine.messages[message_id])
     assert "a callback was not published: quota maxQueues exceeded" in text
-
-
-# -- loops -----------------------------------------------------------------------------------------
 
 
 def test_a_loop_in_the_background_is_told_and_the_message_waits() -> None:
@@ -356,9 +341,6 @@ def test_zero_waits_between_retries_are_no_loop() -> None:
     bench.publish(Retries="20", Retry_Delay="0")
     bench.clock.run_due()
     assert len(bench.sent) == 21
-
-
-# -- snapshots -------------------------------------------------------------------------------------
 
 
 def test_a_copy_can_be_restored_any_number_of_times(bench: Bench) -> None:

@@ -288,9 +288,6 @@ def test_a_cloud_forgets_nothing_by_default() -> None:
         assert cloud.queue()._engine.settings.history_us is None
 
 
-# -- the engine's history, without HTTP ------------------------------------------------------------
-
-
 def remembering(seconds: int, **options: Any) -> Bench:
     return Bench(history_us=seconds * SECOND, **options)
 

@@ -31,9 +31,6 @@ def rows(bench: Bench, message_id: str) -> list[tuple[Any, ...]]:
     ]
 
 
-# -- logs ------------------------------------------------------------------------------------------
-
-
 def test_the_log_of_a_message_that_comes_at_last(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(503 if delivery.attempt == 0 else 200)
     message_id = bench.publish(Delay="10s", Retry_Delay="5000")
@@ -92,9 +89,6 @@ def test_why_a_first_attempt_is_when_it_is(
     bench.clock.advance("1m")
     (attempt,) = bench.engine.attempts
     assert (attempt.waited_us, attempt.wait_reason) == (waited * SECOND, why)
-
-
-# -- causes ----------------------------------------------------------------------------------------
 
 
 def test_a_chain_within_one_driving_call_may_be_ten_times_as_long() -> None:
@@ -191,9 +185,6 @@ def test_a_callback_is_caused_only_by_the_message_it_reports_on(bench: Bench) ->
     assert (callback.depth, callback.chain) == (1, 1)
 
 
-# -- cancelling ------------------------------------------------------------------------------------
-
-
 def test_cancelling_counts_those_that_it_ends(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500, virtual_us=10 * SECOND)
     under_way = bench.publish()
@@ -247,9 +238,6 @@ def test_finished_messages_have_no_timer(bench: Bench) -> None:
     assert bench.engine.timers == {}
 
 
-# -- deleting queues -------------------------------------------------------------------------------
-
-
 def test_no_message_starts_in_a_deleted_queue(bench: Bench) -> None:
     head = bench.publish(Queue_Name="q", Delay="1m")
     waiting = bench.publish(Queue_Name="q", Delay="1h")
@@ -275,9 +263,6 @@ def test_deleting_a_queue_twice_is_nothing(bench: Bench) -> None:
     for _ in range(2):
         bench.engine.lifecycle.delete_queue("q")
     assert bench.engine.queues.by_name == {}
-
-
-# -- waiting for the end of a message --------------------------------------------------------------
 
 
 def failing(*urls: str) -> Callable[[Delivery], Outcome]:

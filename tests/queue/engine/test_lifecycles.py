@@ -237,8 +237,6 @@ class Lives(RuleBasedStateMachine):
             # The clock is not restored, so attempts of the snapshot may be late.
             self.paused_at_some_time = True
 
-    # -- always ----------------------------------------------------------------------------------
-
     @invariant()
     def who_is_pending_waits_for_something(self) -> None:
         engine = self.engine
@@ -266,8 +264,6 @@ class Lives(RuleBasedStateMachine):
         )
         most = engine.limits.parallelism
         assert most is None or len(engine.active) <= most
-
-    # -- the end ---------------------------------------------------------------------------------
 
     def teardown(self) -> None:
         engine = self.engine

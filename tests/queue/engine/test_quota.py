@@ -54,9 +54,6 @@ def refusal(call: Any) -> QueueError:
     return caught.value
 
 
-# -- counting --------------------------------------------------------------------------------------
-
-
 def test_a_burst_is_counted_by_the_second() -> None:
     counted = quota({"burst": 2})
     for _ in range(2):
@@ -136,8 +133,6 @@ def test_without_a_daily_limit_there_is_always_room() -> None:
     counted.check_room(10**6)
     assert counted.daily_headers() == []
 
-
-# -- settings of a message -------------------------------------------------------------------------
 
 SIZE, DELAY = {"message_size": 4}, {"delay_us": 10 * SECOND}
 LATE = "quota maxDelay exceeded, current limit: 10"
@@ -245,9 +240,6 @@ def test_a_delay_of_a_callback_of_a_callback_counts_from_now(kind: str) -> None:
     assert refusal(lambda: check(NOW_S + 11)).message == LATE
 
 
-# -- numbers of retries ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("limits", "settings", "given", "retries"),
     [
@@ -277,9 +269,6 @@ def test_retries_of_a_message(limits: Any, settings: Any, given: int | None, ret
 def test_retries_of_a_callback(setting: Any, given: int | None, retries: int) -> None:
     counted = quota({"retries": 10}, callback_retries=setting)
     assert counted.callback_retries(PublishSettings(retries=given), 9) == retries
-
-
-# -- public addresses ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -82,9 +82,6 @@ def test_every_so_often_counts_from_the_creation(scene: Scene) -> None:
     assert len(scene.at(DEST)) == 4
 
 
-# -- the engine's schedules, without HTTP ----------------------------------------------------------
-
-
 def scheduled(bench: Bench, cron: str = "* * * * *", url: str = URL, **headers: str) -> Schedule:
     pairs = [("Upstash-Cron", cron)]
     pairs += [(f"Upstash-{name.replace('_', '-')}", value) for name, value in headers.items()]

@@ -86,9 +86,6 @@ def test_histories_keep_what_was_asked_for(seed: int, sockets: bool) -> None:
     assert any(one.cancelled_us is not None for one in history.wishes)
 
 
-# -- the checker finds violations ------------------------------------------------------------------
-
-
 def one_at_a_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Dispatcher, "_is_paused", lambda self: self._stopped or self._under_way >= 1)
 
@@ -200,9 +197,6 @@ def test_the_checker_catches(
         if any(words in text for text in found):
             return
     pytest.fail(f"the checker found only {found}")
-
-
-# -- waiting and overtaking ------------------------------------------------------------------------
 
 
 def test_a_delivery_does_not_wait_for_destinations_that_are_slow(

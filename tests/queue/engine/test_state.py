@@ -29,9 +29,6 @@ def state(seed: int = 1, name: str = "queue", lane: Lane = "driven") -> State:
     )
 
 
-# -- ids -------------------------------------------------------------------------------------------
-
-
 def test_the_forms_of_ids() -> None:
     made = state()
     assert re.fullmatch("msg_[0-9a-f]{32}", made.new_message_id())
@@ -52,9 +49,6 @@ def test_groups_and_schedules_leave_the_ids_of_messages_as_they_are() -> None:
     plain, busy = state(), state()
     busy.new_id("scd_")
     assert busy.new_message_id() == plain.new_message_id()
-
-
-# -- timers ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,6 @@ from ..scene import CALLBACK, DEST, NOW_MS, Scene
 Settings = Mapping[str, str]
 
 
-# -- headers ---------------------------------------------------------------------------------------
-
 HEADERS = {name: lines for name, (_, lines) in scenarios("headers").items()}
 EFFECTS = {
     name: [line for line in lines if not line.startswith("refused")]
@@ -99,8 +97,6 @@ def test_every_header_has_a_row() -> None:
     }
     assert {name.partition(":")[0] for name in EFFECTS} == read
 
-
-# -- endpoints -------------------------------------------------------------------------------------
 
 GROUP = {"endpoints": [{"url": DEST, "name": "main"}, {"url": DEST + "2"}]}
 
@@ -371,8 +367,6 @@ def test_the_token_may_be_in_the_query(scene: Scene) -> None:
     path = f"/v2/keys?qstash_token={scene.queue.token}"
     assert scene.request("GET", path, token="").status == 200
 
-
-# -- filters ---------------------------------------------------------------------------------------
 
 OTHER = "https://other.example.org:8443/path/x?q=1"
 

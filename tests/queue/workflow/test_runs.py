@@ -89,9 +89,6 @@ def step(number: int, **more: Any) -> dict[str, Any]:
     return {"stepId": number, "stepName": f"s{number}", "stepType": "Run", "concurrent": 1, **more}
 
 
-# -- the list of steps -----------------------------------------------------------------------------
-
-
 def test_the_signature_is_about_the_list(wire: Wire) -> None:
     from qstash import Receiver
 
@@ -223,9 +220,6 @@ def test_a_rejected_step_with_half_a_character_can_be_reported(wire: Wire) -> No
     assert problem.text.encode()
 
 
-# -- settings of the trigger that apply to the whole run ---------------------------------------------
-
-
 def test_callbacks_about_a_cancelled_run_are_dropped(wire: Wire) -> None:
     def cancel(request: DeliveredRequest) -> None:
         wire.ask("DELETE", "/v2/workflows/runs/r")
@@ -243,9 +237,6 @@ def test_callbacks_about_a_cancelled_run_are_dropped(wire: Wire) -> None:
     )
     wire.queue.run_until_idle()
     assert [request.url for request in wire.delivered] == [APP]
-
-
-# -- events ----------------------------------------------------------------------------------------
 
 
 def wait(wire: Wire, event: str, status: int = 200, run: str = "r", **more: Any) -> Any:
@@ -288,9 +279,6 @@ def test_a_webhook_needs_no_token_and_everything_else_does(wire: Wire) -> None:
     assert base64.b64decode(event["body"]) == b"\x00"
     assert event["header"]["X-A"] == ["1"]
     assert event["host"] == url.removeprefix("http://")
-
-
-# -- listings and dead letters ---------------------------------------------------------------------
 
 
 def failed_run(wire: Wire, run: str = "r", body: object = b"first", **headers: str) -> str:
@@ -386,9 +374,6 @@ def test_a_resumed_or_restarted_run_keeps_its_settings(wire: Wire, verb: str) ->
         assert shown["header"]["X-A"][0].startswith("REDACTED:")
     wire.queue.run_until_idle()
     assert wire.delivered[-1].headers.get("X-A") == "secret"
-
-
-# -- state -----------------------------------------------------------------------------------------
 
 
 def test_a_reset_forgets_the_runs(wire: Wire) -> None:
