@@ -49,10 +49,8 @@ class QueueAssertions:
         """
         __tracebackhide__ = True
         self._note_inspection()
-        if isinstance(state, str) and state.upper() in STATE_NAMES:
-            given = _conditions(where, service_state=state)
-        else:
-            given = _conditions(where, state=state)
+        of_service = isinstance(state, str) and state.upper() in STATE_NAMES
+        given = _conditions(where, **{"service_state" if of_service else "state": state})
         asked = Query(given, MESSAGES, "message")
         with self._engine.lock:
             self._engine.history.sweep()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -118,31 +118,10 @@ class AttemptDetails:
         self.finished: deque[FinishedDelivery] = deque()
         self._finished_bytes = 0
 
-    def watched(self, send: Callable[[Delivery], Outcome]) -> Callable[[Delivery], Outcome]:
-        """Return ``send`` wrapped so that each delivery is recorded."""
-
-        def watching(delivery: Delivery) -> Outcome:
-            with self._start_recording(delivery):
-                return send(delivery)
-
-        return watching
-
-    def awatched(
-        self, send: Callable[[Delivery], Awaitable[Outcome]]
-    ) -> Callable[[Delivery], Awaitable[Outcome]]:
-        async def watching(delivery: Delivery) -> Outcome:
-            with self._start_recording(delivery):
-                return await send(delivery)
-
-        return watching
-
-    def _start_recording(self, delivery: Delivery) -> AbstractContextManager[None]:
+    def recording(self, delivery: Delivery) -> AbstractContextManager[None]:
         """Record a delivery; return a context manager that collects what it causes, if possible."""
-        key = _key(delivery)
-        # A duplicate of a delivery belongs to the same attempt, so keep its journal number.
-        earlier = self._started.get(key)
-        number = earlier.number if earlier else self.recorder.reserve()
-        self._started[key] = started = StartedDelivery(number, delivery, [], [])
+        started = StartedDelivery(self.recorder.reserve(), delivery, [], [])
+        self._started[_key(delivery)] = started
         return self._collector.collecting(started) if self._one_at_a_time else nullcontext()
 
     @cached_property
@@ -251,17 +230,14 @@ class AttemptReports(AttemptHooks):
         self._details = details
         self._problems = problems
 
+    def delivering(self, delivery: Delivery) -> AbstractContextManager[None]:
+        return self._details.recording(delivery)
+
     def after_attempt(
         self, message: Message, attempt: Attempt, delivery: Delivery, outcome: Outcome
     ) -> None:
         """Record an attempt, and raise the handler's exception if the test asks for that."""
-        self._record_attempt(message, attempt, delivery, outcome)
-        if outcome.exception is not None and outcome.raises and self._engine.lane == "driven":
-            raise outcome.exception
-
-    def _record_attempt(
-        self, message: Message, attempt: Attempt, delivery: Delivery, outcome: Outcome
-    ) -> None:
+        source = self._engine.messages.get(message.source_id or "")
         error = None if outcome.exception is None else type(outcome.exception).__name__
         answer = (error or "no answer") if outcome.status is None else outcome.status
         self._details.recorder.add_event(
@@ -273,7 +249,7 @@ class AttemptReports(AttemptHooks):
             number=attempt.number,
             status=outcome.status,
             message_kind=message.kind,
-            about=self._about(message),
+            about=None if source is None else source.public_id,
             method=delivery.method,
             error=error,
             fault=", ".join(attempt.faults) or None,
@@ -283,6 +259,8 @@ class AttemptReports(AttemptHooks):
             traceback=handler_traceback(outcome),
             **self._details.finish(delivery, outcome),
         )
+        if outcome.exception is not None and outcome.raises and self._engine.lane == "driven":
+            raise outcome.exception
 
     def before_outcome(self, delivery: Delivery, outcome: Outcome) -> None:
         """Report an exception of a background delivery, which no call of the test can raise."""
@@ -297,10 +275,6 @@ class AttemptReports(AttemptHooks):
         else:
             text = f"a background delivery to {url}: {attempt_note(outcome)}"
             self._problems.report("unmet", text, exception=error)
-
-    def _about(self, message: Message) -> str | None:
-        source = self._engine.messages.get(message.source_id or "")
-        return None if source is None else source.public_id
 
     def endless_loop(self, text: str) -> None:
         self._problems.report("unmet", text)

@@ -46,15 +46,10 @@ def existing(found: T | None, what: str, name: str) -> T:
     return found
 
 
-def quota(name: str, limit: int | None = None) -> QueueError:
-    """Return the error (412) for exceeding a plan limit (*observed* for the limit ``maxDelay``)."""
+def quota(name: str, limit: int | None = None, *, status: int = 412) -> QueueError:
+    """Return the error (412; 413 for a body) for exceeding a plan limit (*observed*: ``maxDelay``)."""
     tail = "" if limit is None else f", current limit: {limit}"
-    return QueueError(412, f"quota {name} exceeded{tail}")
-
-
-def too_large(limit: int) -> QueueError:
-    """Return the error (413) for a body that exceeds the plan's message size."""
-    return QueueError(413, f"quota maxMessageSize exceeded, current limit: {limit}")
+    return QueueError(status, f"quota {name} exceeded{tail}")
 
 
 def unauthorized() -> QueueError:

@@ -31,7 +31,6 @@ from .model import DAY, MESSAGE, SigningKeys
 from .rest.routes import QueueApp
 from .settings import QueueConfig, QueueSettings
 from .signature_clock import signature_clock as clock_of_signatures
-from .wire.delivery import DeliverySigner
 from .wire.signing import Signer, explain
 from .wire.text import as_text
 
@@ -85,9 +84,9 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self._engine = Engine(
             context.clock,
             context.ids,
-            perform=self._details.watched(self._sender.send),
-            perform_async=self._details.awatched(self._sender.asend),
-            signer=DeliverySigner(signer, signer.keys, _new_key),
+            perform=self._sender.send,
+            perform_async=self._sender.asend,
+            signer=signer,
             name=name,
             limits=config.plan,
             settings=config,
@@ -126,6 +125,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             SigningKeys(*keys),
             clock_of_signatures(config.signature_clock, context.clock.now_us),
             context.ids.stream(name, "token ids"),
+            _new_key,
             header=f"{config.header_prefix}-Signature",
         )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core.errors import ContractError
 from ..core.ids import Ids
@@ -17,15 +17,6 @@ from ..core.wording import unknown_name
 from .actions import QueueActions
 from .arguments import text
 from .engine.engine import Engine
-
-
-class _Data(NamedTuple):
-    """Checked data: endpoints by group, keyword arguments of each queue, schedule and message."""
-
-    groups: dict[str, list[tuple[str, str | None]]]
-    queues: dict[str, dict[str, Any]]
-    schedules: list[dict[str, Any]]
-    messages: list[dict[str, Any]]
 
 
 class _Trial(QueueActions):
@@ -40,43 +31,26 @@ class _Trial(QueueActions):
 
 
 def load(queue: QueueActions, given: Mapping[str, Any]) -> None:
-    data = _checked(given)
+    data = _known("the data", given, ("url_groups", "queues", "schedules", "messages"))
+    messages = [_message(one) for one in _typed("messages", data.get("messages", []), list)]
     with queue._engine.lock:
-        _add(_Trial(queue._engine), data)
-        _add(queue, data)
+        for place in (_Trial(queue._engine), queue):
+            _add(place, data)
+            for message in messages:
+                place.publish(**message)
 
 
-def _add(place: QueueActions, data: _Data) -> None:
+def _add(place: QueueActions, data: Mapping[str, Any]) -> None:
+    """Add the data except for its messages; raise an error for the first invalid part."""
     engine = place._engine
-    for name, endpoints in data.groups.items():
-        engine.url_groups.add_all(name, endpoints, engine.clock.now_us())
-    for name, settings in data.queues.items():
-        engine.queues.upsert(name, **settings)
-    for schedule in data.schedules:
-        place.schedule(**schedule)
-    for message in data.messages:
-        place.publish(**message)
-
-
-def _checked(data: object) -> _Data:
-    given = _known("the data", data, ("url_groups", "queues", "schedules", "messages"))
-    return _Data(
-        groups={
-            text("url_groups name", name): [
-                _endpoint(name, one) for one in _section({name: endpoints}, name, list)
-            ]
-            for name, endpoints in _section(given, "url_groups", dict).items()
-        },
-        queues={
-            text("queues name", name): _queue(name, settings)
-            for name, settings in _section(given, "queues", dict).items()
-        },
-        schedules=[
-            _keywords("a schedule", one, QueueActions.schedule)
-            for one in _section(given, "schedules", list)
-        ],
-        messages=[_message(one) for one in _section(given, "messages", list)],
-    )
+    for name, endpoints in _typed("url_groups", data.get("url_groups", {}), dict).items():
+        group = text("url_groups name", name)
+        wanted = [_endpoint(name, one) for one in _typed(name, endpoints, list)]
+        engine.url_groups.add_all(group, wanted, engine.clock.now_us())
+    for name, settings in _typed("queues", data.get("queues", {}), dict).items():
+        engine.queues.upsert(text("queues name", name), **_queue(name, settings))
+    for schedule in _typed("schedules", data.get("schedules", []), list):
+        place.schedule(**_keywords("a schedule", schedule, QueueActions.schedule))
 
 
 def _endpoint(group: str, given: object) -> tuple[str, str | None]:
@@ -90,8 +64,7 @@ def _endpoint(group: str, given: object) -> tuple[str, str | None]:
 
 
 def _queue(name: str, given: object) -> dict[str, Any]:
-    known = ("parallelism", "paused")
-    settings = _known(f"queue {name}", {} if given is None else given, known)
+    settings = {} if given is None else _known(f"queue {name}", given, ("parallelism", "paused"))
     whole(1).read("parallelism", settings.setdefault("parallelism", 1))
     SWITCH.read("paused", settings.setdefault("paused", False))
     return settings | {"paused": bool(settings["paused"])}
@@ -105,12 +78,10 @@ def _message(given: object) -> dict[str, Any]:
     return message
 
 
-def _section(data: Mapping[str, Any], name: str, kind: type) -> Any:
-    """Return a part of the data, which is empty if it is missing."""
-    found = data.get(name, kind())
-    if not isinstance(found, kind):
-        raise ContractError(f"load(): {name} must be a {kind.__name__}, got {found!r}")
-    return found
+def _typed(name: str, value: object, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise ContractError(f"load(): {name} must be a {kind.__name__}, got {value!r}")
+    return value
 
 
 def _known(where: str, given: object, known: Iterable[str]) -> dict[str, Any]:

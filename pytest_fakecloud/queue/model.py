@@ -91,12 +91,6 @@ class Outcome:
 
 
 Perform = Callable[[Delivery], Outcome]
-Sign = Callable[[Delivery, str | None, int], HeaderList]
-"""Function that returns the signature headers of a delivery.
-
-Its arguments are the delivery, the key (None for the current signing key), and the age of the token
-in microseconds.
-"""
 
 
 @dataclass(slots=True)
@@ -133,6 +127,9 @@ class Redaction(NamedTuple):
     headers: frozenset[str] = frozenset()
 
 
+NOTHING_REDACTED = Redaction()
+
+
 @dataclass(frozen=True, slots=True)
 class PublishSettings:
     """The parsed and validated settings of a publish request.
@@ -162,7 +159,7 @@ class PublishSettings:
     queue_name: str | None = None
     flow: FlowSettings | None = None
     labels: tuple[str, ...] = ()
-    redaction: Redaction | None = None
+    redaction: Redaction = NOTHING_REDACTED
     workflow: HeaderList = field(default_factory=list)
 
 
@@ -229,6 +226,7 @@ MessageState = Literal[
     "CREATED", "ACTIVE", "RETRY", "DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELED"
 ]
 """A state of a message. (``ERROR``, the state of a failed attempt, appears only in the log.)"""
+PENDING = frozenset({"CREATED", "ACTIVE", "RETRY"})
 FINISHED = frozenset({"DELIVERED", "FAILED", "CANCELED"})
 
 
@@ -319,6 +317,11 @@ class Message:
     """Id of the workflow step whose failure this message reports."""
     failure_function_state: str | None = None
     """State of the failure callback about this workflow step."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether the message is neither finished nor cancelled."""
+        return self.state in PENDING
 
     @property
     def finished(self) -> bool:

@@ -78,8 +78,8 @@ def signature_details(
         invalid = explain(signature, body=sent.body, keys=keys, at=now, url=url)
         if invalid is None:
             # If several checks rejected the delivery, explain one that used the queue's own key.
-            own = [check for check in refused if keys.current in check.keys]
-            check = [_NO_CHECK, *refused, *own][-1]
+            own = [one for one in refused if keys.current in one.keys]
+            check = (own or refused or [_NO_CHECK])[-1]
     return {
         "missing": signature is None,
         "url": url,
@@ -100,6 +100,7 @@ def _compared(check: Refusal, url: str, body: bytes, keys: SigningKeys) -> Compa
         checked = checked.encode("utf-8", "surrogatepass")
     other_url = check.url if check.url != url else None
     other_body = checked if checked != body else None
+    rewritten = None if other_body is None else _reserialized(other_body)
     other_key = bool(check.keys) and keys.current not in check.keys
     claim = "" if other_key or check.claim == "key" else check.claim
     return {
@@ -107,7 +108,7 @@ def _compared(check: Refusal, url: str, body: bytes, keys: SigningKeys) -> Compa
         "verified_url": other_url,
         "verified_body": None if other_body is None else shortened_body(other_body),
         "verified_size": 0 if other_body is None else len(other_body),
-        "verified_body_same_json": other_body is not None and _same_json(other_body, body),
+        "verified_body_same_json": rewritten is not None and rewritten == _reserialized(body),
         "verified_key": False if other_key else None,
         "former_key": other_key and any(key in keys.former for key in check.keys),
         "next_key_missing": other_key and bool(keys.former) and keys.former[-1] in check.keys,
@@ -127,11 +128,6 @@ def _as_served(url: str) -> str:
     except ValueError:
         return as_text(url)
     return as_text(f"{address.scheme}://{address.netloc}{address.target}")
-
-
-def _same_json(one: bytes, other: bytes) -> bool:
-    rewritten = _reserialized(one)
-    return rewritten is not None and rewritten == _reserialized(other)
 
 
 def _reserialized(body: bytes) -> bytes | None:

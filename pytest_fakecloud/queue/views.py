@@ -90,9 +90,8 @@ class PublishedMessage:
     @property
     def headers(self) -> Headers:
         """The headers for the destination, with canonical names."""
-        return Headers(
-            [(canonical(name), as_text(value)) for name, value in source_headers(self._record)]
-        )
+        headers = source_headers(self._record.settings)
+        return Headers([(canonical(name), as_text(value)) for name, value in headers])
 
     @property
     def body(self) -> bytes:
@@ -183,11 +182,10 @@ class PublishedMessage:
     @property
     def callbacks(self) -> Results[PublishedMessage]:
         """The callbacks and failure callbacks that report on this message."""
-        own = self._id
         return found_messages(
             PublishedMessage(self._engine, one.id)
             for one in list(self._engine.messages.values())
-            if one.source_id == own
+            if one.source_id == self._id
         )
 
     @property

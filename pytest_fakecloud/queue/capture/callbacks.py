@@ -112,10 +112,9 @@ class Callback:
     @property
     def _refuses_retries(self) -> bool:
         header = self.raw.get("header")
-        names = header if isinstance(header, dict) else {}
-        return any(
+        return isinstance(header, dict) and any(
             name.lower().endswith("-nonretryable-error") and "true" in str(values).lower()
-            for name, values in names.items()
+            for name, values in header.items()
         )
 
     @property
@@ -264,8 +263,7 @@ class Captured(Results[Callback]):
         """
         __tracebackhide__ = True
         checked_count("times", times)
-        asked = _query(where)
-        return self._expect(list(self), asked, times)
+        return self._expect(list(self), _query(where), times)
 
     def assert_not_received(self, **where: Unpack[CallbackFields]) -> None:
         """Assert that no matching callback was received."""

@@ -125,8 +125,7 @@ class CallbackWaiter:
         """
         try:
             # Fire internal timers only, because deliveries are made by their own threads.
-            at_least = partial(at_least_now, self._time, due_us)
-            self._time._fire(at_least, ("state",), yielding=True)
+            self._time._fire(partial(at_least_now, self._time, due_us), ("state",), yielding=True)
         except Occupied:
             return False
         except ContractError:

@@ -89,8 +89,7 @@ def caught_by_framework() -> Iterator[list[BaseException]]:
 def _signals() -> Iterator[tuple[str, Any]]:
     # Look among the loaded modules only, because a framework that is in use is already imported.
     for module in ("flask.signals", "django.core.signals"):
-        loaded = sys.modules.get(module)
-        signal = getattr(loaded, "got_request_exception", None)
+        signal = getattr(sys.modules.get(module), "got_request_exception", None)
         if signal is not None:
             yield module, signal
 
@@ -143,10 +142,12 @@ def call_wsgi(app: WsgiApp, delivery: Delivery) -> Outcome:
 
 
 def _native(headers: Iterable[tuple[str, str]]) -> HeaderList:
-    pairs = [(name, value) for name, value in headers]
-    for pair in pairs:
-        if not all(isinstance(part, str) for part in pair):
+    pairs: HeaderList = []
+    for pair in headers:
+        name, value = pair
+        if not isinstance(name, str) or not isinstance(value, str):
             raise AssertionError(f"the WSGI application's header {pair!r} is not a pair of strings")
+        pairs.append((name, value))
     return pairs
 
 

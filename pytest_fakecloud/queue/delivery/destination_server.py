@@ -199,13 +199,14 @@ class Destination(Handle, HTTPServer):
 
 def _is_host(text: str) -> bool:
     """Return whether a ``Host`` header is a name or an address, with an optional port."""
+    if re.search(r"[\s@\\/?#]", text):
+        return False
     try:
         parts = urlsplit(f"http://{text}/")
         _ = parts.port  # Raises ValueError for an invalid port.
     except ValueError:
         return False
-    whole = parts.netloc == text and parts.path == "/" and not parts.query and not parts.fragment
-    return whole and bool(parts.hostname) and re.search(r"[\s@\\]", text) is None
+    return bool(parts.hostname)
 
 
 def _answer(response: WerkzeugResponse) -> Answer:

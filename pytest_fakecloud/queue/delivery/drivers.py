@@ -96,12 +96,8 @@ class Driver:
             yield partial(at_least_now, clock, due)
 
     def _report(self, fired: Iterable[Fired]) -> Attempts:
-        own = self._engine.messages
-        attempts = Attempts(
-            one.result
-            for one in fired
-            if isinstance(one.result, Attempt) and one.result.message_id in own
-        )
+        made = (one.result for one in fired if isinstance(one.result, Attempt))
+        attempts = Attempts(one for one in made if one.message_id in self._engine.messages)
         if self._engine.pending:
             attempts.waiting = unfinished_text(self._engine)
         return attempts

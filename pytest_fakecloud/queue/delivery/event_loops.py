@@ -188,7 +188,7 @@ class EventLoops:
 
     def __init__(self) -> None:
         self._runner: AsgiRunner | None = None
-        self._running: dict[int, RunningLifespan] = {}
+        self._running: dict[int, RunningLifespan | None] = {}
         self._lock = threading.Lock()
 
     def runner(self) -> AsgiRunner:
@@ -202,12 +202,10 @@ class EventLoops:
         with self._lock:
             if self._runner is not None and self._runner.has(app):
                 return None
-        found = self._running.get(id(app))
-        if found is None or not found.is_running:
-            found = find_running_lifespan(app)
-            if found is not None:
-                self._running[id(app)] = found
-        return found
+            known = self._running.get(id(app))
+            if known is None or not known.is_running:
+                known = self._running[id(app)] = find_running_lifespan(app)
+            return known
 
     def close(self) -> None:
         with self._lock:

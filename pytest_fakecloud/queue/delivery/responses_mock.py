@@ -88,11 +88,11 @@ def _mismatch(mock: Any, request: PreparedRequest) -> str | None:
             return None
         reasons.append(f"{entry.method} {entry.url}: {reason or 'does not match'}")
     url = str(request.url)
-    for prefix in mock.passthru_prefixes:
-        if prefix.match(url) if hasattr(prefix, "match") else url.startswith(prefix):
-            reasons.append(
-                "a passthru prefix matches, but the queue sends to loopback addresses only"
-            )
+    reasons += [
+        "a passthru prefix matches, but the queue sends to loopback addresses only"
+        for prefix in mock.passthru_prefixes
+        if (url.startswith(prefix) if isinstance(prefix, str) else prefix.match(url))
+    ]
     listing = "; ".join(reasons) or "there are none"
     return f"The `responses` library is active, but none of its mocks matches ({listing})"
 

@@ -18,8 +18,9 @@ from .loop_hosts import Host, running_hosts
 
 @dataclass(frozen=True)
 class RunningLifespan:
-    """A lifespan run by other code: the application's coroutine, its state and its event loop."""
+    """A lifespan run by other code: the application, its coroutine, its state and its event loop."""
 
+    app: AsgiApp
     coroutine: CoroutineType[Any, Any, Any]
     state: Mapping[str, Any]
     host: Host
@@ -37,7 +38,7 @@ def find_running_lifespan(app: AsgiApp) -> RunningLifespan | None:
                 if frame is not None and _is_call(app, frame):
                     scope = _lifespan_scope(frame)
                     if scope is not None:
-                        return RunningLifespan(coroutine, scope.get("state") or {}, host)
+                        return RunningLifespan(app, coroutine, scope.get("state") or {}, host)
                 coroutine = coroutine.cr_await
     return None
 
@@ -65,7 +66,5 @@ def _content(cell: CellType) -> object:
 
 
 def _lifespan_scope(frame: FrameType) -> Mapping[str, Any] | None:
-    for value in list(frame.f_locals.values()):
-        if isinstance(value, MutableMapping) and value.get("type") == "lifespan":
-            return value
-    return None
+    scopes = (value for value in list(frame.f_locals.values()) if isinstance(value, MutableMapping))
+    return next((scope for scope in scopes if scope.get("type") == "lifespan"), None)

@@ -98,8 +98,8 @@ class Sender:
         if self._closed:
             text = f"{as_text(delivery.url)}: the queue is closed, and nothing was sent"
             return Outcome(exception=ConnectionAbortedError(text), refused=True, where="closed")
-        route = self._route(delivery.url)
-        if route is not None:
+        route = route_to(self.destinations, delivery.url)
+        if route is not None and (route._is_prefix or not self._is_fake(delivery.url)):
             return route
         mismatch = None
         if "responses" in sys.modules:
@@ -144,12 +144,6 @@ class Sender:
 
                 self._sockets = LoopbackSender(self._deadlines, keeps=not self._side_by_side)
             return self._sockets
-
-    def _route(self, url: str) -> DestinationRoute | None:
-        route = route_to(self.destinations, url)
-        if route is not None and not route._is_prefix and self._is_fake(url):
-            return None
-        return route
 
     def _no_handler(self, delivery: Delivery, mismatch: str | None) -> Outcome:
         """Return the outcome for an unstubbed URL. ``mismatch`` is why no active mock matches it."""

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
+from ...core.conditions import is_pattern
 from ...core.errors import ContractError, shown
 from ...core.field_types import TEXT
 from ...core.matching import Question
@@ -33,25 +34,19 @@ class Target(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Everything:
-    """Matches every URL that no other route matches."""
-
-    length: int = -1
-
-    def takes(self, target: Target) -> bool:
-        return True
-
-
-@dataclass(frozen=True)
 class Pattern:
-    """Matches URLs by a wildcard, a regular expression or a function."""
+    """Matches URLs by a wildcard, a regular expression or a function.
+
+    Its ``length`` is less than the length of any prefix; ``"*"`` has the smallest ``length``.
+    """
 
     wanted: object
     asked: Question = field(compare=False)
     length: int = 0
 
     def takes(self, target: Target) -> bool:
-        return self.asked.agrees(target.url)
+        # "*" matches every URL, which is known sooner without comparing.
+        return self.length < 0 or self.asked.agrees(target.url)
 
 
 @dataclass(frozen=True)
@@ -70,10 +65,11 @@ class Prefix:
         if self.origin != target.origin or not target.rest.startswith(self.rest):
             return False
         following = target.rest[len(self.rest) : len(self.rest) + 1]
+        # A prefix with a query matches further parameters.
         return self.rest[-1:] in ("", "/") or following in ("", "/", "?", "&")
 
 
-UrlScope: TypeAlias = Everything | Pattern | Prefix
+UrlScope: TypeAlias = Pattern | Prefix
 """The URLs that a route matches. If several scopes match a URL, the longest one wins."""
 
 
@@ -81,9 +77,11 @@ def scope_of(url: object) -> UrlScope:
     """Return the scope for a URL argument; raise ``ContractError`` if it is not a destination."""
     __tracebackhide__ = True
     if url == "*":
-        return Everything()
+        return Pattern(url, Question("url", url, TEXT), length=-1)
+    if callable(url) or is_pattern(url):
+        return Pattern(url, Question("url", url, TEXT))
     target = split_text(named_url(url) or url) if isinstance(url, str) else None
-    if callable(url) or hasattr(url, "pattern") or (target and target.origin and "*" in target.url):
+    if target is not None and target.origin and "*" in target.url:
         return Pattern(url, Question("url", url, TEXT))
     if target is None or not target.origin:
         raise ContractError(

@@ -150,20 +150,26 @@ class Admission:
         if state.limits.parallelism is None:
             return
         now = state.clock.now_us()
-        while self._has_room():
-            wait_lists = [state.waiting_for_slot]
-            wait_lists += [
-                key.waiting for key in state.flow.keys.values() if key.waiting and key.open(now)
-            ]
-            for wait_list in wait_lists:
-                while wait_list and wait_list[0] not in state.pending:
-                    wait_list.popleft()
-            heads = [(state.messages[one[0]], one) for one in wait_lists if one]
-            if not heads:
-                return
-            message, wait_list = min(heads, key=lambda head: head[0].number)
-            wait_list.popleft()
+        while self._has_room() and (message := self._take_oldest_waiting(now)) is not None:
             self._schedule_admitted(message, self.flow_key(message), now)
+
+    def _take_oldest_waiting(self, now: int) -> Message | None:
+        """Remove the oldest message that could start from its wait list and return it, or None."""
+        state = self._state
+        wait_lists = [state.waiting_for_slot]
+        wait_lists += [
+            key.waiting for key in state.flow.keys.values() if key.waiting and key.open(now)
+        ]
+        for wait_list in wait_lists:
+            # Skip cancelled messages, which are not removed from their wait lists.
+            while wait_list and wait_list[0] not in state.pending:
+                wait_list.popleft()
+        heads = [(state.messages[one[0]], one) for one in wait_lists if one]
+        if not heads:
+            return None
+        message, wait_list = min(heads, key=lambda head: head[0].number)
+        wait_list.popleft()
+        return message
 
     def _has_room(self) -> bool:
         most = self._state.limits.parallelism
@@ -200,7 +206,7 @@ class Admission:
 
     def _plan_opening(self, key: FlowKey, opens_us: int | None) -> None:
         timer = self.flow_timers.get(key.key)
-        if timer is not None and (timer.cancelled or timer.due_us != opens_us):
+        if timer is not None and timer.due_us != opens_us:
             timer.cancel()
             del self.flow_timers[key.key]
             timer = None

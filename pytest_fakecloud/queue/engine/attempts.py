@@ -25,8 +25,9 @@ from ..model import (
     Perform,
     first,
 )
-from ..wire.delivery import DeliverySigner, callback_body, delivery_of, failure_text
+from ..wire.delivery import callback_body, delivery_of, failure_text
 from ..wire.retry import next_wait
+from ..wire.signing import Signer
 from ..wire.text import as_text
 from .admission import Admission
 from .history import DeadLetters
@@ -59,7 +60,7 @@ class AttemptRunner:
         *,
         perform: Perform,
         perform_async: Callable[[Delivery], Awaitable[Outcome]] | None,
-        signer: DeliverySigner,
+        signer: Signer,
     ) -> None:
         self._state = state
         self._lifecycle = lifecycle
@@ -72,23 +73,22 @@ class AttemptRunner:
 
     def run(self, message_id: str, due_us: int) -> Attempt | None:
         """Make the due attempt in this thread; return None if it may not start now."""
-        begun = self._begin_unless_overtaken(message_id)
-        return None if begun is None else self._perform_begun(begun)
+        make = self.start(message_id, due_us)
+        return None if make is None else make()
 
-    def start(self, message_id: str, due_us: int) -> Callable[[], object] | None:
+    def start(self, message_id: str, due_us: int) -> Callable[[], Attempt] | None:
         """Start the due attempt if it may start; return a function that makes it in any thread."""
         begun = self._begin_unless_overtaken(message_id)
         if begun is None:
             return None
         try:
-            with self._as_cause(begun):
-                # Claim faults now, in the order of due times. Attempts may end in any order.
-                self._claim_faults(begun)
+            # Claim faults now, in the order of due times. Attempts may end in any order.
+            self._claim_faults(begun)
         except BaseException as error:
-            if self._ends_advance(error):
+            if self._must_raise(error):
                 raise
             return None
-        return partial(self._perform_begun, begun, claimed=True)
+        return partial(self._perform_begun, begun)
 
     async def run_async(self, message_id: str, due_us: int) -> Attempt | None:
         """Make the due attempt in the running event loop; return None if it may not start now.
@@ -100,24 +100,27 @@ class AttemptRunner:
         begun = self._begin_unless_overtaken(message_id)
         if begun is None:
             return None
+        self._claim_faults(begun)
         with self._as_cause(begun):
-            delivery = self._signed(begun)
-            outcome = await self.perform_async(delivery)
-            if "duplicate" in begun.attempt.faults:
+            delivery = self.signer.signed(begun.delivery, begun.attempt.faults)
+            with self._state.attempt_hooks.delivering(delivery):
                 outcome = await self.perform_async(delivery)
+                if "duplicate" in begun.attempt.faults:
+                    outcome = await self.perform_async(delivery)
         return self.finish(begun, outcome)
 
-    def _perform_begun(self, begun: StartedAttempt, *, claimed: bool = False) -> Attempt:
+    def _perform_begun(self, begun: StartedAttempt) -> Attempt:
         try:
             with self._as_cause(begun):
-                delivery = self._signed(begun, claimed=claimed)
-                outcome = self.perform(delivery)
-                if "duplicate" in begun.attempt.faults:
+                delivery = self.signer.signed(begun.delivery, begun.attempt.faults)
+                with self._state.attempt_hooks.delivering(delivery):
                     outcome = self.perform(delivery)
+                    if "duplicate" in begun.attempt.faults:
+                        outcome = self.perform(delivery)
         except BaseException as error:
-            if self._state.lane == "background" and not self._ends_advance(error):
-                return begun.attempt
-            raise
+            if self._must_raise(error):
+                raise
+            return begun.attempt
         return self.finish(begun, outcome)
 
     @contextmanager
@@ -132,20 +135,20 @@ class AttemptRunner:
         finally:
             causing.reset(token)
 
-    def _ends_advance(self, error: BaseException) -> bool:
-        """Return whether a test that advances the clock must receive a background delivery's error."""
-        return self._state.clock.driving and not isinstance(error, Exception)
+    def _must_raise(self, error: BaseException) -> bool:
+        """Return whether a call of the test must raise this error.
 
-    def _signed(self, begun: StartedAttempt, *, claimed: bool = False) -> Delivery:
-        """Return the signed delivery, after claiming its faults unless they have been claimed."""
-        if not claimed:
-            self._claim_faults(begun)
-        return self.signer.signed(begun.delivery, begun.attempt.faults)
+        A background delivery ends an advance of the clock only with an error like ``pytest.fail()``.
+        """
+        state = self._state
+        is_fatal = state.clock.driving and not isinstance(error, Exception)
+        return state.lane != "background" or is_fatal
 
     def _claim_faults(self, begun: StartedAttempt) -> None:
         delivery_hooks = self._state.delivery_hooks
         if delivery_hooks.active:
-            begun.attempt.faults = delivery_hooks.before(begun.message, begun.delivery)
+            with self._as_cause(begun):
+                begun.attempt.faults = delivery_hooks.before(begun.message, begun.delivery)
 
     def _begin_unless_overtaken(self, message_id: str) -> StartedAttempt | None:
         if self._state.delivery_hooks.active and self._admission.delay_if_overtaken(message_id):
@@ -208,11 +211,8 @@ class AttemptRunner:
         raise Loop(loop)
 
     def _delivery(self, message: Message, now: int) -> Delivery:
-        state = self._state
-        body = message.body
-        if message.workflow is not None:
-            body = state.workflow.delivery_body(message, now)
-        settings = state.settings
+        settings = self._state.settings
+        body = self._state.workflow.delivery_body(message, now)
         return delivery_of(
             message, body, now, prefix=settings.header_prefix, region=settings.region
         )
@@ -349,7 +349,7 @@ class AttemptRunner:
             no_answer_status=state.settings.no_answer_status,
             size=state.limits.message_size,
             spelling=state.settings.source_id,
-            more={} if message.workflow is None else state.workflow.callback_fields(message),
+            more=state.workflow.callback_fields(message),
         )
         self._publisher.publish_callback(message, kind, url, nested, body, at_us)
 

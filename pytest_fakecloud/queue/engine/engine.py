@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
@@ -26,30 +26,16 @@ from ...core.timers import Lane
 from ..errors import not_found
 from ..model import Attempt, Delivery, Message, Outcome, Perform, SigningKeys
 from ..settings import PlanLimits, QueueConfig
-from ..wire.delivery import DeliverySigner
+from ..wire.signing import Signer
 from ..workflow.runs import WorkflowRuns
 from .admission import Admission
 from .attempts import AttemptRunner
-from .flow import FlowControl
 from .history import DeadLetters, History
 from .lifecycle import Lifecycle
 from .ordered_queues import OrderedQueues
 from .publishing import Publisher
 from .quota import Quota
-from .state import State
-from .url_groups import UrlGroups
-
-
-class Saved(NamedTuple):
-    """A copy of an engine's data, which can be restored any number of times.
-
-    Ids, signing keys and the clock are not part of the data. Copies share immutable records.
-    ``values`` are copies of the attributes that ``Engine._data()`` lists.
-    """
-
-    values: list[Any]
-    pending: tuple[str, ...]
-    workflow: object
+from .state import State, copies
 
 
 class Engine(State):
@@ -65,7 +51,7 @@ class Engine(State):
         ids: Ids,
         *,
         perform: Perform,
-        signer: DeliverySigner,
+        signer: Signer,
         perform_async: Callable[[Delivery], Awaitable[Outcome]] | None = None,
         name: str = "queue",
         limits: PlanLimits | None = None,
@@ -168,9 +154,7 @@ class Engine(State):
         with self.lock:
             due = [self.next_planned_us()]
             due += [end for end, _ in self.in_flight.values()]
-            due += [
-                timer.due_us for timer in self.admission.flow_timers.values() if not timer.cancelled
-            ]
+            due += [timer.due_us for timer in self.admission.flow_timers.values()]
             due += [self.pending[one].due_us for one in self.overtaken if one in self.pending]
         return min((one for one in due if one is not None), default=None)
 
@@ -195,34 +179,46 @@ class Engine(State):
         Ids, signing keys and the clock are not part of the data.
         """
         return [
-            (self, "messages", _copies),
-            (self, "groups_of_tasks", _copies),
-            (self, "flow", FlowControl.copy),
-            (self, "url_groups", UrlGroups.copy),
+            (self, "messages", copies),
+            (self, "groups_of_tasks", copies),
             (self, "logs", list),
             (self, "in_flight", dict),
             (self, "waiting_for_slot", deque),
-            (self.queues, "by_name", _copies),
-            (self.schedules, "by_id", _copies),
+            (self.flow, "keys", copies),
+            (self.url_groups, "by_name", copies),
+            (self.queues, "by_name", copies),
+            (self.schedules, "by_id", copies),
             (self.dead_letters, "rows", dict),
             (self.publisher.deduplication, "seen", dict),
             (self.quota, "usage", replace),
+            (self.workflow, "runs", copies),
+            (self.workflow.events, "waiters", list),
+            (self.workflow.events, "notified", dict),
         ]
 
-    def snapshot(self) -> Saved:
-        """Return a copy of all data that later attempts do not change."""
+    def snapshot(self) -> list[Any]:
+        """Return copies of all data, which can be restored any number of times."""
         with self.lock:
-            values = [copy(getattr(owner, name)) for owner, name, copy in self._data()]
-            return Saved(values, tuple(self.pending), self.workflow.snapshot())
+            return [copy(getattr(owner, name)) for owner, name, copy in self._data()]
 
-    def restore(self, saved: Saved) -> None:
+    def restore(self, saved: list[Any]) -> None:
         """Restore a copy, and start the timers of its messages and schedules.
 
         A message whose attempt was in progress when the copy was made becomes pending again.
         """
         with self.lock:
             self._cancel_timers()
-            self._put_back(saved)
+            for (owner, name, copy), value in zip(self._data(), saved, strict=True):
+                setattr(owner, name, copy(value))
+            self.active = set(self.in_flight)
+            self.overtaken = []
+            self.pending = {
+                message.id: message for message in self.messages.values() if message.pending
+            }
+            for message in self.pending.values():
+                if message.state == "ACTIVE" and message.id not in self.in_flight:
+                    message.state = "RETRY"
+                    message.due_us = self.clock.now_us()
             self.history.restored()
             self.lifecycle.causes.under_way.clear()
             for schedule in self.schedules.by_id.values():
@@ -232,7 +228,7 @@ class Engine(State):
             for message in self.messages.values():
                 if message.due_us is None:
                     continue
-                if message.id in self.pending:
+                if message.pending:
                     self.plan_attempt(message, message.due_us)
                 elif message.state == "CANCEL_REQUESTED":
                     self.lifecycle.plan_end_of_cancelled(message, message.due_us)
@@ -240,20 +236,3 @@ class Engine(State):
                 self.admission.start_waiting_for_flow(key)
             self.admission.start_waiting()
         self.changed.notify()
-
-    def _put_back(self, saved: Saved) -> None:
-        for (owner, name, copy), value in zip(self._data(), saved.values, strict=True):
-            setattr(owner, name, copy(value))
-        self.pending = {one: self.messages[one] for one in saved.pending}
-        self.workflow.restore(saved.workflow)
-        self.active = set(self.in_flight)
-        self.overtaken = []
-        now = self.clock.now_us()
-        for message in self.pending.values():
-            if message.state == "ACTIVE" and message.id not in self.in_flight:
-                message.state = "RETRY"
-                message.due_us = now
-
-
-def _copies(items: dict[str, Any]) -> dict[str, Any]:
-    return {key: item.copy() for key, item in items.items()}

@@ -165,8 +165,3 @@ class FlowControl:
         if rate:
             found.pinned_rate = False
         return found
-
-    def copy(self) -> FlowControl:
-        twin = FlowControl()
-        twin.keys = {key: found.copy() for key, found in self.keys.items()}
-        return twin

@@ -79,10 +79,9 @@ class DeadLetters:
         with self._state.lock:
             no_answer = self._state.settings.no_answer_status
             rows = []
-            runs_only = filters.fields.get("source") == ["workflow"]
             for row in self.all():
                 message = self.message(row)
-                if runs_only and message.failure_of is not None:
+                if filters.fields.get("source") == ["workflow"] and message.failure_of is not None:
                     continue
                 status = (message.last_outcome or Outcome()).status_or(no_answer)
                 if filters.matches(message, row.at_us, status=status, dlq_id=row.id):
@@ -99,36 +98,32 @@ class DeadLetters:
 
 
 class History:
-    """Forgets messages ``history_us`` after their end (None: never). Requires the engine's lock.
-
-    ``ends`` is False if messages are never forgotten. The other methods then need not be called.
-    """
+    """Forgets messages ``history_us`` after their end (None: never). Requires the engine's lock."""
 
     def __init__(self, state: State, dead_letters: DeadLetters) -> None:
         self._state = state
         self._dead_letters = dead_letters
-        self.ends = state.settings.history_us is not None
+        self._ends = state.settings.history_us is not None
         self._span_us = state.settings.history_us or 0
         self._due: list[tuple[int, str]] = []
         self._forgotten_entries = 0
         self._messages_by_key: Counter[str] = Counter()
 
     def note_accepted(self, message: Message) -> None:
-        if message.settings.flow is not None:
+        if self._ends and message.settings.flow is not None:
             self._messages_by_key[message.settings.flow.key] += 1
 
     def note_finished(self, message: Message) -> None:
-        if message.finished_us is not None:
+        if self._ends and message.finished_us is not None:
             heapq.heappush(self._due, (message.finished_us + self._span_us, message.id))
 
     def restored(self) -> None:
         """Register all messages again after the engine's messages were replaced."""
         self._due, self._forgotten_entries = [], 0
         self._messages_by_key.clear()
-        if self.ends:
-            for message in self._state.messages.values():
-                self.note_accepted(message)
-                self.note_finished(message)
+        for message in self._state.messages.values():
+            self.note_accepted(message)
+            self.note_finished(message)
 
     def sweep(self) -> None:
         """Forget the messages that are no longer needed, unless the clock is moving."""
@@ -170,12 +165,12 @@ class History:
 
     def _recheck_us(self, message: Message, now: int) -> int | None:
         """Return when to check again whether a message is needed; None if it is not needed now."""
-        together = self._state.workflow.companions(message)
-        # Check again early, because a dead letter, for example, may be deleted.
+        # Check again at the latest then, because a dead letter, for example, may be deleted.
         latest = now + max(self._span_us, SECOND)
-        ends = [self._needed_until_us(one) for one in (message, *together)]
-        known = [latest if end is None else end for end in ends]
-        return min(max(known), latest) if max(known) > now else None
+        together = (message, *self._state.workflow.companions(message))
+        ends = [self._needed_until_us(one) for one in together]
+        needed_until = max(latest if end is None else end for end in ends)
+        return min(needed_until, latest) if needed_until > now else None
 
     def _needed_until_us(self, message: Message) -> int | None:
         """Return the time until which a message is needed; None if it is not known yet."""
@@ -214,6 +209,5 @@ class History:
     def _compact(self) -> None:
         state = self._state
         if self._forgotten_entries > _COMPACT and 2 * self._forgotten_entries > len(state.logs):
-            messages = state.messages
-            state.logs = [one for one in state.logs if one.message_id in messages]
+            state.logs = [one for one in state.logs if one.message_id in state.messages]
             self._forgotten_entries = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ..model import Attempt, Delivery, Kind, Message, Outcome, RejectedStep
@@ -9,6 +10,10 @@ from ..model import Attempt, Delivery, Kind, Message, Outcome, RejectedStep
 
 class AttemptHooks:
     """Hooks that report attempts and errors that no caller receives. These defaults report nothing."""
+
+    def delivering(self, delivery: Delivery) -> AbstractContextManager[None]:
+        """Return a context manager in which the engine makes a delivery, or a delivery twice."""
+        return nullcontext()
 
     def before_outcome(self, delivery: Delivery, outcome: Outcome) -> None:
         """Report an outcome before it is applied, so before a test can observe the new state."""

@@ -36,10 +36,8 @@ class Causes:
     def trace(self, message: Message, source: Message | None, now: int) -> None:
         """Record that ``source`` caused a new message. None means the delivery that publishes now."""
         state = self._state
-        certain = source is not None
-        if source is None:
-            source, certain = self._publishing_delivery()
         message.drive = state.drive
+        source, certain = (source, True) if source else self._publishing_delivery()
         if source is None or not source.attempts:
             return
         if source.attempts[-1].at_us == now:
@@ -101,9 +99,8 @@ class Lifecycle:
         """Add a message to the pending ones. ``source`` is the message that a callback reports on."""
         state = self._state
         self.causes.trace(message, source, now)
-        if self._history.ends:
-            self._history.sweep()
-            self._history.note_accepted(message)
+        self._history.sweep()
+        self._history.note_accepted(message)
         message.number = state.next_sequence()
         message.public_id = message.public_id or message.id
         message.waiting_since_us = message.created_us
@@ -202,8 +199,7 @@ class Lifecycle:
         state.log(message, end, at_us, error=error, outcome=outcome)
         state.workflow.finished(message, at_us)
         self.release_waiting(message)
-        if self._history.ends:
-            self._history.note_finished(message)
+        self._history.note_finished(message)
 
     def release_waiting(self, message: Message) -> None:
         """Release the messages that wait for this one, after it and its callbacks have finished."""
@@ -212,10 +208,7 @@ class Lifecycle:
         if not has_ended or message.open_children or message.settled:
             return
         message.settled = True
-        queue = state.queues.queue_of(message)
-        if queue is not None and message.id in queue.active:
-            del queue.active[message.id]
-            state.queues.start_waiting(queue)
+        state.queues.release(message)
         if message.source_id is not None and message.queue_name is None:
             source = state.messages.get(message.source_id)
             if source is not None:

@@ -149,27 +149,17 @@ class OrderedQueues:
             if paused is not None:
                 queue.paused = paused
             if not queue.paused:
-                self.resume(name)
+                parked, queue.parked = queue.parked, []
+                for message_id in parked:
+                    if message_id in state.pending:
+                        state.plan(state.messages[message_id], now, f"queue {name} resumed")
+                self.start_waiting(queue)
 
-    def resume(self, name: str) -> None:
-        state = self._state
-        with state.lock:
-            queue = self.get(name)
-            queue.paused = False
-            now = state.clock.now_us()
-            queue.updated_us = now
-            parked, queue.parked = queue.parked, []
-            for message_id in parked:
-                if message_id in state.pending:
-                    state.plan(state.messages[message_id], now, f"queue {name} resumed")
-            self.start_waiting(queue)
-
-    def pause(self, name: str) -> None:
-        state = self._state
-        with state.lock:
-            queue = self.get(name)
-            queue.paused = True
-            queue.updated_us = state.clock.now_us()
+    def set_paused(self, name: str, paused: bool) -> None:
+        """Pause or resume a queue; raise a 404 error if it does not exist."""
+        with self._state.lock:
+            self.get(name)
+            self.upsert(name, paused=paused)
 
     def lag(self, queue: OrderedQueue) -> int:
         """Return the number of unfinished messages in a queue. Parked messages are also active."""

@@ -22,7 +22,7 @@ from .lifecycle import Lifecycle
 from .ordered_queues import OrderedQueue
 from .quota import Quota
 from .schedules import Schedule, Schedules, as_scheduled
-from .state import State
+from .state import State, copies
 from .url_groups import UrlGroup
 
 _SWEEP = 64
@@ -205,8 +205,8 @@ class Publisher:
             self._draft(target, settings, schedule.body, at_us, retries, origin)
             for target in self._targets(schedule.destination, settings, group)
         ]
-        stored = self._store(drafts, self._state.clock.now_us())
-        return [one.message_id for one in stored.accepted]
+        accepted = self._store(drafts, self._state.clock.now_us()).accepted
+        return [one.message_id for one in accepted]
 
     def publish_callback(
         self, source: Message, kind: Kind, url: str, nested: HeaderList, body: bytes, at_us: int
@@ -244,9 +244,19 @@ class Publisher:
         """
         given = read_given(headers)
         given.pop("content_type", None)
+        drafts = []
         with self._state.lock:
             now = self._state.clock.now_us()
-            drafts = [self._draft_of_dead_letter(message, given, now) for message in messages]
+            for message in messages:
+                settings = settings_to_republish(message.settings, given, message.max_retries)
+                origin = _Origin(
+                    message.caller_ip,
+                    message.api,
+                    kind=message.kind,
+                    schedule_id=message.schedule_id,
+                    retry_of=message.id,
+                )
+                drafts.append(self._draft_copy(message, settings, message.body, now, origin))
             return self._store(drafts, now).accepted
 
     def publish_again(self, message: Message, settings: PublishSettings, body: bytes) -> None:
@@ -254,17 +264,6 @@ class Publisher:
             now = self._state.clock.now_us()
             origin = _Origin(message.caller_ip, message.api)
             self._store([self._draft_copy(message, settings, body, now, origin)], now)
-
-    def _draft_of_dead_letter(self, message: Message, given: dict[str, Any], now: int) -> Message:
-        settings = settings_to_republish(message.settings, given, message.max_retries)
-        origin = _Origin(
-            message.caller_ip,
-            message.api,
-            kind=message.kind,
-            schedule_id=message.schedule_id,
-            retry_of=message.id,
-        )
-        return self._draft_copy(message, settings, message.body, now, origin)
 
     def _draft_copy(
         self, message: Message, settings: PublishSettings, body: bytes, now: int, origin: _Origin
@@ -317,12 +316,15 @@ class Publisher:
         ]
         self._check_room(drafts, keys, now)
         self._check_queues(drafts)
-        runs = self._saved_runs(drafts)
+        workflow, runs = self._state.workflow, None
+        if len(drafts) > 1 and any(draft.settings.workflow for draft in drafts):
+            # Save the runs, because a later step may be rejected after an earlier one.
+            runs = copies(workflow.runs)
         try:
             accepted, new_ids = self._accept_all(drafts, keys, now)
         except QueueError:
             if runs is not None:
-                self._state.workflow.restore(runs)
+                workflow.runs = runs
             raise
         for key, message_id in new_ids.items():
             self.deduplication.remember(key, message_id, now)
@@ -362,12 +364,6 @@ class Publisher:
             if key is not None:
                 new_ids[key] = draft.id
         return accepted, new_ids
-
-    def _saved_runs(self, drafts: list[Message]) -> object:
-        # Save the runs, because a later step may be rejected after an earlier one.
-        if len(drafts) > 1 and any(draft.settings.workflow for draft in drafts):
-            return self._state.workflow.snapshot()
-        return None
 
     def _share_public_id(self, stored: list[Message]) -> None:
         # Use one public id for the deliveries of a v1 message to all endpoints of a topic.

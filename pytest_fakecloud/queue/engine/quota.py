@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .. import errors
-from ..errors import bad_request, quota, too_large
+from ..errors import bad_request, quota
 from ..model import DAY, SECOND, HeaderList, PublishSettings
 from ..wire.headers import read_settings
 from ..wire.retry import RetryDelay
@@ -78,7 +78,7 @@ class Quota:
         """
         limits = self._state.limits
         if len(body) > limits.message_size:
-            raise too_large(limits.message_size)
+            raise quota("maxMessageSize", limits.message_size, status=413)
         retries = self.retries(settings)
         self._check_settings(settings, retries, now)
         self._check_nested(settings.callback_headers, retries, 1, now)
@@ -119,14 +119,13 @@ class Quota:
         self._check_nested(settings.failure_callback_headers, retries, depth + 1, now)
 
     def callback_retries(self, settings: PublishSettings, source_retries: int) -> int:
-        inherited = self._state.settings.callback_retries
-        return self._retries(settings, source_retries if inherited == "inherit" else inherited)
+        """Return the number of retries of a callback about a message with ``source_retries``."""
+        default = self._state.settings.callback_retries
+        return self.retries(settings, source_retries if default == "inherit" else default)
 
-    def retries(self, settings: PublishSettings) -> int:
-        return self._retries(settings, self._state.settings.retries)
-
-    def _retries(self, settings: PublishSettings, default: int) -> int:
+    def retries(self, settings: PublishSettings, default: int | None = None) -> int:
         """Return the given number of retries, or the default within the plan's limit."""
         if settings.retries is not None:
             return settings.retries
+        default = self._state.settings.retries if default is None else default
         return min(default, self._state.limits.retries)

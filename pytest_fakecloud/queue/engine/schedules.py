@@ -181,11 +181,10 @@ class Schedules:
     def delete(self, schedule_id: str) -> None:
         """Delete a schedule but not its messages; raise a 404 error if it does not exist."""
         with self._state.lock:
-            schedule = self.get(schedule_id)
-            self.plan(schedule, None)
-            del self.by_id[schedule.id]
+            self.unplan(self.get(schedule_id))
+            del self.by_id[schedule_id]
 
-    def pause(self, schedule_id: str, paused: bool) -> None:
+    def set_paused(self, schedule_id: str, paused: bool) -> None:
         """Pause or resume a schedule; raise a 404 error if it does not exist."""
         with self._state.lock:
             schedule = self.get(schedule_id)
@@ -210,28 +209,20 @@ class Schedules:
 
     def states(self, schedule: Schedule) -> dict[str, str]:
         """Return the states of the last run's messages that still exist, by public id."""
-        found = {}
-        for message_id in schedule.last_ids:
-            message = self._state.messages.get(message_id)
-            if message is not None:
-                found[message.public_id] = _RUN_STATES.get(message.state, "IN_PROGRESS")
-        return found
+        messages = self._state.messages
+        found = (messages[one] for one in schedule.last_ids if one in messages)
+        return {one.public_id: _RUN_STATES.get(one.state, "IN_PROGRESS") for one in found}
 
     def _timer_fired(self, schedule_id: str, at_us: int) -> None:
-        state = self._state
-        with state.lock:
+        with self._state.lock:
             schedule = self.by_id.get(schedule_id)
-            if schedule is None:
-                return
-            self.plan(schedule, _cron(schedule.cron).next_us(at_us))
-            self._run(schedule, at_us)
+            if schedule is not None:
+                self.plan(schedule, _cron(schedule.cron).next_us(at_us))
+                self._run(schedule, at_us)
 
     def _run(self, schedule: Schedule, at_us: int) -> None:
-        schedule.last_us = at_us
+        schedule.last_us, schedule.last_ids, schedule.error = at_us, [], None
         try:
             schedule.last_ids = self._publish_run(schedule, at_us)
         except QueueError as error:
             schedule.error = error.message
-            schedule.last_ids = []
-            return
-        schedule.error = None

@@ -27,6 +27,10 @@ _COMPACT = 64
 """Outdated entries are not removed while there are fewer planned attempts than this."""
 
 
+def copies(items: dict[str, Any]) -> dict[str, Any]:
+    return {key: item.copy() for key, item in items.items()}
+
+
 class State:
     """Data shared by the parts of an engine. Changes require the ``lock``.
 

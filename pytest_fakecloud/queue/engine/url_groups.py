@@ -19,8 +19,6 @@ from ..errors import bad_request, existing, not_found, quota
 from ..model import HeaderList
 from ..wire.values import check_name, check_url
 
-NewId = Callable[[str], str]
-
 
 @dataclass(slots=True, eq=False)
 class Endpoint:
@@ -111,7 +109,10 @@ class UrlGroups:
     """The URL groups, which can be found by name, by id, or by the id of an endpoint."""
 
     def __init__(
-        self, new_id: NewId, most: int | None = None, most_endpoints: int | None = None
+        self,
+        new_id: Callable[[str], str],
+        most: int | None = None,
+        most_endpoints: int | None = None,
     ) -> None:
         self._new_id = new_id
         self._most = most
@@ -206,18 +207,12 @@ class UrlGroups:
 
     def endpoint(self, endpoint_id: str) -> tuple[UrlGroup, Endpoint]:
         for group in self.by_name.values():
-            endpoint = group.endpoints.get(endpoint_id)
-            if endpoint is not None:
+            if (endpoint := group.endpoints.get(endpoint_id)) is not None:
                 return group, endpoint
         raise not_found("endpoint", endpoint_id)
 
     def endpoints(self) -> list[tuple[UrlGroup, Endpoint]]:
         return [(group, one) for group in self.by_name.values() for one in group.endpoints]
-
-    def copy(self) -> UrlGroups:
-        twin = UrlGroups(self._new_id, self._most, self._most_endpoints)
-        twin.by_name = {name: group.copy() for name, group in self.by_name.items()}
-        return twin
 
 
 def _check_endpoint(url: str, name: str | None) -> None:

@@ -11,7 +11,7 @@ from ..wire import records
 from ..wire.headers import read_given
 from ..wire.text import as_wire, json_headers
 from ..wire.values import check_name, read_flag, read_integer
-from .payloads import Endpoints, endpoints_of, json_object, query_of, segment
+from .payloads import Endpoints, endpoints_of, field_of, json_object, query_of, segment
 
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
 """The vendor's documentation spells this path in both ways."""
@@ -73,10 +73,10 @@ class AdministrationRoutes(Endpoints):
         self.engine.schedules.delete(segment(request, "id"))
 
     def pause_schedule(self, request: Request) -> None:
-        self.engine.schedules.pause(segment(request, "id"), True)
+        self.engine.schedules.set_paused(segment(request, "id"), True)
 
     def resume_schedule(self, request: Request) -> None:
-        self.engine.schedules.pause(segment(request, "id"), False)
+        self.engine.schedules.set_paused(segment(request, "id"), False)
 
     # -- queues ----------------------------------------------------------------------------------
 
@@ -89,17 +89,13 @@ class AdministrationRoutes(Endpoints):
 
     def upsert_queue(self, request: Request) -> None:
         body = json_object(request)
-        name = body.get("queueName")
+        name = field_of(body, "queue", "queueName", str, required=True)
         parallelism = body.get("parallelism")
-        paused = body.get("paused")
-        if not isinstance(name, str):
-            raise bad_request("invalid queue: queueName must be a string")
         if parallelism is not None and (
             isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1
         ):
             raise bad_request("invalid queue: parallelism must be a number of at least 1")
-        if paused is not None and not isinstance(paused, bool):
-            raise bad_request("invalid queue: paused must be true or false")
+        paused = field_of(body, "queue", "paused", bool)
         self.engine.queues.upsert(name, parallelism=parallelism, paused=paused)
 
     def get_queue(self, request: Request) -> object:
@@ -109,10 +105,10 @@ class AdministrationRoutes(Endpoints):
         self.engine.lifecycle.delete_queue(segment(request, "name"))
 
     def pause_queue(self, request: Request) -> None:
-        self.engine.queues.pause(_queue_name(request))
+        self.engine.queues.set_paused(_queue_name(request), True)
 
     def resume_queue(self, request: Request) -> None:
-        self.engine.queues.resume(_queue_name(request))
+        self.engine.queues.set_paused(_queue_name(request), False)
 
     # -- URL groups ------------------------------------------------------------------------------
 
@@ -128,9 +124,7 @@ class AdministrationRoutes(Endpoints):
             self.engine.url_groups.remove(group)
 
     def change_group(self, request: Request) -> None:
-        headers = json_object(request).get("headers")
-        if not isinstance(headers, dict):
-            raise bad_request("invalid topic: headers must be an object")
+        headers = field_of(json_object(request), "topic", "headers", dict, required=True)
         defaults: HeaderList = []
         for name, value in json_headers(headers):
             is_own = name.lower().startswith(("upstash-", "service-", "content-type"))
@@ -141,16 +135,12 @@ class AdministrationRoutes(Endpoints):
         group.updated_us = self.engine.clock.now_us()
 
     def add_endpoints(self, request: Request) -> None:
-        wanted = endpoints_of(request)
-        for item in wanted:
-            if not isinstance(item.get("url"), str):
-                raise bad_request("invalid endpoint: url must be a string")
-        engine = self.engine
-        engine.url_groups.add_all(
-            segment(request, "name"),
-            [(as_wire(item["url"]), item.get("name") or None) for item in wanted],
-            engine.clock.now_us(),
-        )
+        wanted = [
+            (as_wire(field_of(one, "endpoint", "url", str, required=True)), one.get("name") or None)
+            for one in endpoints_of(request)
+        ]
+        now = self.engine.clock.now_us()
+        self.engine.url_groups.add_all(segment(request, "name"), wanted, now)
 
     def remove_endpoints(self, request: Request) -> None:
         wanted = endpoints_of(request)

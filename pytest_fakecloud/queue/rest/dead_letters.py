@@ -21,8 +21,8 @@ from ..model import Message
 from ..wire import filters, records
 from ..wire.headers import read_given
 from ..wire.text import as_text, unprefixed
+from ..workflow import restarts
 from ..workflow.model import WorkflowRun
-from ..workflow.restarts import first_message, restart, resume, steps_to_keep
 from .payloads import (
     Endpoints,
     accepted_record,
@@ -38,9 +38,8 @@ _MAX_LOGS = 100
 """Maximum page size in the vendor's OpenAPI file. (The Python client says 1000, but follows the
 cursor.)
 """
-_OVERRIDES = ("retr", "flow-control-", "label", "delay", "failure-callback")
+_OVERRIDES = ("retries", "retry-delay", "flow-control-", "label", "delay", "failure-callback")
 """Prefixes of the settings that can be given when a run is resumed or restarted."""
-_PENDING = ("CREATED", "ACTIVE", "RETRY")
 
 
 def letter_record(engine: Engine, row: DeadLetter) -> records.Record:
@@ -71,8 +70,7 @@ class HistoryRoutes(Endpoints):
         return {"messages": shown} | cursor_field(cursor)
 
     def get_dead_letter(self, request: Request) -> object:
-        row = self.engine.dead_letters.get(segment(request, "id"))
-        return letter_record(self.engine, row)
+        return letter_record(self.engine, self.engine.dead_letters.get(segment(request, "id")))
 
     def delete_dead_letter(self, request: Request) -> None:
         letters = self.engine.dead_letters
@@ -83,8 +81,8 @@ class HistoryRoutes(Endpoints):
         return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
 
     def retry_dead_letter(self, request: Request) -> Answer:
-        letters = self.engine.dead_letters
-        (accepted,) = self._retry([letters.get(segment(request, "id"))], request)
+        row = self.engine.dead_letters.get(segment(request, "id"))
+        (accepted,) = self._retry([row], request)
         return Answer(accepted_record(accepted), 201)
 
     def retry_dead_letters(self, request: Request) -> Answer:
@@ -113,21 +111,16 @@ class HistoryRoutes(Endpoints):
 
     def _retry(self, rows: list[DeadLetter], request: Request) -> list[Accepted]:
         letters = self.engine.dead_letters
-        plain = [
-            (name, value) for name, value in request.headers.pairs if name.lower() != "content-type"
-        ]
-        accepted = self.engine.publisher.retry_dead_letters(map(letters.message, rows), plain)
+        messages = map(letters.message, rows)
+        accepted = self.engine.publisher.retry_dead_letters(messages, request.headers.pairs)
         letters.delete(rows)
         return accepted
 
     def _log_page(self, request: Request) -> tuple[list[records.Record], dict[str, str]]:
-        engine = self.engine
         chosen = filters.read_filters(query_of(request), filters.FOR_LOGS, most=_MAX_LOGS)
-        no_answer = engine.settings.no_answer_status
-        rows, cursor = engine.history.log_page(chosen)
-        found = [
-            records.log_record(row, engine.messages[row.message_id], no_answer) for row in rows
-        ]
+        rows, cursor = self.engine.history.log_page(chosen)
+        messages, no_answer = self.engine.messages, self.engine.settings.no_answer_status
+        found = [records.log_record(row, messages[row.message_id], no_answer) for row in rows]
         return found, cursor_field(cursor)
 
     def list_events(self, request: Request) -> object:
@@ -174,10 +167,10 @@ class WorkflowHistoryRoutes(Endpoints):
         return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
 
     def resume(self, request: Request) -> object:
-        return self._start_again(request, resume)
+        return self._start_again(request, restarts.resume)
 
     def restart(self, request: Request) -> object:
-        return self._start_again(request, restart)
+        return self._start_again(request, restarts.restart)
 
     def retry_failure(self, request: Request) -> object:
         run, failure = self._failure_of(request)
@@ -189,7 +182,7 @@ class WorkflowHistoryRoutes(Endpoints):
 
     def give_up_failure(self, request: Request) -> object:
         run, failure = self._failure_of(request)
-        if failure is None or failure.state not in ("FAILED", *_PENDING):
+        if failure is None or not (failure.pending or failure.state == "FAILED"):
             raise bad_request(f"workflow run {as_text(run.id)} has no failure callback to cancel")
         if failure.state == "FAILED":
             self.engine.dead_letters.discard(failure.dlq_id)
@@ -224,8 +217,8 @@ class WorkflowHistoryRoutes(Endpoints):
         engine.quota.check_room(len(rows))
         messages = [engine.dead_letters.message(row) for row in rows]
         for message in messages:
-            if start is restart or not steps_to_keep(engine, message):
-                first_message(engine, message)
+            if start is restarts.restart or not restarts.steps_to_keep(engine, message):
+                restarts.first_message(engine, message)
         runs = []
         for row, message in zip(rows, messages, strict=True):
             runs.append(start(engine, message, given))

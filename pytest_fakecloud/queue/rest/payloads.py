@@ -19,6 +19,7 @@ from ..wire.values import check_name, check_nesting
 
 _ID = re.compile(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)
 """Matches ids of messages, of workflow runs and of dead letters."""
+_KINDS = {str: "a string", dict: "an object", bool: "true or false"}
 
 
 class Endpoints:
@@ -81,6 +82,19 @@ def destination_of(request: Request) -> tuple[str, list[tuple[str, str]]]:
         elif lower != "qstash_token":
             kept.append(part)
     return tail + ("?" + "&".join(kept) if kept else ""), settings
+
+
+def field_of(
+    item: dict[str, Any], what: str, name: str, kind: type, *, required: bool = False
+) -> Any:
+    """Return a field of a JSON object, or None if it is missing or null and not ``required``.
+
+    Raises a 400 error about an invalid ``what`` if the field has another type than ``kind``.
+    """
+    value = item.get(name)
+    if not isinstance(value, kind) and (required or value is not None):
+        raise bad_request(f"invalid {what}: {name} must be {_KINDS[kind]}")
+    return value
 
 
 def caller_of(request: Request) -> str:
@@ -164,9 +178,8 @@ def endpoints_of(request: Request) -> list[dict[str, Any]]:
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise bad_request("invalid body: endpoints must be an array of objects")
     for item in found:
-        for name in ("url", "name"):
-            if item.get(name) is not None and not isinstance(item[name], str):
-                raise bad_request(f"invalid endpoint: {name} must be a string")
+        field_of(item, "endpoint", "url", str)
+        field_of(item, "endpoint", "name", str)
     return found
 
 
@@ -174,18 +187,13 @@ def read_batch_item(item: Any) -> tuple[str, HeaderList, bytes, str | None]:
     """Return destination, headers, body and queue of a batch item; raise a 400 error if malformed."""
     if not isinstance(item, dict):
         raise bad_request("invalid batch item: expected an object")
-    destination = item.get("destination")
-    if not isinstance(destination, str) or not destination:
+    destination = field_of(item, "batch item", "destination", str)
+    if not destination:
         raise bad_request("invalid batch item: destination must be a string")
-    for name, kind, expected in (
-        ("headers", dict, "an object"),
-        ("body", str, "a string"),
-        ("queue", str, "a string"),
-    ):
-        if item.get(name) is not None and not isinstance(item[name], kind):
-            raise bad_request(f"invalid batch item: {name} must be {expected}")
-    queue = item.get("queue")
+    headers = field_of(item, "batch item", "headers", dict) or {}
+    body = field_of(item, "batch item", "body", str) or ""
+    queue = field_of(item, "batch item", "queue", str)
     if queue:
         check_name(queue, "queue name")
-    data = (item.get("body") or "").encode("utf-8", "surrogatepass")
-    return as_wire(destination), json_headers(item.get("headers") or {}), data, queue or None
+    data = body.encode("utf-8", "surrogatepass")
+    return as_wire(destination), json_headers(headers), data, queue or None

@@ -162,17 +162,14 @@ class QueueApp(App):
 
     # -- publishing ------------------------------------------------------------------------------
 
-    def publish(self, request: Request) -> Answer:
-        return self._publish(request)
-
     def enqueue(self, request: Request) -> Answer:
         name = check_name(decode_segment(request.params["queue"]), "queue name")
-        return self._publish(request, queue_name=name)
+        return self.publish(request, queue_name=name)
 
     def create_schedule(self, request: Request) -> Answer:
-        return self._publish(request, schedule_only=True)
+        return self.publish(request, schedule_only=True)
 
-    def _publish(self, request: Request, **options: Any) -> Answer:
+    def publish(self, request: Request, **options: Any) -> Answer:
         destination, settings = destination_of(request)
         result = self.engine.publisher.publish(
             destination,
@@ -187,7 +184,7 @@ class QueueApp(App):
     def batch(self, request: Request) -> Answer:
         limit = self.engine.limits.batch_size
         if len(request.body) > limit:
-            raise QueueError(413, f"quota maxBatchSize exceeded, current limit: {limit}")
+            raise errors.quota("maxBatchSize", limit, status=413)
         items = json_array(request)
         # Hold the lock for the whole batch, so that no run can finish between two items.
         with self.engine.lock:
@@ -240,21 +237,16 @@ class QueueApp(App):
                 for message in self._candidates(chosen)
                 if chosen.matches(message, message.created_us)
             ]
-            if chosen.count is not None:
-                found = found[: chosen.count]
-            return {"cancelled": self.engine.lifecycle.cancel_all(found)}
+            return {"cancelled": self.engine.lifecycle.cancel_all(found[: chosen.count])}
 
     def _candidates(self, chosen: filters.Filters) -> list[Message]:
         ids = chosen.fields.get("messageIds") or chosen.fields.get("messageId")
         pending = self.engine.pending
         if ids is None:
             return list(pending.values())
-        found: dict[str, Message] = {}
-        for one in ids:
-            for task in self.engine.groups_of_tasks.get(one, [one]):
-                if task in pending:
-                    found[task] = pending[task]
-        return list(found.values())
+        groups = self.engine.groups_of_tasks
+        tasks = dict.fromkeys(task for one in ids for task in groups.get(one, [one]))
+        return [pending[task] for task in tasks if task in pending]
 
     # -- the language model ----------------------------------------------------------------------
 

@@ -70,29 +70,25 @@ class V1Routes(Endpoints):
         message = self.engine.messages.get(shown)
         body: dict[str, object] = {"messageId": message.public_id if message else shown}
         if result.duplicate:
-            body["deduplicated"] = True
-        return Answer(body, 202 if result.duplicate else 201)
-
-    # -- endpoints and topics --------------------------------------------------------------------
+            return Answer(body | {"deduplicated": True}, 202)
+        return Answer(body, 201)
 
     def list_endpoints(self, request: Request) -> object:
         return [records.endpoint_record(*found) for found in self.engine.url_groups.endpoints()]
 
     def create_endpoint(self, request: Request) -> object:
         body = json_object(request, required=True)
-        url = _text(body, "url")
-        topic_id, name = body.get("topicId"), body.get("topicName")
-        if (topic_id is None) == (name is None):
+        url = as_wire(_text(body, "url"))
+        by_id = body.get("topicId") is not None
+        if by_id == (body.get("topicName") is not None):
             raise bad_request("invalid endpoint: pass one of topicId and topicName")
-        now = self.engine.clock.now_us()
-        groups = self.engine.url_groups
-        check_url(as_wire(url), "endpoint")
-        if topic_id is not None:
+        check_url(url, "endpoint")
+        groups, now = self.engine.url_groups, self.engine.clock.now_us()
+        if by_id:
             group = groups.get(_text(body, "topicId"))
         else:
             group = groups.create(_text(body, "topicName"), now)
-        endpoint = groups.add(group, as_wire(url), None, now, by_id=topic_id is not None)
-        return records.endpoint_record(group, endpoint)
+        return records.endpoint_record(group, groups.add(group, url, None, now, by_id=by_id))
 
     def get_endpoint(self, request: Request) -> object:
         return records.endpoint_record(*self.engine.url_groups.endpoint(segment(request, "id")))

@@ -140,13 +140,14 @@ class WorkflowRoutes(Endpoints):
         ``default`` is its size without a ``count``. ``url_prefix``: match ``workflowUrl`` as prefix.
         """
         chosen = filters.read_filters(pairs, _FILTERS, states=_read_states)
-        prefixes = tuple(chosen.fields.pop("workflowUrl", [""])) if url_prefix else ""
+        # Compare the beginnings of URLs here, because filters compare whole values.
+        prefixes = chosen.fields.pop("workflowUrl", None) if url_prefix else None
         self.engine.history.sweep()
         found = [
             run
             for run in self.runs.runs.values()
             if (run.live or not only_live)
-            and as_text(run.url).startswith(prefixes)
+            and (prefixes is None or as_text(run.url).startswith(tuple(prefixes)))
             and chosen.spans(run.created_us)
             and chosen.accept(partial(_values_of, run))
         ]

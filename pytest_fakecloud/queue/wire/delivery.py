@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
-from ..model import SECOND, Delivery, HeaderList, Message, Outcome, Sign, SigningKeys, first
+from ..model import Delivery, HeaderList, Message, Outcome, PublishSettings, first
 from .text import as_text, header_map
 
 SOURCE_SPELLINGS: Mapping[str, tuple[str, ...]] = {
@@ -64,32 +64,6 @@ def delivery_of(message: Message, body: bytes, now: int, *, prefix: str, region:
     )
 
 
-class DeliverySigner(NamedTuple):
-    """Signs deliveries as faults demand. ``new_key`` returns a key that no receiver knows."""
-
-    sign: Sign
-    keys: SigningKeys
-    new_key: Callable[[], str]
-
-    def signed(self, delivery: Delivery, faults: Collection[str]) -> Delivery:
-        if not faults:
-            return delivery._replace(headers=delivery.headers + self.sign(delivery, None, 0))
-        signature: HeaderList = []
-        if "unsigned" not in faults:
-            key: str | None = None
-            if "wrong_key" in faults:
-                key = self.new_key()
-            elif "next_key" in faults:
-                key = self.keys.next
-            age = 3600 * SECOND if "expired" in faults else 0
-            signature = self.sign(delivery, key, age)
-        return delivery._replace(
-            headers=delivery.headers + signature,
-            body=delivery.body + b"tampered" if "tamper" in faults else delivery.body,
-            signed="unsigned" not in faults,
-        )
-
-
 def encoded(data: bytes) -> str:
     """Return bytes in Base64."""
     return base64.b64encode(data).decode("ascii")
@@ -99,14 +73,16 @@ def without_none(**fields: object) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def source_headers(message: Message) -> HeaderList:
-    """Return the headers that the message was published with."""
-    settings = message.settings
-    headers = list(settings.forward)
-    if settings.content_type is not None:
-        headers.append(("Content-Type", settings.content_type))
-    headers += settings.workflow
-    return headers
+def destination_headers(settings: PublishSettings) -> HeaderList:
+    """Return the published headers that the destination receives, without the headers of workflows."""
+    if settings.content_type is None:
+        return list(settings.forward)
+    return [*settings.forward, ("Content-Type", settings.content_type)]
+
+
+def source_headers(settings: PublishSettings) -> HeaderList:
+    """Return all headers for the destination that a message was published with."""
+    return destination_headers(settings) + settings.workflow
 
 
 def callback_body(
@@ -125,40 +101,34 @@ def callback_body(
     ``dlq_id`` is for failure callbacks only. ``size`` limits the destination's body, in bytes
     before Base64. ``spelling`` is a key of ``SOURCE_SPELLINGS``. ``more`` are additional fields.
     """
+    answer = outcome.body
+    if outcome.status is None and outcome.exception is not None:
+        answer = failure_text(outcome).encode("utf-8", "replace")
     body: dict[str, Any] = {
         "status": outcome.status_or(no_answer_status),
         "header": header_map(outcome.headers),
-        "body": encoded(_answer_body(outcome)[:size]),
+        "body": encoded(answer[:size]),
         "retried": retried,
         "maxRetries": message.max_retries,
-    }
-    body |= without_none(dlqId=dlq_id) | dict.fromkeys(
-        SOURCE_SPELLINGS[spelling], message.public_id
-    )
-    body |= without_none(
-        topicName=message.topic_name,
-        endpointName=message.endpoint_name,
-        scheduleId=message.schedule_id,
-    )
-    body |= {
+        **without_none(dlqId=dlq_id),
+        **dict.fromkeys(SOURCE_SPELLINGS[spelling], message.public_id),
+        **without_none(
+            topicName=message.topic_name,
+            endpointName=message.endpoint_name,
+            scheduleId=message.schedule_id,
+        ),
         "url": as_text(message.url),
         "method": message.settings.method,
-        "sourceHeader": header_map(source_headers(message)),
+        "sourceHeader": header_map(source_headers(message.settings)),
         "sourceBody": encoded(message.body),
         "notBefore": str(message.not_before_us // 1000),
         "createdAt": str(message.created_us // 1000),
         "callerIP": message.caller_ip,
+        **more,
     }
-    body |= more
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(
         "utf-8", "surrogatepass"
     )
-
-
-def _answer_body(outcome: Outcome) -> bytes:
-    if outcome.status is None and outcome.exception is not None:
-        return failure_text(outcome).encode("utf-8", "replace")
-    return outcome.body
 
 
 def failure_text(outcome: Outcome) -> str:

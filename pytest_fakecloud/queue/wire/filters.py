@@ -60,6 +60,7 @@ FOR_MESSAGES = COMMON | _DESTINATION | {"messageIds", "count"}
 FOR_LOGS = COMMON | _DESTINATION | _PAGING | {"messageIds", "state", "responseStatus"}
 FOR_DEAD_LETTERS = COMMON | _PAGING | {"dlqIds", "dlqId", "responseStatus"}
 
+_ORDERS = {"earliestFirst": False, "latestFirst": True}
 _IN_PROGRESS = ("ACTIVE", "RETRY", "ERROR")
 _STATES = (
     "CREATED", "ACTIVE", "RETRY", "ERROR", "DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELED",
@@ -145,11 +146,9 @@ def read_filters(
         elif name == "count":
             filters.count = min(read_integer(value, "count", least=1), most)
         elif name == "order":
-            if value not in ("earliestFirst", "latestFirst"):
-                raise bad_request(
-                    f"invalid order: {value!r}, expected earliestFirst or latestFirst"
-                )
-            filters.latest_first = value == "latestFirst"
+            filters.latest_first = _ORDERS.get(value)
+            if filters.latest_first is None:
+                raise bad_request(f"invalid order: {value!r}, expected {' or '.join(_ORDERS)}")
         elif name == "fromDate":
             filters.from_us = read_integer(value, "fromDate") * 1000
         elif name == "toDate":

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 from ..errors import bad_request
@@ -23,42 +24,34 @@ from .retry import check_expression
 from .text import CONTROL, HOP_BY_HOP, as_text, check_header, overridden, unprefixed
 
 
-def _url(what: str) -> Callable[[str], str]:
-    return lambda text: values.check_url(text.strip(), what)
-
-
-def _name(what: str) -> Callable[[str], str]:
-    return lambda text: values.check_name(text.strip(), what)
-
-
-def _flag(what: str) -> Callable[[str], bool]:
-    return lambda text: values.read_flag(text, what)
+def _stripped(check: Callable[[str, str], str], what: str) -> Callable[[str], str]:
+    return lambda text: check(text.strip(), what)
 
 
 _SETTINGS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "method": ("method", values.read_method),
-    "delay": ("delay_us", lambda text: values.read_duration(text, "delay")),
+    "delay": ("delay_us", partial(values.read_duration, what="delay")),
     "not-before": ("not_before_us", values.read_not_before),
     "notbefore": ("not_before_us", values.read_not_before),
-    "retries": ("retries", lambda text: values.read_integer(text, "retries")),
+    "retries": ("retries", partial(values.read_integer, what="retries")),
     "retry-delay": ("retry_delay", lambda text: check_expression(as_text(text))),
     "timeout": ("timeout_us", values.read_timeout),
-    "callback": ("callback", _url("callback")),
-    "failure-callback": ("failure_callback", _url("failure callback")),
+    "callback": ("callback", _stripped(values.check_url, "callback")),
+    "failure-callback": ("failure_callback", _stripped(values.check_url, "failure callback")),
     "deduplication-id": ("deduplication_id", values.read_deduplication_id),
     "content-based-deduplication": (
         "content_based_deduplication",
-        _flag("content-based-deduplication"),
+        partial(values.read_flag, what="content-based-deduplication"),
     ),
     "cron": ("cron", lambda text: as_text(text.strip())),
-    "schedule-id": ("schedule_id", _name("schedule id")),
-    "queue-name": ("queue_name", _name("queue name")),
+    "schedule-id": ("schedule_id", _stripped(values.check_name, "schedule id")),
+    "queue-name": ("queue_name", _stripped(values.check_name, "queue name")),
     "label": ("labels", values.read_labels),
     "redact-fields": ("redaction", values.read_redaction),
     # The following values are processed further by read_given().
     "flow-control-key": ("flow_key", str),
     "flow-control-value": ("flow_value", str),
-    "header-forward": ("forward_all", _flag("header-forward")),
+    "header-forward": ("forward_all", partial(values.read_flag, what="header-forward")),
 }
 """For each header, the setting that it contains and the function that parses its value."""
 _NESTED = {

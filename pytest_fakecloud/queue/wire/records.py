@@ -15,7 +15,7 @@ from ..engine.ordered_queues import OrderedQueue
 from ..engine.schedules import Schedule
 from ..engine.url_groups import Endpoint, UrlGroup
 from ..model import SECOND, HeaderList, LogEntry, Message, Outcome, PublishSettings, Redaction
-from .delivery import encoded, failure_text, source_headers, without_none
+from .delivery import destination_headers, encoded, failure_text, source_headers, without_none
 from .text import as_text, canonical, header_map
 
 Record = dict[str, Any]
@@ -40,20 +40,13 @@ def _body(name: str, body: bytes, hide: bool = False) -> Record:
         return {f"{name}Base64": encoded(body)}
 
 
-def shown_headers(headers: HeaderList, redaction: Redaction | None) -> dict[str, list[str]]:
+def shown_headers(headers: HeaderList, redaction: Redaction) -> dict[str, list[str]]:
     """Return headers as the API represents them, with redacted values hidden."""
     shown = header_map(headers)
-    if redaction is None:
-        return shown
-    return {
-        name: [
-            _hidden(value.encode("utf-8", "surrogatepass"))
-            if redaction.all_headers or name.lower() in redaction.headers
-            else value
-            for value in values
-        ]
-        for name, values in shown.items()
-    }
+    for name, values in shown.items():
+        if redaction.all_headers or name.lower() in redaction.headers:
+            shown[name] = [_hidden(one.encode("utf-8", "surrogatepass")) for one in values]
+    return shown
 
 
 def nested_headers(headers: HeaderList) -> dict[str, list[str]]:
@@ -71,21 +64,22 @@ def _caller(ip: str) -> Record:
     return {"callerIP": ip, "callerIp": ip}
 
 
+def labels_record(settings: PublishSettings) -> Record:
+    labels = list(settings.labels)
+    return {"label": labels[0], "labels": labels} if labels else {}
+
+
 def _settings_record(settings: PublishSettings, retry_delay: str | None) -> Record:
     record: Record = {}
-    for name, url in (
-        ("callback", settings.callback),
-        ("failureCallback", settings.failure_callback),
+    for name, url, headers in (
+        ("callback", settings.callback, settings.callback_headers),
+        ("failureCallback", settings.failure_callback, settings.failure_callback_headers),
     ):
         if url is not None:
             record[name] = as_text(url)
-    if settings.callback_headers:
-        record["callbackHeader"] = nested_headers(settings.callback_headers)
-    if settings.failure_callback_headers:
-        record["failureCallbackHeader"] = nested_headers(settings.failure_callback_headers)
-    if settings.labels:
-        record["label"] = settings.labels[0]
-        record["labels"] = list(settings.labels)
+        if headers:
+            record[f"{name}Header"] = nested_headers(headers)
+    record |= labels_record(settings)
     if settings.flow is not None:
         record["flowControlKey"] = settings.flow.key
         record |= without_none(parallelism=settings.flow.parallelism, rate=settings.flow.rate)
@@ -106,21 +100,20 @@ def _origin_record(message: Message) -> Record:
 
 def message_record(message: Message) -> Record:
     settings = message.settings
-    redaction = settings.redaction
     part = message.workflow
     record: Record = {
         "messageId": message.public_id,
         "url": as_text(message.url),
         "method": settings.method,
-        "header": shown_headers(source_headers(message), redaction),
-        **_body("body", message.body, redaction is not None and redaction.body),
+        "header": shown_headers(source_headers(settings), settings.redaction),
+        **_body("body", message.body, settings.redaction.body),
         "maxRetries": message.max_retries,
         "notBefore": ms(message.not_before_us),
         "createdAt": ms(message.created_us),
         **_caller(message.caller_ip),
         **_settings_record(settings, message.retry_delay),
+        **_origin_record(message),
     }
-    record |= _origin_record(message)
     if part is not None:
         record |= {"workflowRunId": part.run_id, "workflowUrl": part.url}
         record |= without_none(workflowCreatedAt=part.created_ms)
@@ -142,15 +135,14 @@ def dead_letter_record(message: Message, dlq_id: str, no_answer_status: int) -> 
 
 def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Record:
     settings = message.settings
-    redaction = settings.redaction
-    hide = redaction is not None and redaction.body
+    hide = settings.redaction.body
     record: Record = {
         "time": ms(entry.time_us),
         "messageId": message.public_id,
         "state": entry.state,
         "url": as_text(message.url),
         "method": settings.method,
-        "header": shown_headers(source_headers(message), redaction),
+        "header": shown_headers(source_headers(settings), settings.redaction),
         "body": _hidden(message.body) if hide else encoded(message.body),
         "maxRetries": message.max_retries,
         **_settings_record(settings, message.retry_delay),
@@ -184,18 +176,14 @@ def schedule_record(
 ) -> Record:
     """Return the record of a schedule. ``states`` are the states of the last run's messages."""
     settings = schedule.settings
-    redaction = settings.redaction
-    headers = list(settings.forward)
-    if settings.content_type is not None:
-        headers.append(("Content-Type", settings.content_type))
     record: Record = {
         "scheduleId": schedule.id,
         "cron": schedule.cron,
         "destination": as_text(schedule.destination),
         "createdAt": ms(schedule.created_us),
         "method": settings.method,
-        "header": shown_headers(headers, redaction),
-        **_body("body", schedule.body, redaction is not None and redaction.body),
+        "header": shown_headers(destination_headers(settings), settings.redaction),
+        **_body("body", schedule.body, settings.redaction.body),
         "retries": default_retries if settings.retries is None else settings.retries,
         **_caller(schedule.caller_ip),
         "isPaused": schedule.paused,

@@ -101,8 +101,7 @@ class RetryDelay:
         return value
 
     def wait_us(self, retried: int) -> int:
-        milliseconds = min(self.milliseconds(retried), DAY / 1_000)
-        return max(0, round(milliseconds * 1_000))
+        return max(0, round(min(self.milliseconds(retried) * 1_000, DAY)))
 
     def _bad(self, why: str) -> Exception:
         return bad_request(f"invalid retry delay expression {self.text!r}: {why}")

@@ -15,9 +15,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
@@ -27,6 +28,8 @@ from .text import as_text
 
 LIFETIME = 300
 """Seconds between a token's ``iat`` and its ``exp``."""
+_EXPIRED_AGE = 3600
+"""Seconds since the issue of a token that a fault lets expire."""
 
 ISSUER = "Upstash"
 _MAX_TIME = 2**53
@@ -41,24 +44,37 @@ def body_hash(body: bytes) -> str:
 
 @dataclass(slots=True)
 class Signer:
-    """Signs deliveries with the current key of ``keys``.
+    """Signs deliveries with the current key of ``keys``, or as faults demand.
 
     ``now`` returns the Unix time in seconds and is called for each signature. ``ids`` supplies the
-    token ids. The claims are ``iss``, ``sub`` (the full destination URL), ``iat``, ``exp`` (``iat``
-    + 300), ``nbf`` 0, ``jti`` (a string, because PyJWT rejects other types) and ``body``.
+    token ids, and ``new_key`` returns a key that no receiver knows. The claims are ``iss``, ``sub``
+    (the full destination URL), ``iat``, ``exp`` (``iat`` + 300), ``nbf`` 0, ``jti`` (a string,
+    because PyJWT rejects other types) and ``body``.
     """
 
     keys: SigningKeys
     now: Callable[[], float]
     ids: RandomStream
+    new_key: Callable[[], str]
     header: str = "Upstash-Signature"
 
-    def __call__(self, delivery: Delivery, key: str | None = None, age_us: int = 0) -> HeaderList:
-        """Return the header with a token issued ``age_us`` ago, signed with ``key`` if given."""
-        token = self.sign(
-            delivery.sub or delivery.url, delivery.body, key=key, age=age_us / 1_000_000
+    def signed(self, delivery: Delivery, faults: Collection[str] = ()) -> Delivery:
+        """Return a delivery with its signature, after applying the faults about signatures."""
+        signature: HeaderList = []
+        if "unsigned" not in faults:
+            key: str | None = None
+            if "wrong_key" in faults:
+                key = self.new_key()
+            elif "next_key" in faults:
+                key = self.keys.next
+            age = _EXPIRED_AGE if "expired" in faults else 0
+            token = self.sign(delivery.sub or delivery.url, delivery.body, key=key, age=age)
+            signature = [(self.header, token)]
+        return delivery._replace(
+            headers=delivery.headers + signature,
+            body=delivery.body + b"tampered" if "tamper" in faults else delivery.body,
+            signed="unsigned" not in faults,
         )
-        return [(self.header, token)]
 
     def sign(self, url: str, body: bytes, *, key: str | None = None, age: float = 0.0) -> str:
         """Return a token for a request to ``url`` with the given body, issued ``age`` seconds ago."""
@@ -197,7 +213,7 @@ def _url_differs(signed: str, url: str) -> str:
     # Parts may be equal if only one URL has an empty part, as in https://a.test/?.
     names = ["host" if part == "netloc" else part for part in parts] or ["empty parts"]
     text += f": they differ in the {' and '.join(names)}"
-    if parts == ["scheme"] or parts == ["netloc"] or parts == ["scheme", "netloc"]:
+    if parts and {*parts} <= {"scheme", "netloc"}:
         text += " (behind a proxy, compare with the published URL)"
     return text
 
@@ -219,10 +235,7 @@ def _rewritten(body: bytes) -> Iterator[tuple[str, bytes]]:
     # Stop at JSON that is nested too deeply, or that has a lone surrogate, which UTF-8 cannot encode.
     with suppress(ValueError, RecursionError):
         value = json.loads(body)
-        for ascii_only in (True, False):
-            for separators in ((",", ":"), (", ", ": ")):
-                for indent in (None, 2):
-                    text = json.dumps(
-                        value, ensure_ascii=ascii_only, separators=separators, indent=indent
-                    )
-                    yield "the same JSON in another layout", text.encode()
+        layouts = product((True, False), ((",", ":"), (", ", ": ")), (None, 2))
+        for ascii_only, separators, indent in layouts:
+            text = json.dumps(value, ensure_ascii=ascii_only, separators=separators, indent=indent)
+            yield "the same JSON in another layout", text.encode()

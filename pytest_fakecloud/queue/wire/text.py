@@ -82,17 +82,13 @@ def check_header(name: str, value: str) -> None:
         raise bad_request(f"invalid header value for {name}: it contains a control character")
 
 
-def json_headers(headers: Mapping[str, Any], *, first_spelling: bool = False) -> HeaderList:
+def json_headers(headers: Mapping[str, Any]) -> HeaderList:
     """Return headers as pairs, from a JSON object that maps names to values or lists of values.
 
     Raises a 400 error for values that are not strings, numbers or booleans.
     """
     pairs: HeaderList = []
-    seen: set[str] = set()
     for name, values in headers.items():
-        if first_spelling and str(name).lower() in seen:
-            continue
-        seen.add(str(name).lower())
         for value in values if isinstance(values, list) else [values]:
             if isinstance(value, dict | list) or value is None:
                 raise bad_request(f"invalid header {name}: expected a string")

@@ -10,7 +10,8 @@ from typing import Any
 
 from ..engine.engine import Engine
 from ..model import Message
-from ..wire.records import ms
+from ..wire.delivery import without_none
+from ..wire.records import labels_record, ms
 from ..wire.text import as_text, header_map
 from ..wire.values import read_json
 from .model import RunStep, WorkflowRun, callback_state, response_fields
@@ -40,11 +41,7 @@ def run_record(engine: Engine, run: WorkflowRun) -> Record:
         record["workflowRunCompletedAt"] = ms(run.completed_us)
     if run.response:
         record["workflowRunResponse"] = run.response.decode("utf-8", "replace")
-    if run.dlq_id is not None:
-        record["dlqId"] = run.dlq_id
-    if run.settings.labels:
-        record["label"] = run.settings.labels[0]
-        record["labels"] = list(run.settings.labels)
+    record |= without_none(dlqId=run.dlq_id) | labels_record(run.settings)
     if run.invoker is not None:
         record["invoker"] = {
             "workflowRunId": run.invoker.run_id,
@@ -106,8 +103,7 @@ def _step(engine: Engine, run: WorkflowRun, step: RunStep, read: Record, index: 
         "createdAt": ms(step.at_us if message is None else message.created_us),
         "headers": {} if message is None else header_map(message.settings.forward),
     }
-    if message is not None and message.retry_delay is not None:
-        record["retryDelay"] = message.retry_delay
+    record |= without_none(retryDelay=None if message is None else message.retry_delay)
     record |= {name: read[name] for name in _COPIED if read.get(name) is not None}
     if record["stepType"] == "Call" and isinstance(record["out"], str):
         record |= _call(record["out"])
@@ -139,9 +135,8 @@ def _pending_step(message: Message) -> Record:
         "messageId": message.id,
         "state": _NEXT_STATES.get(message.state, "STEP_PROGRESS"),
         "retries": message.max_retries,
+        **without_none(retryDelay=message.retry_delay),
     }
-    if message.retry_delay is not None:
-        record["retryDelay"] = message.retry_delay
     errors = [
         {
             "error": "" if attempt.exception is None else str(attempt.exception),

@@ -91,8 +91,7 @@ class WorkflowRun:
         return self.created_us // 1000
 
     def position(self, message_id: str) -> int | None:
-        ids = [step.message_id for step in self.steps]
-        return ids.index(message_id) if message_id in ids else None
+        return next((i for i, one in enumerate(self.steps) if one.message_id == message_id), None)
 
     def reopen(self, failed: str, retry: str) -> None:
         """Accept steps again, with a retry in place of the failed message and its dead letter."""

@@ -149,8 +149,7 @@ class WorkflowRuns:
 
     def dead_letter_fields(self, message: Message) -> dict[str, object]:
         """Return the fields of a step's dead letter about the run's failure callback."""
-        run = self._find_run_of(message)
-        failure = self.failure_callback(run)
+        failure = self.failure_callback(self._find_run_of(message))
         if failure is None or failure.failure_of != message.id:
             return {}
         info = {"state": callback_state(failure)} | response_fields(failure)
@@ -187,14 +186,6 @@ class WorkflowRuns:
         if run is not None and message.id in run.message_ids:
             del self.runs[run.id]
             self.events.release(run.id)
-
-    def snapshot(self) -> object:
-        return {name: run.copy() for name, run in self.runs.items()}, self.events.snapshot()
-
-    def restore(self, saved: Any) -> None:
-        runs, events = saved
-        self.runs = {name: run.copy() for name, run in runs.items()}
-        self.events.restore(events)
 
     # -- runs ------------------------------------------------------------------------------------
 

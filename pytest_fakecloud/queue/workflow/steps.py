@@ -34,8 +34,11 @@ def with_run_id(pairs: HeaderList, run_id: str) -> HeaderList:
 
 
 def wire_pairs(headers: dict[str, Any]) -> HeaderList:
-    """Return the headers in a JSON body, where a value is a string or a list of strings."""
-    return json_headers(headers, first_spelling=True)
+    """Return the headers in a JSON body. Of names that differ in case, the first counts."""
+    spellings: dict[str, Any] = {}
+    for name in headers:
+        spellings.setdefault(str(name).lower(), name)
+    return json_headers({name: headers[name] for name in spellings.values()})
 
 
 def check_step(url: str, pairs: HeaderList) -> None:
@@ -54,7 +57,7 @@ class RunEvents:
     def __init__(self, runs: WorkflowRuns) -> None:
         self._runs = runs
         self.waiters: list[Waiter] = []
-        self._notified: dict[tuple[str, str], bytes] = {}
+        self.notified: dict[tuple[str, str], bytes] = {}
 
     def of(self, event_id: str) -> list[Waiter]:
         return [waiter for waiter in self.waiters if waiter.event_id == event_id]
@@ -78,7 +81,7 @@ class RunEvents:
         message_id, deadline = published.accepted[0].message_id, now + timeout_us
         waiter = Waiter(event_id, run_id, message_id, deadline, request, header_map(headers))
         self.waiters.append(waiter)
-        early = self._notified.pop((run_id, event_id), None)
+        early = self.notified.pop((run_id, event_id), None)
         if early is not None:
             self._wake(waiter, early)
         return waiter
@@ -96,7 +99,7 @@ class RunEvents:
             self._wake(waiter, data)
         if run_id is not None and not woken:
             self._runs.get_live(run_id)
-            self._notified[run_id, event_id] = data
+            self.notified[run_id, event_id] = data
         return [
             {"waiter": waiter.record(), "messageId": waiter.message_id, "error": ""}
             for waiter in woken
@@ -126,13 +129,7 @@ class RunEvents:
     def release(self, run_id: str) -> None:
         """Forget the waits of a run, and the notifications that it has not waited for yet."""
         self.waiters = [waiter for waiter in self.waiters if waiter.run_id != run_id]
-        self._notified = {key: data for key, data in self._notified.items() if key[0] != run_id}
-
-    def snapshot(self) -> tuple[list[Waiter], dict[tuple[str, str], bytes]]:
-        return list(self.waiters), dict(self._notified)
-
-    def restore(self, saved: tuple[list[Waiter], dict[tuple[str, str], bytes]]) -> None:
-        self.waiters, self._notified = list(saved[0]), dict(saved[1])
+        self.notified = {key: data for key, data in self.notified.items() if key[0] != run_id}
 
 
 def _timeout_headers(given: object, timeout_us: int) -> HeaderList:

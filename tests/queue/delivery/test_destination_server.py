@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import threading
 from collections.abc import Iterator
@@ -176,36 +177,28 @@ def test_a_snapshot_of_another_kind(destination: Destination) -> None:
         destination.load({})
 
 
-@pytest.mark.parametrize("fixture", ["destination", "callback_capture"])
-@pytest.mark.parametrize(
-    "host",
-    [
-        "[",
-        "[::1",
-        "a:b:c",
-        "a:99999",
-        "127.0.0.1:%zz",
-        "x@[",
-        "x@y",
-        "a/b",
-        "a?b",
-        "a#b",
-        "a b",
-        ":",
-    ],
-)
-def test_a_host_that_is_none_is_a_bad_request(fixture: str, host: str) -> None:
-    with Cloud() as cloud:
-        receiver: Any = cloud.start(fixture, {})
-        connection = http.client.HTTPConnection(receiver.url.removeprefix("http://"), timeout=10)
+def post_with_host(receiver: Any, host: str) -> tuple[int, str]:
+    """Send a callback with a ``Host`` header to a receiver; return its status and body."""
+    address = receiver.url.removeprefix("http://")
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=10)) as connection:
         connection.putrequest("POST", "/callback", skip_host=True)
         connection.putheader("Host", host)
         connection.putheader("Content-Length", "2")
         connection.endheaders(b"{}")
         answer = connection.getresponse()
-        assert answer.status == 400
-        assert f"the Host header {host!r} names no host" in answer.read().decode()
-        connection.close()
+        return answer.status, answer.read().decode()
+
+
+@pytest.mark.parametrize("fixture", ["destination", "callback_capture"])
+@pytest.mark.parametrize("host", [
+    "[", "[::1", "a:b:c", "a:99999", "127.0.0.1:%zz", "x@[", "x@y", "a/b", "a?b", "a#b", "a b", ":",
+])  # fmt: skip
+def test_a_host_that_is_none_is_a_bad_request(fixture: str, host: str) -> None:
+    with Cloud() as cloud:
+        receiver: Any = cloud.start(fixture, {})
+        status, text = post_with_host(receiver, host)
+        assert status == 400
+        assert f"the Host header {host!r} names no host" in text
         assert receiver.log == []
         assert cloud.problems == []
 
@@ -216,12 +209,6 @@ def test_a_host_that_is_none_is_a_bad_request(fixture: str, host: str) -> None:
 def test_a_host_of_any_name_is_taken(host: str) -> None:
     with Cloud() as cloud:
         receiver = cloud.callback_capture()
-        connection = http.client.HTTPConnection(receiver.url.removeprefix("http://"), timeout=10)
-        connection.putrequest("POST", "/callback", skip_host=True)
-        connection.putheader("Host", host)
-        connection.putheader("Content-Length", "2")
-        connection.endheaders(b"{}")
-        assert connection.getresponse().status == 200
-        connection.close()
+        assert post_with_host(receiver, host)[0] == 200
         assert len(receiver.callbacks) == 1
         assert cloud.problems == []

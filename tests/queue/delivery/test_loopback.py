@@ -59,18 +59,9 @@ def test_a_client_librarys_own_headers_stay_out(
     assert lines == [b"GET / HTTP/1.1", b"Host: 127.0.0.1:%d" % server.port, b"", b""]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "Host",
-        "Content-Length",
-        "Connection",
-        "Transfer-Encoding",
-        "Accept-Encoding",
-        "TE",
-        "Expect",
-    ],
-)
+@pytest.mark.parametrize("name", [
+    "Host", "Content-Length", "Connection", "Transfer-Encoding", "Accept-Encoding", "TE", "Expect",
+])  # fmt: skip
 def test_hop_by_hop_headers_are_dropped(
     sender: Sender, serve: Callable[..., RawServer], name: str
 ) -> None:

@@ -11,7 +11,7 @@ from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.engine.hooks import AttemptHooks
 from pytest_fakecloud.queue.model import SECOND, Delivery, Outcome, SigningKeys
 from pytest_fakecloud.queue.settings import QueueConfig, plan
-from pytest_fakecloud.queue.wire.delivery import DeliverySigner
+from pytest_fakecloud.queue.wire.signing import Signer
 
 URL = "https://app.example.com/hook"
 CALLBACK = "https://app.example.com/callback"
@@ -27,25 +27,33 @@ class Loops(AttemptHooks):
         self.told.append(text)
 
 
-class Bench:
-    """An engine whose deliveries ``answer`` responds to.
+class FakeSigner(Signer):
+    """Signs without PyJWT, and lists the URL, the body, the key and the age of each signature."""
 
-    ``sent`` lists the deliveries, ``signed`` the URL and body of each signature, and ``keys`` the
-    key and the age of each signature.
-    """
+    def __init__(self) -> None:
+        keys = SigningKeys("current", "next")
+        super().__init__(keys, lambda: 0.0, Ids(1).stream("x"), lambda: "new")
+        self.signatures: list[tuple[str, bytes, str | None, float]] = []
+
+    def sign(self, url: str, body: bytes, *, key: str | None = None, age: float = 0.0) -> str:
+        self.signatures.append((url, body, key, age))
+        return "token"
+
+
+class Bench:
+    """An engine whose deliveries ``answer`` responds to. ``sent`` lists the deliveries."""
 
     def __init__(self, **options: Any) -> None:
         self.clock = Timekeeper(now="2026-01-01T00:00:00Z")
         self.start_us = self.clock.now_us()
         self.sent: list[Delivery] = []
         self.answer: Callable[[Delivery], Outcome] = lambda delivery: Outcome(200)
-        self.signed: list[tuple[str, bytes]] = []
-        self.keys: list[tuple[str | None, int]] = []
+        self.signer = FakeSigner()
         self.engine = Engine(
             self.clock,
             Ids(1),
             perform=self.perform,
-            signer=DeliverySigner(self.sign, SigningKeys("current", "next"), lambda: "new"),
+            signer=self.signer,
             limits=plan(None, options.pop("limits", None)),
             settings=QueueConfig(**options),
         )
@@ -53,11 +61,6 @@ class Bench:
     def perform(self, delivery: Delivery) -> Outcome:
         self.sent.append(delivery)
         return self.answer(delivery)
-
-    def sign(self, delivery: Delivery, key: str | None, age_us: int) -> list[tuple[str, str]]:
-        self.signed.append((delivery.sub, delivery.body))
-        self.keys.append((key, age_us))
-        return [("Upstash-Signature", "token")]
 
     def publish(self, url: str = URL, body: bytes = b"x", **headers: str) -> str:
         pairs = [(f"Upstash-{name.replace('_', '-')}", value) for name, value in headers.items()]

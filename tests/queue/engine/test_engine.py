@@ -102,7 +102,7 @@ def test_fields_of_a_delivery(bench: Bench) -> None:
         ("X-A", "1"),
     ]
     assert (only.method, only.url, only.sub, only.body) == ("POST", URL, URL, b"x")
-    assert bench.signed == [(URL, b"x")]
+    assert bench.signer.signatures == [(URL, b"x", None, 0)]
     assert (only.kind, only.attempt, only.signed) == ("message", 0, True)
 
 
@@ -209,10 +209,10 @@ def test_a_place_in_global_parallelism_is_given_up_at_the_next_gate() -> None:
     limited = flowing(bench, "rate=1,period=1h", 2)
     last = bench.publish()
     bench.clock.run_due()
-    bench.engine.queues.pause("q")
+    bench.engine.queues.set_paused("q", True)
     bench.clock.advance("2m")
     assert [one.message_id for one in bench.sent[1:]] == [limited[0], last]
-    bench.engine.queues.resume("q")
+    bench.engine.queues.set_paused("q", False)
     bench.clock.advance("2h")
     assert [one.message_id for one in bench.sent[3:]] == [held, limited[1]]
     assert bench.engine.active == set()
@@ -436,11 +436,11 @@ def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
         (lambda engine: engine.cancel("x"), "message x"),
         (lambda engine: engine.dead_letters.get("x"), "dlq message x"),
         (lambda engine: engine.queues.get("x"), "queue x"),
-        (lambda engine: engine.queues.pause("x"), "queue x"),
+        (lambda engine: engine.queues.set_paused("x", True), "queue x"),
         (lambda engine: engine.flow.get("x"), "flow control key x"),
         (lambda engine: engine.schedules.get("x"), "schedule x"),
         (lambda engine: engine.schedules.delete("x"), "schedule x"),
-        (lambda engine: engine.schedules.pause("x", True), "schedule x"),
+        (lambda engine: engine.schedules.set_paused("x", True), "schedule x"),
         (lambda engine: engine.schedules.run_now("x"), "schedule x"),
         (lambda engine: engine.url_groups.get("x"), "topic x"),
         (lambda engine: engine.url_groups.endpoint("x"), "endpoint x"),

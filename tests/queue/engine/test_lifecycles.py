@@ -19,12 +19,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import to_datetime
-from pytest_fakecloud.queue.engine.engine import Engine, Saved
+from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.engine.hooks import DeliveryHooks
-from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Message, Outcome, SigningKeys
+from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Message, Outcome
 from pytest_fakecloud.queue.settings import PlanLimits
-from pytest_fakecloud.queue.wire.delivery import DeliverySigner
 from pytest_fakecloud.queue.wire.retry import next_wait
+
+from .bench import FakeSigner
 
 QUEUES = ("single", "wide")
 FLOWS = ("narrow", "slow")
@@ -67,13 +68,7 @@ paths = st.builds(
     st.sampled_from(["", "/after", "/refuse"]),
 )
 callbacks = st.sampled_from(
-    [
-        None,
-        None,
-        "https://cb.example.com/",
-        "https://cb.example.com/fail1",
-        "https://cb.example.com/fail9/take5",
-    ]
+    [None, None, *(f"https://cb.example.com/{path}" for path in ("", "fail1", "fail9/take5"))]
 )
 
 
@@ -85,18 +80,14 @@ class Lives(RuleBasedStateMachine):
             self.clock,
             Ids(7),
             perform=self._perform,
-            signer=DeliverySigner(
-                lambda delivery, key, age_us: [("Upstash-Signature", "token")],
-                SigningKeys("current", "next"),
-                lambda: "new",
-            ),
+            signer=FakeSigner(),
             limits=PlanLimits(retention_us=36_500 * DAY),
         )
         self.crash = CrashNow()
         self.engine.delivery_hooks = self.crash
         self.sent: list[tuple[str, int, int]] = []
         self.accepted: set[str] = set()
-        self.saved: tuple[Saved, set[str], int, int] | None = None
+        self.saved: tuple[list[Any], set[str], int, int] | None = None
         self.paused_at_some_time = False
 
     def _perform(self, delivery: Delivery) -> Outcome:
@@ -174,7 +165,7 @@ class Lives(RuleBasedStateMachine):
     @rule(name=st.sampled_from(QUEUES), pause=st.booleans())
     def pause_queue(self, name: str, pause: bool) -> None:
         self.paused_at_some_time = True
-        (self.engine.queues.pause if pause else self.engine.queues.resume)(name)
+        self.engine.queues.set_paused(name, pause)
 
     @rule(name=st.sampled_from(FLOWS), pause=st.booleans())
     def pause_flow(self, name: str, pause: bool) -> None:
@@ -270,7 +261,7 @@ class Lives(RuleBasedStateMachine):
         self.crash.armed = False
         self.unschedule()
         for name in QUEUES:
-            engine.queues.resume(name)
+            engine.queues.set_paused(name, False)
         for key in engine.flow.keys.values():
             key.paused = False
             engine.admission.start_waiting_for_flow(key)

@@ -41,12 +41,12 @@ def test_a_bad_name_is_called_a_queues(bench: Bench) -> None:
 
 def test_waiting_messages_of_a_snapshot_stay_when_cancelled_later(bench: Bench) -> None:
     message_id = bench.publish(Queue_Name="q")
-    bench.engine.queues.pause("q")
+    bench.engine.queues.set_paused("q", True)
     bench.clock.run_due()
     saved = bench.engine.snapshot()
     for _ in range(2):
         bench.engine.cancel(message_id)
         bench.engine.restore(saved)
-    bench.engine.queues.resume("q")
+    bench.engine.queues.set_paused("q", False)
     bench.clock.run_due()
     assert bench.state(message_id) == "DELIVERED"

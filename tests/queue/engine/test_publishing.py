@@ -10,6 +10,7 @@ import pytest
 from pytest_fakecloud.queue.engine.publishing import Accepted, Published
 from pytest_fakecloud.queue.errors import Loop, QueueError
 from pytest_fakecloud.queue.model import SECOND, Delivery, Message, Outcome, first
+from pytest_fakecloud.queue.workflow.model import WorkflowRun
 from pytest_fakecloud.queue.workflow.runs import WorkflowRuns
 
 from .bench import CALLBACK, URL, Bench, Loops
@@ -30,9 +31,6 @@ def publish(
 
 def group(bench: Bench, name: str, *urls: str) -> None:
     bench.engine.url_groups.add_all(name, [(url, None) for url in urls], 0)
-
-
-# -- duplicates ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -166,9 +164,6 @@ def test_a_duplicate_is_not_known_any_more_even_where_it_was_not_forgotten(bench
     assert not publish(bench, Deduplication_Id=ids[-1]).duplicate
 
 
-# -- destinations ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("url", ["http://", "HTTP://", "https://", "Https://"])
 def test_a_scheme_in_any_case_is_a_url(bench: Bench, url: str) -> None:
     publish(bench, f"{url}app.example.com/hook")
@@ -200,24 +195,20 @@ def test_default_headers_of_a_group_are_read_as_if_they_had_been_sent(bench: Ben
 
 
 class Steps(WorkflowRuns):
-    """Workflow runs that accept ``most`` steps and record them."""
+    """Workflow runs that accept ``most`` steps, and begin a run with each of them."""
 
     def __init__(self, bench: Bench, most: int = 1) -> None:
         super().__init__(bench.engine)
         self.bench, self.most = bench, most
-        self.accepted: list[tuple[str, int]] = []
 
-    def accept(self, message: Message, at_us: int) -> str | None:
-        if len(self.accepted) == self.most:
+    @property
+    def accepted(self) -> list[tuple[str, int]]:
+        return [(run.id, run.created_us - self.bench.start_us) for run in self.runs.values()]
+
+    def accept(self, message: Message, at_us: int) -> None:
+        if len(self.runs) == self.most:
             raise QueueError(400, "the run has ended")
-        self.accepted.append((message.id, at_us - self.bench.start_us))
-        return None
-
-    def snapshot(self) -> object:
-        return list(self.accepted)
-
-    def restore(self, saved: Any) -> None:
-        self.accepted = list(saved)
+        self.runs[message.id] = WorkflowRun(message.id, URL, at_us, message.id, message.settings)
 
 
 def test_one_refused_step_refuses_all_steps_of_a_request(bench: Bench) -> None:
@@ -256,9 +247,6 @@ def test_a_callback_that_repeats_a_message_is_not_published(bench: Bench) -> Non
     bench.clock.run_due()
     assert [one.url for one in bench.sent] == [URL]
     assert bench.engine.messages[message_id].open_children == 0
-
-
-# -- schedules -------------------------------------------------------------------------------------
 
 
 def test_settings_of_a_schedule(bench: Bench) -> None:
@@ -300,9 +288,6 @@ def test_a_run_is_checked_against_the_defaults_of_its_group_at_its_instant() -> 
         bench.engine.url_groups.get("g").headers = [("Upstash-Not-Before", str(end))]
         bench.engine.schedules.run_now(schedule.id)
         assert schedule.error == error
-
-
-# -- callbacks -------------------------------------------------------------------------------------
 
 
 def test_a_callback_is_a_message_of_the_same_caller(bench: Bench) -> None:
@@ -390,9 +375,6 @@ def test_the_cause_of_a_callback_is_certain() -> None:
     looping(bench, SECOND)
     bench.clock.advance("10m")
     assert ["50 deliveries caused each other in one call" in one for one in told] == [True]
-
-
-# -- dead letters ----------------------------------------------------------------------------------
 
 
 def given_up(bench: Bench, url: str = URL, api: Any = "v2", **headers: str) -> Message:

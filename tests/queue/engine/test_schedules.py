@@ -154,7 +154,7 @@ def test_a_run_after_a_copy_is_not_in_the_copy(bench: Bench) -> None:
 @pytest.mark.parametrize("paused", [False, True])
 def test_the_next_runs_are_told_whether_it_is_paused_or_not(bench: Bench, paused: bool) -> None:
     schedule = scheduled(bench)
-    bench.engine.schedules.pause(schedule.id, paused)
+    bench.engine.schedules.set_paused(schedule.id, paused)
     assert schedule.next_runs(2, bench.start_us) == [after(60), after(120)]
     assert schedule.next_runs(0, bench.start_us) == []
     # Runs are listed strictly after the given time.

@@ -150,7 +150,7 @@ def everybody_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def deaf_to_pauses(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(OrderedQueues, "pause", lambda self, name: None)
+    patch.setattr(OrderedQueues, "set_paused", lambda self, name, paused: None)
 
 
 def deaf_to_cancelling(patch: pytest.MonkeyPatch) -> None:

@@ -24,17 +24,11 @@ NOW = 1_700_000_000
 
 
 def signer(now: float = NOW) -> Signer:
-    return Signer(KEYS, lambda: now, Ids(1).stream("queue", "token ids"))
+    return Signer(KEYS, lambda: now, Ids(1).stream("queue", "token ids"), lambda: "new")
 
 
-def delivery(body: bytes = b'{"a":1}', url: str = URL) -> Delivery:
-    return Delivery("msg_1", url, "POST", [], body, 0, 0, 30_000_000)
-
-
-def token_of(headers: list[tuple[str, str]]) -> str:
-    ((name, token),) = headers
-    assert name == "Upstash-Signature"
-    return token
+def signed(body: bytes = b'{"a":1}', url: str = URL, now: float = NOW, **options: Any) -> str:
+    return signer(now).sign(url, body, **options)
 
 
 def claims_of(token: str) -> dict[str, Any]:
@@ -43,7 +37,7 @@ def claims_of(token: str) -> dict[str, Any]:
 
 
 def token_with(changes: dict[str, object]) -> str:
-    claims = claims_of(token_of(signer()(delivery()))) | changes
+    claims = claims_of(signed()) | changes
     # Sign by hand: PyJWT refuses to encode claims of a wrong type.
     return jwt.PyJWS().encode(json.dumps(claims).encode(), KEYS.current, algorithm="HS256")
 
@@ -56,7 +50,7 @@ def why(token: str | None, **changes: Any) -> str:
 
 
 def test_the_claims_are_those_of_the_service() -> None:
-    claims = claims_of(token_of(signer()(delivery())))
+    claims = claims_of(signed())
     assert claims.pop("jti").startswith("jwt_")
     assert claims == {
         "iss": "Upstash",
@@ -69,7 +63,7 @@ def test_the_claims_are_those_of_the_service() -> None:
 
 
 def test_the_head_names_the_algorithm_and_the_type() -> None:
-    token = token_of(signer()(delivery()))
+    token = signed()
     assert jwt.get_unverified_header(token) == {"alg": "HS256", "typ": "JWT"}
 
 
@@ -79,8 +73,8 @@ def test_an_empty_body_is_hashed_too() -> None:
 
 def test_every_token_has_its_own_id_and_the_ids_repeat_with_the_seed() -> None:
     def three() -> list[str]:
-        sign = signer()
-        return [claims_of(token_of(sign(delivery())))["jti"] for _ in range(3)]
+        one = signer()
+        return [claims_of(one.sign(URL, b""))["jti"] for _ in range(3)]
 
     ids = three()
     assert len(set(ids)) == 3
@@ -88,17 +82,17 @@ def test_every_token_has_its_own_id_and_the_ids_repeat_with_the_seed() -> None:
 
 
 def test_the_official_receiver_accepts_it() -> None:
-    token = token_of(signer(time.time())(delivery()))
+    token = signed(now=time.time())
     Receiver(KEYS.current, KEYS.next).verify(signature=token, body='{"a":1}', url=URL)
 
 
 def test_the_official_receiver_accepts_a_token_of_the_key_after_rotation() -> None:
-    token = token_of(signer(time.time())(delivery()))
+    token = signed(now=time.time())
     Receiver("sig_" + "o" * 28, KEYS.current).verify(signature=token, body='{"a":1}', url=URL)
 
 
 def test_the_official_receiver_hides_the_reason_and_explain_gives_it() -> None:
-    token = token_of(signer(time.time())(delivery(), age_us=600_000_000))
+    token = signed(now=time.time(), age=600)
     with pytest.raises(SignatureError, match="Signature verification failed"):
         Receiver(KEYS.current, KEYS.next).verify(signature=token, body='{"a":1}', url=URL)
     assert "the token has expired 30" in why(token, at=time.time())
@@ -106,7 +100,7 @@ def test_the_official_receiver_hides_the_reason_and_explain_gives_it() -> None:
 
 def test_the_subject_is_the_text_that_was_published() -> None:
     raw = "https://app.example.com/ä?q=%2f".encode().decode("latin-1")
-    claims = claims_of(token_of(signer()(delivery(url=raw))))
+    claims = claims_of(signed(url=raw))
     assert claims["sub"] == "https://app.example.com/ä?q=%2f"
 
 
@@ -117,22 +111,23 @@ def test_bytes_that_are_no_text_stay_as_they_are() -> None:
 
 def test_a_given_subject_wins_over_the_url() -> None:
     given = Delivery("m", URL, "POST", [], b"", 0, 0, 0, sub="https://other.example.com/")
-    assert claims_of(token_of(signer()(given)))["sub"] == "https://other.example.com/"
+    ((name, token),) = signer().signed(given).headers
+    assert (name, claims_of(token)["sub"]) == ("Upstash-Signature", "https://other.example.com/")
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 60.0])
 def test_a_good_token_has_no_reason(tolerance: float) -> None:
-    token = token_of(signer()(delivery()))
+    token = signed()
     assert explain(token, body=b'{"a":1}', keys=KEYS, at=NOW, url=URL, tolerance=tolerance) is None
 
 
 def test_either_key_is_good() -> None:
-    token = token_of(signer()(delivery(), key=KEYS.next))
+    token = signed(key=KEYS.next)
     assert explain(token, body=b'{"a":1}', keys=KEYS, at=NOW) is None
 
 
 def test_a_token_without_padding_in_the_hash_is_good() -> None:
-    claims = claims_of(token_of(signer()(delivery())))
+    claims = claims_of(signed())
     claims["body"] = claims["body"].rstrip("=")
     token = jwt.encode(claims, KEYS.current)
     assert explain(token, body=b'{"a":1}', keys=KEYS, at=NOW) is None
@@ -154,19 +149,19 @@ def test_another_algorithm() -> None:
 
 
 def test_urls_that_differ_in_an_empty_part() -> None:
-    token = token_of(signer()(delivery(url="https://app.example.com/hook?")))
+    token = signed(url="https://app.example.com/hook?")
     reason = why(token, url="https://app.example.com/hook")
     assert reason.endswith("compared https://app.example.com/hook: they differ in the empty parts")
 
 
 def test_an_unsigned_token_is_refused() -> None:
-    claims = claims_of(token_of(signer()(delivery())))
+    claims = claims_of(signed())
     token = jwt.encode(claims, None, algorithm="none")  # type: ignore[arg-type]
     assert why(token) == "the token is signed with 'none', expected 'HS256'"
 
 
 def test_a_strange_key() -> None:
-    token = token_of(signer()(delivery(), key="sig_" + "x" * 28))
+    token = signed(key="sig_" + "x" * 28)
     assert why(token) == (
         "the token was signed with neither the current key nor the next key"
         f" (it claims to be for {URL})"
@@ -177,7 +172,7 @@ def test_a_strange_key() -> None:
 
 
 def test_expired_and_its_tolerance() -> None:
-    token = token_of(signer()(delivery()))
+    token = signed()
     assert "expired 2 s ago" in why(token, at=NOW + LIFETIME + 2)
     assert "expired 2.0 h ago" in why(token, at=NOW + LIFETIME + 7200)
     after = NOW + LIFETIME + 2
@@ -185,7 +180,7 @@ def test_expired_and_its_tolerance() -> None:
 
 
 def test_signed_on_a_clock_ahead_of_the_receiver() -> None:
-    token = token_of(signer(NOW + 86_400)(delivery()))
+    token = signed(now=NOW + 86_400)
     reason = why(token, at=NOW)
     assert "iat is 24.0 h ahead" in reason
     assert "set signature_clock= to the clock" in reason
@@ -193,7 +188,7 @@ def test_signed_on_a_clock_ahead_of_the_receiver() -> None:
 
 @pytest.mark.parametrize("name", ["iss", "sub", "exp", "nbf", "body"])
 def test_a_missing_claim(name: str) -> None:
-    claims = claims_of(token_of(signer()(delivery())))
+    claims = claims_of(signed())
     del claims[name]
     assert f"the token has no {name} claim" in why(jwt.encode(claims, KEYS.current))
 
@@ -226,7 +221,7 @@ def test_a_wrong_claim(changes: dict[str, object], text: str) -> None:
     ],
 )
 def test_another_url_is_named_with_the_part_that_differs(url: str, text: str) -> None:
-    assert text in why(token_of(signer()(delivery())), url=url)
+    assert text in why(signed(), url=url)
 
 
 @pytest.mark.parametrize(("signed", "url"), [("http://[", URL), (URL, "http://[")])
@@ -238,25 +233,25 @@ def test_another_url_that_cannot_be_parsed(signed: str, url: str) -> None:
 
 
 def test_another_body() -> None:
-    reason = why(token_of(signer()(delivery())), body=b'{"a":2}')
+    reason = why(signed(), body=b'{"a":2}')
     assert "another body than these 7 bytes" in reason
     assert "another layout" not in reason
 
 
 @pytest.mark.parametrize("seen", [b'{"a": 1}', b'{\n  "a": 1\n}', b' {"a":1}\n'])
 def test_a_body_that_was_parsed_and_written_again(seen: bytes) -> None:
-    assert "verify the raw body before parsing" in why(token_of(signer()(delivery())), body=seen)
+    assert "verify the raw body before parsing" in why(signed(), body=seen)
 
 
 @pytest.mark.parametrize("body", [b"{plain", b'"\\ud800"', b"[" * 100_000, b"NaN", b"\xff"])
 def test_a_body_that_is_no_json_gets_no_guess(body: bytes) -> None:
-    reason = why(token_of(signer()(delivery(b"plain"))), body=body)
+    reason = why(signed(b"plain"), body=body)
     assert reason.startswith("the token was issued for another body")
     assert "verify the raw" not in reason
 
 
 def test_all_reasons_are_given_at_once() -> None:
-    token = token_of(signer()(delivery(), age_us=3_600_000_000))
+    token = signed(age=3_600)
     reason = why(token, body=b"x", url="https://h/")
     assert "expired" in reason
     assert "differ in" in reason

@@ -18,8 +18,8 @@ from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.wire.text import json_headers
 from pytest_fakecloud.queue.workflow.model import RunStep
+from pytest_fakecloud.queue.workflow.steps import wire_pairs
 
 APP = "https://app.example.com/flow"
 FEATURES = "LazyFetch,InitialBody,WF_TriggerOnConfig"
@@ -462,12 +462,7 @@ def test_a_first_body_is_no_step(body: bytes) -> None:
 
 def test_headers_given_as_lists() -> None:
     given = {"A": ["1", "2"], "B": "3", "a": ["4"], "C": 5}
-    assert json_headers(given, first_spelling=True) == [
-        ("A", "1"),
-        ("A", "2"),
-        ("B", "3"),
-        ("C", "5"),
-    ]
+    assert wire_pairs(given) == [("A", "1"), ("A", "2"), ("B", "3"), ("C", "5")]
 
 
 JSON = st.recursive(
