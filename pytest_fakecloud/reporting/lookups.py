@@ -166,8 +166,9 @@ def executed_at(entry: Entry) -> int:
 
 
 def executed_but_lost(call: Call) -> bool:
-    """Return whether a call was executed although its response was lost."""
-    return call.reached and call.status in (200, 201, 202) and call.outcome == "lost"
+    """Return whether a call was executed although its client never received the whole response."""
+    is_lost = call.outcome in ("lost", "truncated")
+    return call.reached and call.status in (200, 201, 202) and is_lost
 
 
 def _messages_of_lost_calls(cloud: AnyCloud, entries: Sequence[Entry]) -> dict[int, str]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ...broker.model import CONSUMER_HEADERS
 from ...core.calls import Call, Event
 from ..bodies import items_of, parsed
+from ..lookups import has_full_answer
 from ..model import Finding
 from .detectors import ObservedTest, about, about_entry, about_group, executed
 from .kv.commands import ADDING, commands
@@ -60,16 +61,19 @@ def _received_records(call: Call) -> list[dict[str, Any]]:
     return answer if isinstance(answer, list) else []
 
 
-def _consume_calls(test: ObservedTest, handle: Any) -> Iterator[tuple[Call, str, list[_Place]]]:
-    """Yield each successful consume call with its group and the records that it returned."""
+def _consume_calls(test: ObservedTest, handle: Any) -> dict[str, list[tuple[Call, list[_Place]]]]:
+    """Return the successful consume calls of each group, with the records that they returned."""
+    found: dict[str, list[tuple[Call, list[_Place]]]] = {}
     for call in _calls_of(test, handle):
         if call.route == "consume" and executed(call):
-            yield call, _group_of(call), list(map(_Place.of, _received_records(call)))
+            places = list(map(_Place.of, _received_records(call)))
+            found.setdefault(_group_of(call), []).append((call, places))
+    return found
 
 
 def _committed_places(call: Call) -> list[_Place]:
-    """Return the offsets that a successful commit request contains."""
-    items = items_of(call.body) if call.route == "commit" and call.status == 200 else []
+    """Return the offsets that a call committed, even if its answer was lost."""
+    items = items_of(call.body) if call.route == "commit" and executed(call) else []
     return [_Place.of(one) for one in items if type(one.get("offset")) is int]
 
 
@@ -164,23 +168,19 @@ def committed_before_failure(test: ObservedTest, handle: Any) -> Iterator[Findin
         elif call.route == "consume":
             commits.pop(group, None)
             uncommitted[group] = len(_received_records(call))
-        elif call.route == "commit" and call.status == 200 and uncommitted.get(group):
+        elif call.route == "commit" and executed(call) and uncommitted.get(group):
             commits[group] = call, uncommitted.pop(group)
 
 
 def never_committed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find groups with automatic commits off that received records and committed nothing."""
-    received: dict[str, list[_Place]] = {}
-    last: dict[str, Call] = {}
-    for call, group, places in _consume_calls(test, handle):
-        if places:
-            received.setdefault(group, []).extend(places)
-            last[group] = call
     without_commits = _groups_without_commits(test, handle)
-    for group, places in received.items():
-        if group in without_commits:
-            values = {"records": len(set(places)), "deliveries": len(places)}
-            yield about_group("never_committed", last[group], group, **values)
+    for group, calls in _consume_calls(test, handle).items():
+        received = [place for _, places in calls for place in places]
+        if received and group in without_commits:
+            last = [call for call, places in calls if places][-1]
+            values = {"records": len(set(received)), "deliveries": len(received)}
+            yield about_group("never_committed", last, group, **values)
 
 
 # -- deliveries ------------------------------------------------------------------------------------
@@ -195,8 +195,9 @@ def produced_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         if call.status is None or call.status >= 500:
             failed.append(call)
             continue
-        first = next((one for one in failed if one.body == call.body), None)
-        if first is None or call.status != 200:
+        alike = (one for one in failed if (one.target, one.body) == (call.target, call.body))
+        first = next(alike, None)
+        if first is None or not has_full_answer(call):
             continue
         values = {one.get("value") for one in items_of(call.body)}
         milliseconds = range(first.at_us // 1000, call.at_us // 1000 + 1)
@@ -216,16 +217,17 @@ def produced_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 def received_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find records that a group received more than once."""
-    deliveries: dict[tuple[str, _Place], list[Call]] = {}
-    for call, group, places in _consume_calls(test, handle):
-        for place in places:
-            deliveries.setdefault((group, place), []).append(call)
     # Records that the same instances received in the same calls are one finding.
     together: dict[tuple[str, tuple[str, ...], Call, Call], list[_Place]] = {}
-    for (group, place), calls in deliveries.items():
-        if len(calls) > 1:
-            by = tuple(map(_instance_of, calls))
-            together.setdefault((group, by, calls[0], calls[-1]), []).append(place)
+    for group, consumed in _consume_calls(test, handle).items():
+        deliveries: dict[_Place, list[Call]] = {}
+        for call, places in consumed:
+            for place in places:
+                deliveries.setdefault(place, []).append(call)
+        for place, calls in deliveries.items():
+            if len(calls) > 1:
+                by = tuple(map(_instance_of, calls))
+                together.setdefault((group, by, calls[0], calls[-1]), []).append(place)
     without_commits = _groups_without_commits(test, handle)
     commits = [
         (call.number, (_group_of(call), place))
@@ -299,26 +301,22 @@ def records_skipped(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 def started_at_end(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find groups without commits whose reset ``latest`` made them start after existing records."""
-    received: dict[tuple[str, str], set[int]] = {}
-    first: dict[str, Call] = {}
-    for call, group, places in _consume_calls(test, handle):
-        first.setdefault(group, call)
-        for place in places:
-            received.setdefault((group, place.of_partition), set()).add(place.offset)
-    for group, call in first.items():
+    for group, calls in _consume_calls(test, handle).items():
+        received: dict[str, set[int]] = {}
+        for place in (place for _, places in calls for place in places):
+            received.setdefault(place.of_partition, set()).add(place.offset)
         view = handle.group(group)
         for member in view.members:
             if member.config.auto_offset_reset != "latest":
                 continue
             for tp, position in member.position.items():
                 partition = f"{tp.topic}-{tp.partition}"
-                offsets = received.get((group, partition), set())
                 start = handle.topic(tp.topic).start_offsets[tp.partition]
-                reached = min(offsets, default=position)
+                reached = min(received.get(partition, ()), default=position)
                 if tp in view.committed or reached is None or reached <= start:
                     continue
                 values = {"skipped": reached - start, "partition": partition}
-                yield about_group("started_at_end", call, group, **values)
+                yield about_group("started_at_end", calls[0][0], group, **values)
 
 
 def no_order(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -340,17 +338,15 @@ def no_order(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 def shared_group(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find groups shared by instances with dissimilar names, such as those of two services."""
-    received: dict[str, dict[str, set[_Place]]] = {}
-    last: dict[str, Call] = {}
-    for call, group, places in _consume_calls(test, handle):
-        received.setdefault(group, {}).setdefault(_instance_of(call), set()).update(places)
-        last[group] = call
     assignments = [
         (event.data["group"], event.data["assignment"].keys())
         for event in test.events("rebalance")
         if event.handle == handle.name
     ]
-    for group, by_instance in received.items():
+    for group, calls in _consume_calls(test, handle).items():
+        by_instance: dict[str, set[_Place]] = {}
+        for call, places in calls:
+            by_instance.setdefault(_instance_of(call), set()).update(places)
         if not any(name == group and by_instance.keys() <= names for name, names in assignments):
             continue
         stems = {re.sub(r"[\W_\d]+", "", name) for name in by_instance}
@@ -358,25 +354,20 @@ def shared_group(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         records = list(by_instance.values())
         if differ and any(records) and not set.intersection(*records):
             values = {"instances": list(by_instance)}
-            yield about_group("shared_group", last[group], group, severity="hint", **values)
+            yield about_group("shared_group", calls[-1][0], group, severity="hint", **values)
 
 
 def instances_used_once(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find groups whose similarly named instances each consumed once, although partitions of
-    earlier instances have unread records.
-    """
-    calls: dict[str, dict[str, list[Call]]] = {}
-    for call, group, _ in _consume_calls(test, handle):
-        calls.setdefault(group, {}).setdefault(_instance_of(call), []).append(call)
-    for group, by_instance in calls.items():
-        *earlier, last = by_instance
-        stems = {re.sub(r"\d+", "", name) for name in by_instance}
-        once = all(len(made) == 1 for made in by_instance.values())
-        unread = _unread_partitions(handle, group, earlier)
-        if len(by_instance) > 2 and len(stems) == 1 and once and unread:
-            values = {"instances": len(by_instance), "partitions": unread}
-            call = by_instance[last][0]
-            yield about_group("instances_used_once", call, group, severity="hint", **values)
+    """Find groups whose similarly named instances each consumed once and left records unread."""
+    for group, calls in _consume_calls(test, handle).items():
+        instances = [_instance_of(call) for call, _ in calls]
+        stems = {re.sub(r"\d+", "", name) for name in instances}
+        once = len(instances) == len(set(instances))
+        unread = _unread_partitions(handle, group, instances[:-1])
+        if len(instances) > 2 and len(stems) == 1 and once and unread:
+            values = {"instances": len(instances), "partitions": unread}
+            last, _ = calls[-1]
+            yield about_group("instances_used_once", last, group, severity="hint", **values)
 
 
 def _unread_partitions(handle: Any, group: str, instances: list[str]) -> list[str]:

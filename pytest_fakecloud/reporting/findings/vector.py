@@ -70,8 +70,8 @@ def _namespace(call: Call) -> str:
 
 
 def _written(call: Call, routes: Collection[str] = _UPSERTS) -> list[dict[str, Any]]:
-    """Return the records of a successful write by one of the routes; none for another call."""
-    return items_of(call.body) if call.route in routes and call.status == 200 else []
+    """Return the records that a call wrote by one of the routes, even if its answer was lost."""
+    return items_of(call.body) if call.route in routes and executed(call) else []
 
 
 def _written_after(
@@ -102,10 +102,9 @@ def _unchanged_metadata(test: ObservedTest, handle: Any, query: _Query) -> dict[
     written = _written_after(test, handle, query, query.namespace)
     if written is None:
         return {}
-    records = handle.vectors(namespace=query.namespace)
     return {
         record_id: record.get("metadata")
-        for record in records
+        for record in handle.vectors(namespace=query.namespace)
         if (record_id := str(record["id"])) not in written
     }
 
@@ -169,20 +168,20 @@ def _update_mode(write: Call, record_id: str) -> str:
 
 def upserted_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find upserts that were repeated under other IDs because the answer to the first was lost."""
-    lost: list[tuple[Any, list[str], int]] = []
+    lost: list[tuple[object, list[str], Call]] = []
     for call in _calls(test, handle):
         items = items_of(call.body) if call.route in _UPSERTS else []
-        content = [{name: one[name] for name in one if name != "id"} for one in items]
-        ids = [str(one.get("id")) for one in items]
         if not items:
             continue
+        namespace, ids = _namespace(call), [str(one.get("id")) for one in items]
+        content = namespace, [{name: one[name] for name in one if name != "id"} for one in items]
         if executed_but_lost(call):
-            lost.append((content, ids, call.number))
+            lost.append((content, ids, call))
             continue
-        for earlier, earlier_ids, number in lost:
-            if content == earlier and not {*ids} & {*earlier_ids}:
+        for earlier_content, earlier_ids, earlier in lost:
+            if content == earlier_content and not {*ids} & {*earlier_ids}:
                 values = {"count": len(items), "ids": ids, "earlier": earlier_ids}
-                yield about_namespace("upserted_again", call, _namespace(call), [number], **values)
+                yield about_namespace("upserted_again", call, namespace, [earlier.number], **values)
                 break
 
 
@@ -194,24 +193,25 @@ def deleted_by_prefix(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     known: dict[str, set[str]] = {}
     for call in _calls(test, handle):
         body, namespace = parsed(call.body), _namespace(call)
-        ids = {str(one["id"]) for one in _written(call) if "id" in one}
-        known.setdefault(namespace, set()).update(ids)
-        if call.route in _REMOVALS and call.status == 200:
-            present = known.pop(namespace)
-            prefix = body.get("prefix") if isinstance(body, dict) else ""
-            if not isinstance(prefix, str) or not prefix[-1:].isalnum():
-                continue
-            ids = {one for one in present if one.startswith(prefix)}
-            known[namespace] = present - ids
-            beyond = sorted(one for one in ids if one[len(prefix) :][:1].isalnum())
-            meant = sorted(ids.difference(beyond))
-            separators = {one[len(prefix) :][:1] for one in meant}
-            if beyond and len(separators) == 1 and "" not in separators:
-                narrower = prefix + separators.pop()
-                yield about_namespace(
-                    "deleted_by_prefix", call, namespace,
-                    prefix=prefix, ids=beyond, narrower=narrower, others=meant,
-                )  # fmt: skip
+        ids = known.setdefault(namespace, set())
+        ids.update(str(one["id"]) for one in _written(call) if "id" in one)
+        if call.route not in _REMOVALS or not executed(call):
+            continue
+        prefix = body.get("prefix") if isinstance(body, dict) else ""
+        if not isinstance(prefix, str) or not prefix[-1:].isalnum():
+            del known[namespace]
+            continue
+        deleted = {one for one in ids if one.startswith(prefix)}
+        ids -= deleted
+        beyond = sorted(one for one in deleted if one[len(prefix) :][:1].isalnum())
+        meant = sorted(deleted.difference(beyond))
+        separators = {one[len(prefix) :][:1] for one in meant}
+        if beyond and len(separators) == 1 and "" not in separators:
+            narrower = prefix + separators.pop()
+            yield about_namespace(
+                "deleted_by_prefix", call, namespace,
+                prefix=prefix, ids=beyond, narrower=narrower, others=meant,
+            )  # fmt: skip
 
 
 def hit_not_used(test: ObservedTest, handle: Any) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -25,7 +26,8 @@ class Shop:
 
     def ask(self, path: str, body: Any = None, **headers: str) -> Any:
         sent = {f"Kafka-{name.replace('_', '-')}": value for name, value in headers.items()}
-        return self.broker.client().post(path, json=body, headers=sent or MANUAL).json()
+        with suppress(httpx.TransportError):
+            return self.broker.client().post(path, json=body, headers=sent or MANUAL).json()
 
     def run(self, text: str) -> None:
         """Execute steps, which are separated by ``|``.
@@ -36,7 +38,7 @@ class Shop:
         - ``commit GROUP/INSTANCE t-0=1`` and ``leave GROUP/INSTANCE`` are an instance's requests;
           ``stored GROUP t-0=0`` is a commit by the test.
         - ``batch t a b`` is a single produce request; ``partial 1`` and ``fault 503`` make such a
-          request fail.
+          request fail. ``truncate`` truncates the next answer.
         - ``retention t 1h``, ``delete t 2`` (the records before that offset), ``drop t`` (the
           topic), and ``+2h`` (time).
         """
@@ -69,6 +71,8 @@ class Shop:
                 self.broker.partial_produce(int(words[0]))
             elif kind == "fault":
                 self.broker.faults.answer(int(words[0]), times=1)
+            elif kind == "truncate":
+                self.broker.faults.truncate(times=1)
             elif kind == "retention":
                 self.broker.set_retention(*words)
             elif kind == "delete":

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from pytest_fakecloud import Cloud
+from pytest_fakecloud import Answer, Cloud
 from pytest_fakecloud.reporting.findings import vector
 
 from .cases import Scene, check, kinds
@@ -55,11 +55,29 @@ ALL = ("query", query())
 BARE = ("query", query(includeMetadata=False))
 
 
-def suppressed(cloud: Cloud, name: str) -> None:
-    index = cloud.handles[0]
-    with suppress(httpx.TransportError):
-        body = {"id": name, "vector": [1, 0]}
-        httpx.post(f"{index.url}/upsert", json=body, headers=index.headers)
+def lost_upsert(cloud: Cloud, then: str, fault: str = "lose_answer") -> None:
+    """Upsert a record without receiving the whole answer, and then one with the same vector."""
+    index = cloud.vector_index()
+    getattr(index.faults, fault)(times=1)
+    for path, id in (("upsert", "a"), (then, "b")):
+        with suppress(httpx.TransportError):
+            body = {"id": id, "vector": [1, 0]}
+            httpx.post(f"{index.url}/{path}", json=body, headers=index.headers)
+
+
+def with_other_answer(cloud: Cloud) -> None:
+    """Query with a filter that accepts one of two records; a fault removes it from the answer."""
+    index = cloud.vector_index()
+    asks(A2, record("b", {"n": 1}), index=index)(cloud)
+    index.faults.call(lambda: Answer({"result": []}), "after", route="query")
+    asks(("query", query("n = 1")), index=index)(cloud)
+
+
+def answered_by_fault(cloud: Cloud) -> None:
+    """Upsert a record that a fault accepts instead of the index, and then other metadata."""
+    index = cloud.vector_index()
+    index.faults.answer(200, {"result": "Success"}, times=1)
+    asks(A, A2, index=index)(cloud)
 
 
 def questions(
@@ -91,6 +109,8 @@ CASES: dict[str, Scene] = {
     ),
     "a filter of one of two queries": asks(A, ("query", [query("n = 1"), TEXT[1]])),
     "a filter after a query without one": asks(A, ALL, TEXT),
+    "a filter of a query whose answer a fault replaced": with_other_answer,
+    "an upsert that only a fault accepted": answered_by_fault,
     "a filter of a query in steps": asks(A, ("resumable-query", TEXT[1])),
     "a filter after a query where nothing is": asks(A, ("query/none", TEXT[1]), TEXT),
     "two records that a filter rejected for one reason": asks(
@@ -133,9 +153,12 @@ CASES: dict[str, Scene] = {
         ("update", {"id": "a", "metadata": {"m": 3}}),
         ("query", query("n = 1")),
     ),
-    "an upsert again under another id": lambda cloud: (
-        cloud.vector_index().faults.lose_answer(times=1),
-        [suppressed(cloud, name) for name in ("a", "b")],
+    "an upsert again under another id": lambda cloud: lost_upsert(cloud, "upsert"),
+    "an upsert again under another id after a truncated answer": lambda cloud: lost_upsert(
+        cloud, "upsert", "truncate"
+    ),
+    "an upsert of the same vector to another namespace": lambda cloud: lost_upsert(
+        cloud, "upsert/other"
     ),
     "a prefix of several documents": asks(
         *(record(f"doc-{name}") for name in ("1-0", "12-0")), ("delete", {"prefix": "doc-1"})
