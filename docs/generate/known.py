@@ -8,7 +8,7 @@ from textwrap import fill
 from pytest_fakecloud.kv.settings import VERSION
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.kv.table.rows import DOCUMENTED
-from pytest_fakecloud.kv.table.versions import LATER, MODULES, OWN, VALKEYS, VENDOR, is_later
+from pytest_fakecloud.kv.table.versions import LATER, MODULES, VALKEYS, VENDOR, is_later
 from tests.kv.comparison.known import KNOWN
 from tests.kv.comparison.normalise import RULES
 
@@ -46,7 +46,7 @@ def _versions() -> Iterator[str]:
         spec.name: spec.since
         for spec in COMMANDS.values()
         if spec.group not in MODULES.values()
-        and not spec.name.startswith(OWN)
+        and not spec.effects.is_vendors
         and spec.name not in VALKEYS
     }
     later = {word: since for word, since in words.items() if is_later(since, announced)}

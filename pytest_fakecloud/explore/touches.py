@@ -14,34 +14,9 @@ if TYPE_CHECKING:
 
 # -- the key-value server --------------------------------------------------------------------------
 
-_PUBLISHES = frozenset(("PUBLISH", "SPUBLISH"))
 _PATTERNS = frozenset(("PSUBSCRIBE", "PUNSUBSCRIBE"))
-_SUBSCRIBES = frozenset(("SUBSCRIBE", "UNSUBSCRIBE", "SSUBSCRIBE", "SUNSUBSCRIBE"))
-_CHANNELS = _PUBLISHES | _PATTERNS | _SUBSCRIBES
-_ALONE = frozenset((
-    "PING", "ECHO", "TIME", "QUIT", "SELECT", "AUTH", "HELLO", "RESET", "CLIENT",
-    "MULTI", "EXEC", "DISCARD", "UNWATCH",
-    "COMMAND", "LOLWUT", "WAIT", "READONLY", "READWRITE",
-    "EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO",
-))  # fmt: skip
-"""Commands that access no data themselves; commands in scripts are recorded when they run."""
-_TIMED = frozenset((
-    "EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "TTL", "PTTL", "SETEX", "PSETEX",
-    "HEXPIRE", "HPEXPIRE", "HEXPIREAT", "HPEXPIREAT", "HTTL", "HPTTL",
-    "XADD", "XCLAIM", "XAUTOCLAIM", "XPENDING", "XREADGROUP", "XINFO", "XGROUP",
-    "TIME", "LASTSAVE", "RESTORE", "RESTORE-ASKING", "OBJECT", "DEBUG", "INFO", "CLIENT", "SLOWLOG",
-    "LATENCY",
-))  # fmt: skip
-"""Commands, apart from blocking ones, whose effect or answer depends on the time."""
-_TIMED_OPTIONS = frozenset((b"EX", b"PX", b"EXAT", b"PXAT", b"BLOCK"))
-_NOT_BLOCKING = frozenset(("BITCOUNT", "BITOP", "BITPOS"))
-"""Commands that begin with B like the blocking ones, but do not depend on the time."""
-
-
-def _reads_clock(name: str, argv: list[bytes]) -> bool:
-    if name in _TIMED or (name.startswith("B") and name not in _NOT_BLOCKING):
-        return True
-    return any(word.upper() in _TIMED_OPTIONS for word in argv[1:])
+_WITHOUT_DATA = frozenset(("TIME", "LOLWUT"))
+"""Commands of servers that access neither data nor settings."""
 
 
 def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) -> Iterable[Touch]:
@@ -50,18 +25,28 @@ def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) ->
     A command without keys that reads or writes data accesses all keys. EXEC also reads the keys
     that its connection watches.
     """
-    name = spec.name.partition(" ")[0]
-    database = session.db.index
-    if _reads_clock(name, argv):
+    if spec.depends_on_time(argv):
         yield READS_CLOCK
     if spec.name == "EXEC":
         for _, key, _ in session.watched:
-            yield touch_of_key(fake, database, key, False)
-    if name in _CHANNELS:
-        for channel in argv[1:2] if name in _PUBLISHES else argv[1:]:
-            yield Touch(fake, "channel", ALL if name in _PATTERNS else _text(channel), True)
-    elif name not in _ALONE:
+            yield touch_of_key(fake, session.db.index, key, False)
+    if spec.group == "pubsub" and spec.container is None:
+        publishes = spec.arity > 0
+        for channel in argv[1:2] if publishes else argv[1:]:
+            yield Touch(fake, "channel", ALL if spec.name in _PATTERNS else _text(channel), True)
+    elif _accesses_data(spec):
         yield from _touches_of_data(fake, session, spec, argv)
+
+
+def _accesses_data(spec: Any) -> bool:
+    """Return whether a command itself accesses data or settings.
+
+    The commands in scripts and transactions are recorded when they run.
+    """
+    is_script = "no_mandatory_keys" in spec.flags
+    is_transaction = spec.group == "transactions" and not spec.keys
+    acts_on_connection = "@connection" in spec.categories
+    return not (is_script or is_transaction or acts_on_connection or spec.name in _WITHOUT_DATA)
 
 
 def _touches_of_data(fake: str, session: Any, spec: Any, argv: list[bytes]) -> Iterable[Touch]:

@@ -4,11 +4,13 @@ Sizes count only the contents (decided here): the bytes of keys, values, fields,
 plus eight bytes for each score or stream ID. The server's overhead is not counted. A command is
 rejected before it runs if the data in its arguments, added to the stored data, would exceed a
 limit. A command that derives its result from other keys (``SUNIONSTORE``) counts as adding nothing,
-and RESTORE as adding the bytes of its serialized value.
+and RESTORE as adding the bytes of its serialized value. A word that equals an option of its command
+counts as that option.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -30,7 +32,7 @@ class Capacity:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._keys_only = limits.max_record_size is None and limits.max_data_size is None
-        self._longest_key = limits.max_key_size or 0
+        self._longest_key = sys.maxsize if limits.max_key_size is None else limits.max_key_size
 
     def check(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` if a write command would exceed a limit."""
@@ -40,16 +42,15 @@ class Capacity:
             if longest <= self._longest_key:
                 return
         keys = [(at, key) for at, key in spec.key_positions(argv) if key.writes]
-        limit = self._limits.max_key_size
         for at, _ in keys:
-            if limit is not None and len(argv[at]) > limit:
-                raise CommandError(errors.max_key_size(limit, len(argv[at])))
+            if len(argv[at]) > self._longest_key:
+                raise CommandError(errors.max_key_size(self._longest_key, len(argv[at])))
         if self._keys_only or "denyoom" not in spec.flags:
             return
         session.db.purge()
         added = []
         for at, key in keys:
-            replaces = "OW" in key.flags or spec.name in _VALUE_AT
+            replaces = "OW" in key.flags or spec.effects.value_at > 0
             added.append(_Addition(argv[at], _added_bytes(spec, argv, at, key), replaces))
         self._check_records(spec, added, session.db.values)
         self._check_total(added, session.db.values)
@@ -92,18 +93,14 @@ _SIZE_AT: dict[str, Callable[[list[bytes]], int]] = {
     "SETBIT": lambda argv: max(0, try_int(argv[2]) or 0) // 8 + 1,
 }
 """Commands with an offset, and the function that returns the size of the string that they need."""
-_VALUE_AT = {
-    "SET": 2, "SETNX": 2, "GETSET": 2, "SETEX": 3, "PSETEX": 3, "RESTORE": 3, "RESTORE-ASKING": 3,
-}  # fmt: skip
-"""Position of the new value in the line of each command that replaces a single whole value."""
 
 
 def _added_bytes(spec: CommandSpec, argv: list[bytes], at: int, key: KeySpec) -> int:
     """Return the size in bytes of the data that a line stores under the key at position ``at``."""
     if len(spec.keys) > 1:
         return 0  # The command derives its result from other keys.
-    if spec.name in _VALUE_AT:
-        return len(argv[_VALUE_AT[spec.name]])
+    if value_at := spec.effects.value_at:
+        return len(argv[value_at])
     if spec.name in _SIZE_AT:
         return _SIZE_AT[spec.name](argv)
     if key.step > 1:

@@ -119,26 +119,6 @@ _CLASSES = {  # for each letter of the parameter, the events it selects
 }
 _CLASS_OF = {event: letter for letter, events in _CLASSES.items() for event in events.split()}
 
-_NAMES = {
-    "set": "GETSET MSET MSETEX MSETNX PSETEX SETEX SETNX BITOP",
-    "setbit": "BITFIELD",
-    "incrby": "INCR DECR DECRBY",
-    "pfadd": "PFMERGE",
-    "sortstore": "SORT",
-    "lpush": "LPUSHX",
-    "rpush": "RPUSHX",
-    "hset": "HMSET HSETNX HSETEX",
-    "hdel": "HGETDEL",
-    "hexpire": "HEXPIREAT HPEXPIRE HPEXPIREAT",
-    "zadd": "GEOADD",
-    "zincr": "ZINCRBY",
-    "georadiusstore": "GEORADIUS GEORADIUSBYMEMBER",
-    "xdel": "XDELEX XACKDEL",
-    "json.del": "JSON.FORGET",
-}
-_EVENT_OF = {name: event for event, names in _NAMES.items() for name in names.split()}
-"""The keyspace event of each command whose event has a different name."""
-
 _SILENT = frozenset({"OBJECT ENCODING", "OBJECT FREQ", "OBJECT IDLETIME", "OBJECT REFCOUNT"})
 """Commands that do not cause a keymiss event when their key is missing."""
 
@@ -171,8 +151,7 @@ class Notifications:
         if event == "expire" or event == "":
             self.plan()
         if event is None:
-            name = "" if running is None else running.name
-            event = _EVENT_OF.get(name) or name.lower().replace(" ", "-")
+            event = "" if running is None else running.event
         if event == "keymiss" and (
             running is None or running.name in _SILENT or not running.reads_keys
         ):

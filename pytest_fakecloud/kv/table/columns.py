@@ -1,4 +1,4 @@
-"""The columns of the command table that have a notation of their own."""
+"""The columns of the command table that have a notation of their own: keys and effects."""
 
 from __future__ import annotations
 
@@ -97,3 +97,73 @@ def sort_destination(argv: list[bytes]) -> int | None:
     """Return the position of the key after the last STORE of SORT, which no key spec locates."""
     stores = [at + 1 for at in range(2, len(argv) - 1) if argv[at].upper() == b"STORE"]
     return stores[-1] if stores else None
+
+
+class Unit:
+    """The unit of a TTL: its length, and whether numbers are Unix times and not durations."""
+
+    __slots__ = ("is_absolute", "milliseconds")
+
+    def __init__(self, milliseconds: int, is_absolute: bool = False) -> None:
+        self.milliseconds = milliseconds
+        self.is_absolute = is_absolute
+
+
+UNITS = {
+    "milliseconds": Unit(1),
+    "seconds": Unit(1_000),
+    "minutes": Unit(60_000),
+    "unix-milliseconds": Unit(1, is_absolute=True),
+    "unix-seconds": Unit(1_000, is_absolute=True),
+}
+TTL_OPTIONS = {
+    "EX": UNITS["seconds"],
+    "PX": UNITS["milliseconds"],
+    "EXAT": UNITS["unix-seconds"],
+    "PXAT": UNITS["unix-milliseconds"],
+}
+"""The option words that set a TTL, in every command that has them, with the units of their numbers."""
+_WORDS = {
+    "ttl": ("takes_ttl", True),
+    "time": ("reads_clock", True),
+    "lookup": ("looks_up", True),
+    "no-event": ("event", ""),
+    "rest": ("over_rest", True),
+    "no-rest": ("over_rest", False),
+    "vendor": ("is_vendors", True),
+}
+"""The words without a value, with the attribute of `Effects` that they set."""
+
+
+class Effects:
+    """The last column of a command's row; the module ``rows`` explains its words.
+
+    ``value_at`` and ``ttl_at`` are positions in the command line, or 0. ``event`` and ``over_rest``
+    are None if the row does not declare them.
+    """
+
+    __slots__ = (
+        "event", "is_vendors", "looks_up", "over_rest", "reads_clock", "takes_ttl", "ttl_at",
+        "ttl_unit", "value_at",
+    )  # fmt: skip
+
+    def __init__(self, text: str) -> None:
+        self.value_at = self.ttl_at = 0
+        self.ttl_unit: Unit | None = None
+        self.takes_ttl = self.reads_clock = self.looks_up = self.is_vendors = False
+        self.event: str | None = None
+        self.over_rest: bool | None = None
+        for word in text.split():
+            name, _, place = word.partition("@")
+            if name in UNITS and place.isdigit():
+                self.ttl_at, self.ttl_unit = int(place), UNITS[name]
+            elif name == "value" and place.isdigit():
+                self.value_at = int(place)
+            elif word in _WORDS:
+                setattr(self, *_WORDS[word])
+            elif word.startswith("event="):
+                self.event = word.removeprefix("event=")
+            else:
+                places = (f"{name}@POSITION" for name in ("value", *UNITS))
+                known = ", ".join([*_WORDS, "event=NAME", *places])
+                raise ValueError(f"{word!r} is not an effect of a command; the effects are {known}")

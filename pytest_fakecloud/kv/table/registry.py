@@ -7,14 +7,14 @@ everything else about a command.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial, update_wrapper
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ..errors import CommandError, unknown_command, unknown_subcommand
-from .columns import KeySpec
-from .rows import NOT_OVER_REST, ROWS, Row
-from .versions import ARITIES, LATER, MODULES, OWN, is_later
+from .columns import TTL_OPTIONS, Effects, KeySpec
+from .rows import ROWS, Row
+from .versions import ARITIES, LATER, MODULES, is_later
 
 if TYPE_CHECKING:
     from ..reply import Reply
@@ -33,16 +33,19 @@ _FLAG_CATEGORIES = {
     "pubsub": ("@pubsub",),
     "blocking": ("@blocking",),
 }
-_READING_WRITERS = frozenset({"SET", "GETDEL", "GETEX", "GETSET", "XACK"})
-"""Write commands that look up a key to change as if they read it."""
 
 
-# Key specs are cached, because many of the 400 commands have equal specs.
+# Key specs and effects are cached, because many of the 400 commands have equal ones.
 
 
 @cache
 def _key_specs(texts: str) -> tuple[KeySpec, ...]:
     return tuple(KeySpec(text) for text in texts.split(";") if text)
+
+
+@cache
+def _effects(text: str) -> Effects:
+    return Effects(text)
 
 
 @cache
@@ -67,8 +70,8 @@ class CommandSpec:
 
     ``name`` is in upper case, with a space before the subcommand (``XGROUP CREATE``), ``full_name``
     in lower case with ``|``, as in errors. ``arity``, ``group``, ``since``, ``flags``,
-    ``categories``, ``keys`` and ``options`` are from the row in the table. ``write`` and
-    ``readonly`` say whether the row has this flag. The others:
+    ``categories``, ``keys``, ``options`` and ``effects`` are from the row in the table. ``write``
+    and ``readonly`` say whether the row has this flag. The others:
 
     - ``container`` is the command of a subcommand, and ``subcommands`` are those of a container.
     - ``function`` runs the command. It is None for a container, and until the command's module is
@@ -85,14 +88,16 @@ class CommandSpec:
     """
 
     __slots__ = (
-        "arity", "categories", "container", "flags", "full_name", "function", "group", "hidden",
-        "is_plain", "keys", "least", "may_wait", "most", "name", "name_words", "only_key",
-        "options", "over_rest", "readonly", "reads_keys", "since", "subcommands", "write",
+        "arity", "categories", "container", "effects", "flags", "full_name", "function", "group",
+        "hidden", "is_plain", "keys", "least", "may_wait", "most", "name", "name_words",
+        "only_key", "options", "over_rest", "readonly", "reads_keys", "since", "subcommands",
+        "write",
     )  # fmt: skip
 
     def __init__(
-        self, name: str, arity: int, group: str, since: str, flags: str, keys: str, options: str
-    ) -> None:
+        self, name: str, arity: int, group: str, since: str, flags: str, keys: str, options: str,
+        effects: str,
+    ) -> None:  # fmt: skip
         self.name = name
         self.full_name = name.lower().replace(" ", "|")
         self.arity = arity
@@ -108,13 +113,14 @@ class CommandSpec:
             if not key.depends_on_arguments and key.last == 0:
                 self.only_key = key.first
         self.options = tuple(options.split())
+        self.effects = _effects(effects)
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
         only_reads_a_key = any("RO" in key.flags for key in self.keys)
         self.reads_keys = (
             (self.readonly and name != "MEMORY USAGE")
             or (self.write and only_reads_a_key)
-            or name in _READING_WRITERS
+            or self.effects.looks_up
         )
         self.hidden = "skip_monitor" in self.flags or "admin" in self.flags
         self.function: Function | None = None
@@ -122,8 +128,24 @@ class CommandSpec:
         self.subcommands: dict[bytes, CommandSpec] | None = None
         self.name_words = 2 if " " in name else 1
         self.may_wait = "BLOCK" in self.options
-        self.over_rest = name.split()[0] not in NOT_OVER_REST or name == "CLIENT SETINFO"
+        self.over_rest = self.may_wait or "blocking" not in self.flags
+        if self.effects.over_rest is not None:
+            self.over_rest = self.effects.over_rest
         self.is_plain = self.over_rest and not self.may_wait
+
+    @property
+    def event(self) -> str:
+        """The keyspace event of a change for which the command's function names none, or ``""``."""
+        event = self.effects.event
+        return self.full_name.replace("|", "-") if event is None else event
+
+    def depends_on_time(self, argv: list[bytes]) -> bool:
+        """Return whether the effect or the reply of a command line may depend on the time."""
+        blocks = "blocking" in self.flags and not self.may_wait
+        if blocks or self.effects.reads_clock or self.effects.ttl_unit is not None:
+            return True
+        timed = [word.encode() for word in (*TTL_OPTIONS, "BLOCK") if word in self.options]
+        return bool(timed) and any(word.upper() in timed for word in argv[1:])
 
     def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
         """Return the position and the spec of each key in ``argv``, which includes the name."""
@@ -138,6 +160,7 @@ class CommandSpec:
 
 
 F = TypeVar("F", bound=Function)
+V = TypeVar("V", bound=Callable[..., "Reply"])
 
 
 class Table:
@@ -185,7 +208,7 @@ class Table:
             if row.group in MODULES.values():
                 if row.group not in loaded:
                     continue
-            elif row.name.startswith(OWN) or is_later(row.since, version):
+            elif _effects(row.effects).is_vendors or is_later(row.since, version):
                 continue
             words = row.options.split()
             known = [word for word in words if self.knows.get(f"{row.name} {word}", True)]
@@ -230,6 +253,14 @@ COMMANDS = EVERYTHING.commands
 """All commands and subcommands, by name."""
 
 
+def spec_of(line: Sequence[str]) -> CommandSpec | None:
+    """Return the command or subcommand that a line of strings calls; None if it is unknown."""
+    spec = COMMANDS.get(line[0].upper())
+    if spec is None or spec.subcommands is None or len(line) < 2:
+        return spec
+    return COMMANDS.get(f"{spec.name} {line[1].upper()}")
+
+
 @cache
 def table_of(dialect: str, version: str, modules: tuple[str, ...] = ()) -> Table:
     """Return the table of a server. The vendor has more commands than the version it announces."""
@@ -255,6 +286,22 @@ def command(*names: str) -> Callable[[F], F]:
             if name in _functions:
                 raise KeyError(f"the command {name} has two functions")
             _functions[name] = function
+        return function
+
+    return register
+
+
+def variant(name: str, summary: str, **given: object) -> Callable[[V], V]:
+    """Return a decorator that adds a command to those that share a function.
+
+    The command ``name`` calls the function with the arguments ``given``. Its summary in
+    ``COMMAND DOCS`` is ``summary``, not the docstring of the function.
+    """
+
+    def register(function: V) -> V:
+        run = update_wrapper(partial(function, **given), function)
+        run.__doc__ = summary
+        command(name)(run)
         return function
 
     return register

@@ -9,9 +9,7 @@ Valkey has are listed with Valkey's versions, which continue after 7.2.
 from __future__ import annotations
 
 VENDOR = "vendor"
-"""Used instead of a version for additions that no stock server has."""
-OWN = ("ACL GENTOKEN", "ACL RESTTOKEN", "SEARCH.")
-"""Prefixes of commands that no stock server has."""
+"""Used instead of a version for option words that no stock server has."""
 
 VALKEYS = (
     *("CLIENT CAPA", "CLIENT IMPORT-SOURCE", "DELIFEQ", "SCRIPT SHOW"),

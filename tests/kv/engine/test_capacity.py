@@ -8,7 +8,7 @@ import pytest
 
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
-from pytest_fakecloud.kv.engine.capacity import _VALUE_AT, content_size
+from pytest_fakecloud.kv.engine.capacity import content_size
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.settings import Limits
@@ -114,7 +114,8 @@ def test_only_the_value_counts_of_a_command_that_replaces_one() -> None:
         for spec in COMMANDS.values()
         if "denyoom" in spec.flags and spec.only_key and "OW" in spec.keys[0].flags
     }
-    assert replacing - _VALUE_AT.keys() == {"SEARCH.CREATE"}
+    undeclared = {name for name in replacing if not COMMANDS[name].effects.value_at}
+    assert undeclared == {"SEARCH.CREATE"}, "the row lacks the effect value@"
 
 
 def test_a_restored_value_counts_with_its_serialized_bytes() -> None:

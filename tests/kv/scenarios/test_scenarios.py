@@ -51,7 +51,7 @@ def noticed(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         if engine.running is not None:
             touches = touches_of_command("kv", session, engine.running, engine.line)
             if READS_CLOCK not in touches:
-                missing.add(f"{engine.running.name}: its place is _TIMED of explore/touches.py")
+                missing.add(f"{engine.running.name}: its row lacks the effect time")
         return session.db.now_ms
 
     def set_expiry(keyspace: Keyspace, key: bytes, at_ms: int) -> None:
