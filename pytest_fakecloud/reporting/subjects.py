@@ -8,6 +8,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import Action, Call, Entry, Event
+from ..kv.table.registry import spec_of
 from .bodies import items_of
 from .connections import lines_of
 from .lookups import Lookups, has_full_answer
@@ -82,11 +83,7 @@ def _messages(call: Call, fake: str) -> Iterator[Subject]:
 
 
 def _keys(line: Sequence[str]) -> list[str]:
-    from ..kv.table.registry import COMMANDS
-
-    spec = COMMANDS.get(line[0].upper())
-    if spec is not None and spec.subcommands is not None and len(line) > 1:
-        spec = spec.subcommands.get(line[1].upper().encode())
+    spec = spec_of(line)
     if spec is None:
         return []
     try:

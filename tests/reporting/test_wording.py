@@ -61,6 +61,7 @@ def test_commands(cloud: Cloud) -> None:
         ("EXPIREAT spx:1 1782896400", "(2026-07-01 09:00:00Z)"),
         ("PEXPIREAT k 1782896400000", "(2026-07-01 09:00:00Z)"),
         ("HGETEX h EXAT 1782896400 FIELDS 1 f", "(2026-07-01 09:00:00Z)"),
+        ("HEXPIREAT h 1782896400 FIELDS 1 f", "(2026-07-01 09:00:00Z)"),
         ("HGETEX h PERSIST FIELDS 2 EXAT 1782896400", ""),
         ("RPUSH q x EXAT 1782896400", ""),
         ("EXPIREAT k", ""),

@@ -61,7 +61,9 @@ class RecordedCommands:
             line = [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
         body = orjson.dumps([word.decode("utf-8", "replace") for word in line])
         request = Request("RESP", "/", (), body, self._connection.client)
-        call = request.call = app.recorder.open_call(request, facts=_facts)
+        call = request.call = app.recorder.open_call(
+            request, facts=partial(_facts, database=self._session.db.index)
+        )
         call.route = "database-port"
         if size > LARGE:
             record_cut(call, {"body": size, "words": size})
@@ -134,8 +136,7 @@ class RecordedCommands:
                 if reply is None:
                     reply = NIL_ARRAY
                 elif isinstance(reply, CommandError) and not reply.text.startswith(b"EXECABORT"):
-                    reason = reply.text.removeprefix(b"ERR ")
-                    reply = CommandError(errors.exec_aborted_by(reason))
+                    reply = CommandError(errors.exec_aborted_by(reply.text.removeprefix(b"ERR ")))
             elif isinstance(reply, CommandError):
                 session.abort_transaction()
             elif name not in RUN_IN_TRANSACTION:
@@ -178,8 +179,9 @@ class RecordedCommands:
             self._connection.connection.reset_when_closed()
 
 
-def _facts(call: Call) -> dict[str, Any]:
-    return {**facts_of([orjson.loads(call.body)]), "encoding": ""}
+def _facts(call: Call, database: int) -> dict[str, Any]:
+    found = {**facts_of([orjson.loads(call.body)]), "encoding": ""}
+    return {**found, "database": database} if database else found
 
 
 def _as_resp(answer: Answer, version: int) -> bytes:

@@ -44,8 +44,7 @@ def about(
     ``values`` can include the severity.
     """
     subject = Subject(what, str(name), entry.handle)
-    values = {what: str(name), **values}
-    finding = about_entry(kind, entry, evidence, **values)
+    finding = about_entry(kind, entry, evidence, **{what: str(name), **values})
     return replace(finding, subjects=(subject,))
 
 
@@ -84,8 +83,8 @@ class ObservedTest:
     idle_s: float | None = None
     raised: BaseException | None = None
     served: Sequence[Served] = ()
-    commands: dict[str, list[Any]] = field(default_factory=dict, init=False)
-    """The commands of key-value servers, by the server's name (see `kv.commands.history()`)."""
+    commands: dict[object, list[Any]] = field(default_factory=dict, init=False)
+    """The commands of key-value servers and of their databases (see `kv.commands.history()`)."""
 
     @cached_property
     def entries(self) -> list[Entry]:
@@ -105,9 +104,7 @@ class ObservedTest:
         return [call for call in self.calls if call.handle == handle.name]
 
     def actions_on(self, handle: Any) -> list[Action]:
-        """Return the actions of the test on a fake."""
-        every = tuple(records_of(self.cloud).actions)
-        return [one for one in every if one.handle == handle.name]
+        return [one for one in tuple(records_of(self.cloud).actions) if one.handle == handle.name]
 
     def calls_to(self, service: str) -> Iterator[Call]:
         """Yield the calls to the fakes of a service, one fake after the other."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 from ...core.calls import Call
 from ...core.wording import counted, listed
+from ...kv.table.registry import spec_of
+from ...kv.table.ttl import find_ttl
 from ..bodies import compact, each_from_base64, parsed, scalar, shortened
 from ..connections import is_error, on_connection
 from ..lookups import Lookups, has_full_answer, hash_of
@@ -24,10 +26,6 @@ _END_OF_TIME_US = 253_402_300_800_000_000
 _SEVERAL = ("pipeline", "multi-exec")
 _SUBSCRIBING = ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
 _SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO")
-_DATES_US = {"EXPIREAT": 1_000_000, "PEXPIREAT": 1_000, "EXAT": 1_000_000, "PXAT": 1_000}
-"""Commands and options that set an absolute expiry, with the length of its unit in microseconds."""
-_FIRST_OPTION = {"SET": 3, "GETEX": 2, "HGETEX": 2, "HSETEX": 2}
-"""Commands with such options, and the index of their first option."""
 _LIMITERS = {
     "c12c2b62": "fixed-window", "f8c78d62": "sliding-window", "7b6940a4": "token-bucket",
     "b2efc027": "fixed-window", "74740bb3": "sliding-window", "d60be5bd": "token-bucket",
@@ -131,7 +129,7 @@ def command_text(line: Sequence[str], scripts: Mapping[str, str] | None = None) 
     name = line[0].upper()
     script = _script(line, scripts or {})
     if script is None:
-        return " ".join([name, *_fitting(line[1:]), *_deadline(name, line)])
+        return " ".join([name, *_fitting(line[1:]), *_deadline(line)])
     end_of_keys = 3 + int(line[2])
     keys = _script_arguments(script, "KEYS", line[3:end_of_keys])
     arguments = _script_arguments(script, "ARGV", line[end_of_keys:])
@@ -175,19 +173,14 @@ def _parameters(source: str, kind: str) -> dict[int, str]:
     return {at: names.pop() for at, names in found.items() if len(names) == 1}
 
 
-def _deadline(name: str, line: Sequence[str]) -> Iterator[str]:
+def _deadline(line: Sequence[str]) -> Iterator[str]:
     """Yield the absolute expiry that a command sets, as a date."""
-    words = [word.upper() for word in line]
-    options = words[_FIRST_OPTION.get(name, len(words)) :]
-    options = options[: options.index("FIELDS")] if "FIELDS" in options else options
-    if name in _DATES_US:
-        options = [name, *line[2:3]]
-    for option, number in pairwise(options):
-        if option in _DATES_US and number.isascii() and number.isdigit():
-            at_us = int(number) * _DATES_US[option]
-            if at_us < _END_OF_TIME_US:
-                yield f"({clock_time(at_us)})"
-            return
+    spec = spec_of(line)
+    ttl = None if spec is None else find_ttl(spec, line)
+    if ttl is not None and ttl.unit.is_absolute and ttl.number.isascii() and ttl.number.isdigit():
+        at_us = ttl.deadline_us(0) or 0
+        if at_us < _END_OF_TIME_US:
+            yield f"({clock_time(at_us)})"
 
 
 def _fitting(arguments: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
-from pytest_fakecloud.explore.footprint import READS_CLOCK
-from pytest_fakecloud.explore.touches import touches_of_command
 from pytest_fakecloud.kv.engine.client import Client
 from pytest_fakecloud.kv.engine.keyspace import Keyspace
-from pytest_fakecloud.reporting.findings.kv.commands import Command
+from pytest_fakecloud.kv.engine.pubsub import _CLASS_OF
+from pytest_fakecloud.kv.reply import Blocked
+from pytest_fakecloud.kv.table.registry import CommandSpec
+from pytest_fakecloud.reporting.findings.kv.commands import Command, Expiries
 from tests.kv.conftest import Run
 from tests.kv.scenarios import FOLDER, Scenario, play, scenarios
 
@@ -32,43 +34,85 @@ def cases(files: str, dialect: str) -> list[ParameterSet]:
     return found
 
 
-TTL_FORGOTTEN = {
-    "COPY", "MOVE", "MSETEX", "RENAME", "RENAMENX", "RESTORE", "RESTORE-ASKING",
-}  # fmt: skip
-"""Commands that set or copy a TTL. Findings treat the keys that these commands name as keys without
-a TTL.
-"""
+class Effects:
+    """Compares what commands do with the effects that their rows declare in the command table."""
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+        self.undeclared: set[str] = set()
+        self.expiries: dict[int, Expiries] = defaultdict(Expiries)
+        """The TTLs that the findings of reports know from the commands so far, by database."""
+
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Client, "now_ms", property(self._now_ms))
+        for method, check in (
+            ("_set_expiry", self._check_ttl), ("set", self._check_event),
+            ("touch", self._check_event), ("touch_unwatched", self._check_event),
+        ):  # fmt: skip
+            monkeypatch.setattr(Keyspace, method, self._checked(getattr(Keyspace, method), check))
+        run = self.engine.run
+
+        def followed(session: Client, spec: CommandSpec, argv: list[bytes]) -> Any:
+            reply = run(session, spec, argv)
+            if not isinstance(reply, Blocked):
+                self._follow(session.db, argv, reply)
+            return reply
+
+        monkeypatch.setattr(self.engine, "run", followed, raising=False)
+
+    def _note(self, effect: str) -> None:
+        self.undeclared.add(f"{self.engine.running.name}: its row lacks {effect}")
+
+    def _now_ms(self, session: Client) -> int:
+        spec = self.engine.running
+        if spec is not None and not spec.depends_on_time(self.engine.line):
+            self._note("the effect time")
+        return session.db.now_ms
+
+    def _checked(self, method: Any, check: Any) -> Any:
+        def checked(keyspace: Keyspace, *given: Any, **named: Any) -> Any:
+            if self.engine.running is not None:
+                check(*given, **named)
+            return method(keyspace, *given, **named)
+
+        return checked
+
+    def _check_ttl(self, key: bytes, at_ms: int) -> None:
+        known = _command(self.engine, self.engine.line).deadline_us()
+        if known != at_ms * 1000 and not self.engine.running.effects.takes_ttl:
+            self._note("the effect seconds@N (or with another unit)")
+
+    def _check_event(self, *given: Any, event: str | None = None, **_: Any) -> None:
+        event = next((one for one in given if isinstance(one, str)), event)
+        default = self.engine.running.event
+        if event is None and default and default not in _CLASS_OF:
+            self._note(f"the effect event=NAME or no-event ({default} is not an event)")
+
+    def _follow(self, db: Keyspace, argv: list[bytes], reply: Any) -> None:
+        expiries = self.expiries[db.index]
+        expiries.follow(_command(self.engine, argv, reply))
+        for key, expiry in expiries.items():
+            real_ms = db.expires.get(key.encode("latin-1"))
+            if self.engine.now_us < expiry.deadline_us != (real_ms or 0) * 1000:
+                self._note(f"an effect: {key} expires at {real_ms} and not at {expiry}")
+
+
+def _command(engine: Any, argv: list[bytes], reply: Any = None) -> Command:
+    name, *arguments = [word.decode("latin-1") for word in argv]
+    entry: Any = SimpleNamespace(at_us=engine.now_us)
+    return Command(entry, [name.upper(), *arguments], reply)
 
 
 @pytest.fixture
-def noticed(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Check that `explore()` and findings know each command that reads the time or sets a TTL."""
-    engine: Any = run.engine
-    store = Keyspace._set_expiry
-    missing: set[str] = set()
-
-    def now_ms(session: Client) -> int:
-        if engine.running is not None:
-            touches = touches_of_command("kv", session, engine.running, engine.line)
-            if READS_CLOCK not in touches:
-                missing.add(f"{engine.running.name}: its row lacks the effect time")
-        return session.db.now_ms
-
-    def set_expiry(keyspace: Keyspace, key: bytes, at_ms: int) -> None:
-        store(keyspace, key, at_ms)
-        if engine.running is not None and engine.running.name not in TTL_FORGOTTEN:
-            name, *arguments = [word.decode("latin-1") for word in engine.line]
-            entry: Any = SimpleNamespace(at_us=engine.now_us)
-            if Command(entry, [name.upper(), *arguments], None).deadline_us() != at_ms * 1000:
-                missing.add(f"{engine.running.name}: Command.expiry of reporting/findings/kv")
-
-    monkeypatch.setattr(Client, "now_ms", property(now_ms))
-    monkeypatch.setattr(Keyspace, "_set_expiry", set_expiry)
+def effects(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Check that the rows of the commands that a scenario runs declare their effects."""
+    effects = Effects(run.engine)
+    effects.watch(monkeypatch)
     yield
-    assert missing == set()
+    assert effects.undeclared == set()
 
 
-@pytest.mark.usefixtures("noticed")
+@pytest.mark.usefixtures("effects")
 @pytest.mark.parametrize(
     "scenario", [*cases("*.txt", "redis"), *cases("vendor/**/*.txt", "vendor")]
 )

@@ -1,10 +1,12 @@
-"""The effects in rows of the command table."""
+"""The effects in rows of the command table, and the TTL of a command line."""
 
 from __future__ import annotations
 
 import pytest
 
 from pytest_fakecloud.kv.table.columns import Effects
+from pytest_fakecloud.kv.table.registry import spec_of
+from pytest_fakecloud.kv.table.ttl import find_ttl
 
 
 @pytest.mark.parametrize("word", ["expires", "value", "value@x", "hours@2", "event"])
@@ -15,3 +17,36 @@ def test_an_unknown_effect_is_an_error(word: str) -> None:
 
 def test_a_row_overrides_the_effects_of_its_group() -> None:
     assert Effects("no-rest rest").over_rest is True
+
+
+NOW_US = 1_000_000_000
+TTLS = {
+    "EXPIRE k 5": ("EXPIRE 5", NOW_US + 5_000_000),
+    "PEXPIREAT k 5": ("PEXPIREAT 5", 5_000),
+    "SETEX k 5 EX": ("SETEX 5", NOW_US + 5_000_000),
+    "psetex k 5 v": ("PSETEX 5", NOW_US + 5_000),
+    "SET EX EX px 5": ("PX 5", NOW_US + 5_000),
+    "SET k v EX 5 EX 6": ("EX 6", NOW_US + 6_000_000),
+    "MSETEX 2 EX 5 k EX EXAT 7": ("EXAT 7", 7_000_000),
+    "HSETEX h EX 5 FIELDS 1 PX 9": ("EX 5", NOW_US + 5_000_000),
+    "HEXPIREAT h 5 FIELDS 1 f": ("HEXPIREAT 5", 5_000_000),
+    "EXPIRE k soon": ("EXPIRE soon", None),
+}
+
+
+@pytest.mark.parametrize("line", TTLS)
+def test_the_ttl_of_a_command_line(line: str) -> None:
+    words = line.split()
+    spec = spec_of(words)
+    assert spec is not None
+    ttl = find_ttl(spec, words)
+    assert ttl is not None
+    assert (str(ttl), ttl.deadline_us(NOW_US)) == TTLS[line]
+
+
+@pytest.mark.parametrize("line", ["EXPIRE k", "SET k v KEEPTTL", "GETEX k", "RPUSH q EX 5"])
+def test_a_command_line_without_a_ttl(line: str) -> None:
+    words = line.split()
+    spec = spec_of(words)
+    assert spec is not None
+    assert find_ttl(spec, words) is None

@@ -88,8 +88,10 @@ def check(file: str, cases: dict[str, Scene]) -> Any:
     return test_findings
 
 
-def commands(text: str) -> Scene:
+def commands(text: str, **settings: Any) -> Scene:
     """Return a scene in which a key-value server receives commands, which are separated by ``|``.
+
+    ``settings`` are those of the server.
 
     - ``CLIENT: COMMAND`` is sent on that client's own connection. A client ``~NAME`` uses the Redis
       protocol, ``NAME64`` receives Base64, and ``read-only`` uses the read-only token.
@@ -102,7 +104,7 @@ def commands(text: str) -> Scene:
     """
 
     def run(cloud: Cloud) -> None:
-        server = cloud.kv_server()
+        server = cloud.kv_server(**settings)
         with ExitStack() as stack:
             clients: dict[str, Any] = {}
             queues: list[Any] = []

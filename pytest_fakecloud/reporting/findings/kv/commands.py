@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, wraps
+from typing import Any, NamedTuple, TypeAlias
 
 from ....core.calls import Action, Call, Entry
-from ....kv.table.rows import ROWS
+from ....kv.python_values import encode
+from ....kv.table.registry import COMMANDS, CommandSpec, spec_of
+from ....kv.table.ttl import Ttl, find_ttl, sets_ttl
 from ...bodies import each_from_base64, parsed
 from ...connections import is_error, on_connection, reply
 from ...lookups import executed_at
@@ -18,32 +20,30 @@ from ..detectors import ObservedTest, about_key
 
 UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""
-EXPIRING = {"EX", "PX", "EXAT", "PXAT"}
-"""Options of SET and GETEX that set a TTL."""
-SPANS = {"EXPIRE", "SETEX", "PEXPIRE", "PSETEX"}
-"""Commands that set a relative expiry."""
-_INSTANTS = {"EXPIREAT", "PEXPIREAT"}
-WRITES = {
-    "SET", "SETEX", "PSETEX", "SETNX", "MSET", "HSET", "HMSET", "LPUSH", "RPUSH", "SADD", "ZADD",
-    "INCR", "INCRBY", "JSON.SET", "APPEND", "GETSET",
+_WRITING_EVENTS = {
+    "set", "hset", "lpush", "rpush", "sadd", "zadd", "incrby", "append", "json.set",
 }  # fmt: skip
-COUNTING = {"INCR", "INCRBY", "INCRBYFLOAT", "DECR", "DECRBY"}
-ADDING = {"RPUSH", "LPUSH", "XADD", "HINCRBY", "ZINCRBY", "APPEND", *COUNTING}
+_UNSURE = {"LPUSHX", "RPUSHX", "HSETEX", "MSETEX", "MSETNX"}
+"""Commands that may write nothing, so that their key need not exist afterwards."""
+WRITES = {
+    name for name, spec in COMMANDS.items()
+    if spec.event in _WRITING_EVENTS and len(spec.keys) == 1
+} - _UNSURE  # fmt: skip
+COUNTING = {name for name, spec in COMMANDS.items() if spec.event in ("incrby", "incrbyfloat")}
+ADDING = {
+    name for name, spec in COMMANDS.items()
+    if spec.event in ("rpush", "lpush", "xadd", "hincrby", "hincrbyfloat", "zincr", "append")
+} | COUNTING  # fmt: skip
 """Commands that change the data again each time they are repeated."""
 READS = {"GET", "HGET", "HGETALL", "EXISTS", "LRANGE", "SMEMBERS", "JSON.GET"}
-_ZADD_OPTIONS = {"NX", "XX", "GT", "LT", "CH", "INCR"}
-SCRIPTS = {"EVAL", "EVALSHA", "FCALL"}
-_UNCHANGING = {
-    name for name, _, group, _, flags, *_ in ROWS
-    if "write" not in flags.split() and name not in (*SCRIPTS, "DEBUG")
+"""Reads of a key whose absence is worth a finding; their results are then empty."""
+SCRIPTS = {
+    name for name, spec in COMMANDS.items()
+    if "no_mandatory_keys" in spec.flags and not spec.readonly
 }  # fmt: skip
-"""Commands that change no data themselves."""
-EXPIRY_ONLY = {"EXPIRE", "PEXPIRE", *_INSTANTS, "PERSIST", "GETEX"}
-_KEEPING = {"HSET", "HMSET", "HSETNX", "SADD", "ZADD", "SETRANGE", *ADDING, *EXPIRY_ONLY}
-"""Commands that change a key, but neither remove nor replace its whole value."""
 _QUEUED = b"+QUEUED\r\n"
 """The reply to a command in a transaction; EXEC executes the command."""
-_OF_ANY_KEY = {"", "FLUSHALL", "FLUSHDB", "SWAPDB", "DEBUG"}
+_ZADD_OPTIONS = COMMANDS["ZADD"].options
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,18 @@ class Command:
 
     ``words`` are its name, in capitals, and its arguments. A command with an empty name may have
     been any command. ``entry`` is the call, or the action of the test that changed the data.
+    ``database`` is the number of the database, or None if the command may concern several.
+    ``spec`` is the command in the command table, or None.
     """
 
     entry: Entry
     words: list[str]
     result: Any
+    database: int | None = 0
+    spec: CommandSpec | None = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spec", spec_of(self.words))
 
     @property
     def name(self) -> str:
@@ -67,9 +74,19 @@ class Command:
         return self.words[1:]
 
     @property
+    def keys(self) -> list[str]:
+        """The keys of the command, or its first argument if it has no keys."""
+        spec, words = self.spec, self.words
+        positions = [1]
+        if spec is not None and spec.only_key != 1 and spec.keys:
+            line = [word.encode("utf-8", "replace") for word in words]
+            positions = [at for at, _ in spec.key_positions(line)] or positions
+        return [words[at] for at in positions if at < len(words)]
+
+    @property
     def key(self) -> str:
-        """The first argument; empty if there is none."""
-        return self.words[1] if len(self.words) > 1 else ""
+        """The first of the keys, or an empty string without arguments."""
+        return next(iter(self.keys), "")
 
     @property
     def options(self) -> set[str]:
@@ -105,19 +122,29 @@ class Command:
     @property
     def changes(self) -> bool:
         """Whether the command may have changed data."""
-        return self.name not in _UNCHANGING
+        spec = self.spec
+        return spec is None or spec.write or self.name in SCRIPTS or self.name == "DEBUG"
 
     @property
     def changes_any(self) -> bool:
         """Whether the command may have changed keys that are not among its arguments."""
-        return self.name in _OF_ANY_KEY or (self.name in SCRIPTS and self.words[2:3] == ["0"])
+        spec = self.spec
+        if spec is None or self.name == "DEBUG":
+            return self.name in ("", "DEBUG")
+        of_all_keys = spec.write and not spec.keys and "@keyspace" in spec.categories
+        return of_all_keys or (self.name in SCRIPTS and self.words[2:3] == ["0"])
+
+    @property
+    def changes_only_ttl(self) -> bool:
+        """Whether the command changes the TTL of its key, and not the value."""
+        return self.spec is not None and _changes_only_ttl(self.spec)
 
     @property
     def replaces(self) -> bool:
         """Whether the command may have removed or replaced keys among its arguments."""
         if self.sets_nx and self.result is not UNKNOWN and "GET" not in self.options:
             return self.succeeded
-        return self.changes and self.name not in _KEEPING
+        return self.changes and (self.spec is None or not _keeps_key(self.spec))
 
     def drop_replaced(self, by_key: dict[str, Any]) -> None:
         """Remove the keys that the command may have removed or replaced from a mapping."""
@@ -128,29 +155,47 @@ class Command:
                 by_key.pop(key, None)
 
     @property
-    def expiry(self) -> tuple[str, str] | None:
-        """The option or command that sets a TTL, such as ``EX``, and its number; None without a TTL."""
-        words = self.words
-        if self.name in SPANS | _INSTANTS:
-            return (self.name, words[2]) if len(words) > 2 else None
-        options = {"SET": words[3:], "GETEX": words[2:]}.get(self.name, [])
-        pairs = itertools.pairwise(options)
-        return next(
-            ((one.upper(), number) for one, number in pairs if one.upper() in EXPIRING), None
-        )
+    def ttl(self) -> Ttl | None:
+        """The TTL that the command sets for its keys; None if it sets none."""
+        spec = self.spec
+        if spec is None or not sets_ttl(spec) or spec.group == "hash":
+            return None
+        return find_ttl(spec, self.words)
 
     def deadline_us(self) -> int | None:
-        """Return the time at which the command lets its key expire; None if it sets no TTL."""
-        if self.expiry is not None:
-            option, number = self.expiry
-            unit = 1_000 if option.startswith("P") else 1_000_000
-            with suppress(ValueError):
-                return int(number) * unit + (0 if option.endswith("AT") else self.at_us)
-        return None
+        """Return the time at which the command lets its keys expire; None if it sets no TTL."""
+        ttl = self.ttl
+        return None if ttl is None else ttl.deadline_us(self.at_us)
 
     def finding(self, kind: str, evidence: Iterable[int] = (), /, **values: Any) -> Finding:
         """Return a finding about the command's key; ``evidence`` are the numbers of other entries."""
         return about_key(kind, self.entry, self.key, evidence, **values)
+
+
+@cache
+def _changes_only_ttl(spec: CommandSpec) -> bool:
+    if not spec.write or "denyoom" in spec.flags or _has_ttl_of_fields(spec):
+        return False
+    return sets_ttl(spec) or spec.event == "persist"
+
+
+def _has_ttl_of_fields(spec: CommandSpec) -> bool:
+    return spec.group == "hash" and sets_ttl(spec)
+
+
+@cache
+def _keeps_key(spec: CommandSpec) -> bool:
+    """Return whether a command changes a key in place, so that the key exists and keeps its TTL.
+
+    The flags of key specs do not show that MOVE, a script or a JSON command can remove a key, and
+    that a field's TTL can remove the last field.
+    """
+    if len(spec.keys) != 1 or spec.effects.value_at or spec.effects.takes_ttl:
+        return False
+    if spec.group in ("json", "scripting", "search") or _has_ttl_of_fields(spec):
+        return False
+    flags = spec.keys[0].flags
+    return "RW" in flags and "delete" not in flags
 
 
 class Expiry(NamedTuple):
@@ -173,8 +218,8 @@ class Expiries(dict[str, Expiry]):
                 del self[key]
         deadline = command.deadline_us()
         if deadline is not None and command.succeeded:
-            self[command.key] = Expiry(deadline, command)
-        elif command.name in EXPIRY_ONLY:
+            self.update(dict.fromkeys(command.keys, Expiry(deadline, command)))
+        elif command.changes_only_ttl:
             keeps = command.name == "GETEX" and len(command.words) == 2
             if not keeps and (command.result is UNKNOWN or command.succeeded):
                 self.pop(command.key, None)
@@ -195,19 +240,108 @@ def commands(test: ObservedTest, handle: Any) -> list[Command]:
     return [one for one in history(test, handle) if one.result is not UNKNOWN]
 
 
+Detector: TypeAlias = Callable[[ObservedTest, Any], Iterator[Finding]]
+
+
+class Database:
+    """A numbered database of a key-value server, which a detector examines instead of the server."""
+
+    def __init__(self, handle: Any, number: int) -> None:
+        self.name = handle.name
+        self.number = number
+        self._handle = handle
+        self._rewound = getattr(handle, "_rewound", 0)
+
+    def ttl(self, key: str) -> int:
+        found: int = self._execute("TTL", key)
+        return found
+
+    def keys(self) -> list[str]:
+        return [_word(key) for key in self._execute("KEYS", "*")]
+
+    def _execute(self, *words: str) -> Any:
+        engine, session = self._handle._engine, self._handle._new_session()
+        try:
+            if self.number:
+                engine.execute(session, [b"SELECT", b"%d" % self.number])
+            return engine.execute(session, [encode(word) for word in words])
+        finally:
+            engine.abandon(session)
+
+
+def of_each_database(detector: Detector) -> Detector:
+    """Return a detector that examines each database that a server's clients have used."""
+
+    @wraps(detector)
+    def detect(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+        used = {one.database for one in history(test, handle) if one.database is not None}
+        if used <= {0}:
+            yield from detector(test, handle)
+        else:
+            # The test itself may have tried to select a database that does not exist. With a real
+            # server, a fake has a single database.
+            databases = getattr(handle._engine, "databases", [0])
+            for number in sorted(used & set(range(len(databases)))):
+                yield from detector(test, Database(handle, number))
+
+    return detect
+
+
 def history(test: ObservedTest, handle: Any) -> list[Command]:
-    """Return each command that changed the data or may have changed it, and each known read."""
-    if handle.name not in test.commands:
-        since = getattr(handle, "_rewound", 0)
-        actions = [one for one in test.actions_on(handle) if one.number > since]
-        entries: list[Call | Action] = [*test.calls_of(handle), *actions]
-        entries.sort(key=lambda one: one.number)
-        test.commands[handle.name] = [
-            command
-            for entry in entries
-            for command in (_of_call(test, entry) if isinstance(entry, Call) else _of_action(entry))
-        ]
-    return test.commands[handle.name]
+    """Return each command that changed the data or may have changed it, and each known read.
+
+    ``handle`` is a server or one of its databases.
+    """
+    number = getattr(handle, "number", None)
+    place = handle.name, number
+    if place not in test.commands:
+        if number is None:
+            test.commands[place] = list(_history(test, handle))
+        else:
+            test.commands[place] = [
+                replace(one, words=[""], result=UNKNOWN)
+                if one.database is None and one.name in SCRIPTS else one
+                for one in history(test, handle._handle)
+                if one.database in (number, None)
+            ]  # fmt: skip
+    return test.commands[place]
+
+
+def _history(test: ObservedTest, handle: Any) -> Iterator[Command]:
+    since = getattr(handle, "_rewound", 0)
+    entries: list[Call | Action] = [*test.calls_of(handle), *test.actions_on(handle)]
+    entries.sort(key=lambda one: one.number)
+    selected = 0  # by the test itself
+    for entry in entries:
+        if isinstance(entry, Call):
+            yield from _of_call(test, entry)
+            continue
+        for command in _of_action(test, entry, selected):
+            selected = _selected_after(command, selected)
+            if entry.number > since:
+                yield command
+        if entry.kind == "reset":
+            selected = 0
+
+
+def _selected_after(command: Command, selected: int) -> int:
+    """Return the database that is selected after a command; ``selected`` was it before."""
+    if command.name == "SELECT":
+        return int(command.key) if command.key.isdecimal() else selected
+    return 0 if command.name == "RESET" else selected
+
+
+def _database_of(test: ObservedTest, words: list[str], selected: int) -> int | None:
+    """Return the database that a command concerns; None if it may concern several."""
+    name, *arguments = words
+    if name in SCRIPTS:
+        source = arguments[0] if name == "EVAL" and arguments else "select"
+        if name == "EVALSHA" and arguments:
+            source = test.lookups.scripts.get(arguments[0].lower()[:8], source)
+        return None if "select" in source.lower() else selected
+    in_another = name == "COPY" and "DB" in map(str.upper, arguments)
+    several = in_another or name in ("", "MOVE", "SWAPDB", "FLUSHALL", "DEBUG")
+    return None if several else selected
 
 
 def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
@@ -216,8 +350,9 @@ def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
         return
     if not isinstance(lines, list) or "words" in call.cut:
         if call.cut:
-            yield Command(call, [""], UNKNOWN)
+            yield Command(call, [""], UNKNOWN, None)
         return
+    selected = call.facts.get("database", 0)
     lines, answers = _replied(test, call) if on_connection(call) else (lines, _answers(call))
     if answers and len(answers) != len(lines):
         lines, answers = [[""]], []
@@ -231,7 +366,9 @@ def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
         result = known.get("result", UNKNOWN)
         if call.facts.get("encoding") == "base64" and result is not UNKNOWN:
             result = each_from_base64(result)
-        yield Command(call, words, result)
+        command = Command(call, words, result, _database_of(test, words, selected))
+        selected = _selected_after(command, selected)
+        yield command
 
 
 def _answers(call: Call) -> list[Any]:
@@ -260,15 +397,16 @@ def _replied(test: ObservedTest, call: Call) -> tuple[list[list[str]], list[Any]
     return lines, [one if is_error(one) else {"result": one} for one in answers]
 
 
-def _of_action(action: Action) -> Iterator[Command]:
+def _of_action(test: ObservedTest, action: Action, selected: int) -> Iterator[Command]:
     given, named = action.call or ((), {})
     data = given[0] if given else named.get("data")
     if action.kind == "execute" and given:
-        yield Command(action, [_word(given[0]).upper(), *map(_word, given[1:])], UNKNOWN)
+        words = [_word(given[0]).upper(), *map(_word, given[1:])]
+        yield Command(action, words, UNKNOWN, _database_of(test, words, selected))
     elif action.kind == "load" and isinstance(data, Mapping):
         yield Command(action, ["LOAD", *map(_word, data)], UNKNOWN)
     elif action.kind in ("load", "reset", "restore"):
-        yield Command(action, [""], UNKNOWN)
+        yield Command(action, [""], UNKNOWN, None)
 
 
 def _word(value: object) -> str:

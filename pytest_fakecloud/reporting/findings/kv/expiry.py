@@ -10,17 +10,8 @@ from ....core.timeparse import to_datetime
 from ...connections import lines_of
 from ...lookups import executed_at
 from ...model import Finding
-from ..detectors import ObservedTest, about_key
-from .commands import (
-    COUNTING,
-    READS,
-    SPANS,
-    Command,
-    Expiry,
-    commands,
-    history,
-    with_expiries,
-)  # fmt: skip
+from ..detectors import ObservedTest
+from .commands import COUNTING, READS, UNKNOWN, Command, Expiry, commands, history, with_expiries
 
 _FAR_US = 24 * 3600 * 1_000_000
 """Difference in microseconds below which two times are taken to come from the same clock."""
@@ -65,32 +56,36 @@ def ttl_renewed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 def ttl_not_set(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find keys without a TTL whose EXPIRE was not executed, and that got no other TTL."""
-    others = {one.key: one.entry.number for one in history(test, handle) if one.deadline_us()}
+    others = {
+        key: one.entry.number
+        for one in history(test, handle)
+        if one.deadline_us()
+        for key in one.keys
+    }
     for call in test.calls_of(handle):
+        if call.facts.get("database", 0) != getattr(handle, "number", 0):
+            continue
         rejected = call.status == 400 and call.fault is None
         for line in lines_of(call) if rejected or not call.reached else ():
-            name, *arguments = line
-            if name.upper() not in SPANS or len(arguments) < 2:
+            command = Command(call, [line[0].upper(), *line[1:]], UNKNOWN)
+            sets_span = command.spec is not None and command.spec.effects.ttl_unit is not None
+            if not sets_span or command.ttl is None or command.ttl.unit.is_absolute:
                 continue
-            key = arguments[0]
-            if others.get(key, 0) < call.number and handle.ttl(key) == -1:
-                yield about_key("ttl_not_set", call, key, command=name.upper())
+            if others.get(command.key, 0) < call.number and handle.ttl(command.key) == -1:
+                yield command.finding("ttl_not_set", command=command.name)
 
 
 def expires_by_wall_clock(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find absolute expiries computed from the wall clock while the fake clock shows another time."""
     real_us = int(time.time() * 1e6)
     for command in commands(test, handle):
-        deadline = command.deadline_us()
-        if command.expiry is None or deadline is None:
-            continue
-        option, _ = command.expiry
-        if not option.endswith("AT"):
+        ttl, deadline = command.ttl, command.deadline_us()
+        if ttl is None or deadline is None or not ttl.unit.is_absolute:
             continue
         is_real = abs(deadline - real_us) < _FAR_US <= abs(command.at_us - real_us)
         if is_real and abs(deadline - command.at_us) > _FAR_US:
             at, now = map(_shown_time, (deadline, command.at_us))
-            yield command.finding("expires_by_wall_clock", command=option, at=at, now=now)
+            yield command.finding("expires_by_wall_clock", command=ttl.word, at=at, now=now)
 
 
 def _shown_time(at_us: int) -> str:
@@ -106,7 +101,8 @@ def counter_recreated(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         was_held_up = executed_at(command.entry) > command.entry.number
         ended = ended or (command.key in expiries and was_held_up)
         if command.deadline_us() is not None and command.succeeded:
-            recreated.pop(command.key, None)
+            for key in command.keys:
+                recreated.pop(key, None)
         elif ended and command.name in COUNTING and _starts_at_zero(command):
             recreated[command.key] = command
     for key, command in recreated.items():
@@ -131,6 +127,6 @@ def read_after_expiry(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         if missing and expiries.expired(command.key, command.at_us):
             late[command.key] = command, expiries[command.key]
     for command, (until_us, setter) in late.values():
-        values = {"seconds": (command.at_us - until_us) / 1e6, "ttl": " ".join(setter.expiry or ())}
+        values = {"seconds": (command.at_us - until_us) / 1e6, "ttl": str(setter.ttl)}
         number = setter.entry.number
         yield command.finding("read_after_expiry", [number], severity="hint", **values)

@@ -10,16 +10,7 @@ from typing import Any
 from ....core.calls import Event
 from ...model import Finding
 from ..detectors import ObservedTest
-from .commands import (
-    COUNTING,
-    EXPIRING,
-    UNKNOWN,
-    Command,
-    by_execution,
-    commands,
-    history,
-    with_expiries,
-)  # fmt: skip
+from .commands import COUNTING, UNKNOWN, Command, by_execution, commands, history, with_expiries
 
 _RACE_US = 1_000_000
 """Maximum time in microseconds from the first check to the second write of a race."""
@@ -130,7 +121,7 @@ def lock_without_ttl(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     }
     for command in commands(test, handle):
         key = command.key
-        sets = command.sets_nx and command.succeeded and not command.options & EXPIRING
+        sets = command.sets_nx and command.succeeded and command.ttl is None
         stays = deleted.get(key, 0) <= command.entry.number
         if sets and stays and _LOCK_NAME.search(key) and handle.ttl(key) == -1:
             yield command.finding("lock_without_ttl")

@@ -9,7 +9,7 @@ from typing import Any
 from ...connections import lines_of
 from ...model import Finding
 from ..detectors import ObservedTest, about_entry
-from .commands import EXPIRY_ONLY, SCRIPTS, UNKNOWN, Command, commands, history, with_expiries
+from .commands import SCRIPTS, UNKNOWN, Command, commands, history, with_expiries
 
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
 """Commands that return one page, with the index of their cursor argument."""
@@ -73,7 +73,7 @@ class _Scores(dict[str, dict[str, float] | None]):
             command.drop_replaced(self)
         elif command.changes_any:
             self.clear()
-        elif command.changes and command.name not in EXPIRY_ONLY:
+        elif command.changes and not command.changes_only_ttl:
             self.update(dict.fromkeys(command.arguments))
 
 

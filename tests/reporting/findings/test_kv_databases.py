@@ -1,0 +1,109 @@
+"""Findings when clients use several databases: a key of one is not the key of another."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.kv.errors import CommandError
+
+from .cases import Scene, commands, kinds
+
+SCENES = {
+    "read_after_expiry": "~a: SETEX k 5 v | +6s | ~b: GET k",
+    "check_then_set": "~b: GET k | ~a: GET k | ~a: SET k 1 | ~b: SET k 2",
+    "lost_update": "~b: SET k 0 | ~a: SET k 0 | ~a: GET k | ~b: SET k 1 | ~a: SET k 2",
+    "lock_of_another": "~a: SET lock a NX EX 5 | +6s | ~b: SET lock b NX EX 5 | ~b: DEL lock",
+    "ttl_removed": "~a: SET k a EX 50 | ~b: SET k b",
+    "ttl_renewed": "~a: INCR k | ~b: INCR n | ~b: SET k 1 EX 9 | +5s | ~b: EXPIRE k 9 | "
+    "+5s | ~b: EXPIRE k 9",
+    "ttl_not_set": "~a: SET k 1 | ~b: EXPIRE k ten",
+    "equal_scores": "~a: ZADD z 1 a | ~b: ZADD z 1 b | ~b: ZRANGE z 0 -1",
+    "counter_recreated": "~a: SET k 1 EX 5 | +6s | ~b: INCR k",
+    "key_mismatch": "~a: SET user:alice:x v | ~b: GET user:alicex",
+    "counter_mismatch": "~a: SET stock 5 | ~b: DECR stocks",
+    "changed_nothing": "~a: SET k 1 | ~b: SET k 2 NX",
+    "pages_overlap": "~a: RPUSH l 1 2 3 4 5 | ~b: RPUSH l 1 2 3 4 5 | ~a: LRANGE l 0 2 | "
+    "~b: LRANGE l 2 4",
+}
+"""For each kind of finding, commands that cause it if both clients use the same database."""
+HIDDEN = {
+    "lock_without_ttl": "~a: SET lock a NX | ~b: SET lock b EX 9",
+    "never_acknowledged": "~a: XADD s 1-1 f v | ~a: XGROUP CREATE s g 0 | "
+    "~a: XREADGROUP GROUP g c STREAMS s > | ~a: XCLAIM s g d 0 1-1 | ~b: XACK s g 1-1",
+}
+"""For each kind of finding, commands that cause it unless both clients use the same database."""
+
+
+def scene(a: int, b: int, steps: str) -> Scene:
+    return commands(f"~a: SELECT {a} | ~b: SELECT {b} | {steps}", dialect="redis")
+
+
+@pytest.mark.parametrize("kind", SCENES)
+def test_a_finding_is_about_one_database(cloud: Cloud, kind: str) -> None:
+    scene(1, 0, SCENES[kind])(cloud)
+    assert kinds(cloud) == []
+
+
+@pytest.mark.parametrize("kind", SCENES)
+def test_any_database_has_findings(cloud: Cloud, kind: str) -> None:
+    scene(1, 1, SCENES[kind])(cloud)
+    assert kinds(cloud) == [kind]
+
+
+@pytest.mark.parametrize("kind", HIDDEN)
+def test_another_database_hides_no_finding(cloud: Cloud, kind: str) -> None:
+    scene(1, 0, HIDDEN[kind])(cloud)
+    assert kinds(cloud) == [kind]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "~a: MULTI | ~a: SELECT 1 | ~a: SETEX k 5 v | ~a: EXEC | +6s | ~b: GET k",
+        "~a: SETEX k 5 v | ~b: SELECT 1 | +6s | ~b: GET k",
+        "~a: SETEX k 5 v | ~a: SWAPDB 0 1 | ~b: SETEX k 50 v | ~a: SWAPDB 0 1 | +6s | ~b: GET k",
+        "~a: SETEX k 5 v | ~a: MOVE k 1 | ~b: SELECT 1 | ~b: PERSIST k | ~b: MOVE k 0 | +6s | "
+        "~b: DEL k | ~b: GET k",
+        "~b: SETEX k 5 v | ~b: GET k | ~a: SELECT 1 | ~a: SET other v | ~a: COPY other k DB 0 REPLACE"
+        " | ~a: SELECT 0 | +6s | ~b: DEL k | ~b: GET k",
+        "~a: SELECT 1 | ~a: SET x v | ~b: SETEX k 5 v | ~a: EVAL "
+        "\"redis.call('SELECT', 0) redis.call('DEL', 'k')\" 0 | +6s | ~b: GET k",
+    ],
+)
+def test_commands_of_several_databases(cloud: Cloud, steps: str) -> None:
+    commands(steps, dialect="redis")(cloud)
+    assert "read_after_expiry" not in kinds(cloud)
+
+
+@pytest.mark.parametrize(
+    ("between", "expected"),
+    [
+        (["SELECT 1"], ["read_after_expiry"]),
+        (["SELECT 1", "SELECT 0"], []),
+        (["SELECT 1", "RESET"], []),
+        (["SELECT 1", "reset"], []),
+    ],
+    ids=str,
+)
+def test_the_test_itself_selects_a_database(
+    cloud: Cloud, between: list[str], expected: list[str]
+) -> None:
+    server = cloud.kv_server(dialect="redis")
+    for line in between:
+        server.reset() if line == "reset" else server.execute(*line.split())
+    with redis.Redis.from_url(server.database_url) as client:
+        client.set("k", "v", ex=5)
+        server.execute("DEL", "k")
+        cloud.clock.advance(6)
+        assert client.get("k") is None
+    assert kinds(cloud) == expected
+
+
+def test_a_database_that_does_not_exist(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    with pytest.raises(CommandError):
+        server.execute("SELECT", 1)
+    server.execute("SETEX", "k", 5, "v")
+    assert kinds(cloud) == []
