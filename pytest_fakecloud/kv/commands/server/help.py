@@ -12,8 +12,9 @@ from ...table.registry import COMMANDS, Args, CommandSpec, command, function_of
 
 def summary(spec: CommandSpec) -> str:
     """Return a command's summary, which is the first line of its function's docstring."""
-    docstring = getattr(function_of(spec), "__doc__", None) or ""
-    return docstring.strip().split("\n")[0]
+    function = function_of(spec)
+    docstring = function.__doc__ if function is not None else None
+    return (docstring or "").strip().split("\n")[0]
 
 
 @cache
