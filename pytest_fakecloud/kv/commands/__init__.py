@@ -10,28 +10,41 @@ import importlib
 
 from ..table.registry import CommandSpec, import_with
 
-_ROOMS = {
+_NAMES = {
     "cluster": "server",
     "connection": "server",
     "generic": "keys",
     "sorted-set": "sorted_set",
 }
-"""Maps each command group to its module, if the names differ."""
+"""Maps each command group to its module or folder, if the names differ."""
 _ELSEWHERE = {
     "BITFIELD": "bitfield",
     "BITFIELD_RO": "bitfield",
     "MIGRATE": "server",
     "RESTORE-ASKING": "keys",
 }
-"""Maps each command that is not in the module of its group to its module."""
+"""The module or folder of each command that is not defined in the one of its group."""
+_FOLDERS = {
+    "hash": "expiry fields",
+    "json": "change documents",
+    "keys": "expiry generic sort",
+    "search": "definitions searches",
+    "server": "acl client connection debugging help introspection process server statistics",
+    "sorted_set": "algebra members ranges",
+    "stream": "entries groups info pending read",
+    "string": "lcs numbers values",
+}
+"""Maps each folder to its modules that contain commands."""
 
 
 def _import_group(spec: CommandSpec) -> None:
     if spec.name.endswith(" HELP"):
-        room = "server"
+        name = "server"
     else:
-        room = _ELSEWHERE.get(spec.name) or _ROOMS.get(spec.group, spec.group)
-    importlib.import_module(f"{__name__}.{room}")
+        name = _ELSEWHERE.get(spec.name) or _NAMES.get(spec.group, spec.group)
+    modules = [f"{name}.{module}" for module in _FOLDERS.get(name, "").split()] or [name]
+    for module in modules:
+        importlib.import_module(f"{__name__}.{module}")
 
 
 import_with(_import_group)

@@ -1,5 +1,1 @@
 """Hash commands, which read and change fields and their expiry."""
-
-from . import expiry, fields
-
-__all__ = ["expiry", "fields"]

@@ -1,5 +1,1 @@
 """JSON commands, which read, change and describe the values at a path of a document."""
-
-from . import change, documents
-
-__all__ = ["change", "documents"]
