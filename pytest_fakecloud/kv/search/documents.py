@@ -93,7 +93,7 @@ def make_document(definition: Definition, key: bytes, value: Any) -> Document | 
             convert = _FROM_STRING[spec.kind]
         else:
             found = values_at(source, spec.path.split("."))
-            convert = _FROM_JSON[spec.kind]
+            convert = FROM_JSON[spec.kind]
         values = tuple(value for value in map(convert, found) if value is not None)
         if spec.is_text:
             values = tuple(map(definition.analyzer(spec).tokens, values))
@@ -141,7 +141,7 @@ def _whole(low: int, high: int) -> Callable[[Any], int | None]:
     return take
 
 
-_FROM_JSON: dict[str, Callable[[Any], Any]] = {
+FROM_JSON: dict[str, Callable[[Any], Any]] = {
     "TEXT": _text,
     "KEYWORD": _text,
     "U64": _whole(0, 2**64 - 1),
@@ -166,9 +166,9 @@ def _read_float(text: str) -> float | None:
 
 
 _FROM_STRING: dict[str, Callable[[str], Any]] = {
-    **_FROM_JSON,
-    "U64": _read_whole(_FROM_JSON["U64"]),
-    "I64": _read_whole(_FROM_JSON["I64"]),
+    **FROM_JSON,
+    "U64": _read_whole(FROM_JSON["U64"]),
+    "I64": _read_whole(FROM_JSON["I64"]),
     "F64": _read_float,
     "BOOL": {"true": True, "false": False}.get,
 }

@@ -30,7 +30,7 @@ from .clauses import (
     Phrase,
     Regex,
 )
-from .documents import date_ms, facet_path
+from .documents import FROM_JSON
 from .schema import RANGED, Definition, FieldSpec, SearchError
 
 _BOOLEAN = {"$must": "must", "$and": "must", "$should": "should", "$or": "should",
@@ -64,20 +64,15 @@ class _Reader:
     # -- levels ----------------------------------------------------------------------------------
 
     def level(self, found: dict[str, Any]) -> Clause:
-        parts: dict[str, list[Clause]] = {"must": [], "should": [], "must_not": []}
-        given: set[str] = set()
+        parts: dict[str, list[Clause]] = {}
         if "$and" in found and "$or" in found:
             raise SearchError("$and and $or cannot be siblings: nest one in the other")
         for key, value in found.items():
-            if key == "$boost":
-                continue
             if key in _BOOLEAN:
-                given.add(_BOOLEAN[key])
-                parts[_BOOLEAN[key]] += self._conditions(key, value)
-            else:
-                given.add("must")
-                parts["must"].append(self._field(key, value))
-        return _boosted(_joined(parts, given), found)
+                parts.setdefault(_BOOLEAN[key], []).extend(self._conditions(key, value))
+            elif key != "$boost":
+                parts.setdefault("must", []).append(self._field(key, value))
+        return _boosted(_joined(parts), found)
 
     def _conditions(self, word: str, value: Any) -> list[Clause]:
         if isinstance(value, list):
@@ -169,22 +164,15 @@ class _Reader:
         return Phrase(spec, self._tokens(spec, text), slop, prefix)
 
     def phrase(self, spec: FieldSpec, operand: Any) -> Clause:
-        if not isinstance(operand, dict):
-            return self._phrase_of(spec, _string(spec, "$phrase", operand))
         given = _options(spec, "$phrase", operand, ("slop", "prefix"))
         if "slop" in given and "prefix" in given:
             raise SearchError(f"$phrase of field '{spec.name}' takes slop or prefix, not both")
         slop = _count(spec, "$phrase", "slop", given.get("slop", 0))
         prefix = _flag(spec, "$phrase", "prefix", given.get("prefix", False))
-        return self._phrase_of(spec, operand["value"], slop, prefix)
+        return self._phrase_of(spec, given["value"], slop, prefix)
 
     def fuzzy(self, spec: FieldSpec, operand: Any) -> Clause:
-        given: dict[str, Any] = {}
-        text = operand
-        if isinstance(operand, dict):
-            known = ("distance", "transpositionCostOne", "prefix")
-            given = _options(spec, "$fuzzy", operand, known)
-            text = operand["value"]
+        given = _options(spec, "$fuzzy", operand, ("distance", "transpositionCostOne", "prefix"))
         distance = _count(spec, "$fuzzy", "distance", given.get("distance", 1))
         if distance > 2:
             raise SearchError(f"$fuzzy of field '{spec.name}' takes a distance of at most 2")
@@ -192,7 +180,7 @@ class _Reader:
             spec, "$fuzzy", "transpositionCostOne", given.get("transpositionCostOne", True)
         )
         prefix = _flag(spec, "$fuzzy", "prefix", given.get("prefix", False))
-        tokens = self._tokens(spec, _string(spec, "$fuzzy", text))
+        tokens = self._tokens(spec, given["value"])
         near = [Fuzzy(spec, token, distance, swap, prefix) for token in tokens if token is not None]
         return _all(near)
 
@@ -232,17 +220,17 @@ _TEXT_OPERATORS: dict[str, Callable[[_Reader, FieldSpec, Any], Clause]] = {
 }
 
 
-def _joined(parts: dict[str, list[Clause]], given: set[str]) -> Clause:
-    must, should, must_not = (tuple(parts[name]) for name in ("must", "should", "must_not"))
-    if not given:
+def _joined(parts: dict[str, list[Clause]]) -> Clause:
+    must, should, must_not = (tuple(parts.get(name, ())) for name in ("must", "should", "must_not"))
+    if not parts:
         return Everything()
-    if "must" in given:
+    if "must" in parts:
         if not must:
             must = (Everything(),)
         if not should and not must_not and len(must) == 1:
             return must[0]
         return AllOf(must, should, must_not)
-    if "should" in given:
+    if "should" in parts:
         found = AnyOf(should)
         return AllOf((found,), (), must_not) if must_not else found
     return Nothing("$mustNot alone matches nothing; add a condition that documents must match")
@@ -270,31 +258,29 @@ def _boosted(clause: Clause, found: dict[str, Any]) -> Clause:
 
 # -- operands --------------------------------------------------------------------------------------
 
+_OPERANDS = {
+    "TEXT": "a string",
+    "KEYWORD": "a string",
+    "BOOL": "true or false",
+    "DATE": "an RFC 3339 string such as '2026-01-31T12:00:00Z'",
+    "FACET": "a path such as '/a/b'",
+}
+"""The operands that fields of each type take; all other types take numbers."""
+
 
 def _typed(spec: FieldSpec, operand: Any) -> Any:
-    value: Any = None
+    # An operand for a number field can have any size, unlike the values of the field.
     if spec.is_number:
-        what = "a number"
         value = operand if operand.__class__ in (int, float) else None
-    elif spec.kind == "BOOL":
-        what = "true or false"
-        value = operand if operand.__class__ is bool else None
-    elif spec.kind == "DATE":
-        what = "an RFC 3339 string such as '2026-01-31T12:00:00Z'"
-        value = date_ms(operand) if isinstance(operand, str) else None
-    elif spec.kind == "FACET":
-        what = "a path such as '/a/b'"
-        value = facet_path(operand) if isinstance(operand, str) else None
-        if value is None:
-            # The start of the message is the vendor's, as reported by users.
-            where = f"Couldn't parse the value as facet path: field '{spec.name}'"
-            raise _wrong(where, what, operand)
     else:
-        what = "a string"
-        value = operand if isinstance(operand, str) else None
-    if value is None:
-        raise _wrong(f"field '{spec.name}' is of type {spec.kind} and", what, operand)
-    return value
+        value = FROM_JSON[spec.kind](operand)
+    if value is not None:
+        return value
+    where = f"field '{spec.name}' is of type {spec.kind} and"
+    if spec.kind == "FACET":
+        # The start of the message is the vendor's, as reported by users.
+        where = f"Couldn't parse the value as facet path: field '{spec.name}'"
+    raise _wrong(where, _OPERANDS.get(spec.kind, "a number"), operand)
 
 
 def _string(spec: FieldSpec, operator: str, operand: Any) -> str:
@@ -304,16 +290,18 @@ def _string(spec: FieldSpec, operator: str, operand: Any) -> str:
 
 
 def _options(
-    spec: FieldSpec, operator: str, operand: dict[str, Any], known: tuple[str, ...]
+    spec: FieldSpec, operator: str, operand: Any, known: tuple[str, ...]
 ) -> dict[str, Any]:
-    for name in operand:
+    """Return the options of an operator, whose text is ``value``. A string is the text alone."""
+    given = operand if isinstance(operand, dict) else {"value": operand}
+    for name in given:
         if name not in (*known, "value"):
             raise SearchError(
                 f"{operator} of field '{spec.name}' has no option '{name}'; its options are "
                 f"{', '.join(('value', *known))}"
             )
-    _string(spec, operator, operand.get("value"))
-    return {name: value for name, value in operand.items() if name != "value"}
+    _string(spec, operator, given.get("value"))
+    return given
 
 
 def _count(spec: FieldSpec, operator: str, name: str, value: Any) -> int:

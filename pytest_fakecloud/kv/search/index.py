@@ -7,7 +7,7 @@ cost of a write does not depend on the size of the index.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...core.budget import OverBudget, budgeted, spend
@@ -19,14 +19,6 @@ from .schema import KEY_TYPES, Definition, FieldSpec, SearchError
 
 _STEPS, _STEPS_PER_BYTE = 100, 3
 """Budget steps for a document, and for each byte of its size, where a word has eight bytes."""
-
-
-@dataclass(slots=True)
-class Delay:
-    """The time in Unix milliseconds, or the number of searches, after which a key is searchable."""
-
-    due_ms: int | None
-    reads: int | None
 
 
 class SearchIndex:
@@ -50,7 +42,11 @@ class SearchIndex:
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
         self.documents: dict[int, Document] = {}
-        self.waiting: dict[bytes, Delay] = {}
+        self.waiting: dict[bytes, tuple[int | None, int | None]] = {}
+        """For each delayed key, the time in Unix milliseconds and the number of searches to wait for.
+
+        The key becomes searchable when one of them is reached; None means that it does not apply.
+        """
         self._numbers: dict[bytes, int] = {}
         """The number of each key's document."""
         self._changed: OrderedDict[bytes, None] = OrderedDict()
@@ -71,7 +67,7 @@ class SearchIndex:
         """Return a copy of the index. Documents are shared, because they are immutable."""
         twin = SearchIndex(self.definition)
         twin.documents = dict(self.documents)
-        twin.waiting = {key: replace(delay) for key, delay in self.waiting.items()}
+        twin.waiting = dict(self.waiting)
         twin._numbers = dict(self._numbers)
         twin._changed = self._changed.copy()
         twin._next = self._next
@@ -97,7 +93,7 @@ class SearchIndex:
             self._changed.move_to_end(key)
         else:
             self.waiting.pop(key, None)
-            self.waiting[key] = Delay(due_ms, reads)
+            self.waiting[key] = due_ms, reads
 
     def scan(self, keyspace: Keyspace, due_ms: int | None, reads: int | None) -> None:
         """Record all existing keys of the index's type as changed."""
@@ -148,17 +144,12 @@ class SearchIndex:
                 spend(_STEPS_PER_BYTE * document.size)
 
     def _release_due(self, now_ms: int, is_read: bool) -> None:
-        due = []
-        for key, delay in self.waiting.items():
-            if delay.due_ms is not None and delay.due_ms <= now_ms:
-                due.append(key)
-            elif delay.reads is not None and is_read:
-                if delay.reads <= 0:
-                    due.append(key)
-                delay.reads -= 1
-        for key in due:
-            del self.waiting[key]
-            self._changed[key] = None
+        for key, (due_ms, reads) in list(self.waiting.items()):
+            if (due_ms is not None and due_ms <= now_ms) or (is_read and reads == 0):
+                del self.waiting[key]
+                self._changed[key] = None
+            elif is_read and reads is not None:
+                self.waiting[key] = due_ms, reads - 1
 
     def _add(self, document: Document) -> None:
         number = self._next

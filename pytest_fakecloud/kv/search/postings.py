@@ -75,8 +75,7 @@ def _insert(root: Node, term: str) -> None:
                 found.append(term)
                 return
             # Above the deepest level, a list has one term. Move it down a level.
-            other = found[0]
-            found = node[character] = {other[depth : depth + 1]: found}
+            found = node[character] = {found[0][depth : depth + 1]: found}
         node = found
     node[""] = [term]
 

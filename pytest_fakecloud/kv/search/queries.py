@@ -46,18 +46,14 @@ class FieldValue:
 
     def of(self, value: float | None) -> float:
         """Apply the modifier and the factor to a value or, if that fails, to ``missing``."""
-        for one in (value, self.missing):
-            modified = None if one is None else self._modified(one)
-            if modified is not None:
+        for one in (self.missing,) if value is None else (value, self.missing):
+            try:
+                modified = MODIFIERS[self.modifier](float(one))
+            except (ValueError, ZeroDivisionError, OverflowError):
+                continue
+            if math.isfinite(modified):
                 return modified * self.factor
         return self.missing * self.factor
-
-    def _modified(self, value: float) -> float | None:
-        try:
-            found = MODIFIERS[self.modifier](float(value))
-        except (ValueError, ZeroDivisionError, OverflowError):
-            return None
-        return found if math.isfinite(found) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +239,9 @@ def _json_content(
     if select is None and not markers and isinstance(value, bytes | bytearray):
         yield b"$", bytes(value)
         return
-    document = highlight_document(source, markers) if markers else source
+    document = copy_json(source) if markers else source
+    for path, marker in markers.items():
+        _highlight_at_path(document, path.split("."), marker)
     if select is None:
         yield b"$", write_json(document)
         return
@@ -302,17 +300,8 @@ def term_markers(
         if spec is None:
             raise SearchError(f"Unknown field: {name}")
         if spec.is_text and name in terms:
-            analyzer = definition.analyzer(spec)
-            markers[spec.path] = TermMarker(analyzer, terms[name], highlight.tags)
+            markers[spec.path] = TermMarker(definition.analyzer(spec), terms[name], highlight.tags)
     return markers
-
-
-def highlight_document(source: dict[str, Any], markers: dict[str, TermMarker]) -> dict[str, Any]:
-    """Return a copy of a JSON document in which the terms of each path's marker are highlighted."""
-    document: dict[str, Any] = copy_json(source)
-    for path, marker in markers.items():
-        _highlight_at_path(document, path.split("."), marker)
-    return document
 
 
 def _highlight_at_path(value: Any, path: list[str], marker: TermMarker) -> Any:

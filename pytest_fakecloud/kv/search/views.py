@@ -68,7 +68,18 @@ class SearchIndexView:
         The list is empty if it matches. Raises `ContractError` for a filter that the vendor rejects.
         """
         with self._index() as (keyspace, index):
-            return _explained(keyspace, index, key, filter)
+            name = encoded(key)
+            number = index.number_of(name)
+            try:
+                clause = parse_filter(index.definition, json.dumps(filter).encode())
+                if number is None:
+                    return [_not_indexed(keyspace, index, name)]
+                why = clause.refusals(index, number)
+            except SearchError as error:
+                raise ContractError(f"the vendor rejects this filter: {error}") from None
+            if name in index.waiting:
+                why.append("its last change is not indexed yet; run SEARCH.WAITINDEXING")
+            return why
 
     @contextmanager
     def _index(self) -> Iterator[tuple[Keyspace, SearchIndex]]:
@@ -90,23 +101,6 @@ def _values(values: tuple[Any, ...]) -> list[Any]:
     if values[0].__class__ is tuple:
         return [token for tokens in values for token in tokens if token is not None]
     return list(values)
-
-
-def _explained(
-    keyspace: Keyspace, index: SearchIndex, key: str, filter: Mapping[str, Any]
-) -> list[str]:
-    try:
-        clause = parse_filter(index.definition, json.dumps(filter).encode())
-        name = encoded(key)
-        number = index.number_of(name)
-        if number is None:
-            return [_not_indexed(keyspace, index, name)]
-        why = clause.refusals(index, number)
-    except SearchError as error:
-        raise ContractError(f"the vendor rejects this filter: {error}") from None
-    if name in index.waiting:
-        why.append("its last change is not indexed yet; run SEARCH.WAITINDEXING")
-    return why
 
 
 def _not_indexed(keyspace: Keyspace, index: SearchIndex, key: bytes) -> str:

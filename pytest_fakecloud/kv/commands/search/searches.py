@@ -9,7 +9,6 @@ from ...engine.engine import Session
 from ...reply import Map, Reply
 from ...search.aggregation import parse_aggregations
 from ...search.aggregation.request import format_number
-from ...search.clauses import Clause
 from ...search.filters import parse_filter, parse_object
 from ...search.index import Search, SearchIndex
 from ...search.queries import MODIFIERS, FieldValue, Highlight, Hit, Query, ScoreFunction, run_query
@@ -36,7 +35,7 @@ def search_query(session: Session, args: Args) -> Reply:
             raise SearchError("SEARCH.QUERY needs NOCONTENT in a transaction or a script")
         if found is None:
             return None
-        clause = _clause(found, args[1])
+        clause = parse_filter(found.definition, args[1])
         hits, total = run_query(session.db, found, clause, options)
         _remember(session, "query", args, found, [decoded(hit.key) for hit in hits], total)
         return [_shown(hit) for hit in hits]
@@ -49,7 +48,7 @@ def search_count(session: Session, args: Args) -> Reply:
         found = _find(session, args[0])
         if found is None:
             return -1
-        total = len(_clause(found, args[1]).find(found))
+        total = len(parse_filter(found.definition, args[1]).find(found))
         _remember(session, "count", args, found, [], total)
         return total
 
@@ -61,7 +60,7 @@ def search_aggregate(session: Session, args: Args) -> Reply:
         found = _find(session, args[0])
         if found is None:
             return None
-        clause = _clause(found, args[1])
+        clause = parse_filter(found.definition, args[1])
         wanted = parse_aggregations(found, parse_object(args[2], "aggregations"))
         numbers = sorted(clause.find(found))
         reply = Map()
@@ -78,13 +77,10 @@ def _find(session: Session, name: bytes) -> SearchIndex | None:
     return index
 
 
-def _clause(index: SearchIndex, text: bytes) -> Clause:
-    return parse_filter(index.definition, text)
-
-
 def _remember(
     session: Session, command: str, args: Args, index: SearchIndex, keys: list[str], total: int
 ) -> None:
+    """Record a search of the code under test for reports; searches by the test do not count."""
     if session.transport != "local":
         asked = parse_object(args[1], "filter")
         pending = len(index.waiting)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ....core.budget import spend
 from ...algorithms.linear_regex import LinearRegex, RegexError
-from ..documents import date_ms
+from ..documents import FROM_JSON, date_ms
 from ..index import SearchIndex
 from ..schema import FieldSpec
 from .request import (
@@ -169,19 +169,15 @@ def _term_filter(args: Arguments, name: str, spec: FieldSpec) -> Callable[[Any],
     return lambda term: expression.fullmatch(_term_head(spec, term)[-1].decode())
 
 
+_MISSING = {"DATE": "an RFC 3339 string", "BOOL": "true or false", "KEYWORD": "a string"}
+
+
 def _missing(args: Arguments, spec: FieldSpec) -> Any:
     """Return the term for documents without a value, or None. A number field may use a string."""
-    if spec.kind == "DATE":
-        text = args.take(
-            "missing",
-            "an RFC 3339 string",
-            lambda value: isinstance(value, str) and date_ms(value) is not None,
-        )
-        return None if text is None else date_ms(text)
-    if spec.kind == "BOOL":
-        return args.take("missing", "true or false", lambda value: value.__class__ is bool)
-    if spec.kind == "KEYWORD":
-        return args.take_text("missing", None)
+    if spec.kind in _MISSING:
+        convert = FROM_JSON[spec.kind]
+        expected = _MISSING[spec.kind]
+        return convert(args.take("missing", expected, lambda value: convert(value) is not None))
     value = args.take(
         "missing", "a number or a text", lambda value: is_number(value) or isinstance(value, str)
     )
@@ -220,8 +216,7 @@ def _terms(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
             chosen = list(filter(include, chosen))
         if exclude is not None:
             chosen = list(filterfalse(exclude, chosen))
-        rank = _rank_of(order.key, groups, subs)
-        chosen.sort(key=rank, reverse=not order.ascending)
+        chosen.sort(key=_rank_of(order.key, groups, subs), reverse=not order.ascending)
         shown = chosen[:size]
         _check_count(args, len(shown))
         return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ....core.budget import spend
@@ -24,7 +24,7 @@ def _values(
 ) -> Callable[[DocumentNumbers], Values]:
     spec, column = column_of(index, args, allowed)
     if spec.kind == "KEYWORD":
-        missing = args.take_text("missing", None)
+        missing = args.take("missing", "a string", lambda value: isinstance(value, str))
     else:
         missing = args.take("missing", "a number", is_number)
     absent = () if missing is None else (missing,)
@@ -68,13 +68,15 @@ def _extreme(pick: Callable[[Values], Any]) -> Callable[[Values], float | None]:
     return lambda values: +pick(values) if values else None
 
 
+def _flat(numbers: Mapping[str, float | None]) -> list[Any]:
+    """Return names and formatted numbers in turn, the form of a reply."""
+    return [part for name, one in numbers.items() for part in (name.encode(), format_number(one))]
+
+
 def _stats_of(values: Values) -> list[Any]:
     least, most = (+min(values), +max(values)) if values else (None, None)
-    return [
-        *(b"count", len(values), b"sum", format_number(_total(values))),
-        *(b"min", format_number(least), b"max", format_number(most)),
-        *(b"avg", format_number(_average(values))),
-    ]
+    others = {"sum": _total(values), "min": least, "max": most, "avg": _average(values)}
+    return [b"count", len(values), *_flat(others)]
 
 
 def _stats(index: SearchIndex, args: Arguments) -> Metric:
@@ -93,31 +95,23 @@ def _extended(index: SearchIndex, args: Arguments) -> Metric:
         spread = 0.0 if mean is None else _fsum((value - mean) * (value - mean) for value in values)
         population = spread / count if count else None
         sampling = spread / (count - 1) if count > 1 else None
-        deviations = [None if one is None else math.sqrt(one) for one in (population, sampling)]
-
-        def bound(deviation: float | None, sign: int) -> bytes | None:
-            if mean is None or deviation is None:
-                return None
-            return format_number(mean + sign * sigma * deviation)
-
-        of_population, of_sampling = deviations
+        variances = {"": population, "Population": population, "Sampling": sampling}
+        deviations = {
+            kind: None if one is None else math.sqrt(one) for kind, one in variances.items()
+        }
+        bounds: dict[str, float | None] = {}
+        for kind in ("", "Sampling", "Population"):
+            deviation = deviations[kind]
+            for side, sign in (("upper", 1), ("lower", -1)):
+                bounds[side + kind] = (
+                    None if mean is None or deviation is None else mean + sign * sigma * deviation
+                )
         return [
             *_stats_of(values),
-            *(b"sumOfSquares", format_number(squares)),
-            *(b"variance", format_number(population)),
-            *(b"variancePopulation", format_number(population)),
-            *(b"varianceSampling", format_number(sampling)),
-            *(b"stdDeviation", format_number(of_population)),
-            *(b"stdDeviationPopulation", format_number(of_population)),
-            *(b"stdDeviationSampling", format_number(of_sampling)),
-            b"stdDeviationBounds",
-            [
-                *(b"upper", bound(of_population, 1), b"lower", bound(of_population, -1)),
-                *(b"upperSampling", bound(of_sampling, 1)),
-                *(b"lowerSampling", bound(of_sampling, -1)),
-                *(b"upperPopulation", bound(of_population, 1)),
-                *(b"lowerPopulation", bound(of_population, -1)),
-            ],
+            *_flat({"sumOfSquares": squares}),
+            *_flat({f"variance{kind}": one for kind, one in variances.items()}),
+            *_flat({f"stdDeviation{kind}": one for kind, one in deviations.items()}),
+            *(b"stdDeviationBounds", _flat(bounds)),
         ]
 
     return compute

@@ -69,9 +69,6 @@ class Arguments:
         )
         return flag
 
-    def take_text(self, name: str, default: str | None) -> Any:
-        return self.take(name, "a string", lambda value: isinstance(value, str), default)
-
     def take_bounds(self, name: str) -> tuple[float, float] | None:
         """Consume an argument that is an object with the fields ``min`` and ``max``."""
         found = self.take(
