@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-import sys
 from array import array
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ..errors import CommandError, HandedOn, one_line
@@ -72,12 +72,10 @@ def _tohex(number: Number, digits: Number) -> bytes:
 def _pack_float(number: Number) -> bytes:
     """Encode a number as a MessagePack float, with 32 bits if that loses no precision."""
     value = float(number)
-    try:
+    with suppress(OverflowError):
         short = struct.pack(">f", value)
-    except OverflowError:
-        return b"\xcb" + struct.pack(">d", value)
-    if struct.unpack(">f", short)[0] == value:
-        return b"\xca" + short
+        if struct.unpack(">f", short)[0] == value:
+            return b"\xca" + short
     return b"\xcb" + struct.pack(">d", value)
 
 
@@ -167,8 +165,11 @@ def callbacks() -> dict[bytes, Callable[..., Any]]:
 # -- tail calls in compiled Lua 5.1 code ---------------------------------------------------------
 
 _HEADER = 12
+"""Size in bytes of a chunk's header, which also contains the format and the sizes of types."""
 _CALL, _TAIL_CALL = 28, 29
 _NIL, _BOOLEAN, _NUMBER, _STRING = 0, 1, 3, 4
+_INT, _SIZE = struct.Struct("i"), struct.Struct("N")
+"""An ``int`` and a ``size_t`` in the form of this machine, which has also compiled the chunk."""
 
 
 def keep_frames(chunk: bytes) -> bytes:
@@ -183,41 +184,35 @@ def keep_frames(chunk: bytes) -> bytes:
     of ``return redis.call('INCR', 'text')`` would lack `` script: <sha>, on @user_script:1.`` at its
     end.
     """
-    if chunk[:5] != b"\x1bLuaQ" or chunk[9] != 4 or chunk[10] != 8:
+    if chunk[:5] != b"\x1bLuaQ" or chunk[7:11] != bytes((_INT.size, _SIZE.size, 4, 8)):
         return chunk  # Another Lua build: the code stays unchanged, and only line numbers are lost.
-    return bytes(_Chunk(chunk).without_tail_calls())
+    patched = _Chunk(chunk)
+    patched.patch_function()
+    return bytes(patched.data)
 
 
 class _Chunk:
     def __init__(self, chunk: bytes) -> None:
-        self._chunk = bytearray(chunk)
-        order = "<" if chunk[6] else ">"
-        self._int = struct.Struct(order + "i")
-        self._size = struct.Struct(order + ("Q" if chunk[8] == 8 else "I"))
-        self._swapped = bool(chunk[6]) != (sys.byteorder == "little")
+        self.data = bytearray(chunk)
         self._at = _HEADER
 
-    def without_tail_calls(self) -> bytearray:
-        self._patch_function()
-        return self._chunk
-
     def _integer(self) -> int:
-        found: int = self._int.unpack_from(self._chunk, self._at)[0]
+        found: int = _INT.unpack_from(self.data, self._at)[0]
         self._at += 4
         return found
 
     def _skip_string(self) -> None:
-        length: int = self._size.unpack_from(self._chunk, self._at)[0]
-        self._at += self._size.size + length
+        length: int = _SIZE.unpack_from(self.data, self._at)[0]
+        self._at += _SIZE.size + length
 
-    def _patch_function(self) -> None:
+    def patch_function(self) -> None:
         self._skip_string()
         self._at += 12  # Skip the first and last line numbers and four one-byte counts.
         self._patch_code()
         for _ in range(self._integer()):
             self._skip_constant()
         for _ in range(self._integer()):
-            self._patch_function()
+            self.patch_function()
         lines = self._integer()
         self._at += 4 * lines
         for _ in range(self._integer()):  # Skip the local variables.
@@ -229,20 +224,15 @@ class _Chunk:
     def _patch_code(self) -> None:
         count = self._integer()
         end = self._at + 4 * count
-        code = array("I", self._chunk[self._at : end])
-        if self._swapped:
-            code.byteswap()
-        tails = [place for place, word in enumerate(code) if word & 0x3F == _TAIL_CALL]
-        for place in tails:
-            code[place] += _CALL - _TAIL_CALL
-        if tails:
-            if self._swapped:
-                code.byteswap()
-            self._chunk[self._at : end] = code.tobytes()
+        code = array("I", self.data[self._at : end])
+        for place, word in enumerate(code):
+            if word & 0x3F == _TAIL_CALL:
+                code[place] += _CALL - _TAIL_CALL
+        self.data[self._at : end] = code.tobytes()
         self._at = end
 
     def _skip_constant(self) -> None:
-        kind = self._chunk[self._at]
+        kind = self.data[self._at]
         self._at += 1
         if kind == _BOOLEAN:
             self._at += 1

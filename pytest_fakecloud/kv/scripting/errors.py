@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..errors import Template
 
 
@@ -9,6 +11,7 @@ class HostLost(Exception):
     """Raised if Lua runs out of memory outside a script. The runtime is unusable afterwards."""
 
 
+@dataclass(eq=False)
 class ScriptFailure(Exception):
     """An error raised by a script.
 
@@ -18,21 +21,11 @@ class ScriptFailure(Exception):
     exceeded its instruction or time limit.
     """
 
-    def __init__(
-        self,
-        text: bytes,
-        source: bytes | None = None,
-        line: int | None = None,
-        *,
-        counted: bool = False,
-        too_long: bool = False,
-    ) -> None:
-        super().__init__(text)
-        self.text = text
-        self.source = source
-        self.line = line
-        self.counted = counted
-        self.too_long = too_long
+    text: bytes
+    source: bytes | None = None
+    line: int | None = None
+    counted: bool = False
+    too_long: bool = False
 
 
 # -- texts ---------------------------------------------------------------------------------------

@@ -61,10 +61,10 @@ class Converter:
         self._table = runtime.table_from
         self._short = short_numbers
 
-    def arguments(self, args: Sequence[Any]) -> tuple[int | None, Any]:
-        """Return None and the command line of a script's call, or ``REFUSED`` and the error."""
+    def arguments(self, args: Sequence[Any]) -> list[bytes] | bytes:
+        """Return the command line of a script's call, or an error message."""
         if not args:
-            return REFUSED, _NO_ARGUMENTS
+            return _NO_ARGUMENTS
         argv: list[bytes] = []
         for arg in args:
             kind = arg.__class__
@@ -73,8 +73,8 @@ class Converter:
             elif kind is int or kind is float:
                 argv.append(number_text(arg, short=self._short))
             else:
-                return REFUSED, _BAD_ARGUMENTS
-        return None, argv
+                return _BAD_ARGUMENTS
+        return argv
 
     def to_lua(self, reply: Any, resp: int) -> Any:
         """Convert a reply to the result of ``redis.call``: a plain value, or a value and its kind."""
@@ -117,7 +117,7 @@ class Converter:
         return self._table(items)
 
 
-_FILES = ("patterns", "sandbox", "bit", "cjson", "cmsgpack", "struct", "redis")
+_FILES = ("host", "patterns", "sandbox", "bit", "cjson", "cmsgpack", "struct", "redis")
 
 _CALL_WIDTH = 500
 """Maximum number of keys and arguments that are passed directly; more are passed in tables."""
@@ -170,9 +170,9 @@ class LuaHost:
         functions: dict[bytes, Callable[..., Any]] = {
             **callbacks(),
             b"call": self._guarded(self._command),
-            b"call_widely": self._guarded_widely(self._command),
+            b"call_widely": self._guarded(self._command, in_table=True),
             b"may_call": self._guarded(self._permission),
-            b"may_call_widely": self._guarded_widely(self._permission),
+            b"may_call_widely": self._guarded(self._permission, in_table=True),
             b"setresp": partial(setattr, self, "_resp"),
             b"clock": clock,
             b"levels": lambda: self.levels,
@@ -192,18 +192,11 @@ class LuaHost:
             b"has_server": knows["the API of scripts as `server`"],
             b"flags": dict.fromkeys(flags, True),
         }
-        self._api = self._load(functions, settings)
-
-    def _load(
-        self, functions: dict[bytes, Callable[..., Any]], settings: dict[bytes, Any]
-    ) -> dict[bytes, Any]:
-        """Run the host's Lua code, and return its functions by their names."""
         table = self._runtime.table_from
         sources = {name.encode(): _chunk(name) for name in _FILES}
-        bootstrap = self._runtime.execute(_BOOTSTRAP)
         options = table(settings, recursive=True)
-        api = bootstrap(table(functions), options, _chunk("host"), table(sources))
-        return dict(api.items())
+        api = self._runtime.execute(_chunk("bootstrap"), table(functions), options, table(sources))
+        self._api = dict(api.items())
 
     def compile(self, source: bytes) -> Any:
         """Compile a script to a Lua function; raise ``SyntaxError`` with Lua's message."""
@@ -249,8 +242,7 @@ class LuaHost:
         if outcome[0]:
             return _unbox(outcome[1], self._double) if len(outcome) > 1 else None
         text, counted, source, line = (*outcome[1:], None, None)[:4]
-        too_long = text in self._too_long
-        raise ScriptFailure(text, source, line, counted=counted, too_long=too_long)
+        raise ScriptFailure(text, source, line, counted=counted, too_long=text in self._too_long)
 
     def _protected(self, name: bytes, *args: Any) -> Any:
         try:
@@ -265,67 +257,41 @@ class LuaHost:
         if size > self.limits.memory // 2:
             raise ScriptFailure(b"ERR not enough memory for the script's arguments")
 
-    def _guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function for Lua that keeps an exception, which is raised after the script.
+    def _guarded(
+        self, function: Callable[[list[bytes]], Any], *, in_table: bool = False
+    ) -> Callable[..., Any]:
+        """Return a function that Lua calls with a command line, which it passes to ``function``.
 
-        No exception may reach a script, which could catch it and obtain a Python object.
+        With ``in_table=True``, Lua passes a table of the words and their number, because a call can
+        have only a limited number of arguments. An exception is kept and raised after the script:
+        a script could catch it and obtain a Python object.
         """
 
-        def guarded(*args: Any) -> Any:
+        def guarded(*given: Any) -> Any:
             try:
-                return function(args)
+                words: Sequence[Any] = given
+                if in_table:
+                    table, count = given
+                    words = [table[at] for at in range(1, count + 1)]
+                line = self._converter.arguments(words)
+                return function(line) if isinstance(line, list) else (line, REFUSED)
             except BaseException as bug:
                 self._bug = bug
                 return b"ERR internal error", BUG
 
         return guarded
 
-    def _guarded_widely(self, function: Callable[..., Any]) -> Callable[[Any, int], Any]:
-        """Return such a function with its arguments in a table, for more than a call can have."""
-        return self._guarded(lambda args: function([args[0][at] for at in range(1, args[1] + 1)]))
-
-    def _command(self, args: Sequence[Any]) -> Any:
-        kind, value = self._converter.arguments(args)
-        if kind is not None:
-            return value, kind
-        reply = self._call(value, self._resp)
+    def _command(self, argv: list[bytes]) -> Any:
+        reply = self._call(argv, self._resp)
         if reply.__class__ is bytes and len(reply) < 65536:
             return reply
         if lua_size(reply) > self.limits.memory // 2:
             return b"ERR not enough memory for the reply", FAILED
         return self._converter.to_lua(reply, self._resp)
 
-    def _permission(self, args: Sequence[Any]) -> Any:
-        kind, value = self._converter.arguments(args)
-        if kind is not None:
-            return value, kind
-        allowed = self._may_call(value)
+    def _permission(self, argv: list[bytes]) -> Any:
+        allowed = self._may_call(argv)
         return allowed if isinstance(allowed, bool) else (allowed, FAILED)
-
-
-_BOOTSTRAP = rb"""
-return function(py, settings, host_source, sources)
-  local globals, load, exposed = {}, loadstring, _G
-  for name, value in pairs(_G) do globals[name] = value end
-  local function trusted(source, ...)
-    local body = assert(load(source, "=host"))
-    return setfenv(body, globals)(...)
-  end
-  local host = trusted(host_source, py, settings)
-  host.null = newproxy(true)
-  local behaviour = getmetatable(host.null)
-  behaviour.__tostring = function() return "userdata: (nil)" end
-  behaviour.__metatable = false
-  trusted(sources.sandbox, host, trusted(sources.patterns, host))
-  local libraries = {}
-  for _, name in ipairs({ "bit", "cjson", "cmsgpack", "struct" }) do
-    libraries[name] = trusted(sources[name], host)
-  end
-  local api = trusted(sources.redis, host, libraries)
-  for name in pairs(globals) do exposed[name] = nil end
-  return api
-end
-"""
 
 
 @cache

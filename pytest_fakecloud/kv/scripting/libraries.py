@@ -65,16 +65,13 @@ class Libraries:
         self.functions = functions
 
     def delete(self, name: bytes) -> bool:
-        library = self._libraries.pop(name, None)
-        if library is None:
+        if name not in self._libraries:
             return False
-        for function_name in library.functions:
-            del self.functions[function_name.lower()]
+        self._replace_all([each for each in self if each.name != name])
         return True
 
     def flush(self) -> None:
-        self._libraries.clear()
-        self.functions.clear()
+        self._replace_all([])
 
     def dump(self, config: Config, version: str) -> bytes:
         """Return all libraries as a FUNCTION DUMP payload, in the format of a server version."""

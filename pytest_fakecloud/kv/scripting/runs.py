@@ -124,7 +124,11 @@ class Turns:
         thread = threading.get_ident()
         self.queued.add(thread)
         try:
-            return self._wait(argv)
+            while not self._engine.lock.acquire(timeout=_ASK_SECONDS):
+                run = self._engine.scripting.running
+                if run is not None and self._goes_beside(run, argv):
+                    return False
+            return True
         finally:
             self.queued.discard(thread)
             self._taken.set()
@@ -136,16 +140,11 @@ class Turns:
         if self.queued:
             self._taken.wait(_GIVE_WAY_TIMEOUT)
 
-    def _wait(self, argv: list[bytes]) -> bool:
-        while not self._engine.lock.acquire(timeout=_ASK_SECONDS):
-            run = self._engine.scripting.running
-            if run is not None and self._goes_beside(run, argv):
-                return False
-        return True
-
     def _goes_beside(self, run: ScriptRun, argv: list[bytes]) -> bool:
         """Return whether a command line is handled while the script holds the lock."""
-        is_busy = self._is_busy(run)
+        threshold_ms = self._engine.config.number("busy-reply-threshold")
+        # A run of this length makes other commands receive a BUSY error.
+        is_busy = 0 < threshold_ms <= run.milliseconds and not self._vendor
         try:
             spec = self._engine.table.resolve(argv)
         except CommandError:
@@ -154,11 +153,6 @@ class Turns:
             return True
         needs_lock = "allow_busy" in spec.flags and spec.name not in _RUN_DURING_SCRIPT
         return is_busy and not needs_lock
-
-    def _is_busy(self, run: ScriptRun) -> bool:
-        """Return whether the run is so long that other commands receive a BUSY error."""
-        threshold_ms = self._engine.config.number("busy-reply-threshold")
-        return 0 < threshold_ms <= run.milliseconds and not self._vendor
 
     def check_beside(self, spec: CommandSpec) -> None:
         """Raise a BUSY error if the command may not run while a script is running."""

@@ -67,22 +67,17 @@ class TestReplies:
     @pytest.mark.parametrize(
         ("value", "text"),
         [
-            ("{err='MY err'}", "MY err"),
-            ("{err='boom'}", "boom"),
-            (r"{err='two\r\nlines'}", "two  lines"),
-            ("redis.error_reply('My Err')", "My Err"),
-            ("redis.error_reply('-My Err')", "My Err"),
-            ("redis.error_reply('plain')", "ERR plain"),
+            ("{err='MY err'}", "MY err"), ("{err='boom'}", "boom"),
+            (r"{err='two\r\nlines'}", "two  lines"), ("redis.error_reply('My Err')", "My Err"),
+            ("redis.error_reply('-My Err')", "My Err"), ("redis.error_reply('plain')", "ERR plain"),
             ("redis.error_reply('custom')", "ERR custom"),
             ("redis.error_reply(1)", "ERR wrong number or type of arguments"),
             ("redis.status_reply()", "ERR wrong number or type of arguments"),
             ("redis.pcall('LPUSH', 'string', 1)", WRONGTYPE),
-            (
-                "redis.pcall('GET', {})",
-                "ERR Lua redis lib command arguments must be strings or integers",
-            ),
+            ("redis.pcall('GET', {})",
+             "ERR Lua redis lib command arguments must be strings or integers"),
         ],
-    )
+    )  # fmt: skip
     def test_errors(self, run: Run, value: str, text: str) -> None:
         run("SET string x")
         assert run.error("EVAL", f"return {value}", 0) == text
