@@ -8,7 +8,7 @@ from .. import errors
 from ..engine.engine import Session
 from ..engine.keyspace import Keyspace
 from ..errors import CommandError
-from ..table.registry import Args
+from ..table.registry import Args, CommandSpec
 from ..table.syntax import I64_MAX, parse_database, parse_int
 
 REST = -1
@@ -29,6 +29,24 @@ def options(
             raise CommandError(error)
         yield word, args[at + 1 : end]
         at = end
+
+
+def running(session: Session) -> CommandSpec:
+    """Return the command that is running, which may be one of several with the same function."""
+    spec = session.engine.running
+    assert spec is not None
+    return spec
+
+
+def arity_error(session: Session) -> CommandError:
+    """Return the error for a wrong number of arguments of the running command."""
+    return CommandError(errors.wrong_arity(running(session).full_name))
+
+
+def subcommand_error(session: Session) -> CommandError:
+    """Return the error for wrong arguments of a subcommand, whose name is quoted as it was sent."""
+    container = running(session).name.split()[0]
+    return CommandError(errors.bad_subcommand_arguments(session.engine.line[1], container))
 
 
 def parse_negatable(text: bytes) -> int:

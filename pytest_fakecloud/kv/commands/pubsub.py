@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from .. import errors
 from ..algorithms.glob import matcher
 from ..engine.engine import Session
-from ..errors import CommandError
 from ..reply import NO_REPLY, Reply
 from ..table.registry import Args, command
+from .arguments import subcommand_error
 
 
 @command("PUBLISH")
@@ -71,7 +70,7 @@ def sunsubscribe(session: Session, args: Args) -> Reply:
 
 def _channels(session: Session, args: Args, kind: str, name: bytes) -> Reply:
     if len(args) > 1:
-        raise CommandError(errors.bad_subcommand_arguments(name, "PUBSUB"))
+        raise subcommand_error(session)
     names = session.engine.pubsub.names(kind)
     return list(filter(matcher(args[0]), names)) if args else list(names)
 

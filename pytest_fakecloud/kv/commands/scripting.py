@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from ..algorithms.glob import matches
 from ..engine.engine import Session
-from ..errors import NOT_INTEGER, TOO_MANY_KEYS, CommandError, bad_subcommand_arguments
+from ..errors import NOT_INTEGER, TOO_MANY_KEYS, CommandError
 from ..reply import OK, Map, Reply, SetReply, Status
 from ..scripting import errors
 from ..table.registry import Args, command
 from ..table.syntax import parse_int
+from .arguments import subcommand_error
 
 if TYPE_CHECKING:
     from ..scripting.libraries import Library
@@ -151,7 +152,7 @@ def function_delete(session: Session, args: Args) -> Reply:
 def function_flush(session: Session, args: Args) -> Reply:
     """Delete all function libraries."""
     if len(args) > 1:
-        raise CommandError(bad_subcommand_arguments(session.engine.line[1], "FUNCTION"))
+        raise subcommand_error(session)
     if args and args[0].upper() not in (b"SYNC", b"ASYNC"):
         raise CommandError(errors.FUNCTION_FLUSH_MODE)
     session.engine.scripting.libraries.flush()
@@ -217,7 +218,7 @@ def function_dump(session: Session, args: Args) -> Reply:
 def function_restore(session: Session, args: Args) -> Reply:
     """Load the function libraries of a FUNCTION DUMP payload, either all of them or none."""
     if len(args) > 2:
-        raise CommandError(bad_subcommand_arguments(session.engine.line[1], "FUNCTION"))
+        raise subcommand_error(session)
     policy = args[1].upper() if len(args) == 2 else b"APPEND"
     if policy not in (b"FLUSH", b"APPEND", b"REPLACE"):
         raise CommandError(errors.BAD_POLICY)

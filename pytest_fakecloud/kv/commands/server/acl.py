@@ -12,13 +12,10 @@ from ...errors import CommandError
 from ...reply import OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import decoded, encoded, parse_int
+from ..arguments import subcommand_error
 
 PASSWORD_BITS = 256
 _BUILT_IN = (b"default", b"default_ro")
-
-
-def _bad_arguments(subcommand: bytes) -> CommandError:
-    return CommandError(errors.bad_subcommand_arguments(subcommand, "ACL"))
 
 
 @command("ACL SETUSER")
@@ -114,7 +111,7 @@ def _random_digits(given_bits: Args) -> bytes:
 def acl_genpass(session: Session, args: Args) -> Reply:
     """Return a random password as hexadecimal digits, 256 bits by default."""
     if len(args) > 1:
-        raise _bad_arguments(b"GENPASS")
+        raise subcommand_error(session)
     return _random_digits(args)
 
 
@@ -126,7 +123,7 @@ def acl_gentoken(session: Session, args: Args) -> Reply:
     [bits]`` is decided here. The user need not exist and does not change.
     """
     if len(args) > 2:
-        raise _bad_arguments(b"GENTOKEN")
+        raise subcommand_error(session)
     return _random_digits(args[1:])
 
 
@@ -152,7 +149,7 @@ def acl_cat(session: Session, args: Args) -> Reply:
     if not args:
         return [category.encode() for category in known]
     if len(args) > 1:
-        raise _bad_arguments(b"CAT")
+        raise subcommand_error(session)
     category = args[0].decode("utf-8", "replace").lower()
     if category not in known:
         raise CommandError(errors.unknown_category(args[0]))
@@ -165,7 +162,7 @@ def acl_log(session: Session, args: Args) -> Reply:
     """Return the latest denied commands and logins, 10 by default, or clear the log."""
     log = session.engine.users.log
     if len(args) > 1:
-        raise _bad_arguments(b"LOG")
+        raise subcommand_error(session)
     if args and args[0].upper() == b"RESET":
         log.clear()
         return OK

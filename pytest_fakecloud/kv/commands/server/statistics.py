@@ -10,7 +10,7 @@ from ...reply import OK, Map, Reply, Verbatim
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.sizes import ENTRY, usage
-from ..arguments import options
+from ..arguments import options, subcommand_error
 from .info import SECTIONS, script_memory
 
 _SEVERAL = {
@@ -202,7 +202,7 @@ def latency_histogram(session: Session, args: Args) -> Reply:
 def slowlog_get(session: Session, args: Args) -> Reply:
     """Return the latest slow commands, newest first."""
     if len(args) > 1:
-        raise CommandError(errors.bad_subcommand_arguments(session.engine.line[1], "SLOWLOG"))
+        raise subcommand_error(session)
     count = parse_int(args[0], -1, 2**63 - 1, errors.SLOWLOG_COUNT) if args else 10
     entries = list(session.engine.statistics.slow)
     return [

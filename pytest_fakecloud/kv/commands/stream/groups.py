@@ -6,14 +6,14 @@ from itertools import islice
 
 from ... import errors
 from ...engine.engine import Session
-from ...errors import CommandError, Template, bad_subcommand_arguments
+from ...errors import CommandError, Template
 from ...reply import NIL_ARRAY, OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...table.versions import EARLY_CONSUMERS, ESTIMATED_COUNTERS
 from ...values.consumer_group import ID_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group, advance
 from ...values.stream import Stream, format_id
-from ..arguments import options
+from ..arguments import options, subcommand_error
 from .ids import entry_reply, parse_extreme_id, parse_id, parse_ids
 from .read import ReadWords, answer_read, entries_reply, read_words, streams_reply
 
@@ -39,11 +39,11 @@ def find_group(
     return stream, group
 
 
-def _group_words(args: Args, sub: bytes) -> tuple[bool, int]:
-    """Parse the options MKSTREAM (allowed only with CREATE) and ENTRIESREAD."""
+def _group_words(session: Session, args: Args, *flags: bytes) -> tuple[bool, int]:
+    """Parse the options ENTRIESREAD and ``flags``; return whether MKSTREAM is given, and the number."""
     mkstream, entries_read = False, UNKNOWN_ENTRIES_READ
-    sizes = {b"ENTRIESREAD": 1, b"MKSTREAM": 0} if sub == b"CREATE" else {b"ENTRIESREAD": 1}
-    for word, values in options(args, 3, sizes, bad_subcommand_arguments(sub, "XGROUP")):
+    sizes = {b"ENTRIESREAD": 1, **dict.fromkeys(flags, 0)}
+    for word, values in options(args, 3, sizes, subcommand_error(session).text):
         if word == b"MKSTREAM":
             mkstream = True
         else:
@@ -71,10 +71,10 @@ def _existing_group(session: Session, args: Args) -> tuple[Stream, Group]:
 @command("XGROUP CREATE")
 def xgroup_create(session: Session, args: Args) -> Reply:
     """Create a consumer group that starts after an ID."""
-    mkstream, entries_read = _group_words(args, b"CREATE")
+    mkstream, entries_read = _group_words(session, args, b"MKSTREAM")
     stream = session.db.get(args[0], Stream) if mkstream else _existing(session, args[0])
     if len(args) > 6:
-        raise CommandError(bad_subcommand_arguments(b"CREATE", "XGROUP"))
+        raise subcommand_error(session)
     end = 0 if stream is None else stream.last_id
     last_id = end if args[2] == b"$" else parse_id(args[2])
     if stream is None:
@@ -90,10 +90,10 @@ def xgroup_create(session: Session, args: Args) -> Reply:
 @command("XGROUP SETID")
 def xgroup_setid(session: Session, args: Args) -> Reply:
     """Set the last delivered ID of a consumer group."""
-    _, entries_read = _group_words(args, b"SETID")
+    _, entries_read = _group_words(session, args)
     stream, group = _existing_group(session, args)
     if len(args) not in (3, 5):
-        raise CommandError(bad_subcommand_arguments(b"SETID", "XGROUP"))
+        raise subcommand_error(session)
     group.last_id = stream.last_id if args[2] == b"$" else parse_extreme_id(args[2])
     group.entries_read = entries_read
     session.db.touch_unwatched(args[0])

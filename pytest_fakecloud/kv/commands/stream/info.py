@@ -6,13 +6,14 @@ from itertools import islice
 
 from ... import errors
 from ...engine.engine import Session
-from ...errors import CommandError, bad_subcommand_arguments
+from ...errors import CommandError
 from ...reply import Map, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...table.versions import ESTIMATED_COUNTERS
 from ...values.consumer_group import UNKNOWN_ENTRIES_READ, Consumer, Group, lag
 from ...values.stream import Stream, format_id
+from ..arguments import subcommand_error
 from .ids import entry_reply
 from .read import entries_reply
 
@@ -87,7 +88,7 @@ def xinfo_stream(session: Session, args: Args) -> Reply:
         if count < 0:
             count = 10
     elif len(args) != (2 if is_full else 1):
-        raise CommandError(bad_subcommand_arguments(b"STREAM", "XINFO"))
+        raise subcommand_error(session)
     head = Map([
         b"length", stream.length,
         b"radix-tree-keys", len(stream.nodes),
