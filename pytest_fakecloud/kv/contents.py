@@ -195,12 +195,7 @@ class KVContents:
         __tracebackhide__ = True
         from .dump_files import dump_to_file
 
-        if not isinstance(self._engine, Engine):
-            raise ContractError(
-                "dump_rdb() needs the in-memory engine, but this fake runs its commands on a real "
-                "server: use the SAVE command of that server"
-            )
-        dump_to_file(self._engine, path)
+        dump_to_file(self._memory("dump_rdb()", "use the SAVE command of that server"), path)
 
     def search_index(self, name: str) -> SearchIndexView:
         """Return a view of a search index: its schema, documents and pending changes.
@@ -247,10 +242,10 @@ class KVContents:
         __tracebackhide__ = True
         self.assert_searched(index, times=0, **where)
 
-    def _memory(self) -> Engine:
+    def _memory(self, what: str = "search", advice: str = "leave out engine=") -> Engine:
         if not isinstance(self._engine, Engine):
             raise ContractError(
-                "search needs the in-memory engine, but this fake runs its commands on a real server: "
-                "leave out engine="
+                f"{what} needs the in-memory engine, but this fake runs its commands on a real "
+                f"server: {advice}"
             )
         return self._engine

@@ -45,8 +45,7 @@ def load_from_file(
             loaded = _send(contents, execute)
     except CommandError as error:
         raise ContractError(f"{file.name}: {problem}: {error}") from None
-    skipped = foreign + loaded
-    words = ", ".join(f"{count} {kind}" for kind, count in skipped.items())
+    words = ", ".join(f"{count} {kind}" for kind, count in (foreign + loaded).items())
     if words:
         # Attribute the warning to the caller of load(), above the two functions that record the call.
         warnings.warn(f"{file.name}: skipped keys: {words}", stacklevel=5)

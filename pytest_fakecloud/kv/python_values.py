@@ -196,18 +196,15 @@ def _fill(key: bytes, value: Any) -> Iterator[list[bytes]]:
     elif isinstance(value, set | frozenset):
         if value:
             yield [b"SADD", key, *sorted(map(encode, value))]
-    elif isinstance(value, list | tuple):
-        yield from _fill_from_list(key, value)
-    else:
+    elif not isinstance(value, list | tuple):
         yield [b"SET", key, encode(value)]
+    elif value and isinstance(value[0], tuple):
+        yield from _fill_from_pairs(key, value)
+    elif value:
+        yield [b"RPUSH", key, *map(encode, value)]
 
 
-def _fill_from_list(key: bytes, items: Sequence[Any]) -> Iterator[list[bytes]]:
-    if not items:
-        return
-    if not isinstance(items[0], tuple):
-        yield [b"RPUSH", key, *map(encode, items)]
-        return
+def _fill_from_pairs(key: bytes, items: Sequence[Any]) -> Iterator[list[bytes]]:
     for item in items:
         if not isinstance(item, tuple) or len(item) != 2:
             raise ContractError(

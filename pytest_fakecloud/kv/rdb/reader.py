@@ -448,7 +448,7 @@ _READERS: dict[int, Reader] = {
     RdbType.HASH_METADATA: _hash_since_7_4,
     RdbType.HASH_LISTPACK_EX: _hash_of_listpack_since_7_4,
 }
-_SINCE: dict[int, int] = {
+SINCE: dict[int, int] = {
     RdbType.SET_LISTPACK: 11,
     RdbType.STREAM_LISTPACKS_3: 11,
     RdbType.HASH_VALKEY_9: VALKEY_9,
@@ -461,6 +461,6 @@ _SINCE: dict[int, int] = {
 def read_value(source: Source, kind: int, version: int) -> Any:
     """Read a value; raise ``ForeignType`` after skipping one of an unsupported module."""
     read = _READERS.get(kind)
-    if read is None or version < _SINCE.get(kind, 0):
+    if read is None or version < SINCE.get(kind, 0):
         raise RdbError(f"type {kind} does not exist in format version {version}")
     return read(source)

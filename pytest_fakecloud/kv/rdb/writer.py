@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..table.config import Config
@@ -18,12 +18,10 @@ from ..values.stream import Node, Stream
 from ..values.zset import SortedSet
 from . import lzf
 from .packed import Entry, write_intset, write_listpack
-from .reader import ListNode, ModuleItem, RdbType, module_id
+from .reader import SINCE, ListNode, ModuleItem, RdbType, module_id
 
 OLDEST = 10
 """The format version of Redis 7.0, which every later server can read."""
-_VERSION_OF_PACKED_SETS = _VERSION_OF_STREAM_ACTIVITY = 11
-_VERSION_OF_EXPIRING_FIELDS = 12
 _MOST_COMPRESSED = 64 * 1024
 """Size in bytes above which strings are not compressed, because compression would take too long."""
 _SAFE_NODE = 8192
@@ -78,22 +76,11 @@ class Writer:
 
     def value(self, key: bytes | None, value: Any) -> None:
         """Write the type of a value, its key (None in a DUMP payload) and the value itself."""
-        if isinstance(value, bytes | bytearray):
+        if isinstance(value, bytes | bytearray):  # also a subclass, such as `UnpackedInteger`
             self._begin(RdbType.STRING, key)
             self.string(bytes(value))
-        elif isinstance(value, QuickList):
-            self._list(key, value)
-        elif isinstance(value, SetValue):
-            self._set(key, value)
-        elif isinstance(value, SortedSet):
-            self._zset(key, value)
-        elif isinstance(value, HashValue):
-            self._hash(key, value)
-        elif isinstance(value, Stream):
-            self._stream(key, value)
         else:
-            assert isinstance(value, JsonValue)
-            self._json(key, value)
+            _WRITERS[type(value)](self, key, value)
 
     def _begin(self, kind: RdbType, key: bytes | None) -> None:
         self.raw(bytes([kind]))
@@ -113,7 +100,7 @@ class Writer:
         if encoding == "intset":
             self._begin(RdbType.SET_INTSET, key)
             self.string(write_intset(sorted(map(int, value))))
-        elif encoding == "listpack" and self.version >= _VERSION_OF_PACKED_SETS:
+        elif encoding == "listpack" and self.version >= SINCE[RdbType.SET_LISTPACK]:
             self._begin(RdbType.SET_LISTPACK, key)
             self.string(write_listpack(value))
         else:
@@ -153,7 +140,7 @@ class Writer:
                 self.string(text)
 
     def _expiring_hash(self, key: bytes | None, value: HashValue) -> None:
-        self.version = max(self.version, _VERSION_OF_EXPIRING_FIELDS)
+        self.version = max(self.version, SINCE[RdbType.HASH_METADATA])
         first_ms = value.soonest()
         assert first_ms is not None
         self._begin(RdbType.HASH_METADATA, key)
@@ -166,7 +153,7 @@ class Writer:
             self.string(text)
 
     def _stream(self, key: bytes | None, value: Stream) -> None:
-        with_activity = self.version >= _VERSION_OF_STREAM_ACTIVITY
+        with_activity = self.version >= SINCE[RdbType.STREAM_LISTPACKS_3]
         kind = RdbType.STREAM_LISTPACKS_3 if with_activity else RdbType.STREAM_LISTPACKS_2
         self._begin(kind, key)
         self.length(len(value.nodes))
@@ -212,6 +199,16 @@ class Writer:
         self.length(ModuleItem.STRING)
         self.string(write_json(value.root))
         self.length(ModuleItem.END)
+
+
+_WRITERS: dict[type, Callable[[Writer, bytes | None, Any], None]] = {
+    QuickList: Writer._list,
+    SetValue: Writer._set,
+    SortedSet: Writer._zset,
+    HashValue: Writer._hash,
+    Stream: Writer._stream,
+    JsonValue: Writer._json,
+}
 
 
 def _length(number: int) -> bytes:

@@ -99,7 +99,9 @@ class Group:
     def sorted_consumers(self) -> list[Consumer]:
         return [self.consumers[name] for name in sorted(self.consumers)]
 
-    def deliver(self, entry_id: int, consumer: Consumer, now_ms: int, deliveries: int = 1) -> None:
+    def deliver(
+        self, entry_id: int, consumer: Consumer, now_ms: int, deliveries: int = 1
+    ) -> Pending:
         """Make an entry pending for ``consumer``, even if it is pending for another one."""
         before = self.pending.get(entry_id)
         if before is not None:
@@ -107,6 +109,7 @@ class Group:
         pending = Pending(consumer, now_ms, deliveries)
         self.pending.put(entry_id, pending)
         consumer.pending.put(entry_id, pending)
+        return pending
 
     def give(self, entry_id: int, pending: Pending, consumer: Consumer) -> None:
         """Move a pending entry to another consumer, keeping its delivery time and count."""

@@ -13,9 +13,9 @@ from ..table.config import Config
 class HashValue:
     """The fields and values of a hash in order of creation.
 
-    ``expires`` maps the fields that have a TTL to their expiry times in Unix milliseconds; it is
-    None if no field has a TTL. The encoding depends on the largest size so far, because Redis never
-    converts a hash back to the small encoding.
+    ``expires`` maps the fields that have a TTL to their expiry times in Unix milliseconds. The
+    encoding depends on the largest size so far, because Redis never converts a hash back to the
+    small encoding.
     """
 
     __slots__ = ("_longest", "_most", "_order", "_volatile", "expires", "fields")
@@ -25,7 +25,7 @@ class HashValue:
     def __init__(self, fields: dict[bytes, bytes] | None = None) -> None:
         """Create a hash from a mapping, which the caller must not change afterwards."""
         self.fields: dict[bytes, bytes] = {} if fields is None else fields
-        self.expires: dict[bytes, int] | None = None
+        self.expires: dict[bytes, int] = {}
         self._longest = max(map(len, chain(*self.fields.items())), default=0)
         self._most = len(self.fields)
         self._volatile = False
@@ -51,7 +51,7 @@ class HashValue:
     def copy(self) -> HashValue:
         twin = HashValue()
         twin.fields = dict(self.fields)
-        twin.expires = dict(self.expires) if self.expires else None
+        twin.expires = dict(self.expires)
         twin._longest, twin._most, twin._volatile = self._longest, self._most, self._volatile
         return twin
 
@@ -72,7 +72,7 @@ class HashValue:
                 self._most = len(fields)
             if self._order is not None:
                 self._order.add(field)
-        elif self.expires is not None and not keep_ttl:
+        elif self.expires and not keep_ttl:
             self.persist(field)
         return new
 
@@ -84,29 +84,23 @@ class HashValue:
 
     def expire_at(self, field: bytes, at_ms: int) -> None:
         """Set the time at which an existing field expires, in Unix milliseconds."""
-        if self.expires is None:
-            self.expires = {}
         self.expires[field] = at_ms
         self._volatile = True
 
     def expiry(self, field: bytes) -> int | None:
         """Return the time at which a field expires, in Unix milliseconds, or None."""
-        return None if self.expires is None else self.expires.get(field)
+        return self.expires.get(field)
 
     def persist(self, field: bytes) -> bool:
         """Remove the TTL of a field; return whether it had one."""
-        if self.expires is None or self.expires.pop(field, None) is None:
-            return False
-        if not self.expires:
-            self.expires = None
-        return True
+        return self.expires.pop(field, None) is not None
 
     def soonest(self) -> int | None:
         """Return the earliest expiry of any field in Unix milliseconds, or None."""
-        return min(self.expires.values()) if self.expires else None
+        return min(self.expires.values(), default=None)
 
     def remove_expired(self, now_ms: int) -> None:
-        for field in [field for field, at in (self.expires or {}).items() if at <= now_ms]:
+        for field in [field for field, at in self.expires.items() if at <= now_ms]:
             self.remove(field)
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:

@@ -9,9 +9,10 @@ as the vendor does: ``$..a`` of ``{"a": 2, "n": {"a": 4}}`` finds 4, then 2.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from jsonpath import JSONPath, JSONPathEnvironment, JSONPathMatch
 from jsonpath.exceptions import JSONPathError, JSONPathRecursionError
@@ -36,14 +37,11 @@ class PathError(ValueError):
     """Raised for a path that is invalid or cannot be followed."""
 
 
-class Location:
+class Location(NamedTuple):
     """A match of a path: the names and indexes that lead to it from the root, and its value."""
 
-    __slots__ = ("parts", "value")
-
-    def __init__(self, parts: Parts, value: Any) -> None:
-        self.parts = parts
-        self.value = value
+    parts: Parts
+    value: Any
 
 
 class _Node(JSONPathMatch):
@@ -207,7 +205,7 @@ class Path:
                 found.setdefault(tuple(node.parts), node.obj)
         except (JSONPathError, RecursionError) as error:
             raise PathError(f"cannot evaluate the path: {_reason(error)}") from None
-        return [Location(parts, value) for parts, value in found.items()]
+        return [Location(*match) for match in found.items()]
 
     def parent_and_name(self) -> tuple[Path, str] | None:
         """Return the parent path and the last name, or None if the path does not end with a name."""
@@ -263,24 +261,27 @@ def _reason(error: BaseException) -> str:
     return str(error).split("\n")[0]
 
 
+_DOTTED = re.compile(r"(\.\.?)([^.\[]*)")
+"""A name after one or two dots."""
+_BRACKETS_AND_STRINGS = re.compile(
+    r"""[\[\]]|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|["']""", re.DOTALL
+)
+"""A bracket, a string, which can contain brackets, or the quote of a string without an end."""
+
+
 def _quote_names(path: str, *, spare_dots: bool) -> str:
     """Return the path, with each name after a dot rewritten as a quoted name in brackets."""
     out = ["$"]
     at = 1
     while at < len(path):
-        sign = path[at]
-        if sign == "[":
+        if path[at] == "[":
             end = _bracket_end(path, at)
             out.append(path[at:end])
             at = end
-        elif sign == ".":
-            descent = ".." if path[at : at + 2] == ".." else ""
-            at += len(descent) or 1
-            end = at
-            while end < len(path) and path[end] not in ".[":
-                end += 1
-            name = path[at:end].strip()
-            at = end
+        elif found := _DOTTED.match(path, at):
+            at = found.end()
+            descent = ".." if found[1] == ".." else ""
+            name = found[2].strip()
             if name == "*":
                 out.append(f"{descent}[*]")
             elif "]" in name:
@@ -292,29 +293,20 @@ def _quote_names(path: str, *, spare_dots: bool) -> str:
                 out.append(descent)
             else:
                 raise PathError(f"a name is missing at character {at + 1} of the path")
-        elif sign.isspace():
+        elif path[at].isspace():
             at += 1
         else:
-            raise PathError(f"unexpected {sign!r} at character {at + 1} of the path")
+            raise PathError(f"unexpected {path[at]!r} at character {at + 1} of the path")
     return "".join(out)
 
 
 def _bracket_end(path: str, start: int) -> int:
-    level, quote, at = 0, "", start
-    while at < len(path):
-        sign = path[at]
-        if quote:
-            if sign == "\\":
-                at += 1
-            elif sign == quote:
-                quote = ""
-        elif sign in "\"'":
-            quote = sign
-        elif sign == "[":
-            level += 1
-        elif sign == "]":
-            level -= 1
-            if level == 0:
-                return at + 1
-        at += 1
+    """Return the position after the bracket that closes the one at ``start``."""
+    level = 0
+    for token in _BRACKETS_AND_STRINGS.finditer(path, start):
+        if token[0] in "\"'":
+            break
+        level += {"[": 1, "]": -1}.get(token[0], 0)
+        if level == 0:
+            return token.end()
     raise PathError("the path has an unclosed bracket")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import ClassVar
@@ -15,21 +16,19 @@ LOAD = 512
 
 NODE_BYTES = {-1: 4096, -2: 8192, -3: 16384, -4: 32768, -5: 65536}
 """Maximum node sizes in bytes for the negative values of ``list-max-listpack-size``."""
-_GROWN_ABOVE = (*NODE_BYTES.values(), 1 << 63)
-_SHRUNK_TO = (-1, *(size // 2 for size in NODE_BYTES.values()))
+_NODE_SIZES = (*NODE_BYTES.values(), 1 << 63)
+_HALF_SIZES = tuple(size // 2 for size in NODE_BYTES.values())
 _SAFE = 2
 """Number of node sizes up to Redis's safety limit of 8192 bytes.
 
 The limit applies if ``list-max-listpack-size`` is a number of items.
 """
-
-
 _FEW = 32
 """Number of removed items above which rebuilding all blocks is quicker than single removals."""
 
 
 class QuickList:
-    """A sequence of byte strings in blocks of at most 1,024.
+    """A sequence of byte strings in blocks of at most 1,024. Only an empty list has an empty block.
 
     Access at both ends takes O(1), because blocks are short. Access by index takes O(log n),
     because a tree contains the sums of the blocks' lengths. Insertion and removal in the middle
@@ -41,13 +40,14 @@ class QuickList:
 
     def __init__(self, items: Iterable[bytes] = ()) -> None:
         whole = list(items)
-        self._blocks = [whole[at : at + LOAD] for at in range(0, len(whole), LOAD)]
+        self._blocks = [whole[at : at + LOAD] for at in range(0, len(whole), LOAD)] or [[]]
         self._length = len(whole)
         self._bytes = LISTPACK_OVERHEAD + sum(map(entry_size, whole))
         self._exceeded = 0
         """Number of node sizes that the list has exceeded, without falling to half of them since.
 
-        Redis converts a list that exceeded the limit back to a listpack only at half the limit.
+        Redis converts a list that exceeded the limit back to a listpack only at half the limit: a
+        list that had 5,000 bytes exceeds the first size until it has 2,048 bytes.
         """
         self._note_size()
         self._positions: Positions | None = None
@@ -86,14 +86,13 @@ class QuickList:
         for item in items:
             self._length -= 1
             self._bytes -= entry_size(item)
-        if self._bytes <= _SHRUNK_TO[self._exceeded]:
+        if self._exceeded and self._bytes <= _HALF_SIZES[self._exceeded - 1]:
             self._note_size()
 
     def _note_size(self) -> None:
-        while self._bytes > _GROWN_ABOVE[self._exceeded]:
-            self._exceeded += 1
-        while self._bytes <= _SHRUNK_TO[self._exceeded]:
-            self._exceeded -= 1
+        at_least = bisect_left(_NODE_SIZES, self._bytes)
+        at_most = bisect_left(_HALF_SIZES, self._bytes)
+        self._exceeded = min(max(self._exceeded, at_least), at_most)
 
     def _insert(self, i: int, j: int, item: bytes) -> None:
         """Insert an item at index ``j`` of block ``i``, and split the block if it is full."""
@@ -101,7 +100,7 @@ class QuickList:
         block.insert(j, item)
         self._length += 1
         self._bytes += entry_size(item)
-        if self._bytes > _GROWN_ABOVE[self._exceeded]:
+        if self._bytes > _NODE_SIZES[self._exceeded]:
             self._note_size()
         if len(block) > 2 * LOAD:
             self._blocks.insert(i + 1, block[LOAD:])
@@ -112,26 +111,18 @@ class QuickList:
 
     def push_right(self, items: Iterable[bytes]) -> None:
         for item in items:
-            if not self._blocks:
-                self._add_block()
             last = len(self._blocks) - 1
             self._insert(last, len(self._blocks[last]), item)
 
     def push_left(self, items: Iterable[bytes]) -> None:
         """Prepend the items one after another, so that the last item becomes the head."""
         for item in items:
-            if not self._blocks:
-                self._add_block()
             self._insert(0, 0, item)
-
-    def _add_block(self) -> None:
-        self._blocks.append([])
-        self._positions = None
 
     def _pop(self, i: int, j: int) -> bytes:
         item = self._blocks[i].pop(j)
         self._shrank((item,))
-        if not self._blocks[i]:
+        if not self._blocks[i] and len(self._blocks) > 1:
             del self._blocks[i]
             self._positions = None
         elif self._positions is not None:
@@ -188,20 +179,17 @@ class QuickList:
         if not removed:
             return removed
         i, j = self._find(start)
-        left = len(removed)
-        if j:
-            head = self._blocks[i]
-            cut = min(left, len(head) - j)
-            del head[j : j + cut]
-            left -= cut
-            i += 1
-        whole = i
-        while left and left >= len(self._blocks[whole]):
-            left -= len(self._blocks[whole])
-            whole += 1
-        del self._blocks[i:whole]
-        if left:
-            del self._blocks[i][:left]
+        last, end = self._find(stop) if stop < self._length else (len(self._blocks), 0)
+        if i == last:
+            del self._blocks[i][j:end]
+        else:
+            if end:
+                del self._blocks[last][:end]
+            if j:
+                del self._blocks[i][j:]
+                i += 1
+            del self._blocks[i:last]
+        self._blocks = self._blocks or [[]]
         self._positions = None
         self._shrank(removed)
         return removed
@@ -221,10 +209,10 @@ class QuickList:
         if len(doomed) > _FEW:
             gone = set(doomed)
             kept = [each for index, each in enumerate(self) if index not in gone]
-            self._blocks = [kept[i : i + LOAD] for i in range(0, len(kept), LOAD)]
+            self._blocks = [kept[i : i + LOAD] for i in range(0, len(kept), LOAD)] or [[]]
             self._positions = None
             self._shrank([item] * len(doomed))
         else:
             for index in doomed:
-                self.remove_slice(index, index + 1)
+                self._pop(*self._find(index))
         return len(doomed)

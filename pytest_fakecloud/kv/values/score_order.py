@@ -65,6 +65,7 @@ class ScoreOrder:
         """Return the index of the first block that ends at or after an item, or their number."""
         lasts = self._last_scores
         i = bisect_left(lasts, score)
+        # Several blocks can end with the same score. The last members of these blocks are in order.
         if i < len(lasts) and lasts[i] == score and self._members[i][-1] < member:
             tied = range(i + 1, bisect_right(lasts, score, i))
             return i + 1 + bisect_left(tied, member, key=lambda block: self._members[block][-1])
@@ -159,22 +160,19 @@ class ScoreOrder:
                 self.remove(*item)
             return removed
         i, j = self._tree().find(start)
-        left = len(removed)
-        self._length -= left
+        last, end = self._tree().find(stop) if stop < self._length else (len(self._members), 0)
+        self._length -= len(removed)
         self._positions = None
+        if i == last:
+            del self._scores[i][j:end], self._members[i][j:end]
+            return removed
+        if end:
+            del self._scores[last][:end], self._members[last][:end]
         if j:
-            cut = min(left, len(self._members[i]) - j)
-            del self._scores[i][j : j + cut], self._members[i][j : j + cut]
+            del self._scores[i][j:], self._members[i][j:]
             self._last_scores[i] = self._scores[i][-1]
-            left -= cut
             i += 1
-        whole = i
-        while left and left >= len(self._members[whole]):
-            left -= len(self._members[whole])
-            whole += 1
-        del self._scores[i:whole], self._members[i:whole], self._last_scores[i:whole]
-        if left:
-            del self._scores[i][:left], self._members[i][:left]
+        del self._scores[i:last], self._members[i:last], self._last_scores[i:last]
         return removed
 
     def at(self, position: int) -> Item:

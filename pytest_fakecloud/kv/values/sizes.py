@@ -78,8 +78,6 @@ def _elements(value: Any) -> int:
 
 LISTPACK_OVERHEAD = 7
 """Size of an empty listpack in bytes: the total length, the number of elements and the end marker."""
-
-
 _BACK_LENGTH_BOUNDS = (128, 16383, 2097151, 268435455)
 """Sizes of entries from which on the length that follows an entry takes one more byte."""
 

@@ -141,6 +141,11 @@ class Stream:
         groups = self.groups.values()
         return any(entry_id > each.last_id or entry_id in each.pending for each in groups)
 
+    def forget(self, entry_id: int) -> None:
+        """Remove a pending entry from all groups."""
+        for group in self.groups.values():
+            group.acknowledge(entry_id)
+
     def next_id(self, now_ms: int) -> int | None:
         """Return the ID for an entry added now, or None if the highest possible ID is taken."""
         if now_ms > self.last_id >> 64:
@@ -202,15 +207,15 @@ class Stream:
         return ((format_id(entry_id), fields) for entry_id, fields in self.range())
 
     def range(
-        self, start: int = 0, end: int = ID_MAX, count: int = -1, *, reverse: bool = False
+        self, start: int = 0, end: int = ID_MAX, count: int | None = None, *, reverse: bool = False
     ) -> list[Entry]:
-        """Return entries with ``start <= id <= end``; a negative count means no limit."""
+        """Return up to ``count`` entries with ``start <= id <= end``."""
         found: list[Entry] = []
         first, stop = bisect_right(self._keys, start) - 1, bisect_right(self._keys, end)
         order = -1 if reverse else 1
         for node in self._nodes[max(first, 0) : stop][::order]:
             i, j = bisect_left(node.ids, start), bisect_right(node.ids, end)
-            if 0 <= count < len(found) + j - i:
+            if count is not None and count < len(found) + j - i:
                 missing = count - len(found)
                 i, j = (j - missing, j) if reverse else (i, i + missing)
             found += zip(node.ids[i:j][::order], node.fields[i:j][::order], strict=True)

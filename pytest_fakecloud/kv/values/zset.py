@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import dropwhile, takewhile
 from typing import ClassVar, NamedTuple
 
 from ..algorithms.scanning import ScanOrder
@@ -197,24 +198,19 @@ class SortedSet:
             start, stop = self._lex_span(members, first_score)
             found = self._order.slice(start, stop)
             return found[::-1] if reverse else found
-        # Like Redis with the small encoding, first check whether the range can overlap the set.
-        if not members.above_low(self._order.at(len(self._order) - 1)[1]):
-            return []
-        if not members.below_high(self._order.at(0)[1]):
+        return self._walk(members, reverse)
+
+    def _walk(self, members: LexRange, reverse: bool) -> list[Item]:
+        """Return the items in a range of members as Redis does with the small encoding."""
+        (_, first), (_, last) = self._order.at(0), self._order.at(len(self._order) - 1)
+        if not members.above_low(last) or not members.below_high(first):
             return []
         near, far = members.above_low, members.below_high
         items: Iterable[Item] = self._order
         if reverse:
-            near, far = far, near
-            items = reversed(self._order)
-        found = []
-        for item in items:
-            if not found and not near(item[1]):
-                continue
-            if not far(item[1]):
-                break
-            found.append(item)
-        return found
+            near, far, items = far, near, reversed(self._order)
+        reached = dropwhile(lambda item: not near(item[1]), items)
+        return list(takewhile(lambda item: far(item[1]), reached))
 
     def _lex_span(self, members: LexRange, score: float) -> tuple[int, int]:
         low, high, low_exclusive, high_exclusive, _ = members

@@ -14,7 +14,7 @@ def test_setting_reports_new_fields_and_drops_expiry() -> None:
     assert value.expiry(b"a") == 5
     assert not value.set(b"a", b"3")
     assert value.expiry(b"a") is None
-    assert value.expires is None
+    assert value.expires == {}
 
 
 def test_fields_expire_on_time() -> None:

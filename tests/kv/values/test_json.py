@@ -86,28 +86,22 @@ def test_merge() -> None:
         check,
         [
             # the examples of RFC 7396, appendix A
-            ({"a": "b"}, {"a": "c"}, {"a": "c"}),
-            ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
-            ({"a": "b"}, {"a": None}, {}),
-            ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
-            ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
-            ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+            ({"a": "b"}, {"a": "c"}, {"a": "c"}), ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+            ({"a": "b"}, {"a": None}, {}), ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+            ({"a": ["b"]}, {"a": "c"}, {"a": "c"}), ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
             ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
-            ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
-            (["a", "b"], ["c", "d"], ["c", "d"]),
-            ({"a": "b"}, ["c"], ["c"]),
-            ({"a": "foo"}, None, None),
-            ({"a": "foo"}, "bar", "bar"),
+            ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}), (["a", "b"], ["c", "d"], ["c", "d"]),
+            ({"a": "b"}, ["c"], ["c"]), ({"a": "foo"}, None, None), ({"a": "foo"}, "bar", "bar"),
             ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
             ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
             ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
         ],
-    )
+    )  # fmt: skip
 
 
 def test_depth() -> None:
-    values: list[Any] = [1, [], [[]], {"a": [1, {}]}]
-    assert [depth(value) for value in values] == [0, 1, 2, 3]
+    values: list[Any] = [1, [], [[]], {"a": [1, {}]}, parse_json(b"[" * 128 + b"]" * 128)]
+    assert [depth(value) for value in values] == [0, 1, 2, 3, 128]
 
 
 @pytest.mark.parametrize(
@@ -126,10 +120,6 @@ def test_depth() -> None:
 def test_complaints_say_where(text: bytes, complaint: str) -> None:
     with pytest.raises(JsonError, match=complaint):
         parse_json(text)
-
-
-def test_a_hundred_and_twenty_eight_levels_are_read() -> None:
-    assert depth(parse_json(b"[" * 128 + b"]" * 128)) == 128
 
 
 def test_brackets_within_texts_do_not_nest() -> None:

@@ -158,18 +158,6 @@ def test_paths_are_utf8() -> None:
         compile_path(b"$.\xff")
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["$" + "..*" * 20, "$..[?(@" + "..*" * 20 + ")]", "$[?(count(@" + "..*" * 20 + ") == 1)]"],
-)
-def test_a_query_looks_at_so_many_values_only(path: str) -> None:
-    chain: object = 1
-    for _ in range(60):
-        chain = [chain]
-    with budgeted(), pytest.raises(OverBudget):
-        compile_path(path.encode()).find(chain)
-
-
 def test_expressions_count_by_their_length() -> None:
     with budgeted(1_000_000), pytest.raises(OverBudget):
         compile_path(b"$[?(@ =~ 'a{100}b')]").find(["a" * 10_000])
@@ -177,8 +165,12 @@ def test_expressions_count_by_their_length() -> None:
 
 class TestHostileQueries:
     @pytest.mark.parametrize(
-        "path", ["$" + "[0,0]" * 60, "$" + "..*" * 30, "$..*..*..*..*", "$" + "[*,0]" * 90]
-    )
+        "path",
+        [
+            "$" + "[0,0]" * 60, "$" + "..*" * 30, "$..*..*..*..*", "$" + "[*,0]" * 90,
+            "$..[?(@" + "..*" * 20 + ")]", "$[?(count(@" + "..*" * 20 + ") == 1)]",
+        ],
+    )  # fmt: skip
     def test_a_query_that_multiplies_itself_ends(self, path: str) -> None:
         root: object = [1]
         for _ in range(100):

@@ -123,13 +123,6 @@ def test_whole_nodes_stay_for_one_awaited_entry() -> None:
     assert stream.trim(only_acknowledged=True, max_length=11, whole_nodes=True) == []
 
 
-def test_a_node_is_full_at_its_bytes() -> None:
-    stream = Stream()
-    for n in range(1, 5):
-        stream.append(n, [b"a", b"x" * 3000])
-    assert len(stream.nodes) == 4
-
-
 def test_ids_run_out_at_the_highest() -> None:
     stream = Stream()
     assert stream.next_id(5) == make_id(5, 0)
@@ -141,8 +134,8 @@ def test_ids_run_out_at_the_highest() -> None:
 
 
 @pytest.mark.parametrize(("count", "nodes"), [(0, 1), (1, 2), (2, 4)])
-def test_the_radix_tree_is_counted(count: int, nodes: int) -> None:
+def test_nodes_are_full_at_their_bytes_and_in_a_radix_tree(count: int, nodes: int) -> None:
     stream = Stream()
     for n in range(1, count + 1):
-        stream.append(n, [b"a", b"b"], max_entries=1)
-    assert stream.radix_tree_nodes == nodes
+        stream.append(n, [b"a", b"x" * 3000])
+    assert (len(stream.nodes), stream.radix_tree_nodes) == (count, nodes)

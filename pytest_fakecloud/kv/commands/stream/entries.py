@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from ... import errors
 from ...engine.engine import Session
-from ...errors import CommandError, wrong_arity
+from ...errors import CommandError
 from ...reply import OK, Reply
-from ...table.registry import Args, command
+from ...table.registry import Args, CommandSpec, command
 from ...table.syntax import parse_int
 from ...values.consumer_group import SEQUENCE_MAX
 from ...values.stream import Stream, format_id
-from ..arguments import options
+from ..arguments import arity_error, options, running
 from .ids import parse_id, parse_ids, parse_new_id
 
 _POLICIES = (b"KEEPREF", b"DELREF", b"ACKED")
@@ -22,14 +23,7 @@ KEEPREF keeps the entry's ID in the groups, DELREF removes it from them, and ACK
 only if all groups have acknowledged it.
 """
 DELETED, ABSENT, KEPT = 1, -1, 2
-
-
-def _forget_entry(stream: Stream, entry_id: int) -> None:
-    """Remove a pending entry from all groups of a stream."""
-    for group in stream.groups.values():
-        group.acknowledge(entry_id)
-
-
+"""Results for an entry that was to be deleted. It was KEPT if a group still awaits it."""
 _VENDOR_MIN_SURPLUS = 100
 """Minimum number of surplus entries at which the vendor trims with ``~``.
 
@@ -54,35 +48,31 @@ class _Options:
     """Index of the first argument after the options."""
 
 
+@cache
+def _sizes(spec: CommandSpec) -> dict[bytes, int]:
+    """Return the numbers of values of the options of XADD or XTRIM, without the signs of thresholds."""
+    with_value = ("MAXLEN", "MINID", "LIMIT")
+    return {word.encode(): int(word in with_value) for word in spec.options if word.isalpha()}
+
+
 def _parse_options(session: Session, args: Args, *, adding: bool) -> _Options:
     """Parse the options of XTRIM or, with ``adding``, those of XADD before the ID."""
+    sizes = _sizes(running(session))
     given = _Options()
     at = 1
-    while at < len(args):
+    while at < len(args) and not (adding and args[at] == b"*"):
         word = args[at].upper()
-        has_value = at + 1 < len(args)
-        if adding and word == b"*":
-            break
-        if word in (b"MAXLEN", b"MINID") and has_value:
-            at += _parse_strategy(given, word, args[at + 1 : at + 3])
-        elif word == b"LIMIT" and has_value:
-            given.limit = parse_int(args[at + 1])
-            if given.limit < 0:
-                raise CommandError(errors.TRIM_LIMIT_NEGATIVE)
-            at += 1
-        elif adding and word == b"NOMKSTREAM":
-            given.no_mkstream = True
-        elif word in _POLICIES and session.engine.table.knows["XADD KEEPREF"]:
-            if given.policy:
+        size = sizes.get(word)
+        if word in (b"MAXLEN", b"MINID") and at + 2 < len(args) and args[at + 1] in (b"~", b"="):
+            size = 2
+        if size is None or at + size >= len(args):
+            if not adding:
                 raise CommandError(errors.SYNTAX)
-            given.policy = word
-        elif adding:
             # Redis reports an invalid ID before a contradiction between options.
             parse_new_id(args[at])
             break
-        else:
-            raise CommandError(errors.SYNTAX)
-        at += 1
+        _take_option(given, word, args[at + 1 : at + 1 + size])
+        at += 1 + size
     given.end = at
     if given.limit and not given.has_strategy:
         raise CommandError(errors.TRIM_LIMIT_ALONE)
@@ -93,22 +83,28 @@ def _parse_options(session: Session, args: Args, *, adding: bool) -> _Options:
     return given
 
 
-def _parse_strategy(given: _Options, word: bytes, values: Args) -> int:
-    """Parse ``[=|~] threshold`` after MAXLEN or MINID; return the number of values."""
-    if given.has_strategy:
-        raise CommandError(errors.TRIM_TWO_STRATEGIES)
-    has_sign = len(values) == 2 and values[0] in (b"~", b"=")
-    count = 2 if has_sign else 1
-    threshold = values[count - 1]
-    given.has_strategy = True
-    given.approximate = has_sign and values[0] == b"~"
-    if word == b"MINID":
-        given.min_id = parse_id(threshold)
+def _take_option(given: _Options, word: bytes, values: Args) -> None:
+    if word == b"NOMKSTREAM":
+        given.no_mkstream = True
+    elif word == b"LIMIT":
+        given.limit = parse_int(values[0])
+        if given.limit < 0:
+            raise CommandError(errors.TRIM_LIMIT_NEGATIVE)
+    elif word in _POLICIES:
+        if given.policy:
+            raise CommandError(errors.SYNTAX)
+        given.policy = word
     else:
-        given.max_length = parse_int(threshold)
+        if given.has_strategy:
+            raise CommandError(errors.TRIM_TWO_STRATEGIES)
+        given.has_strategy = True
+        given.approximate = values[0] == b"~" and len(values) == 2
+        if word == b"MINID":
+            given.min_id = parse_id(values[-1])
+            return
+        given.max_length = parse_int(values[-1])
         if given.max_length < 0:
             raise CommandError(errors.TRIM_MAXLEN_NEGATIVE)
-    return count
 
 
 def _trim(session: Session, stream: Stream, given: _Options) -> int:
@@ -134,7 +130,7 @@ def _trim(session: Session, stream: Stream, given: _Options) -> int:
     )
     if given.policy == b"DELREF":
         for entry_id in removed:
-            _forget_entry(stream, entry_id)
+            stream.forget(entry_id)
     return len(removed)
 
 
@@ -144,7 +140,7 @@ def xadd(session: Session, args: Args) -> Reply:
     given = _parse_options(session, args, adding=True)
     fields = args[given.end + 1 :]
     if not fields or len(fields) % 2:
-        raise CommandError(wrong_arity("xadd"))
+        raise arity_error(session)
     new_id = None if args[given.end] == b"*" else parse_new_id(args[given.end])
     if new_id == (0, True):
         raise CommandError(errors.XADD_ID_ZERO)
@@ -155,13 +151,9 @@ def xadd(session: Session, args: Args) -> Reply:
             return None
         stream = db.get_or_create(args[0], Stream)
     entry_id = _next_id(session, stream, new_id)
-    config = session.engine.config
-    stream.append(
-        entry_id,
-        fields,
-        config.number("stream-node-max-bytes"),
-        config.number("stream-node-max-entries"),
-    )
+    number = session.engine.config.number
+    limits = number("stream-node-max-bytes"), number("stream-node-max-entries")
+    stream.append(entry_id, fields, *limits)
     removed = _trim(session, stream, given) if given.has_strategy else 0
     db.touch(args[0])
     if removed:
@@ -190,9 +182,7 @@ def _next_id(session: Session, stream: Stream, given: tuple[int, bool] | None) -
 def xtrim(session: Session, args: Args) -> Reply:
     """Trim a stream and return the number of removed entries."""
     given = _parse_options(session, args, adding=False)
-    stream = session.db.get(args[0], Stream)
-    if stream is None:
-        return 0
+    stream = session.db.get(args[0], Stream) or Stream()
     removed = _trim(session, stream, given)
     if removed:
         session.db.touch(args[0])
@@ -258,11 +248,11 @@ def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
 
 
 def _delete_with_policy(stream: Stream, entry_id: int, policy: bytes) -> int:
-    """Delete an entry as far as the policy allows; return DELETED, ABSENT or KEPT (still awaited)."""
+    """Delete an entry as far as the policy allows; return DELETED, ABSENT or KEPT."""
     if policy == b"ACKED" and entry_id in stream and stream.awaited(entry_id):
         return KEPT
     if policy == b"DELREF":
-        _forget_entry(stream, entry_id)
+        stream.forget(entry_id)
     return DELETED if stream.delete(entry_id) else ABSENT
 
 

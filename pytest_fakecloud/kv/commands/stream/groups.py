@@ -141,105 +141,93 @@ def _read_id(text: bytes) -> int | None:
     return None if after == ID_MAX else after
 
 
-class _GroupRead:
-    """An XREADGROUP command, which may wait for entries."""
-
-    def __init__(self, session: Session, words: ReadWords) -> None:
-        self._session = session
-        self._words = words
-        self._group_name = words.group or b""
-        self._is_vendor = session.engine.dialect == "vendor"
-        self._knows = session.engine.table.knows
-        self._has_waited = False
-        self._starts: list[tuple[bytes, int | None]] = []
-        for key, text in zip(words.keys, words.ids, strict=True):
-            self._find(key)
-            self._starts.append((key, _read_id(text)))
-
-    def attempt(self, keys: list[bytes]) -> Reply:
-        """Return the reply, or None if no key has entries for the consumer yet.
-
-        All keys of the command are read, because a group that has disappeared ends the wait.
-        """
-        found: list[tuple[bytes, list[Reply]]] = []
-        for key, after in self._starts:
-            stream, group = self._find(key)
-            if after is not None:
-                found.append((key, self._history(key, stream, group, after)))
-            elif (entries := self._new_entries(key, stream, group)) is not None:
-                found.append((key, entries))
-        self._has_waited = True
-        return streams_reply(self._session, found) if found else None
-
-    def _find(self, key: bytes) -> tuple[Stream, Group]:
-        """Return the stream and the group; some versions have errors of their own after waiting."""
-        try:
-            return find_group(self._session, key, self._group_name, errors.no_group_to_read)
-        except CommandError:
-            if (
-                not self._has_waited
-                or self._knows["deleted groups are reported with the usual error"]
-            ):
-                raise
-            has_stream = isinstance(self._session.db.find(key), Stream)
-            raise CommandError(errors.GROUP_GONE if has_stream else errors.STREAM_GONE) from None
-
-    def _history(self, key: bytes, stream: Stream, group: Group, after: int) -> list[Reply]:
-        """Return the consumer's pending entries, in which a deleted entry has no fields."""
-        now_ms = self._session.now_ms
-        pending = find_consumer(self._session, key, group, self._words.consumer).pending
-        entries: list[Reply] = []
-        for entry_id, each in islice(pending.items(after + 1), self._words.count or None):
-            fields = stream.get(entry_id)
-            if fields is None:
-                entries.append([format_id(entry_id), NIL_ARRAY])
-            else:
-                entries.append(entry_reply(entry_id, fields))
-                each.delivered_ms = now_ms
-                each.deliveries += 1
-        return entries
-
-    def _new_entries(self, key: bytes, stream: Stream, group: Group) -> list[Reply] | None:
-        """Deliver new entries to the consumer and return them, or None if there are none."""
-        has_new = stream.length > 0 and stream.highest_id > group.last_id
-        if not has_new and not self._knows[EARLY_CONSUMERS]:
-            return None
-        consumer = self._consumer(key, group)
-        if not has_new:
-            return None
-        session = self._session
-        entries = stream.range(group.last_id + 1, count=self._words.count or -1)
-        if self._is_vendor and not self._words.noack:
-            self._check_pending_limit(key, consumer, len(entries))
-        for entry_id, _ in entries:
-            advance(stream, group, entry_id, estimate=self._knows[ESTIMATED_COUNTERS])
-            if not self._words.noack:
-                group.deliver(entry_id, consumer, session.now_ms)
-                consumer.active_ms = session.now_ms
-        session.db.touch_unwatched(key, "")
-        return entries_reply(entries)
-
-    def _consumer(self, key: bytes, group: Group) -> Consumer:
-        name = self._words.consumer
-        if self._words.noack and self._is_vendor:
-            # With NOACK, no entry becomes pending, so the vendor does not create the consumer.
-            return group.consumers.get(name) or Consumer(name, 0)
-        return find_consumer(self._session, key, group, name)
-
-    def _check_pending_limit(self, key: bytes, consumer: Consumer, more: int) -> None:
-        limit, held = self._session.engine.limits.max_pending_entries, len(consumer.pending)
-        if limit is not None and held + more > limit:
-            where = (key, self._group_name, consumer.name)
-            raise CommandError(errors.pending_limit(limit, held, more, *where))
-
-
 @command("XREADGROUP")
 def xreadgroup(session: Session, args: Args) -> Reply:
     """Return new entries to a consumer of a group, or the consumer's pending entries."""
     words = read_words(session, args, grouped=True)
+    starts: list[tuple[bytes, int | None]] = []
+    for key, text in zip(words.keys, words.ids, strict=True):
+        find_group(session, key, words.group, errors.no_group_to_read)
+        starts.append((key, _read_id(text)))
+    has_waited = False
+
+    def attempt(keys: list[bytes]) -> Reply:
+        # Read all keys of the command, because a group that has disappeared ends the wait.
+        nonlocal has_waited
+        found: list[tuple[bytes, list[Reply]]] = []
+        for key, after in starts:
+            stream, group = _find_to_read(session, key, words.group, has_waited)
+            if after is not None:
+                found.append((key, _history(session, words, key, stream, group, after)))
+            elif (entries := _new_entries(session, words, key, stream, group)) is not None:
+                found.append((key, entries))
+        has_waited = True
+        return streams_reply(session, found) if found else None
+
     # Match values of any type: if the key is replaced, the group no longer exists, which ends the
     # wait.
-    return answer_read(session, words, _GroupRead(session, words).attempt, object)
+    return answer_read(session, words, attempt, object)
+
+
+def _find_to_read(
+    session: Session, key: bytes, name: bytes, has_waited: bool
+) -> tuple[Stream, Group]:
+    """Return the stream and the group; some versions have errors of their own after waiting."""
+    try:
+        return find_group(session, key, name, errors.no_group_to_read)
+    except CommandError:
+        knows = session.engine.table.knows
+        if not has_waited or knows["deleted groups are reported with the usual error"]:
+            raise
+        has_stream = isinstance(session.db.find(key), Stream)
+        raise CommandError(errors.GROUP_GONE if has_stream else errors.STREAM_GONE) from None
+
+
+def _history(
+    session: Session, words: ReadWords, key: bytes, stream: Stream, group: Group, after: int
+) -> list[Reply]:
+    """Return the consumer's pending entries, in which a deleted entry has no fields."""
+    now_ms = session.now_ms
+    pending = find_consumer(session, key, group, words.consumer).pending
+    entries: list[Reply] = []
+    for entry_id, each in islice(pending.items(after + 1), words.count):
+        fields = stream.get(entry_id)
+        if fields is None:
+            entries.append([format_id(entry_id), NIL_ARRAY])
+        else:
+            entries.append(entry_reply(entry_id, fields))
+            each.delivered_ms = now_ms
+            each.deliveries += 1
+    return entries
+
+
+def _new_entries(
+    session: Session, words: ReadWords, key: bytes, stream: Stream, group: Group
+) -> list[Reply] | None:
+    """Deliver new entries to the consumer and return them; None without new entries."""
+    knows, is_vendor = session.engine.table.knows, session.engine.dialect == "vendor"
+    has_new = stream.length > 0 and stream.highest_id > group.last_id
+    if not has_new and not knows[EARLY_CONSUMERS]:
+        return None
+    if words.noack and is_vendor:
+        # With NOACK, no entry becomes pending, so the vendor does not create the consumer.
+        consumer = group.consumers.get(words.consumer) or Consumer(words.consumer, 0)
+    else:
+        consumer = find_consumer(session, key, group, words.consumer)
+    if not has_new:
+        return None
+    entries = stream.range(group.last_id + 1, count=words.count)
+    limit, held = session.engine.limits.max_pending_entries, len(consumer.pending)
+    if is_vendor and not words.noack and limit is not None and held + len(entries) > limit:
+        where = (key, words.group, consumer.name)
+        raise CommandError(errors.pending_limit(limit, held, len(entries), *where))
+    for entry_id, _ in entries:
+        advance(stream, group, entry_id, estimate=knows[ESTIMATED_COUNTERS])
+        if not words.noack:
+            group.deliver(entry_id, consumer, session.now_ms)
+            consumer.active_ms = session.now_ms
+    session.db.touch_unwatched(key, "")
+    return entries_reply(entries)
 
 
 @command("XACK")

@@ -25,12 +25,12 @@ def _stream(session: Session, key: bytes) -> Stream:
     return stream
 
 
-def _entries_read(group: Group) -> int | None:
-    return None if group.entries_read == UNKNOWN_ENTRIES_READ else group.entries_read
-
-
-def _lag(session: Session, stream: Stream, group: Group) -> int | None:
-    return lag(stream, group, estimate=session.engine.table.knows[ESTIMATED_COUNTERS])
+def _progress(session: Session, stream: Stream, group: Group) -> list[Reply]:
+    read = None if group.entries_read == UNKNOWN_ENTRIES_READ else group.entries_read
+    behind = lag(stream, group, estimate=session.engine.table.knows[ESTIMATED_COUNTERS])
+    return [
+        b"last-delivered-id", format_id(group.last_id), b"entries-read", read, b"lag", behind,
+    ]  # fmt: skip
 
 
 @command("XINFO GROUPS")
@@ -42,9 +42,7 @@ def xinfo_groups(session: Session, args: Args) -> Reply:
             b"name", name,
             b"consumers", len(group.consumers),
             b"pending", len(group.pending),
-            b"last-delivered-id", format_id(group.last_id),
-            b"entries-read", _entries_read(group),
-            b"lag", _lag(session, stream, group),
+            *_progress(session, stream, group),
         ])
         for name, group in sorted(stream.groups.items())
     ]  # fmt: skip
@@ -82,11 +80,10 @@ def xinfo_stream(session: Session, args: Args) -> Reply:
     """Return information about a stream; with FULL, include its entries and groups."""
     stream = _stream(session, args[0])
     is_full = len(args) > 1 and args[1].upper() == b"FULL"
-    count = 10
+    count: int | None = 10
     if is_full and len(args) == 4 and args[2].upper() == b"COUNT":
-        count = parse_int(args[3])
-        if count < 0:
-            count = 10
+        given = parse_int(args[3])
+        count = (given or None) if given >= 0 else 10
     elif len(args) != (2 if is_full else 1):
         raise subcommand_error(session)
     head = Map([
@@ -104,10 +101,10 @@ def xinfo_stream(session: Session, args: Args) -> Reply:
         head += [b"groups", len(stream.groups), b"first-entry", first, b"last-entry", last]
         return head
     groups = [
-        _full_group(session, stream, name, group, count or None)
+        _full_group(session, stream, name, group, count)
         for name, group in sorted(stream.groups.items())
     ]
-    entries = entries_reply(stream.range(count=count or -1))
+    entries = entries_reply(stream.range(count=count))
     head += [b"entries", entries, b"groups", groups]
     return head
 
@@ -122,9 +119,7 @@ def _full_group(
     ]
     return Map([
         b"name", name,
-        b"last-delivered-id", format_id(group.last_id),
-        b"entries-read", _entries_read(group),
-        b"lag", _lag(session, stream, group),
+        *_progress(session, stream, group),
         b"pel-count", len(group.pending),
         b"pending", pending,
         b"consumers", [_full_consumer(session, each, limit) for each in group.sorted_consumers()],

@@ -13,7 +13,7 @@ from ...reply import NIL_ARRAY, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int, try_int
 from ...table.versions import EARLY_CONSUMERS
-from ...values.consumer_group import Consumer, Group
+from ...values.consumer_group import Consumer, Group, Pending
 from ...values.stream import format_id
 from ..arguments import options
 from .groups import find_consumer, find_group
@@ -28,18 +28,18 @@ def xpending(session: Session, args: Args) -> Reply:
         return _summary(group)
     if not 5 <= len(args) <= 8:
         raise CommandError(errors.SYNTAX)
-    min_idle, at = 0, 2
-    if args[2].upper() == b"IDLE":
-        min_idle = parse_int(args[3])
-        if len(args) < 7:
+    min_idle, words = 0, args[2:]
+    if words[0].upper() == b"IDLE":
+        min_idle, words = parse_int(words[1]), words[2:]
+        if len(words) < 3:
             raise CommandError(errors.SYNTAX)
-        at = 4
-    count = max(parse_int(args[at + 2]), 0)
-    start, end = parse_interval(args[at], args[at + 1])
+    first, last, count_text, *names = words
+    count = max(parse_int(count_text), 0)
+    start, end = parse_interval(first, last)
     _, group = find_group(session, args[0], args[1])
     pending = group.pending
-    if len(args) > at + 3:
-        consumer = group.consumers.get(args[at + 3])
+    if names:
+        consumer = group.consumers.get(names[0])
         if consumer is None:
             return []
         pending = consumer.pending
@@ -73,10 +73,10 @@ class _Claim:
     delivered_ms: int | None = None
     last_id: int = 0
 
-    def apply(self, group: Group, entry_id: int, consumer: Consumer, now_ms: int) -> None:
+    def give(
+        self, group: Group, entry_id: int, pending: Pending, consumer: Consumer, now_ms: int
+    ) -> None:
         """Give a pending entry to a consumer."""
-        pending = group.pending.get(entry_id)
-        assert pending is not None
         group.give(entry_id, pending, consumer)
         delivered_ms = now_ms if self.delivered_ms is None else self.delivered_ms
         pending.delivered_ms = delivered_ms if 0 <= delivered_ms <= now_ms else now_ms
@@ -157,8 +157,8 @@ def xclaim(session: Session, args: Args) -> Reply:
             continue
         consumer = find_consumer(session, args[0], group, args[2])
         if pending is None:
-            group.deliver(entry_id, consumer, now_ms)
-        claim.apply(group, entry_id, consumer, now_ms)
+            pending = group.deliver(entry_id, consumer, now_ms)
+        claim.give(group, entry_id, pending, consumer, now_ms)
         claimed.append(claim.reply(entry_id, fields))
     if claimed or changed:
         session.db.touch_unwatched(args[0])
@@ -209,7 +209,7 @@ def xautoclaim(session: Session, args: Args) -> Reply:
             deleted.append(format_id(entry_id))
         elif not min_idle or now_ms - pending.delivered_ms >= min_idle:
             consumer = find_consumer(session, args[0], group, args[2])
-            claim.apply(group, entry_id, consumer, now_ms)
+            claim.give(group, entry_id, pending, consumer, now_ms)
             claimed.append(claim.reply(entry_id, fields))
     if claimed or deleted:
         session.db.touch_unwatched(args[0])

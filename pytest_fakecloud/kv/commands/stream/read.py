@@ -10,7 +10,7 @@ from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import NIL_ARRAY, Map, Reply
-from ...table.registry import Args, command
+from ...table.registry import Args, command, variant
 from ...table.syntax import parse_int
 from ...values.stream import Stream, make_id
 from ..arguments import REST, options
@@ -31,9 +31,15 @@ def xlen(session: Session, args: Args) -> Reply:
     return 0 if stream is None else stream.length
 
 
-def _xrange(session: Session, args: Args, start: bytes, end: bytes, *, reverse: bool) -> Reply:
-    low, high = parse_interval(start, end)
-    count = -1
+@variant("XRANGE", "Return the entries in a range of IDs.", reverse=False)
+@variant(
+    "XREVRANGE",
+    "Return the entries in a range of IDs in reverse order; the end of the range comes first.",
+    reverse=True,
+)
+def xrange(session: Session, args: Args, *, reverse: bool) -> Reply:
+    low, high = parse_interval(args[2], args[1]) if reverse else parse_interval(args[1], args[2])
+    count: int | None = None
     for _, (value,) in options(args, 3, {b"COUNT": 1}):
         count = max(parse_int(value), 0)
     stream = session.db.get(args[0], Stream)
@@ -44,40 +50,28 @@ def _xrange(session: Session, args: Args, start: bytes, end: bytes, *, reverse: 
     return entries_reply(stream.range(low, high, count, reverse=reverse))
 
 
-@command("XRANGE")
-def xrange(session: Session, args: Args) -> Reply:
-    """Return the entries in a range of IDs."""
-    return _xrange(session, args, args[1], args[2], reverse=False)
-
-
-@command("XREVRANGE")
-def xrevrange(session: Session, args: Args) -> Reply:
-    """Return the entries in a range of IDs in reverse order; the end of the range comes first."""
-    return _xrange(session, args, args[2], args[1], reverse=True)
-
-
 @dataclass(slots=True)
 class ReadWords:
-    """The arguments of XREAD or XREADGROUP. A ``count`` of 0 means no limit."""
+    """The arguments of XREAD or XREADGROUP."""
 
     keys: list[bytes]
     ids: list[bytes]
-    count: int = 0
+    count: int | None = None
     block_ms: int | None = None
-    group: bytes | None = None
+    group: bytes = b""
     consumer: bytes = b""
     noack: bool = False
 
 
 def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
     """Parse the arguments of XREAD or, with ``grouped``, of XREADGROUP."""
-    words = ReadWords([], [])
+    words, has_group = ReadWords([], []), False
     sizes = {b"BLOCK": 1, b"COUNT": 1, b"STREAMS": REST, b"GROUP": 2, b"NOACK": 0}
     for word, values in options(args, 0, sizes):
         if word == b"BLOCK":
             words.block_ms = parse_block(session, values[0])
         elif word == b"COUNT":
-            words.count = max(parse_int(values[0]), 0)
+            words.count = max(parse_int(values[0]), 0) or None
         elif word == b"STREAMS":
             half, odd = divmod(len(values), 2)
             if odd:
@@ -87,13 +81,14 @@ def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
             if not grouped:
                 raise CommandError(errors.XREAD_GROUP)
             words.group, words.consumer = values
+            has_group = True
         else:
             if not grouped:
                 raise CommandError(errors.XREAD_NOACK)
             words.noack = True
     if not words.keys:
         raise CommandError(errors.SYNTAX)
-    if grouped and words.group is None:
+    if grouped and not has_group:
         raise CommandError(errors.XREADGROUP_NO_GROUP)
     return words
 
@@ -130,7 +125,7 @@ def xread(session: Session, args: Args) -> Reply:
         for key, start in zip(words.keys, starts, strict=True):
             stream = session.db.get(key, Stream) if key in wanted else None
             if stream is not None and stream.length and stream.highest_id >= start:
-                entries = stream.range(start, count=words.count or -1)
+                entries = stream.range(start, count=words.count)
                 # Charge the budget, because one command may name the same large stream a thousand
                 # times.
                 spend(_STEPS_AN_ENTRY * len(entries))
