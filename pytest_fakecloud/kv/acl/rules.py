@@ -21,6 +21,7 @@ CATEGORIES = tuple(_CATEGORY_WORDS.split())
 _MORE_CATEGORIES = ("json", "search")
 """Categories of commands that only servers with modules have."""
 _HASH = re.compile(rb"[0-9a-f]{64}")
+_KEY_RULE = re.compile(rb"(?:%(R|W|RW|WR))?~(.*)", re.IGNORECASE | re.DOTALL)
 
 
 def categories_of(table: Table) -> tuple[str, ...]:
@@ -134,22 +135,20 @@ def _apply_to_selector(user: AclUser, selector: Selector, rule: bytes) -> None:
         raise _Invalid(errors.ACL_SYNTAX)
 
 
-def _has_space(pattern: bytes) -> bool:
+def has_space(pattern: bytes) -> bool:
+    """Return whether a pattern or a name contains a space or another byte that ends a word."""
     return any(byte in b" \t\n\r\v\f\0" for byte in pattern)
 
 
 def _add_keys(selector: Selector, rule: bytes) -> None:
-    flags, _, pattern = rule.partition(b"~")
-    if rule[:1] == b"%":
-        letters = flags[1:].upper()
-        if b"~" not in rule or letters not in (b"R", b"W", b"RW", b"WR"):
-            raise _Invalid(errors.ACL_SYNTAX)
-    else:
-        letters = b"RW"
-    reads, writes = ord("R") in letters, ord("W") in letters
+    found = _KEY_RULE.fullmatch(rule)
+    if found is None:
+        raise _Invalid(errors.ACL_SYNTAX)
+    letters, pattern = (found[1] or b"RW").upper(), found[2]
+    reads, writes = b"R" in letters, b"W" in letters
     if selector.all_keys:
         raise _Invalid(errors.ACL_PATTERN_AFTER_ALL_KEYS)
-    if _has_space(pattern):
+    if has_space(pattern):
         raise _Invalid(errors.ACL_SYNTAX)
     for at, known in enumerate(selector.keys):
         if known.pattern == pattern:
@@ -161,7 +160,7 @@ def _add_keys(selector: Selector, rule: bytes) -> None:
 def _add_channel(selector: Selector, pattern: bytes) -> None:
     if selector.all_channels:
         raise _Invalid(errors.ACL_PATTERN_AFTER_ALL_CHANNELS)
-    if _has_space(pattern):
+    if has_space(pattern):
         raise _Invalid(errors.ACL_SYNTAX)
     if pattern not in selector.channels:
         selector.channels.append(pattern)

@@ -7,7 +7,7 @@ rules, and describes users by rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, KeysView, Set
 from copy import copy
 from functools import cache
 from hashlib import sha256
@@ -36,12 +36,12 @@ def password_hash(password: bytes) -> str:
 
 
 class Denied(CommandError):
-    """Raised for a denied command line; ``object`` is the denied command, key or channel."""
+    """Raised for a denied command line; ``subject`` is the denied command, key or channel."""
 
-    def __init__(self, text: bytes, reason: Reason, object: bytes) -> None:
+    def __init__(self, text: bytes, reason: Reason, subject: bytes) -> None:
         super().__init__(text)
         self.reason: Reason = reason
-        self.object = object
+        self.subject = subject
 
 
 class KeyPattern(NamedTuple):
@@ -104,25 +104,17 @@ class Selector:
 
     def set_command(self, spec: CommandSpec, allowed: bool) -> None:
         """Allow or deny a command with all its subcommands."""
-        family = [spec, *(spec.subcommands or {}).values()]
-        for member in family:
-            self.first_words.pop(member, None)
-        if allowed:
-            self.commands = self.commands.union(family)
-        else:
-            self.commands = self.commands.difference(family)
-            self.all_commands = False
+        self._set_commands({spec, *(spec.subcommands or {}).values()}, allowed)
 
     def set_category(self, category: str, allowed: bool) -> None:
         """Allow or deny all commands of a category such as ``@read``."""
-        members = self.table.members_of(category)
-        for spec in members:
+        self._set_commands(self.table.members_of(category), allowed)
+
+    def _set_commands(self, specs: Set[CommandSpec], allowed: bool) -> None:
+        for spec in specs:
             self.first_words.pop(spec, None)
-        if allowed:
-            self.commands |= members
-        else:
-            self.commands -= members
-            self.all_commands = False
+        self.commands = self.commands | specs if allowed else self.commands - specs
+        self.all_commands = self.all_commands and allowed
 
     def allow_first_word(self, spec: CommandSpec, word: bytes) -> None:
         """Allow a command with ``word`` as its first argument."""
@@ -162,23 +154,25 @@ class Selector:
 
 def keys_of(spec: CommandSpec, argv: list[bytes]) -> Iterator[tuple[int, bool, bool]]:
     """Yield each key's position in a command line, and whether it is read and written there."""
-    name = spec.name
     for place, key in spec.key_positions(argv):
-        if "not_key" in key.flags:
-            continue
-        yield place, *_use(name, key, argv)
-    target = sort_destination(argv) if name == "SORT" else None
+        flags = access_flags(spec.name, key, argv)
+        if "not_key" not in flags:
+            yield place, "access" in flags, not flags.isdisjoint({"update", "insert", "delete"})
+    target = sort_destination(argv) if spec.name == "SORT" else None
     if target is not None:
         yield target, False, True
 
 
-def _use(name: str, key: KeySpec, argv: list[bytes]) -> tuple[bool, bool]:
+def access_flags(name: str, key: KeySpec, argv: list[bytes]) -> KeysView[str]:
+    """Return the flags of a key, which for SET and BITFIELD depend on the other arguments."""
+    flags = dict.fromkeys(key.flags)
     if name == "SET":
-        return b"GET" in {word.upper() for word in argv[3:]}, True
-    if name == "BITFIELD":
-        words = {word.upper() for word in argv[2:]}
-        return True, bool(words & {b"SET", b"INCRBY"})
-    return key.reads, key.writes
+        has_get = any(word.upper() == b"GET" for word in argv[3:])
+        flags = dict.fromkeys(("RW", "access", "update") if has_get else ("OW", "update"))
+    elif name == "BITFIELD" and not {word.upper() for word in argv[2:]} & {b"SET", b"INCRBY"}:
+        flags = dict.fromkeys(("RO", "access"))
+    flags.pop("variable_flags", None)
+    return flags.keys()
 
 
 class RestToken(NamedTuple):
@@ -249,8 +243,8 @@ class AclUser:
     def accepts(self, password: bytes) -> bool:
         return self.accepts_hash(password_hash(password))
 
-    def accepts_hash(self, hash: str) -> bool:
-        return self.on and (self.passwordless or hash in self.hashes)
+    def accepts_hash(self, digest: str) -> bool:
+        return self.on and (self.passwordless or digest in self.hashes)
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``Denied`` if no selector allows the whole command line."""
@@ -261,15 +255,15 @@ class AclUser:
                 return
             denials.append(denial)
         # Report the denial of the selector that allowed the largest part of the line.
-        worst = max(denials, key=lambda denial: (_RANKS[denial.reason], denial.place))
-        if worst.reason == "command":
+        last = max(denials, key=lambda denial: (_RANKS[denial.reason], denial.place))
+        if last.reason == "command":
             denied = spec.full_name.encode()
             text = errors.no_permission(spec.full_name, vendor=self.dialect == "vendor")
         else:
-            denied = argv[worst.place]
-            of_key = worst.reason == "key"
+            denied = argv[last.place]
+            of_key = last.reason == "key"
             text = errors.NO_KEY_PERMISSION if of_key else errors.NO_CHANNEL_PERMISSION
-        raise Denied(text, worst.reason, denied)
+        raise Denied(text, last.reason, denied)
 
     def reads_all_keys(self, spec: CommandSpec) -> bool:
         return any(

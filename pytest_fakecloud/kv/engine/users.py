@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.ids import new_token
@@ -28,26 +28,21 @@ if TYPE_CHECKING:
 
 # -- ACL LOG ---------------------------------------------------------------------------------------
 
-SAME_WITHIN_US = 60_000_000
+_SAME_WITHIN_US = 60_000_000
 """Microseconds within which equal denials are counted in one entry."""
 _COMPARED = 10
 """Number of the newest entries with which a denial is compared, as on a real server."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(slots=True)
 class _Entry:
     reason: str
     context: str
     object: bytes
     name: bytes
-    at_us: int
-    client: bytes
-    count: int = 1
-
-    def same(self, other: _Entry) -> bool:
-        mine = (self.reason, self.context, self.object, self.name)
-        others = (other.reason, other.context, other.object, other.name)
-        return mine == others and abs(other.at_us - self.at_us) <= SAME_WITHIN_US
+    at_us: int = field(compare=False)
+    client: bytes = field(compare=False)
+    count: int = field(default=1, compare=False)
 
 
 class AclLog:
@@ -62,9 +57,9 @@ class AclLog:
     ) -> None:
         """Add an entry. ``client`` is the client's line in CLIENT LIST."""
         entry = _Entry(reason, context, object, name, at_us, client)
-        for known in self._entries[:_COMPARED]:
-            if known.same(entry):
-                self._entries.remove(known)
+        for place, known in enumerate(self._entries[:_COMPARED]):
+            if known == entry and abs(at_us - known.at_us) <= _SAME_WITHIN_US:
+                del self._entries[place]
                 entry.count = known.count + 1
                 break
         self._entries.insert(0, entry)
@@ -163,10 +158,6 @@ class Users:
         default = self._users["default"]
         return default if default.on and default.passwordless else ANONYMOUS
 
-    def passwordless(self, name: str) -> bool:
-        user = self._users.get(name)
-        return user is not None and user.passwordless
-
     def authenticate(self, name: str, password: bytes) -> AclUser:
         """Return the user with this name and password; raise WRONGPASS if there is none."""
         user = self._users.get(name)
@@ -200,7 +191,7 @@ class Users:
                 context = "lua"
             elif session.queue is not None or session.in_exec:
                 context = "multi"
-            self.log_denied(session, denied.reason, context, denied.object, session.user.name)
+            self.log_denied(session, denied.reason, context, denied.subject, session.user.name)
             raise
 
     def log_denied(

@@ -13,7 +13,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.acl.rules import apply_rules, describe_user
-from pytest_fakecloud.kv.acl.users import AclUser, KeyPattern, Selector, keys_of
+from pytest_fakecloud.kv.acl.users import AclUser, KeyPattern, keys_of
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
@@ -178,27 +178,23 @@ class TestSelectors:
         assert not user.unrestricted
 
     def test_key_patterns_add_up(self) -> None:
-        selector = Selector()
         user = AclUser("u")
-        user.selectors = [selector]
         apply_rules(user, [b"%R~a", b"%W~a", b"%w~b"])
         assert user.root.keys == [KeyPattern(b"a", True, True), KeyPattern(b"b", False, True)]
 
     @pytest.mark.parametrize(
         ("line", "keys"),
         [
-            ("SET k GET", [(1, False, True)]),
-            ("SET k v GET", [(1, True, True)]),
-            ("BITFIELD k GET u8 0", [(1, True, False)]),
+            ("SET k GET", [(1, False, True)]), ("SET k v GET", [(1, True, True)]),
+            ("BITFIELD k GET u8 0", [(1, True, False)]), ("SPUBLISH c m", []),
             ("BITFIELD k INCRBY u8 0 1", [(1, True, True)]),
             ("SORT k STORE d", [(1, True, False), (3, False, True)]),
             ("COPY a b", [(1, True, False), (2, False, True)]),
             ("EVAL s 2 a b x", [(3, True, True), (4, True, True)]),
             ("ZUNIONSTORE d 2 a b", [(1, False, True), (3, True, False), (4, True, False)]),
             ("XREADGROUP GROUP g c STREAMS a b > >", [(5, True, False), (6, True, False)]),
-            ("SPUBLISH c m", []),
         ],
-    )
+    )  # fmt: skip
     def test_reads_and_writes_of_keys(self, line: str, keys: list[Any]) -> None:
         argv = [word.encode() for word in line.split()]
         assert list(keys_of(COMMANDS[line.split()[0]], argv)) == keys

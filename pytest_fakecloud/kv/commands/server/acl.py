@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 
 from ... import errors
-from ...acl.rules import apply_rules, categories_of, describe_user, user_details
+from ...acl.rules import apply_rules, categories_of, describe_user, has_space, user_details
 from ...acl.users import AclUser, Denied
 from ...engine.engine import Session
 from ...errors import CommandError
@@ -22,7 +22,7 @@ _BUILT_IN = (b"default", b"default_ro")
 def acl_setuser(session: Session, args: Args) -> Reply:
     """Create or change a user; if a rule is invalid, no rule is applied."""
     engine = session.engine
-    if any(byte in b" \t\n\r\v\f\0" for byte in args[0]):
+    if has_space(args[0]):
         raise CommandError(errors.ACL_USER_NAME)
     if engine.dialect == "vendor" and args[0] in _BUILT_IN:
         raise CommandError(errors.fixed_user(args[0]))
@@ -91,9 +91,9 @@ def acl_dryrun(session: Session, args: Args) -> Reply:
         user.check(spec, line)
     except Denied as denied:
         if denied.reason == "command":
-            return b"This user has no permissions to run the '%b' command" % denied.object
+            return b"This user has no permissions to run the '%b' command" % denied.subject
         kind = denied.reason.encode()
-        return b"This user has no permissions to access the '%b' %b" % (denied.object, kind)
+        return b"This user has no permissions to access the '%b' %b" % (denied.subject, kind)
     return OK
 
 

@@ -7,11 +7,11 @@ from ...acl.users import AclUser
 from ...engine.client import Client
 from ...engine.engine import Session
 from ...engine.statistics import monitor_line
-from ...errors import CommandError, wrong_arity
+from ...errors import CommandError
 from ...reply import OK, Map, Reply, Status
 from ...table.registry import Args, command
 from ...table.syntax import decoded, parse_int
-from ..arguments import find_database
+from ..arguments import arity_error, find_database
 from .client import check_printable
 from .process import loaded_modules
 
@@ -20,7 +20,7 @@ from .process import loaded_modules
 def ping(session: Session, args: Args) -> Reply:
     """Return PONG, or the given message."""
     if len(args) > 1:
-        raise CommandError(wrong_arity("ping"))
+        raise arity_error(session)
     if session.resp == 2 and any(session.subscriptions.values()):
         return [b"pong", args[0] if args else b""]
     return args[0] if args else Status(b"PONG")
@@ -66,7 +66,7 @@ def auth(session: Session, args: Args) -> Reply:
     if len(args) > 2:
         raise CommandError(errors.SYNTAX)
     name = "default" if len(args) == 1 else decoded(args[0])
-    if len(args) == 1 and session.engine.users.passwordless("default"):
+    if len(args) == 1 and session.engine.users["default"].passwordless:
         raise CommandError(errors.AUTH_WITHOUT_PASSWORD)
     session.user = _log_in(session, name, args[-1], b"AUTH")
     return OK

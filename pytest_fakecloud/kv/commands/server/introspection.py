@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ... import errors
+from ...acl.users import access_flags
 from ...algorithms.glob import matcher
 from ...engine.engine import Session
 from ...errors import CommandError
@@ -232,18 +233,7 @@ def command_getkeys(session: Session, args: Args) -> Reply:
 def command_getkeysandflags(session: Session, args: Args) -> Reply:
     """Return the keys in a command line with the flags that say how the command accesses each key."""
     return [
-        [key, _words_reply(_access_flags(args, spec))]
+        [key, _words_reply(access_flags(args[0].upper().decode("latin-1"), spec, args))]
         for key, spec in _keys_of_line(session, args)
         if key
     ]
-
-
-def _access_flags(args: Args, spec: KeySpec) -> list[str]:
-    """Return the flags of a key, which for SET and BITFIELD depend on the other arguments."""
-    name = args[0].upper()
-    words = {word.upper() for word in args[2:]}
-    if name == b"SET" and "variable_flags" in spec.flags:
-        return ["RW", "access", "update"] if b"GET" in words else ["OW", "update"]
-    if name == b"BITFIELD" and not words & {b"SET", b"INCRBY"}:
-        return ["RO", "access"]
-    return [flag for flag in spec.flags if flag != "variable_flags"]
