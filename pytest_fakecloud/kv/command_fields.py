@@ -65,11 +65,8 @@ class _Lines(FieldType):
 
 
 def _matches_line(line: Sequence[str], wanted: Sequence[Any]) -> bool:
-    return len(line) == len(wanted) and all(map(_matches_word, line, wanted))
-
-
-def _matches_word(word: str, wanted: Any) -> bool:
-    return Question("word", wanted, TEXT).agrees(word)
+    questions = (Question("word", word, TEXT) for word in wanted)
+    return len(line) == len(wanted) and all(map(Question.agrees, questions, line))
 
 
 COMMAND, LINES = _Command(), _Lines()

@@ -18,7 +18,7 @@ from .engine.engine import Engine
 from .model import AnyEngine
 from .python_values import Scalar, encode
 from .races import Between, Place
-from .rest.routes import Credentials, KVApp
+from .rest.routes import KVApp, read_only_token
 from .settings import KVConfig, KVSettings
 
 if TYPE_CHECKING:
@@ -50,12 +50,10 @@ class KVServer(KVContents, Handle):
         self._creation_lock = threading.Lock()
         real = None if config.engine is None else _real_engine(context, config.engine, config)
         self._created_engine: AnyEngine | None = real
-        self._credentials = Credentials(config.token)
         self._port: DatabasePort | None = None
         engine, clock = self._get_or_create_engine, context.clock
-        app = KVApp(engine, clock, self._credentials, config, config.int_text)
+        app = KVApp(engine, clock, partial(getattr, self, "token"), config, config.int_text)
         super().__init__(context, app, config)
-        self._credentials.standard = self.token
         if real is not None:
             self._mount.on_close.append(real.close)
         if config.database_port is not None:
@@ -67,7 +65,7 @@ class KVServer(KVContents, Handle):
 
     @cached_property
     def _password(self) -> str:
-        # As in Credentials.read_only, two threads that create it get the same password.
+        # Two threads that create the password at the same time get the same one.
         made: str = vars(self).setdefault("_password", new_token(32))
         return made
 
@@ -90,24 +88,7 @@ class KVServer(KVContents, Handle):
     @property
     def read_only_token(self) -> str:
         """The token that permits only read commands. The vendor documents it as safe to publish."""
-        return self._credentials.read_only
-
-    @action
-    def rotate_token(self) -> str:
-        """Replace the token and the read-only token; return the new token.
-
-        Requests with the old tokens are rejected.
-        """
-        self._credentials.standard = super().rotate_token()
-        self._credentials.read_only = new_token()
-        return self.token
-
-    def _tokens(self) -> tuple[str, ...]:
-        return self.token, self.read_only_token
-
-    def _set_tokens(self, *tokens: str) -> None:
-        self.token, self._credentials.read_only = tokens
-        self._credentials.standard = self.token
+        return read_only_token(self.token)
 
     def reset_password(self) -> str:
         """Reset the database password, the token and the read-only token; return the new token.

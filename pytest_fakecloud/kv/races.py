@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import Self, TypeAlias
 
 from ..core.errors import ContractError
@@ -25,7 +25,7 @@ class Interruptions(list["Between"]):
         names = [
             command_name([word.decode("utf-8", "replace") for word in line[:2]]) for line in lines
         ]
-        planned = [(between, between._choice(names)) for between in self]
+        planned = [(between, between._positions(names)) for between in self]
 
         def at(place: int) -> None:
             for between, chosen in planned:
@@ -35,37 +35,10 @@ class Interruptions(list["Between"]):
         return at
 
 
-_Choice = Callable[[list[str]], Collection[int]]
-"""Returns the positions to interrupt, given the names of a pipeline's commands."""
-
-
-class _InTurn:
-    """Chooses every position in turn: the next one for each pipeline or, in a loop, for each turn."""
-
-    def __init__(self) -> None:
-        self._turn = 0
-        self._is_looping = False
-        self._passed = 0
-        """The number of positions that earlier pipelines of this turn of the loop had."""
-
-    def begin_turn(self, turn: int) -> None:
-        self._is_looping = True
-        self._turn, self._passed = turn, 0
-
-    def __call__(self, names: list[str]) -> Collection[int]:
-        if not self._is_looping:
-            self._turn += 1
-            return (self._turn,)
-        # Number the positions of several pipelines in one turn of the loop consecutively.
-        gaps = len(names) - 1
-        place = self._turn - self._passed
-        self._passed += gaps
-        return (place,) if 1 <= place <= gaps else ()
-
-
-def _choice_of(commands: Place) -> _Choice:
-    if commands is None:
-        return _InTurn()
+def _choice_of(
+    commands: int | tuple[Condition[str], Condition[str]],
+) -> Callable[[list[str]], Collection[int]]:
+    """Return a function from the names of a pipeline's commands to the positions to interrupt."""
     if type(commands) is int:
         if commands < 1:
             raise ContractError(
@@ -105,7 +78,7 @@ class Between:
     """
 
     def __init__(self, plan: Interruptions, commands: Place, run: Callable[[], object]) -> None:
-        self._choice = _choice_of(commands)
+        self._choice = None if commands is None else _choice_of(commands)
         if inspect.iscoroutinefunction(run):
             raise ContractError(
                 f"run={run!r} is a coroutine function, which a pipeline cannot await: "
@@ -114,9 +87,26 @@ class Between:
         self._plan = plan
         self._commands = commands
         self._run = run
+        self._turn = 0
+        """The number of the position to interrupt next, if all are used in turn."""
+        self._passed: int | None = None
+        """Number of positions that earlier pipelines of a loop's turn had; None outside a loop."""
         self.hits = 0
         self.place = 0
         plan.append(self)
+
+    def _positions(self, names: list[str]) -> Collection[int]:
+        """Return the positions to interrupt in a pipeline of commands with these names."""
+        if self._choice is not None:
+            return self._choice(names)
+        if self._passed is None:
+            self._turn += 1
+            return (self._turn,)
+        # Number the positions of several pipelines in one turn of the loop consecutively.
+        gaps = len(names) - 1
+        place = self._turn - self._passed
+        self._passed += gaps
+        return (place,) if 1 <= place <= gaps else ()
 
     def _interrupt(self, place: int) -> None:
         """Call ``run``, as if another client's command had arrived at this moment.
@@ -140,20 +130,18 @@ class Between:
             self._plan.remove(self)
 
     def __iter__(self) -> Iterator[int]:
-        if not isinstance(self._choice, _InTurn):
+        if self._choice is not None:
             raise ContractError(
                 f"between(commands={self._commands!r}) cannot be iterated: "
                 "leave out commands= to iterate over all positions"
             )
         try:
-            hits = -1
-            for turn in count(1):
-                # End the loop after a turn without an interruption: no positions are left.
-                if self.hits == hits:
-                    return
-                hits = self.hits
-                self._choice.begin_turn(turn)
-                yield turn
+            hits, self._turn = -1, 0
+            # End the loop after a turn without an interruption: no positions are left.
+            while self.hits != hits:
+                hits, self._passed = self.hits, 0
+                self._turn += 1
+                yield self._turn
         finally:
             self.remove()
 

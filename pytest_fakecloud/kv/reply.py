@@ -11,6 +11,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any, TypeAlias
 
 from .errors import CommandError, one_line
@@ -108,16 +109,11 @@ def with_17_digits(value: float) -> PrintedDouble:
     return PrintedDouble(value, b"%.17g" % value)
 
 
-class _Marker:
+class _Marker(Enum):
     """A reply without content."""
 
-    __slots__ = ("_name",)
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __repr__(self) -> str:
-        return self._name
+    NIL_ARRAY = auto()
+    NO_REPLY = auto()
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -136,9 +132,9 @@ class Blocked:
     on_timeout: Reply = None
 
 
-NIL_ARRAY = _Marker("NIL_ARRAY")
+NIL_ARRAY = _Marker.NIL_ARRAY
 """A nil in place of an array: ``*-1`` in RESP2, null in RESP3 and JSON."""
-NO_REPLY = _Marker("NO_REPLY")
+NO_REPLY = _Marker.NO_REPLY
 """The result of a command whose reply was pushed (SUBSCRIBE) or is suppressed (CLIENT REPLY)."""
 OK = Status(b"OK")
 QUEUED = Status(b"QUEUED")

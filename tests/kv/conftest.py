@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import httpx
 import pytest
 
 from docs.generate.kv_commands import REASONS
@@ -187,10 +188,22 @@ def run(engine: Engine, notes: Exercised) -> Run:
 
 
 @pytest.fixture
-def server() -> Iterator[KVServer]:
+def context() -> Context:
+    return Context.alone()
+
+
+@pytest.fixture
+def server(context: Context) -> Iterator[KVServer]:
     """A server with a REST interface."""
-    with KVServer(Context.alone()) as server:
+    with KVServer(context) as server:
         yield server
+
+
+@pytest.fixture
+def http(server: KVServer) -> Iterator[httpx.Client]:
+    """A client with the server's address and token."""
+    with httpx.Client(base_url=server.url, headers=server.headers, trust_env=False) as client:
+        yield client
 
 
 @pytest.hookimpl(wrapper=True)

@@ -34,11 +34,6 @@ UNKILLABLE = b"UNKILLABLE Sorry the script already executed write commands again
 
 
 @pytest.fixture
-def context() -> Context:
-    return Context.alone()
-
-
-@pytest.fixture
 def connect(context: Context) -> Iterator[Callable[..., list[Client]]]:
     """Open connections to a server of a dialect."""
     with ExitStack() as stack:

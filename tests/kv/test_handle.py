@@ -205,10 +205,8 @@ class TestSettings:
         with pytest.raises(ContractError, match=text):
             KVServer(Context.alone(), **{name: value})  # type: ignore[arg-type]
 
-    def test_tokens_and_password_are_created_once(self) -> None:
+    def test_the_password_is_created_once(self) -> None:
         with KVServer(Context.alone()) as server, ThreadPoolExecutor(8) as pool:
-            asked = [pool.submit(lambda: server.read_only_token) for _ in range(8)]
-            assert {each.result() for each in asked} == {server.read_only_token}
             asked = [pool.submit(lambda: server._password) for _ in range(8)]
             assert {each.result() for each in asked} == {urlsplit(server.database_url).password}
 

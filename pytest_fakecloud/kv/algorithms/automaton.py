@@ -16,6 +16,11 @@ from ...core.budget import spend
 _STEPS_PER_STATE = 3
 _MAX_STATES = 2000
 
+Test = Callable[[str], bool]
+"""A condition on a character."""
+Condition = Callable[[str, int], bool]
+"""A condition on an index of a string."""
+
 
 class RegexError(ValueError):
     """Raised for an invalid expression. The message continues a sentence about the expression."""
@@ -29,8 +34,8 @@ class _State:
     state with an ``assertion`` can only be entered where the assertion is true.
     """
 
-    test: Callable[[str], bool] | None = None
-    assertion: Callable[[str, int], bool] | None = None
+    test: Test | None = None
+    assertion: Condition | None = None
     next: list[_State] = field(default_factory=list)
 
 
@@ -40,11 +45,7 @@ class _States:
     def __init__(self) -> None:
         self.count = 0
 
-    def new(
-        self,
-        test: Callable[[str], bool] | None = None,
-        assertion: Callable[[str, int], bool] | None = None,
-    ) -> _State:
+    def new(self, test: Test | None = None, assertion: Condition | None = None) -> _State:
         self.count += 1
         if self.count > _MAX_STATES:
             raise RegexError(f"is too large (more than {_MAX_STATES} states)")
@@ -62,7 +63,7 @@ class Node(Protocol):
 class Character:
     """A single character that passes a test."""
 
-    test: Callable[[str], bool]
+    test: Test
 
     def build(self, states: _States) -> tuple[_State, _State]:
         start, end = states.new(self.test), states.new()
@@ -74,7 +75,7 @@ class Character:
 class Assertion:
     """A condition on an index of the string, such as the start of a word. It consumes nothing."""
 
-    holds: Callable[[str, int], bool]
+    holds: Condition
 
     def build(self, states: _States) -> tuple[_State, _State]:
         state = states.new(assertion=self.holds)

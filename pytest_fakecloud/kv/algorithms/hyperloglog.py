@@ -79,24 +79,17 @@ def _equal(value: int, length: int) -> bytes:
 _OPCODE = re.compile(rb"[\x40-\x7f].?|[^\x40-\x7f]", re.DOTALL)
 
 
-class _Runs(dict[bytes, tuple[int, int]]):
-    """The value and the number of the registers that an opcode covers, computed on first use."""
-
-    def __missing__(self, opcode: bytes) -> tuple[int, int]:
-        byte = opcode[0]
-        if byte & 0x80:
-            run = (byte >> 2 & 0x1F) + 1, (byte & 3) + 1
-        elif not byte & 0x40:
-            run = 0, byte + 1
-        elif len(opcode) == 2:
-            run = 0, ((byte & 0x3F) << 8 | opcode[1]) + 1
-        else:
-            raise CorruptHyperLogLog("the last XZERO opcode is truncated")
-        self[opcode] = run
-        return run
-
-
-_run = _Runs().__getitem__
+@cache
+def _run(opcode: bytes) -> tuple[int, int]:
+    """Return the value and the number of the registers that an opcode covers."""
+    byte = opcode[0]
+    if byte & 0x80:
+        return (byte >> 2 & 0x1F) + 1, (byte & 3) + 1
+    if not byte & 0x40:
+        return 0, byte + 1
+    if len(opcode) == 2:
+        return 0, ((byte & 0x3F) << 8 | opcode[1]) + 1
+    raise CorruptHyperLogLog("the last XZERO opcode is truncated")
 
 
 def _opcodes(value: bytes) -> list[bytes]:

@@ -14,17 +14,18 @@ Alpine would require a compiler. It does not parse Python's syntax either, which
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from .automaton import (
     Alternatives,
     Assertion,
     Automaton,
     Character,
+    Condition,
     Node,
     RegexError,
     Repeat,
     Sequence,
+    Test,
 )
 
 __all__ = ["LinearRegex", "RegexError"]
@@ -147,7 +148,7 @@ class _Parser:
             raise RegexError("has an unclosed parenthesis")
         return content
 
-    def _character_test(self) -> Callable[[str], bool]:
+    def _character_test(self) -> Test:
         sign = self._take()
         if sign == ".":
             return lambda character: character != "\n"
@@ -155,13 +156,13 @@ class _Parser:
             return self._class()
         return self._single(self._escape() if sign == "\\" else sign)
 
-    def _single(self, literal: str | Callable[[str], bool]) -> Callable[[str], bool]:
+    def _single(self, literal: str | Test) -> Test:
         if not isinstance(literal, str):
             return literal
         wanted = literal.lower() if self._ignore_case else literal
         return lambda character: character == wanted
 
-    def _escape(self) -> str | Callable[[str], bool]:
+    def _escape(self) -> str | Test:
         """Return the character that an escape stands for, or the test of a category like ``\\d``."""
         sign = self._take()
         if not sign:
@@ -175,7 +176,7 @@ class _Parser:
             raise RegexError(f"uses the unsupported escape \\{sign}")
         return sign
 
-    def _class(self) -> Callable[[str], bool]:
+    def _class(self) -> Test:
         negated = self._peek() == "^"
         if negated:
             self._at += 1
@@ -185,7 +186,7 @@ class _Parser:
         self._at += 1
         return lambda character: any(test(character) for test in tests) != negated
 
-    def _class_member(self) -> Callable[[str], bool]:
+    def _class_member(self) -> Test:
         low = self._class_character()
         following = self._pattern[self._at : self._at + 2]
         if following[:1] != "-" or following[1:] in ("", "]"):
@@ -196,13 +197,13 @@ class _Parser:
             raise RegexError(f"has a range without two characters before character {self._at + 1}")
         return self._range(low, high)
 
-    def _class_character(self) -> str | Callable[[str], bool]:
+    def _class_character(self) -> str | Test:
         sign = self._take()
         if not sign:
             raise RegexError("has an unclosed character class")
         return self._escape() if sign == "\\" else sign
 
-    def _range(self, low: str, high: str) -> Callable[[str], bool]:
+    def _range(self, low: str, high: str) -> Test:
         if low > high:
             raise RegexError(f"has the range {low}-{high}, which is in reverse order")
         if self._ignore_case:
@@ -224,7 +225,7 @@ def _is_boundary(text: str, at: int) -> bool:
     return before != after
 
 
-_ANCHORS: dict[str, Callable[[str, int], bool]] = {
+_ANCHORS: dict[str, Condition] = {
     "^": lambda text, at: at == 0,
     "$": lambda text, at: at == len(text),
     r"\b": _is_boundary,

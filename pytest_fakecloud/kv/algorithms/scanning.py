@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection
+from itertools import islice
+
+_FEW = 64
 
 
 class ScanOrder:
@@ -37,20 +40,15 @@ class ScanOrder:
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` elements."""
         self._sweep()
-        at = bisect_left(self._serials, cursor)
-        found: list[bytes] = []
-        while at < len(self._elements):
-            element = self._elements[at]
-            if element in self._live:
-                if len(found) == count:
-                    break
-                found.append(element)
-            at += 1
-        return (self._serials[at] if at < len(self._serials) else 0), found
+        positions = range(bisect_left(self._serials, cursor), len(self._elements))
+        live = (at for at in positions if self._elements[at] in self._live)
+        page = [self._elements[at] for at in islice(live, count)]
+        following = next(live, None)
+        return 0 if following is None else self._serials[following], page
 
     def _sweep(self) -> None:
-        """Drop removed elements if they are the majority."""
-        if len(self._elements) <= 2 * len(self._live) + 64:
+        """Drop removed elements if they are the majority, and not only a few."""
+        if len(self._elements) <= 2 * len(self._live) + _FEW:
             return
         kept = [
             (serial, element)

@@ -2,57 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import CommandError
 from ..reply import Blocked, Reply
 
 if TYPE_CHECKING:
-    from ...core.timekeeper import Timekeeper
+    from ...core.timers import Signal
     from ..table.registry import CommandSpec
     from .client import Client
     from .engine import Engine
-    from .keyspace import Keyspace
 
 _FOREVER_US = 10**18
 """Duration of a wait without a time limit."""
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Waiter:
     """A blocked client.
 
     The transport waits on ``signal`` until ``done`` is set or ``deadline_us`` has passed, and then
     sends ``reply``. ``spec`` and ``line`` are the blocking command and its words; ``spec`` is None
-    if the client does not wait for a key (DEBUG SLEEP in a transaction).
+    if the client does not wait for a key (DEBUG SLEEP in a transaction). ``tried`` says whether the
+    wait ended with a retry of the command.
     """
 
-    __slots__ = (
-        "begun_us", "blocked", "db", "deadline_us", "done", "line", "reply", "session", "signal",
-        "spec", "tried",
-    )  # fmt: skip
+    session: Client
+    blocked: Blocked
+    spec: CommandSpec | None
+    line: list[bytes]
+    begun_us: int
+    signal: Signal
+    reply: Reply
+    done: bool = False
+    tried: bool = False
 
-    def __init__(
-        self,
-        session: Client,
-        blocked: Blocked,
-        clock: Timekeeper,
-        spec: CommandSpec | None,
-        line: list[bytes],
-    ) -> None:
-        self.session = session
-        self.db = session.db
-        self.blocked = blocked
-        self.spec = spec if blocked.keys else None
-        self.line = line
-        self.begun_us = clock.now_us()
-        self.signal = clock.signal()
-        wait_us = blocked.timeout_ms * 1000 or _FOREVER_US
-        self.deadline_us = self.begun_us + wait_us
-        self.done = False
-        self.tried = False
-        """Whether the wait ended with a retry of the command."""
-        self.reply: Reply = blocked.on_timeout
+    @property
+    def deadline_us(self) -> int:
+        return self.begun_us + (self.blocked.timeout_ms * 1000 or _FOREVER_US)
 
     @property
     def has_left(self) -> bool:
@@ -63,54 +51,6 @@ class Waiter:
         self.done = True
         self.reply = reply
         self.signal.notify()
-
-
-class Waiters(list[Waiter]):
-    """The blocked clients of an engine. The caller of every method must hold the engine's lock."""
-
-    def discard(self, waiter: Waiter) -> None:
-        if waiter in self:
-            self.remove(waiter)
-
-    def of(self, session_id: int) -> Waiter | None:
-        """Return the waiter of the session with this ID, or None if the session is not blocked."""
-        return next((waiter for waiter in self if waiter.session.id == session_id), None)
-
-    def serve(
-        self, databases: list[Keyspace], now_ms: int, served: Callable[[Client], None]
-    ) -> None:
-        """Retry commands until no changed keys are left; pass clients that are done to ``served``."""
-        while True:
-            touched = {(db.index, key) for db in databases for key in db.touched or ()}
-            if not touched:
-                return
-            for db in databases:
-                if db.touched is not None:
-                    db.touched.clear()
-            for waiter in list(self):
-                wanted = any((waiter.db.index, key) in touched for key in waiter.blocked.keys)
-                if wanted and self._try(waiter, now_ms):
-                    served(waiter.session)
-
-    def _try(self, waiter: Waiter, now_ms: int) -> bool:
-        # A real server handles disconnected and timed-out clients before it runs later commands.
-        if waiter.has_left:
-            self.discard(waiter)
-            waiter.signal.close()
-            return False
-        if waiter.deadline_us <= now_ms * 1000:
-            return False
-        waiter.db.now_ms = now_ms
-        try:
-            reply = waiter.blocked.attempt()
-        except CommandError as error:
-            reply = error
-        if reply is None:
-            return False
-        self.discard(waiter)
-        waiter.tried = True
-        waiter.finish(reply)
-        return True
 
 
 # -- changed keys ----------------------------------------------------------------------------------
@@ -151,5 +91,32 @@ class Changes:
                     keyspace.touched.clear()
 
     def serve_waiters(self, now_ms: int) -> None:
-        engine = self._engine
-        engine.waiters.serve(engine.databases, now_ms, engine.tracking.invalidate_changed)
+        """Retry blocked commands until no changed keys are left."""
+        databases = self._engine.databases
+        while touched := {(db.index, key) for db in databases for key in db.touched or ()}:
+            for db in databases:
+                if db.touched is not None:
+                    db.touched.clear()
+            for waiter in list(self._engine.waiters.values()):
+                index = waiter.session.db.index
+                if any((index, key) in touched for key in waiter.blocked.keys):
+                    self._retry(waiter, now_ms)
+
+    def _retry(self, waiter: Waiter, now_ms: int) -> None:
+        # A real server handles disconnected and timed-out clients before it runs later commands.
+        if waiter.has_left:
+            self._engine.waiters.pop(waiter.session.id, None)
+            waiter.signal.close()
+            return
+        if waiter.deadline_us <= now_ms * 1000:
+            return
+        waiter.session.db.now_ms = now_ms
+        try:
+            reply = waiter.blocked.attempt()
+        except CommandError as error:
+            reply = error
+        if reply is not None:
+            self._engine.waiters.pop(waiter.session.id, None)
+            waiter.tried = True
+            waiter.finish(reply)
+            self._engine.tracking.invalidate_changed(waiter.session)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from ..acl.users import AclUser
 from ..model import Transport
 from ..table.registry import CommandSpec
-from .blocking import Waiters
+from .blocking import Waiter
 from .keyspace import Keyspace
 
 
@@ -136,8 +136,6 @@ Monitor = Callable[[int, Client, list[bytes]], None]
 
 # -- connected clients -----------------------------------------------------------------------------
 
-S = TypeVar("S", bound=Client)
-
 _BUFFERS = dict.fromkeys(
     ("qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"), 0
 )
@@ -146,29 +144,27 @@ _DESCRIPTOR = 8
 """File descriptor that CLIENT LIST shows for every client."""
 
 
-class Clients(Generic[S]):
+class Clients:
     """Connections to the database port and event streams, which the transports add and remove."""
 
-    def __init__(self, waiters: Waiters) -> None:
+    def __init__(self, waiters: dict[int, Waiter]) -> None:
         self._waiters = waiters
-        self.connected: dict[int, S] = {}
+        self.connected: dict[int, Client] = {}
         """Sessions of the database port by client ID."""
-        self.streaming: set[S] = set()
+        self.streaming: set[Client] = set()
         """Sessions of event streams."""
 
-    def of_port(self) -> list[S]:
+    def of_port(self) -> list[Client]:
         """Return a new list of the port's sessions, because other threads add and remove sessions."""
         return list(self.connected.copy().values())
 
-    def of(self, user: AclUser) -> list[S]:
+    def of(self, user: AclUser) -> list[Client]:
         return [each for each in (*self.of_port(), *self.streaming.copy()) if each.user is user]
 
     def disconnect(self, session: Client) -> None:
         """Ask the transport of a connection or event stream to close it."""
         session.closing = True
-        waiter = self._waiters.of(session.id)
-        if waiter is not None:
-            self._waiters.remove(waiter)
+        if waiter := self._waiters.pop(session.id, None):
             waiter.finish(None)
         if session.wake is not None:
             session.wake()
@@ -234,5 +230,4 @@ def _line_size(command: str) -> int:
     """Return the size in bytes of a command's name (``client|list``) as sent in the Redis protocol."""
     if not command:
         return 0
-    words = command.split("|")
-    return len("*2\r\n") + sum(len(f"${len(word)}\r\n{word}\r\n") for word in words)
+    return len("*2\r\n") + sum(len(f"${len(word)}\r\n{word}\r\n") for word in command.split("|"))

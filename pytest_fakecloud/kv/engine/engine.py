@@ -27,7 +27,7 @@ from ..table.config import Config
 from ..table.registry import CommandSpec, function_of, table_of
 from ..table.versions import SHORTEST_DOUBLES
 from .admission import Admission
-from .blocking import Changes, Waiter, Waiters
+from .blocking import Changes, Waiter
 from .capacity import Capacity
 from .client import Client, Clients, Monitor, client_line
 from .eviction import Eviction, Frequencies
@@ -98,8 +98,7 @@ class Engine:
         self.table = table_of(dialect, self.version, modules)
         """The command table of the reported version, which also lists the changes that apply to it."""
         self._lookup = self.table.lookup
-        short = self.table.knows[SHORTEST_DOUBLES]
-        self.print_double = None if short else with_17_digits
+        self.print_double = None if self.table.knows[SHORTEST_DOUBLES] else with_17_digits
         """Function that formats floating-point numbers for replies; None to leave them unchanged."""
         self.limits = limits or Limits()
         self.search_delay: tuple[int | None, int | None] = (None, None)
@@ -127,8 +126,9 @@ class Engine:
         self.eviction = Eviction(self.databases, self.config, self.random)
         self.can_listen: Callable[[int], bool] = lambda port: True
         """Function that returns whether the database port could listen on another port number."""
-        self.waiters = Waiters()
-        self.clients: Clients[Session] = Clients(self.waiters)
+        self.waiters: dict[int, Waiter] = {}
+        """The blocked clients by session ID."""
+        self.clients = Clients(self.waiters)
         self.streaming = self.clients.streaming
         self.users = Users(self)
         self.tracking = Tracking(self.clients.connected, self.config, self.databases)
@@ -164,7 +164,7 @@ class Engine:
 
     def describe(self, session: Client, running: str = "") -> bytes:
         """Return a client's line in CLIENT LIST; ``running`` is the command if the client sent it."""
-        waits = self.waiters.of(session.id) is not None or session.id in self.pauses.delayed
+        waits = session.id in self.waiters or session.id in self.pauses.delayed
         libraries = self.table.knows["CLIENT LIST lib-name"]
         return client_line(session, self.now_us, waits=waits, running=running, libraries=libraries)
 
@@ -349,8 +349,10 @@ class Engine:
     def block(self, session: Client, blocked: Blocked) -> Waiter:
         """Register a session as blocked; the transport must call ``unblock()`` in any case."""
         with self.lock:
-            waiter = Waiter(session, blocked, self.clock, self.running, self.line)
-            self.waiters.append(waiter)
+            spec = self.running if blocked.keys else None
+            begun_us, signal = self.clock.now_us(), self.clock.signal()
+            waiter = Waiter(session, blocked, spec, self.line, begun_us, signal, blocked.on_timeout)
+            self.waiters[session.id] = waiter
             self.changes.follow()
             # Another client may have written a key since the command ran, so retry once now.
             for key in blocked.keys:
@@ -361,7 +363,7 @@ class Engine:
     def unblock(self, waiter: Waiter) -> Reply:
         """Return the reply to a client that was blocked: of the retried command, or of the timeout."""
         with self.lock:
-            self.waiters.discard(waiter)
+            self.waiters.pop(waiter.session.id, None)
             self.changes.follow()
             if waiter.spec is not None:
                 if isinstance(waiter.reply, CommandError):

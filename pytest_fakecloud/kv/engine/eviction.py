@@ -94,15 +94,15 @@ Counters = dict[bytes, tuple[int, int]]
 """The counter of each key, and the minute since the Unix epoch in which the key was last accessed."""
 
 
-class Frequencies:
+class Frequencies(Counters):
     """The access counters of one database's keys."""
 
-    __slots__ = ("_config", "_counters", "_random")
+    __slots__ = ("_config", "_random")
 
     def __init__(self, config: Config, random: RandomStream) -> None:
+        super().__init__()
         self._config = config
         self._random = random
-        self._counters: Counters = {}
 
     def note(self, key: bytes, now_ms: int) -> None:
         counter = self.of(key, now_ms)
@@ -113,22 +113,10 @@ class Frequencies:
 
     def of(self, key: bytes, now_ms: int) -> int:
         """Return a key's counter after applying the decay up to the current time."""
-        counter, minute = self._counters.get(key, (_FIRST_COUNTER, now_ms // _MINUTE_MS))
+        counter, minute = self.get(key, (_FIRST_COUNTER, now_ms // _MINUTE_MS))
         decay = self._config.number("lfu-decay-time")
         idle = (now_ms // _MINUTE_MS - minute) // decay if decay else 0
         return max(0, counter - idle)
 
     def put(self, key: bytes, counter: int, now_ms: int) -> None:
-        self._counters[key] = (counter, now_ms // _MINUTE_MS)
-
-    def forget(self, key: bytes) -> None:
-        self._counters.pop(key, None)
-
-    def clear(self) -> None:
-        self._counters.clear()
-
-    def snapshot(self) -> Counters:
-        return dict(self._counters)
-
-    def restore(self, saved: Counters) -> None:
-        self._counters = dict(saved)
+        self[key] = (counter, now_ms // _MINUTE_MS)

@@ -55,7 +55,8 @@ class Keyspace:
     The engine sets ``now_ms``, which stays constant during a command, script or transaction.
     Commands write with ``set()`` and ``get_or_create()``, and call ``touch()`` after changing a
     value in place. Their ``event`` is the keyspace event to publish: None for the event of the
-    running command, ``""`` for none. The methods that read differ in what they update and check:
+    running command, ``""`` for none. The methods that read a value return None for a missing key,
+    and differ in what they update and check:
 
     ==========================  ===========  ===========  =========
     method                      access time  hits/misses  type
@@ -387,7 +388,7 @@ class Keyspace:
         self.accessed.pop(key, None)
         self.volatile.pop(key, None)
         if self.frequencies is not None:
-            self.frequencies.forget(key)
+            self.frequencies.pop(key, None)
 
     def _report_change(self, key: bytes, event: str | None, *, expired: bool = False) -> None:
         self._note_change(key, expired=expired)
@@ -416,7 +417,7 @@ class Keyspace:
             {key: _copy(value) for key, value in self.values.items()},
             dict(self.expires),
             dict(self.accessed),
-            {} if self.frequencies is None else self.frequencies.snapshot(),
+            dict(self.frequencies or {}),
             None if self.indexes is None else self.indexes.copy(),
         )
 
@@ -428,7 +429,8 @@ class Keyspace:
         self.expires = dict(saved.expires)
         self.accessed = dict(saved.accessed)
         if self.frequencies is not None:
-            self.frequencies.restore(saved.frequencies)
+            self.frequencies.clear()
+            self.frequencies.update(saved.frequencies)
         self.volatile = {}
         for key, value in self.values.items():
             if isinstance(value, HashValue) and value.expires:

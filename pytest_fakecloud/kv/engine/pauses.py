@@ -8,7 +8,6 @@ from ..errors import CommandError
 
 if TYPE_CHECKING:
     from ...core.timers import Signal
-    from ..table.registry import CommandSpec
     from .client import Client
     from .engine import Engine
 
@@ -75,26 +74,16 @@ class Pauses:
         now_us = engine.clock.now_us()
         if now_us >= self.delays_end_us:
             return False
-        spec = self._acceptable(session, argv)
-        if spec is None:
-            return False
-        if not self.writes_only or now_us < self._sleep_ends_us:
-            return True
-        may_write = engine.scripting.may_write
         try:
+            spec = engine.table.resolve(argv)
+            if not spec.least <= len(argv) <= spec.most:
+                return False
+            session.user.check(spec, argv)
+            if not self.writes_only or now_us < self._sleep_ends_us:
+                return True
+            may_write = engine.scripting.may_write
             if spec.name == "EXEC":
                 return any(may_write(each, line) for each, line in session.queue or ())
             return may_write(spec, argv)
         except CommandError:
             return False
-
-    def _acceptable(self, session: Client, argv: list[bytes]) -> CommandSpec | None:
-        """Return the command, or None if it does not exist or the line would be rejected."""
-        try:
-            spec = self._engine.table.resolve(argv)
-            if not spec.least <= len(argv) <= spec.most:
-                return None
-            session.user.check(spec, argv)
-        except CommandError:
-            return None
-        return spec

@@ -11,7 +11,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import errors
 from ..acl.rules import join_selectors
@@ -26,15 +26,12 @@ _TOKEN = "acl-"
 _DEFAULTS = (b"default", b"default_ro")
 
 
-class RedisUser:
-    """A user whose permissions the server checks. ``login`` is None for the URL's user."""
+class RedisUser(NamedTuple):
+    """A user on the server, which checks the permissions of this user's commands itself."""
 
-    unrestricted = True
-    """No permissions are checked here, because the server checks the commands of this user."""
-
-    def __init__(self, name: str, login: Login | None) -> None:
-        self.name = name
-        self.login = login
+    name: str
+    login: Login
+    unrestricted: bool = True
 
 
 class RedisUsers:
@@ -68,8 +65,8 @@ class RedisUsers:
             return None
         name, password = opened
         login = (self._prefixes.users + name, password)
-        is_valid = self._link.admits(login)
-        return RedisUser(name.decode("utf-8", "replace"), login) if is_valid else None
+        user = RedisUser(name.decode("utf-8", "replace"), login)
+        return user if self._link.admits(login) else None
 
 
 def _opened(token: str) -> Login | None:
@@ -91,8 +88,8 @@ def _opened(token: str) -> Login | None:
 
 def prepare_acl(
     prefixes: Prefixes, users: RedisUsers, user: RedisUser | AclUser, argv: list[bytes]
-) -> Prepared | Answered | None:
-    """Return the line to send for a line of ``user``, or None to send that line unchanged."""
+) -> Prepared | Answered:
+    """Return the line to send for an ACL command of ``user``."""
     word = argv[1].upper()
     if word == b"WHOAMI" and not isinstance(user, RedisUser):
         # On the server, the default tokens run as the user in the URL, whose name is different.
@@ -100,7 +97,7 @@ def prepare_acl(
     if word == b"RESTTOKEN":
         return Answered(users.make_token(argv[2], argv[3]))
     prepare = _PREPARED.get(word)
-    return None if prepare is None else prepare(prefixes, argv)
+    return Prepared(list(argv)) if prepare is None else prepare(prefixes, argv)
 
 
 def _setuser(prefixes: Prefixes, argv: list[bytes]) -> Prepared:

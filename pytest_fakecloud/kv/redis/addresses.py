@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from redis.backoff import NoBackoff
@@ -35,16 +35,6 @@ _MAX_CONNECTIONS = 100_000
 """Size of a pool: so large that the pool never limits a fake's requests (decided here)."""
 
 
-class _Target(NamedTuple):
-    """The parts of a URL. ``first_url`` is a URL of redis-py for the first of the nodes."""
-
-    first_url: str
-    hosts: list[str]
-    clustered: bool
-    primary: str | None
-    """The name of the primary that Sentinel finds; None without Sentinel."""
-
-
 def open_link(url: str) -> Link:
     """Return the connections to the server at a URL; raise ``ContractError`` if the URL is invalid."""
     scheme, _, rest = url.partition("://")
@@ -54,39 +44,36 @@ def open_link(url: str) -> Link:
             f"'redis://127.0.0.1:6379/0'; supported schemes: {', '.join(_REDIS_SCHEMES)}"
         )
     try:
-        target = _parsed(url)
-        options = _options(target.first_url)
-        if target.primary is not None:
-            sentinels = [_place(host, 26379) for host in target.hosts]
-            return SentinelLink(target.primary, sentinels, options)
-        if target.clustered:
-            return ClusterLink([_place(host, 6379) for host in target.hosts], options)
-        return Link(options)
+        return _link(url)
     except (ValueError, TypeError) as error:
         shown = _without_password(url)
         raise ContractError(f"engine={shown!r} is not a valid URL: {error}") from None
 
 
-def _parsed(url: str) -> _Target:
-    parts = urlsplit(url)
-    query = dict(parse_qsl(parts.query))
-    clustered = query.pop("cluster", "") in ("1", "true", "yes") or parts.scheme == "redis+cluster"
-    user, separator, host_list = parts.netloc.rpartition("@")
+def _link(url: str) -> Link:
+    scheme, netloc, path, query_string, _ = urlsplit(url)
+    query = dict(parse_qsl(query_string))
+    clustered = query.pop("cluster", "") in ("1", "true", "yes") or scheme == "redis+cluster"
+    user, separator, host_list = netloc.rpartition("@")
     hosts = host_list.split(",")
-    path = parts.path
-    primary = None
-    if parts.scheme == "redis+sentinel":
+
+    def options(path: str) -> dict[str, Any]:
+        # redis-py parses a single host, so pass the first one.
+        address = f"{_REDIS_SCHEMES[scheme]}://{user}{separator}{hosts[0]}{path}"
+        return _options(f"{address}?{urlencode(query)}")
+
+    if scheme == "redis+sentinel":
         primary, _, database = path.strip("/").partition("/")
-        path = f"/{database}" if database else ""
         if not primary:
             raise ContractError(
                 f"engine={_without_password(url)!r} does not name the primary: pass a URL such as "
                 "'redis+sentinel://host:26379/mymaster'"
             )
-    # redis-py parses a single host, so pass the first one.
-    scheme = _REDIS_SCHEMES[parts.scheme]
-    first_url = f"{scheme}://{user}{separator}{hosts[0]}{path}?{urlencode(query)}"
-    return _Target(first_url, hosts, clustered, primary)
+        sentinels = [_place(host, 26379) for host in hosts]
+        return SentinelLink(primary, sentinels, options(f"/{database}" if database else ""))
+    if clustered:
+        return ClusterLink([_place(host, 6379) for host in hosts], options(path))
+    return Link(options(path))
 
 
 def _options(url: str) -> dict[str, Any]:

@@ -83,16 +83,13 @@ class ClusterLink(Link):
         if not lines:
             return []
         replies = self._follow(lambda place, _: self._batch(lines, None, place, []))
-        return [
-            self._call_or_error(line) if _is_redirection(reply) else reply
-            for line, reply in zip(lines, replies, strict=True)
-        ]
-
-    def _call_or_error(self, line: list[bytes]) -> Reply:
-        try:
-            return self.call(line)
-        except CommandError as error:
-            return error
+        for at, reply in enumerate(replies):
+            if _is_redirection(reply):
+                try:
+                    replies[at] = self.call(lines[at])
+                except CommandError as error:
+                    replies[at] = error
+        return replies
 
     def dedicated(self, login: Login | None = None) -> Any:
         try:
@@ -158,8 +155,7 @@ class ClusterLink(Link):
                     self._run(argv, None, place)
 
     def _home(self) -> Place:
-        place = self._slot_node
-        return place if place is not None else self._discover()
+        return self._slot_node or self._discover()
 
     def _discover(self) -> Place:
         """Query the known nodes for the slots; return the node that serves the fake's slot."""

@@ -33,7 +33,6 @@ from ..table.availability import check_family_over_rest, check_over_rest
 from ..table.registry import EVERYTHING, CommandSpec
 from ..table.rows import DOCUMENTED
 from .acl import RedisUser, RedisUsers, prepare_acl
-from .connection import Login
 from .contents import RedisContents, RedisCopy, copy_of, restore_copy
 from .feeds import MonitorFeed, Subscriptions
 from .rewriting import Answered, Prepared, Rewriter, find_spec
@@ -90,7 +89,6 @@ class RedisEngine:
     ) -> None:
         clock.check_real_time()
         self.clock = clock
-        self.dialect = dialect
         self.table = EVERYTHING
         self.isolation = isolation
         self._max_key_size = max_key_size
@@ -150,8 +148,7 @@ class RedisEngine:
                 return self._run_transaction_command(session, name)
             if spec is not None:
                 self._check(session, spec, argv)
-            prepared = self._prepared(session, spec, argv)
-            reply = self._run_or_queue(session, prepared, argv)
+            reply = self._run_or_queue(session, self._prepared(session, spec, argv), argv)
         except CommandError as error:
             # As on a real server, a nested MULTI does not abort the transaction.
             if session.queue is not None and name != "MULTI":
@@ -180,9 +177,7 @@ class RedisEngine:
     ) -> Prepared | Answered:
         if spec is not None and spec.name.startswith("ACL "):
             self._rewriter.check(spec, argv)
-            prepared = prepare_acl(self._prefixes, self.users, session.user, argv)
-            if prepared is not None:
-                return prepared
+            return prepare_acl(self._prefixes, self.users, session.user, argv)
         prepared = self._rewriter.prepare(spec, argv)
         if self._scripts is not None and spec is not None and isinstance(prepared, Prepared):
             self._scripts.adapt(spec.name, prepared)
@@ -230,13 +225,10 @@ class RedisEngine:
             raise CommandError(errors.EXEC_WITHOUT_MULTI)
         if session.aborted:
             raise CommandError(errors.EXECABORT)
-        return self._run_transaction(queue, session.login)
-
-    def _run_transaction(self, queue: list[Prepared], login: Login | None) -> Reply:
+        login = session.login
         if login is None and any(prepared.runs_script for prepared in queue):
             login = self.share.script_login
-        lines = [prepared.argv for prepared in queue]
-        *queued, replies = self.share.link.transaction(lines, login)
+        *queued, replies = self.share.link.transaction([one.argv for one in queue], login)
         for reply in queued:
             if isinstance(reply, CommandError):
                 raise CommandError(errors.exec_aborted_by(reply.text.removeprefix(b"ERR ")))

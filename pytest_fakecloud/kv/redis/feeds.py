@@ -25,7 +25,7 @@ _MONITOR_PATIENCE = 2.0
 """Maximum number of seconds to wait for the server's confirmation of MONITOR."""
 
 
-class Feed:
+class Feed(threading.Thread):
     """A thread that sends a command and passes all replies to ``take`` until ``stop()``.
 
     A lost connection is opened again. If the login or the command is rejected, the thread calls
@@ -42,6 +42,7 @@ class Feed:
         name: str,
         rejected: Callable[[], None] | None = None,
     ) -> None:
+        super().__init__(name=f"fakecloud {name}", daemon=True)
         self._link = link
         self._login = login
         self._opening = opening
@@ -50,12 +51,8 @@ class Feed:
         self._stopped = threading.Event()
         self._connection: Any = None
         self.opened = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"fakecloud {name}", daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def _run(self) -> None:
+    def run(self) -> None:
         while not self._stopped.is_set():
             try:
                 self._read()
@@ -186,13 +183,8 @@ _ESCAPE = re.compile(rb"\\(x[0-9a-f]{2}|.)", re.DOTALL)
 _SIGNS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
 
 
-class _ObservedClient:
-    """The client of an observed command, with the attributes that ``monitor_line()`` needs."""
-
-    def __init__(self, address: bytes) -> None:
-        self.db = SimpleNamespace(index=0)  # To its clients, a fake has a single database.
-        self.in_script = address == b"lua"
-        self.address = address.decode("utf-8", "replace")
+_DATABASE = SimpleNamespace(index=0)
+"""The only database that a fake has for its clients."""
 
 
 class MonitorFeed:
@@ -242,8 +234,12 @@ class MonitorFeed:
             return
         argv = [self._prefixes.without(_unquoted(word)) for word in _WORD.findall(words)]
         at_us = int(seconds) * 1_000_000 + int(micros)
+        # The client has only the attributes that `monitor_line()` needs.
+        client = SimpleNamespace(
+            db=_DATABASE, in_script=address == b"lua", address=address.decode("utf-8", "replace")
+        )
         for watcher in self._watchers:
-            watcher(at_us, _ObservedClient(address), argv)
+            watcher(at_us, client, argv)
 
     def _concerns_this_fake(self, database: int, words: bytes) -> bool:
         # Hide commands without names of this fake, because another client could have sent them.

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode
 
@@ -49,15 +48,19 @@ class Share:
         self._keeps_data = prefix is not None or isolation == "none"
         self._claim: Claim | None = None
         try:
-            with _explained(self.link):
-                if isolation == "database":
-                    self._claim = claim_database(self.link, url)
-                self.prefixes = self._new_prefixes(isolation, prefix)
-                self.link.pin(self.prefixes.keys)
-                self.link.call([b"PING"])
-                self.script_login = self._create_script_user()
-        except BaseException:
+            if isolation == "database":
+                self._claim = claim_database(self.link, url)
+            self.prefixes = self._new_prefixes(isolation, prefix)
+            self.link.pin(self.prefixes.keys)
+            self.link.call([b"PING"])
+            self.script_login = self._create_script_user()
+        except BaseException as error:
             self._disconnect(release=True)
+            where = self.link.where
+            if isinstance(error, CommandError):
+                raise ContractError(f"the server at {where} rejected a command: {error}") from None
+            if isinstance(error, Unreachable):
+                raise ContractError(f"cannot use the server at {where}: {error}") from error
             raise
 
     def _new_prefixes(self, isolation: Isolation, prefix: str | None) -> Prefixes:
@@ -66,8 +69,7 @@ class Share:
         if isolation == "database":
             mark = _MARK + b"db%d" % self.link.database
             return Prefixes(b"", mark + b":", mark + b"-", shared=True)
-        own = _MARK + secrets.token_hex(6).encode() + b":"
-        keys = own if prefix is None else prefix.encode()
+        keys = _MARK + secrets.token_hex(6).encode() + b":" if prefix is None else prefix.encode()
         if self.link.clustered and b"{" not in keys:
             # A hash tag, because all keys of a fake must be in the same slot.
             keys = b"{" + keys.rstrip(b":") + b"}:"
@@ -152,17 +154,6 @@ class Share:
                     self._claim.release()
             self._claim.close()
         self.link.close()
-
-
-@contextmanager
-def _explained(link: Link) -> Iterator[None]:
-    """Turn errors of the server into ``ContractError``."""
-    try:
-        yield
-    except CommandError as error:
-        raise ContractError(f"the server at {link.where} rejected a command: {error}") from None
-    except Unreachable as error:
-        raise ContractError(f"cannot use the server at {link.where}: {error}") from error
 
 
 def _split_prefix(url: str) -> tuple[str, str | None]:

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...core.timekeeper import Timekeeper
@@ -139,6 +140,7 @@ _MESSAGES = _INVALIDATIONS | {b"message", b"pmessage", b"smessage"}
 """Kinds of pushes that confirm no SUBSCRIBE or UNSUBSCRIBE."""
 
 
+@dataclass(eq=False, repr=False)
 class Pushes:
     """The pushed messages of one connection.
 
@@ -148,25 +150,17 @@ class Pushes:
     ``cut`` closes the connection.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        session: Session,
-        outbox: Outbox,
-        is_replying: Callable[[], bool],
-        cut: Callable[[], None],
-    ) -> None:
-        self._engine = engine
-        self._session = session
-        self._outbox = outbox
-        self._is_replying = is_replying
-        self._cut = cut
-        self._confirmations: list[Push] = []
-        self._after_reply: list[bytes] = []
+    engine: Engine
+    session: Session
+    outbox: Outbox
+    is_replying: Callable[[], bool]
+    cut: Callable[[], None]
+    _confirmations: list[Push] = field(default_factory=list, init=False)
+    _after_reply: list[bytes] = field(default_factory=list, init=False)
 
     def push(self, message: list[Any]) -> None:
         """Add a message to the outbox. Called under the engine's lock, from any thread."""
-        session = self._session
+        session = self.session
         if session.in_exec and isinstance(message, Push) and message[0] not in _MESSAGES:
             self._confirmations.append(message)
             return
@@ -176,14 +170,14 @@ class Pushes:
             data = to_resp(message, session.resp)
         else:
             data = b"".join(to_resp(Status(line)) for line in message)
-        if self._is_replying() and not self._engine.tracking.evicting and _follows_reply(message):
+        if self.is_replying() and not self.engine.tracking.evicting and _follows_reply(message):
             self._after_reply.append(data)
             return
-        self._outbox.put(data)
-        if self._outbox.exceeds_limits():
-            self._cut()
-        elif not self._outbox.owner_will_send:
-            self._outbox.send_later()
+        self.outbox.put(data)
+        if self.outbox.exceeds_limits():
+            self.cut()
+        elif not self.outbox.owner_will_send:
+            self.outbox.send_later()
 
     def with_confirmations(self, reply: Reply) -> Reply:
         """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE."""
@@ -193,7 +187,7 @@ class Pushes:
         if not isinstance(reply, list):
             return reply
         # The first SUBSCRIBE carries the confirmations of all.
-        data = b"".join(to_resp(push, self._session.resp) for push in confirmations)
+        data = b"".join(to_resp(push, self.session.resp) for push in confirmations)
         first = reply.index(NO_REPLY)
         return [*reply[:first], Encoded(data), *reply[first + 1 :]]
 

@@ -57,6 +57,7 @@ class Format:
         base64 = self.base64
         found: list[dict[str, object]] = []
         for reply in replies:
+            # Nearly all replies are of the first two kinds, so convert them without a call.
             if reply is OK:
                 found.append({"result": "OK"})
             elif type(reply) is bytes and not base64:
@@ -89,12 +90,12 @@ def _is_large(size: int) -> bool:
 def format_of(request: Request) -> Format:
     """Return the response format of a request; raise ``RestError`` if it does not exist."""
     base64 = option(request, "encoding").lower() == "base64"
-    format = option(request, "response-format").lower() or "json"
-    if format not in ("json", "resp2"):
+    name = option(request, "response-format").lower()
+    if name not in ("", "json", "resp2"):
         raise RestError(400, errors.BAD_FORMAT)
-    if base64 and format == "resp2":
+    if base64 and name == "resp2":
         raise RestError(400, errors.FORMAT_WITH_BASE64)
-    return Format(base64, format == "resp2")
+    return Format(base64, name == "resp2")
 
 
 def option(request: Request, name: str) -> str:

@@ -13,7 +13,6 @@ import orjson
 
 from ...core.errors import ServiceError
 from ...core.field_types import TEXT, OneOf
-from ...core.ids import new_token
 from ...core.matching import Field
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
@@ -42,30 +41,22 @@ _SYNC_TOKEN_NEUTRAL = "Service-Sync-Token"
 _STREAMS = ("subscribe", "psubscribe", "monitor")
 
 
-class Credentials:
-    """The default tokens of a database. ``token`` is the standard token of the settings, if any."""
+def read_only_token(token: str) -> str:
+    """Return the read-only token that belongs to a standard token.
 
-    def __init__(self, token: str | None = None) -> None:
-        self.standard = ""
-        if token is not None:
-            # Derive the read-only token, so that a .env file stays valid after a restart.
-            self.read_only = sha256(f"read-only {token}".encode()).hexdigest()
-
-    @cached_property
-    def read_only(self) -> str:
-        # Create the token on first use, because most tests do not need it. If two threads create
-        # one at the same time, both get the same token.
-        made: str = vars(self).setdefault("read_only", new_token())
-        return made
+    It depends only on the standard token, so that a ``.env`` file with a chosen token stays valid
+    after a restart.
+    """
+    return sha256(f"read-only {token}".encode()).hexdigest()
 
 
 class KVApp(App):
     """The key-value service as an HTTP application.
 
-    ``engine`` is a function that returns the engine. ``credentials`` are the default tokens, and
-    ``limits`` the limits of requests. ``int_text`` is the word for integers in the error about
-    values that are not integers: real Redis servers write ``integer``, the vendor's documentation
-    ``int``.
+    ``engine`` is a function that returns the engine, and ``token`` one that returns the standard
+    token. ``limits`` are the limits of requests. ``int_text`` is the word for integers in the error
+    about values that are not integers: real Redis servers write ``integer``, the vendor's
+    documentation ``int``.
     """
 
     service: ClassVar[str] = "kv"
@@ -80,13 +71,13 @@ class KVApp(App):
         self,
         engine: Callable[[], AnyEngine],
         clock: Timekeeper,
-        credentials: Credentials,
+        token: Callable[[], str],
         limits: Limits,
         int_text: IntText = "integer",
     ) -> None:
         self._find_engine = engine
         self.int_text = int_text
-        self.credentials = credentials
+        self._token = token
         self.limits = limits
         self.command_limits = CommandLimits(limits, clock.now_us)
         self.interruptions = Interruptions()
@@ -122,9 +113,10 @@ class KVApp(App):
         """Return the user of the bearer token or of the query parameter ``_token``."""
         token = bearer_token(request.fields.get("authorization")) or request.query("_token")
         users = self.engine.users
-        if same(token, self.credentials.standard):
+        standard = self._token()
+        if same(token, standard):
             return users["default"]
-        if same(token, self.credentials.read_only):
+        if same(token, read_only_token(standard)):
             return users.read_only
         user = users.holder_of(token) if token else None
         if user is None:
@@ -158,8 +150,7 @@ class KVApp(App):
             body = b"" if request.route in _STREAMS else request.body
             lines = [command_of_path(request.path[1:], body, request.query_string)]
         words = [[word.decode("utf-8", "replace") for word in line] for line in lines]
-        encoding = option(request, "encoding").lower()
-        return {**facts_of(words), "encoding": encoding}
+        return {**facts_of(words), "encoding": option(request, "encoding").lower()}
 
     def words(self) -> Iterable[str]:
         return (*super().words(), "database-port", *COMMANDS)
@@ -202,27 +193,20 @@ class KVApp(App):
         """Run commands in order. Commands of other clients may run in between (specification)."""
         wanted = format_of(request)
         lines = self._lines(request)
-        between = self.interruptions.begin(lines) if self.interruptions else None
         limits = self.command_limits if self.command_limits.must_check(request) else None
         session = self._session(request)
         try:
-            replies, size = self._run_each(session, lines, between, limits)
+            replies, size = self._run_each(session, lines, limits)
         finally:
             self._leave(session)
         self.with_int_text(replies)
         return wanted.replies(replies, size, self._headers(request))
 
     def _run_each(
-        self,
-        session: AnySession,
-        lines: list[list[bytes]],
-        between: Callable[[int], None] | None,
-        limits: CommandLimits | None,
+        self, session: AnySession, lines: list[list[bytes]], limits: CommandLimits | None
     ) -> tuple[list[Reply], int]:
-        """Run commands; return the replies, and the total size of their strings in bytes.
-
-        ``between`` is called with the number of commands before each position between two commands.
-        """
+        """Run commands; return the replies, and the total size of their strings in bytes."""
+        interrupt = self.interruptions.begin(lines) if self.interruptions else None
         replies: list[Reply] = []
         size = 0
         execute = self.engine.execute
@@ -231,8 +215,8 @@ class KVApp(App):
             if monotonic() > turn_ends:
                 self.engine.give_way()
                 turn_ends = monotonic() + TURN_SECONDS
-            if between is not None and at:
-                between(at)
+            if interrupt is not None and at:
+                interrupt(at)
             try:
                 if limits is not None:
                     limits.check(line)

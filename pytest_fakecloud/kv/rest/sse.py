@@ -49,14 +49,15 @@ class EventStream:
             return
         event = _event(text)
         with self._lock:
+            self._events.append(event)
             self._unread_bytes += len(event) + _PER_EVENT
             is_full = self._unread_bytes > EVENTS_LIMIT
+            if is_full:
+                self._events.clear()
         if is_full:
             self.close()
-            self._events.clear()
-            return
-        self._events.append(event)
-        self._signal.notify()
+        else:
+            self._signal.notify()
 
     def chunks(self) -> Iterator[bytes]:
         """Yield events until ``close()``, and a comment line whenever none arrives for a while."""
@@ -77,13 +78,12 @@ class EventStream:
     def _take(self) -> bytes | None:
         # Fire timers that are due: keys that expire cause events even if no client runs a command.
         self._clock.settle()
-        try:
-            event = self._events.popleft()
-        except IndexError:
-            return None
         with self._lock:
+            if not self._events:
+                return None
+            event = self._events.popleft()
             self._unread_bytes -= len(event) + _PER_EVENT
-        return event
+            return event
 
     def close(self) -> None:
         """End the stream. Can be called from any thread, and more than once."""
@@ -109,25 +109,25 @@ def subscription_stream(
         for name in names:
             engine.pubsub.subscribe(session, kind, name)
 
-    outbox = EventStream(engine, session, opened, lambda: engine.pubsub.drop(session))
+    stream = EventStream(engine, session, opened, lambda: engine.pubsub.drop(session))
 
     def deliver(message: list[Any]) -> None:
         parts = [part if isinstance(part, bytes) else b"%d" % part for part in message]
-        outbox.put(b",".join(parts))
+        stream.put(b",".join(parts))
 
     session.deliver = deliver
-    return outbox
+    return stream
 
 
 def monitor_stream(engine: AnyEngine, session: AnySession) -> EventStream:
     """Return a stream of every command that the server runs. The first event is ``"OK"``."""
 
     def see(at_us: int, client: Client, argv: list[bytes]) -> None:
-        outbox.put(monitor_line(at_us, client, argv))
+        stream.put(monitor_line(at_us, client, argv))
 
     def opened() -> None:
         engine.monitors.append(see)
-        outbox.put(b'"OK"')
+        stream.put(b'"OK"')
 
-    outbox = EventStream(engine, session, opened, lambda: engine.monitors.remove(see))
-    return outbox
+    stream = EventStream(engine, session, opened, lambda: engine.monitors.remove(see))
+    return stream

@@ -62,7 +62,7 @@ class TestWaiting:
         waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"1.5"))
         assert waiter.deadline_us == clock.now_us() + 1_500_000
         engine.unblock(waiter)
-        assert engine.waiters.of(client.id) is None
+        assert client.id not in engine.waiters
         assert engine.databases[0].touched is None
 
     def test_killing_ends_the_wait(self, engine: Engine, client: Session, run: Run) -> None:

@@ -124,23 +124,12 @@ def make(real: Server, isolation: str, monkeypatch: pytest.MonkeyPatch) -> Calla
 
 
 @pytest.fixture
-def context() -> Context:
-    return Context.alone()
-
-
-@pytest.fixture
 def server(make: Callable[..., KVServer], context: Context) -> Iterator[KVServer]:
     with make(context) as server:
         if server._engine.isolation == "none":  # type: ignore[attr-defined]
             server.set_baseline()
         yield server
         assert [problem.text for problem in context.problems if problem.kind == "bug"] == []
-
-
-@pytest.fixture
-def http(server: KVServer) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, headers=server.headers, trust_env=False) as client:
-        yield client
 
 
 def at_once(cls: type) -> type:

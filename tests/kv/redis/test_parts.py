@@ -152,8 +152,8 @@ def test_no_subscription_is_left_after_a_close() -> None:
     assert subscriptions.patterns() == 1
     (feed,) = subscriptions._feeds[session].values()
     subscriptions.close()
-    feed._thread.join(30)
-    assert not feed._thread.is_alive()
+    feed.join(30)
+    assert not feed.is_alive()
     before = len(opened)
     subscriptions.subscribe(session, "pattern", b"n*")
     assert (subscriptions.patterns(), subscriptions._feeds, len(opened)) == (0, {}, before)

@@ -94,11 +94,6 @@ Connect = Callable[..., Client]
 
 
 @pytest.fixture
-def context() -> Context:
-    return Context.alone()
-
-
-@pytest.fixture
 def server(context: Context) -> Iterator[KVServer]:
     with KVServer(context) as server:
         yield server

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import combinations, product
 
 from ... import errors
-from ...engine.client import TrackingOptions
+from ...engine.client import Client, TrackingOptions
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import NO_REPLY, OK, Map, Reply, SetReply, Verbatim
@@ -209,7 +209,7 @@ def client_trackinginfo(session: Session, args: Args) -> Reply:
 
 # -- all connections -----------------------------------------------------------------------------
 
-Filter = Callable[[Session], bool]
+Filter = Callable[[Client], bool]
 
 
 def _type_filter(word: bytes) -> Filter:
@@ -264,13 +264,12 @@ def _kill_filters(session: Session, args: Args) -> tuple[list[Filter], bool]:
     """Return the filters, and whether the client's own connection stays open."""
     filters: list[Filter] = []
     skip_me = True
-    if len(args) % 2:
-        raise CommandError(errors.SYNTAX)
-    for word, value in zip(args[::2], args[1::2], strict=True):
-        if word.upper() == b"SKIPME":
+    words = (b"ADDR", b"ID", b"LADDR", b"SKIPME", b"TYPE", b"USER")
+    for word, (value,) in options(args, 0, dict.fromkeys(words, 1)):
+        if word == b"SKIPME":
             skip_me = is_first(value, b"YES", b"NO")
         else:
-            filters.append(_kill_filter(session, word.upper(), value))
+            filters.append(_kill_filter(session, word, value))
     return filters, skip_me
 
 
@@ -284,12 +283,10 @@ def _kill_filter(session: Session, word: bytes, value: bytes) -> Filter:
         return lambda other: other.address.encode() == value
     if word == b"LADDR":
         return lambda other: other.local_address.encode() == value
-    if word == b"USER":
-        name = value.decode("utf-8", "replace")
-        if name not in session.engine.users:
-            raise CommandError(errors.no_such_user(value))
-        return lambda other: other.user.name == name
-    raise CommandError(errors.SYNTAX)
+    name = value.decode("utf-8", "replace")
+    if name not in session.engine.users:
+        raise CommandError(errors.no_such_user(value))
+    return lambda other: other.user.name == name
 
 
 @command("CLIENT PAUSE")
@@ -317,10 +314,9 @@ def client_unblock(session: Session, args: Args) -> Reply:
     mode = args[1].upper() if len(args) > 1 else b"TIMEOUT"
     if len(args) > 2 or mode not in (b"TIMEOUT", b"ERROR"):
         raise CommandError(errors.CLIENT_UNBLOCK_MODE)
-    waiter = session.engine.waiters.of(wanted)
+    waiter = session.engine.waiters.pop(wanted, None)
     if waiter is None:
         return 0
-    session.engine.waiters.remove(waiter)
     unblocked = CommandError(errors.UNBLOCKED)
     waiter.finish(unblocked if mode == b"ERROR" else waiter.blocked.on_timeout)
     return 1
