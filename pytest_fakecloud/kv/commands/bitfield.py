@@ -9,9 +9,9 @@ from ..engine.engine import Session
 from ..engine.keyspace import String
 from ..errors import CommandError
 from ..reply import Reply
-from ..table.registry import Args, command
+from ..table.registry import Args, variant
 from ..table.syntax import parse_int, try_int
-from .arguments import options
+from .arguments import options, running
 from .bitmap import extract_bits, parse_bit_offset
 from .string.values import grow
 
@@ -93,16 +93,18 @@ def _write_field(buffer: bytearray, operation: _Operation, number: int) -> bool:
     return block != before
 
 
-@command("BITFIELD")
+@variant("BITFIELD", "Read, set, and increment integers of any width at any offset of a string.")
+@variant("BITFIELD_RO", "Read integers of any width at any offset of a string.")
 def bitfield(session: Session, args: Args) -> Reply:
-    """Read, set, and increment integers of any width at any offset of a string."""
     key = args[0]
     operations = _operations(session, args)
-    value = session.db.string(key)
     writes = [operation for operation in operations if operation.word != b"GET"]
+    if writes and running(session).readonly:
+        raise CommandError(errors.BITFIELD_RO_GET_ONLY)
+    value = session.db.string(key)
     if not writes:
         return [_read_field(value or b"", operation) for operation in operations]
-    size = max((operation.offset + operation.width - 1 >> 3) + 1 for operation in writes)
+    size = max(((operation.offset + operation.width - 1) >> 3) + 1 for operation in writes)
     is_changed = value is None or len(value) < size
     buffer = grow(session, key, value, size)
     replies: list[Reply] = []
@@ -126,13 +128,3 @@ def bitfield(session: Session, args: Args) -> Reply:
     if is_changed:
         session.db.touch(key)
     return replies
-
-
-@command("BITFIELD_RO")
-def bitfield_ro(session: Session, args: Args) -> Reply:
-    """Read integers of any width at any offset of a string."""
-    operations = _operations(session, args)
-    if any(operation.word != b"GET" for operation in operations):
-        raise CommandError(errors.BITFIELD_RO_GET_ONLY)
-    value = session.db.string(args[0])
-    return [_read_field(value or b"", operation) for operation in operations]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
+from operator import and_, or_, xor
 
 from ...core.budget import spend
 from .. import errors
@@ -30,6 +32,7 @@ def count_bits(value: bytes | bytearray, start: int, end: int) -> int:
 
 def find_bit(value: bytes | bytearray, bit: int, start: int, end: int) -> int | None:
     """Return the position of the first bit equal to ``bit`` in an inclusive range, or None."""
+    # Blocks without the bit are skipped, because comparing bytes is quicker than converting them.
     without = (b"\0" if bit else b"\xff") * BLOCK_SIZE
     for low in range(start & ~7, end + 1, BLOCK_SIZE * 8):
         if value[low >> 3 : (low >> 3) + BLOCK_SIZE] == without:
@@ -143,27 +146,26 @@ def bitpos(session: Session, args: Args) -> Reply:
     return -1 if bit or len(args) > 3 else end + 1
 
 
+def _in_one(numbers: list[int]) -> int:
+    """Return the bits that are set in exactly one of the numbers."""
+    once = more = 0
+    for number in numbers:
+        more |= once & number
+        once = (once ^ number) & ~more
+    return once
+
+
 _NEED_TWO = {b"DIFF", b"DIFF1", b"ANDOR"}
-_OPERATIONS = {b"AND", b"OR", b"XOR", b"NOT", b"ONE", *_NEED_TWO}
-_BITWISE = {b"AND": int.__and__, b"OR": int.__or__, b"XOR": int.__xor__}
-
-
-def _combine(operation: bytes, numbers: list[int], everywhere: int) -> int:
-    first, others = numbers[0], numbers[1:]
-    if operation == b"NOT":
-        return first ^ everywhere
-    if operation == b"ONE":
-        once = more = 0
-        for number in numbers:
-            more |= once & number
-            once = (once ^ number) & ~more
-        return once
-    if operation in _NEED_TWO:
-        union = reduce(int.__or__, others)
-        if operation == b"ANDOR":
-            return first & union
-        return first & ~union if operation == b"DIFF" else union & ~first
-    return reduce(_BITWISE[operation], numbers)
+_OPERATIONS: dict[bytes, Callable[[list[int]], int]] = {
+    b"AND": lambda numbers: reduce(and_, numbers),
+    b"OR": lambda numbers: reduce(or_, numbers),
+    b"XOR": lambda numbers: reduce(xor, numbers),
+    b"NOT": lambda numbers: ~numbers[0],
+    b"ONE": _in_one,
+    b"DIFF": lambda numbers: numbers[0] & ~reduce(or_, numbers[1:]),
+    b"DIFF1": lambda numbers: ~numbers[0] & reduce(or_, numbers[1:]),
+    b"ANDOR": lambda numbers: numbers[0] & reduce(or_, numbers[1:]),
+}
 
 
 @command("BITOP")
@@ -189,7 +191,7 @@ def bitop(session: Session, args: Args) -> Reply:
         size = min(BLOCK_SIZE, length - at)
         blocks = [value[at : at + size] for value in values]
         numbers = [int.from_bytes(block, "big") << 8 * (size - len(block)) for block in blocks]
-        number = _combine(operation, numbers, (1 << 8 * size) - 1)
+        number = _OPERATIONS[operation](numbers) & ((1 << 8 * size) - 1)
         result[at : at + size] = number.to_bytes(size, "big")
     session.db.set(target, result)
     return length

@@ -15,7 +15,7 @@ from ..reply import NIL_ARRAY, Blocked, Reply
 from ..table.long_double import parse_long_double
 from ..table.registry import Args
 from ..table.syntax import I64_MAX, parse_int
-from .arguments import is_first
+from .arguments import is_first, running
 
 T = TypeVar("T")
 
@@ -34,15 +34,13 @@ def parse_block(session: Session, text: bytes) -> int:
 
 
 def _waiting_time(session: Session, milliseconds: int) -> int:
+    """Return a timeout, or 0 if the time at which it ends is above the highest 64-bit integer."""
     if 0 <= milliseconds <= I64_MAX - session.now_ms:
         return milliseconds
-    if milliseconds < 0:
-        raise CommandError(errors.TIMEOUT_NEGATIVE)
-    if session.engine.table.knows["timeouts that overflow are out of range"]:
+    if milliseconds >= 0 and session.engine.table.knows["timeouts that overflow are out of range"]:
         raise CommandError(errors.TIMEOUT_OUT_OF_RANGE)
-    # In earlier versions, a timeout above the highest 64-bit integer overflows and counts as
-    # negative, while a deadline above it is never reached.
-    if milliseconds > I64_MAX:
+    # In earlier versions, a timeout above the highest integer overflows and counts as negative.
+    if not 0 <= milliseconds <= I64_MAX:
         raise CommandError(errors.TIMEOUT_NEGATIVE)
     return 0
 
@@ -100,21 +98,18 @@ def pop_several(
     ends: tuple[bytes, bytes],
     kind: type[T],
     take: Callable[[bytes, T, bool, int], list[Any]],
-    *,
-    blocking: bool = False,
 ) -> Reply:
-    """Pop elements from the first existing key: LMPOP, ZMPOP or, with ``blocking``, BLMPOP, BZMPOP.
+    """Pop elements from the first existing key: LMPOP, ZMPOP, BLMPOP and BZMPOP.
 
     ``ends`` are the words for both ends. ``take`` removes elements, given the key, its value,
     whether to pop from the first end, and the count. It returns the elements for the reply.
     """
+    blocking = "blocking" in running(session).flags
     timeout_ms = parse_timeout(session, args[0]) if blocking else 0
     keys, from_first, count = _parse_pop(args, int(blocking), *ends)
-
-    def take_as_list(key: bytes, value: T) -> list[Any]:
-        return [take(key, value, from_first, count)]
-
-    attempt = partial(_pop_first, session, kind, take_as_list)
+    attempt = partial(
+        _pop_first, session, kind, lambda key, value: [take(key, value, from_first, count)]
+    )
     if blocking:
         return try_or_wait(session, keys, timeout_ms, attempt, kind)
     found = attempt(keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 from itertools import islice
@@ -14,10 +14,10 @@ from ..algorithms.geohash import UNITS, Shape
 from ..engine.engine import Session
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, PrintedDouble, Reply
-from ..table.registry import Args, command
+from ..table.registry import Args, CommandSpec, command, variant
 from ..table.syntax import parse_float, parse_int
 from ..values.zset import ScoreRange, SortedSet
-from .arguments import options
+from .arguments import options, running
 from .sorted_set.members import add_scores, leading_words
 
 _SEVENTEEN = Decimal(1).scaleb(-17)
@@ -86,21 +86,19 @@ def geodist(session: Session, args: Args) -> Reply:
     if len(args) > 4:
         raise CommandError(errors.SYNTAX)
     unit = _unit(args[3]) if len(args) == 4 else 1.0
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
-        return None
-    first, second = members.score(args[1]), members.score(args[2])
+    first, second = _scores(session, args[:3])
     if first is None or second is None:
         return None
     metres = geohash.distance(*geohash.decode(first), *geohash.decode(second))
     return b"%.4f" % (metres / unit)
 
 
-_Sizes = Mapping[bytes, int]
 _WITH = frozenset({b"WITHDIST", b"WITHHASH", b"WITHCOORD"})
-_SIZES = {**dict.fromkeys((*_WITH, b"ANY", b"ASC", b"DESC"), 0), b"COUNT": 1}
-_RADIUS_SIZES = {**_SIZES, b"STORE": 1, b"STOREDIST": 1}
-_SEARCH_SIZES = {**_SIZES, b"FROMMEMBER": 1, b"FROMLONLAT": 2, b"BYRADIUS": 2, b"BYBOX": 3}
+_SIZES = {
+    **dict.fromkeys((*_WITH, b"ANY", b"ASC", b"DESC"), 0),
+    **dict.fromkeys((b"COUNT", b"STORE", b"STOREDIST", b"FROMMEMBER"), 1),
+    **{b"FROMLONLAT": 2, b"BYRADIUS": 2, b"BYBOX": 3},
+}
 
 
 @dataclass(slots=True)
@@ -123,7 +121,8 @@ class _Search:
     order: bytes = b""
     count: int = 0
     """Maximum number of hits; 0 means no limit."""
-    any: bool = False
+    any_order: bool = False
+    """Whether ANY is given, so that the first hits are returned, not the closest ones."""
     with_words: set[bytes] = field(default_factory=set)
 
     def take_radius(self, radius: bytes, unit: bytes) -> None:
@@ -145,16 +144,18 @@ class _Search:
                 raise CommandError(errors.GEO_MEMBER)
             self.centre = geohash.decode(score)
 
-    def read(self, args: Args, sizes: _Sizes, with_error: bytes) -> None:
-        """Parse the options; ``sizes`` are the numbers of values of those that are allowed.
-
-        ``with_error`` is the error for WITH options of a search whose result is stored.
-        """
+    def read(self, args: Args, command: CommandSpec) -> None:
+        """Parse the options of a command."""
+        known = {*map(str.encode, command.options), *_WITH}
+        sizes = {word: size for word, size in _SIZES.items() if word in known}
+        if self.target is not None:
+            # GEOSEARCHSTORE has its target before the options, so its STOREDIST has no value.
+            sizes[b"STOREDIST"] = 0
         for word, values in options(args, 0, sizes):
             if word in _WITH:
                 self.with_words.add(word)
             elif word == b"ANY":
-                self.any = True
+                self.any_order = True
             elif word in (b"ASC", b"DESC"):
                 self.order = word
             elif word == b"COUNT":
@@ -163,7 +164,6 @@ class _Search:
                     raise CommandError(errors.GEO_COUNT)
             elif word in (b"STORE", b"STOREDIST"):
                 self.stores_distance = word == b"STOREDIST"
-                # GEOSEARCHSTORE has its target before the options, so its STOREDIST has no value.
                 self.target = values[0] if values else self.target
             elif word in (b"FROMMEMBER", b"FROMLONLAT") and self.origin in (None, word):
                 self.origin = word
@@ -177,17 +177,15 @@ class _Search:
                 self.take_box(*values)
             else:
                 raise CommandError(errors.SYNTAX)
-        if self.target is not None and self.with_words:
-            raise CommandError(with_error)
 
     def find(self) -> list[_Hit]:
         if self.members is None:
             return []
         width, height = self.box or (0.0, 0.0)
         shape = Shape(*self.centre, self.unit, self.radius, width, height)
-        hits = list(islice(_hits(self.members, shape), self.count if self.any else None))
+        hits = list(islice(_hits(self.members, shape), self.count if self.any_order else None))
         # COUNT without ANY returns the closest members, so sort the members by distance.
-        if self.order or (self.count and not self.any):
+        if self.order or (self.count and not self.any_order):
             hits.sort(key=lambda hit: hit.metres, reverse=self.order == b"DESC")
         return hits[: self.count or None]
 
@@ -209,8 +207,18 @@ def _hits(members: SortedSet, shape: Shape) -> Iterator[_Hit]:
                 yield _Hit(member, score, metres)
 
 
-def _answer(session: Session, search: _Search) -> Reply:
-    if search.any and not search.count:
+def _answer(session: Session, search: _Search, args: Args) -> Reply:
+    """Parse the options in ``args``, and return or store the hits."""
+    command = running(session)
+    is_geosearch = command.name.startswith("GEOSEARCH")
+    search.read(args, command)
+    if search.target is not None and search.with_words:
+        raise CommandError(errors.GEOSEARCHSTORE_WITH if is_geosearch else errors.GEO_STORE_WITH)
+    if is_geosearch and search.origin is None:
+        raise CommandError(errors.geo_centre(command.name))
+    if is_geosearch and search.radius is None and search.box is None:
+        raise CommandError(errors.geo_shape(command.name))
+    if search.any_order and not search.count:
         raise CommandError(errors.GEO_ANY)
     hits = search.find()
     if search.target is not None:
@@ -235,68 +243,39 @@ def _hit_reply(session: Session, search: _Search, hit: _Hit) -> Reply:
     return item
 
 
-def _georadius(session: Session, args: Args, sizes: _Sizes) -> Reply:
+@variant("GEORADIUS", "Return the members within a radius of a position, or store them in a key.")
+@variant("GEORADIUS_RO", "Return the members within a radius of a position, without storing them.")
+def georadius(session: Session, args: Args) -> Reply:
     search = _Search(session.db.get(args[0], SortedSet))
     search.centre = _position(args[1], args[2])
     search.take_radius(args[3], args[4])
-    search.read(args[5:], sizes, errors.GEO_STORE_WITH)
-    return _answer(session, search)
+    return _answer(session, search, args[5:])
 
 
-def _georadiusbymember(session: Session, args: Args, sizes: _Sizes) -> Reply:
+@variant(
+    "GEORADIUSBYMEMBER",
+    "Return the members within a radius of another member, or store them in a key.",
+)
+@variant(
+    "GEORADIUSBYMEMBER_RO",
+    "Return the members within a radius of another member, without storing them.",
+)
+def georadiusbymember(session: Session, args: Args) -> Reply:
     search = _Search(session.db.get(args[0], SortedSet))
     search.take_member(args[1])
     if search.members is not None:
         search.take_radius(args[2], args[3])
-    search.read(args[4:], sizes, errors.GEO_STORE_WITH)
-    return _answer(session, search)
-
-
-@command("GEORADIUS")
-def georadius(session: Session, args: Args) -> Reply:
-    """Return the members within a radius of a position, or store them in a key."""
-    return _georadius(session, args, _RADIUS_SIZES)
-
-
-@command("GEORADIUS_RO")
-def georadius_ro(session: Session, args: Args) -> Reply:
-    """Return the members within a radius of a position, without storing them."""
-    return _georadius(session, args, _SIZES)
-
-
-@command("GEORADIUSBYMEMBER")
-def georadiusbymember(session: Session, args: Args) -> Reply:
-    """Return the members within a radius of another member, or store them in a key."""
-    return _georadiusbymember(session, args, _RADIUS_SIZES)
-
-
-@command("GEORADIUSBYMEMBER_RO")
-def georadiusbymember_ro(session: Session, args: Args) -> Reply:
-    """Return the members within a radius of another member, without storing them."""
-    return _georadiusbymember(session, args, _SIZES)
-
-
-def _answer_geosearch(
-    session: Session, search: _Search, args: Args, sizes: _Sizes, name: str
-) -> Reply:
-    search.read(args, sizes, errors.GEOSEARCHSTORE_WITH)
-    if search.origin is None:
-        raise CommandError(errors.geo_centre(name))
-    if search.radius is None and search.box is None:
-        raise CommandError(errors.geo_shape(name))
-    return _answer(session, search)
+    return _answer(session, search, args[4:])
 
 
 @command("GEOSEARCH")
 def geosearch(session: Session, args: Args) -> Reply:
     """Return the members inside a circle or a box."""
-    search = _Search(session.db.get(args[0], SortedSet))
-    return _answer_geosearch(session, search, args[1:], _SEARCH_SIZES, "GEOSEARCH")
+    return _answer(session, _Search(session.db.get(args[0], SortedSet)), args[1:])
 
 
 @command("GEOSEARCHSTORE")
 def geosearchstore(session: Session, args: Args) -> Reply:
     """Store the members inside a circle or a box in a key and return their number."""
     search = _Search(session.db.get(args[1], SortedSet), target=args[0])
-    sizes = {**_SEARCH_SIZES, b"STOREDIST": 0}
-    return _answer_geosearch(session, search, args[2:], sizes, "GEOSEARCHSTORE")
+    return _answer(session, search, args[2:])

@@ -39,17 +39,15 @@ def _corrupt_as_error() -> Iterator[None]:
         raise CommandError(errors.CORRUPT_HYPERLOGLOG) from None
 
 
-def _sparse_limit(session: Session) -> int:
-    return session.engine.config.number("hll-sparse-max-bytes")
-
-
 @command("PFADD")
 def pfadd(session: Session, args: Args) -> Reply:
     """Add elements to a HyperLogLog and return whether its registers changed."""
     value = _find(session, args[0])
+    limit = session.engine.config.number("hll-sparse-max-bytes")
     with _corrupt_as_error():
-        grown, changed = hll.add(value or hll.new_sparse(), args[1:], _sparse_limit(session))
+        grown, changed = hll.add(value or hll.new_sparse(), args[1:], limit)
     if value is None and not changed:
+        # Creating a HyperLogLog counts as a change.
         grown, changed = hll.mark_stale(grown), True
     if changed:
         _keep(session, args[0], grown)
@@ -78,9 +76,10 @@ def pfmerge(session: Session, args: Args) -> Reply:
     found = [_find(session, key) for key in args]
     values = [value for value in found if value is not None]
     target = found[0] or hll.new_sparse()
+    limit = session.engine.config.number("hll-sparse-max-bytes")
     with _corrupt_as_error():
         dense = any(map(hll.is_dense, values))
-        merged = hll.merge(target, hll.register_maxima(values), dense, _sparse_limit(session))
+        merged = hll.merge(target, hll.register_maxima(values), dense, limit)
     _keep(session, args[0], merged)
     return OK
 

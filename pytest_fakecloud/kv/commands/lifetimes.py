@@ -6,38 +6,43 @@ The commands are those of the EXPIRE and HEXPIRE families, SET, GETEX, MSETEX, H
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from .. import errors
 from ..engine.engine import Session
 from ..engine.keyspace import String
 from ..errors import CommandError
-from ..table.registry import Args
+from ..table.columns import TTL_OPTIONS, Unit
+from ..table.registry import Args, CommandSpec
 from ..table.syntax import I64_MAX, I64_MIN, parse_int
-from .arguments import options
+from .arguments import options, running
 
-EXPIRY_WORDS = frozenset({b"EX", b"PX", b"EXAT", b"PXAT"})
-"""Expiries in seconds and milliseconds: from now, and as Unix times."""
+_OPTION_UNITS = {word.encode(): unit for word, unit in TTL_OPTIONS.items()}
 
 
 def expiry_ms(
-    word: bytes, text: bytes, now_ms: int, name: str, *, may_be_past: bool = False
+    session: Session, text: bytes, unit: Unit | None = None, *, may_be_past: bool = False
 ) -> int:
-    """Return the Unix milliseconds of an expiry such as ``EX 10``; an error contains ``name``.
+    """Return the Unix milliseconds of an expiry that the running command sets.
 
-    Only the EXPIRE and HEXPIRE families accept zero and negative numbers.
+    The default unit is the one in the command's row. Only the EXPIRE and HEXPIRE families accept
+    zero and negative numbers.
     """
-    amount_ms = parse_int(text) * (1000 if word in (b"EX", b"EXAT") else 1)
-    since_ms = now_ms if word in (b"EX", b"PX") else 0
+    if unit is None:
+        unit = running(session).effects.ttl_unit
+        assert unit is not None
+    amount_ms = parse_int(text) * unit.milliseconds
+    since_ms = 0 if unit.is_absolute else session.now_ms
     if not I64_MIN <= amount_ms <= I64_MAX - since_ms or (amount_ms <= 0 and not may_be_past):
-        raise CommandError(errors.invalid_expire(name))
+        raise CommandError(errors.invalid_expire(running(session).full_name))
     return amount_ms + since_ms
 
 
-def nearest_second(milliseconds: int) -> int:
-    """Convert milliseconds to seconds, as Redis does for TTL and EXPIRETIME."""
-    return (milliseconds + 500) // 1000
+def expiry_reply(session: Session, unit: Unit, at_ms: int) -> int:
+    """Return an expiry as a number of a unit, rounded to the nearest integer like in Redis."""
+    milliseconds = at_ms if unit.is_absolute else at_ms - session.now_ms
+    return (milliseconds + unit.milliseconds // 2) // unit.milliseconds
 
 
 # -- EXPIRE --------------------------------------------------------------------------------------
@@ -63,22 +68,19 @@ def parse_conditions(words: list[bytes]) -> Condition:
 
 def allows_expiry(condition: Condition, present_ms: int | None, wanted_ms: int) -> bool:
     """Return whether a new expiry may replace the current one. A missing expiry counts as infinite."""
-    if b"NX" in condition and present_ms is not None:
+    if present_ms is None:
+        return condition.isdisjoint({b"XX", b"GT"})
+    if b"NX" in condition or (b"GT" in condition and wanted_ms <= present_ms):
         return False
-    if b"XX" in condition and present_ms is None:
-        return False
-    if b"GT" in condition and (present_ms is None or wanted_ms <= present_ms):
-        return False
-    return not (b"LT" in condition and present_ms is not None and wanted_ms >= present_ms)
+    return b"LT" not in condition or wanted_ms < present_ms
 
 
 # -- SET -----------------------------------------------------------------------------------------
 
-_LIFETIMES = EXPIRY_WORDS | {b"KEEPTTL", b"PERSIST"}
+_LIFETIMES = frozenset({*_OPTION_UNITS, b"KEEPTTL", b"PERSIST"})
 COMPARISONS = frozenset({b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"})
 """Conditions that compare a value, or its digest, with the argument after them."""
-EXPIRY_SIZES: Mapping[bytes, int] = dict.fromkeys(EXPIRY_WORDS, 1)
-"""The expiry options with their numbers of values, for ``parse_set_options()``."""
+_FLAGS = frozenset({b"GET", b"NX", b"XX", b"FNX", b"FXX"})
 _DIGEST = re.compile(rb"[0-9a-fA-F]{16}")
 
 
@@ -106,29 +108,35 @@ class SetOptions:
             return value is not None
         return self.comparison is None or meets(*self.comparison, value)
 
-    def expires_at(self, session: Session, name: str) -> int | None:
-        """Return the expiry in Unix milliseconds; an error contains the command's name."""
-        if self.lifetime not in EXPIRY_WORDS:
-            return None
-        return expiry_ms(self.lifetime, self.amount, session.now_ms, name)
+    def expires_at(self, session: Session) -> int | None:
+        """Return the expiry in Unix milliseconds, or None without a new one."""
+        unit = _OPTION_UNITS.get(self.lifetime)
+        return None if unit is None else expiry_ms(session, self.amount, unit)
 
 
-def parse_set_options(
-    session: Session, args: Args, at: int, sizes: Mapping[bytes, int]
-) -> SetOptions:
+@cache
+def _sizes(spec: CommandSpec) -> dict[bytes, int]:
+    """Return the numbers of values of a command's options."""
+    with_value = _OPTION_UNITS.keys() | COMPARISONS
+    known = _LIFETIMES | COMPARISONS | _FLAGS
+    return {
+        word: int(word in with_value) for word in map(str.encode, spec.options) if word in known
+    }
+
+
+def parse_set_options(session: Session, args: Args, at: int) -> SetOptions:
     """Parse options from ``at`` on.
 
     Flags and options about the lifetime may be repeated. The last number of an expiry counts.
     """
     given = SetOptions()
-    for word, values in options(args, at, sizes):
+    for word, values in options(args, at, _sizes(running(session))):
         if word in _LIFETIMES:
             if given.lifetime not in (b"", word):
                 raise CommandError(errors.SYNTAX)
             given.lifetime, given.amount = word, values[0] if values else b""
         elif word in COMPARISONS:
-            is_known = session.engine.table.knows[f"SET {word.decode()}"]
-            if not is_known or given.comparison is not None:
+            if given.comparison is not None:
                 raise CommandError(errors.SYNTAX)
             given.comparison = (word, values[0])
         else:

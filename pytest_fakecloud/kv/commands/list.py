@@ -7,45 +7,40 @@ from itertools import islice
 
 from .. import errors
 from ..engine.engine import Session
-from ..errors import CommandError, wrong_arity
+from ..errors import CommandError
 from ..reply import NIL_ARRAY, OK, Reply
-from ..table.registry import Args, command
+from ..table.registry import Args, command, variant
 from ..table.syntax import I64_MAX, I64_MIN, parse_int
 from ..values.lists import QuickList
-from .arguments import is_first, options, parse_bounds, parse_negatable, slice_bounds
+from .arguments import arity_error, is_first, options, parse_bounds, parse_negatable, slice_bounds
 from .blocking import parse_timeout, pop_or_wait, pop_several, try_or_wait
 
 _ENDS = (b"LEFT", b"RIGHT")
+_MISSING = QuickList()
+"""Used for a missing key by commands that do not add items."""
 
 
-@command("LPUSH")
-def lpush(session: Session, args: Args) -> Reply:
-    """Prepend elements to a list one by one, and create the list if it does not exist."""
-    items = session.db.get_or_create(args[0], QuickList)
-    items.push_left(args[1:])
+@variant(
+    "LPUSH",
+    "Prepend elements to a list one by one, and create the list if it does not exist.",
+    left=True,
+)
+@variant(
+    "RPUSH", "Append elements to a list, and create the list if it does not exist.", left=False
+)
+@variant("LPUSHX", "Prepend elements to a list only if the list exists.", left=True, creates=False)
+@variant("RPUSHX", "Append elements to a list only if the list exists.", left=False, creates=False)
+def push(session: Session, args: Args, *, left: bool, creates: bool = True) -> Reply:
+    find = session.db.get_or_create if creates else session.db.get
+    items = find(args[0], QuickList)
+    if items is None:
+        return 0
+    if left:
+        items.push_left(args[1:])
+    else:
+        items.push_right(args[1:])
     session.db.touch(args[0])
     return len(items)
-
-
-@command("RPUSH")
-def rpush(session: Session, args: Args) -> Reply:
-    """Append elements to a list, and create the list if it does not exist."""
-    items = session.db.get_or_create(args[0], QuickList)
-    items.push_right(args[1:])
-    session.db.touch(args[0])
-    return len(items)
-
-
-@command("LPUSHX")
-def lpushx(session: Session, args: Args) -> Reply:
-    """Prepend elements to a list only if the list exists."""
-    return 0 if session.db.get(args[0], QuickList) is None else lpush(session, args)
-
-
-@command("RPUSHX")
-def rpushx(session: Session, args: Args) -> Reply:
-    """Append elements to a list only if the list exists."""
-    return 0 if session.db.get(args[0], QuickList) is None else rpush(session, args)
 
 
 @command("LINSERT")
@@ -64,16 +59,22 @@ def linsert(session: Session, args: Args) -> Reply:
     return len(items)
 
 
+def _find_index(items: QuickList, text: bytes) -> int | None:
+    """Parse an index, negative from the tail; return None if it is out of range."""
+    index = parse_int(text)
+    if index < 0:
+        index += len(items)
+    return index if 0 <= index < len(items) else None
+
+
 @command("LSET")
 def lset(session: Session, args: Args) -> Reply:
     """Set the element at an index of a list."""
     items = session.db.get(args[0], QuickList)
     if items is None:
         raise CommandError(errors.NO_SUCH_KEY)
-    index = parse_int(args[1])
-    if index < 0:
-        index += len(items)
-    if not 0 <= index < len(items):
+    index = _find_index(items, args[1])
+    if index is None:
         raise CommandError(errors.INDEX_OUT_OF_RANGE)
     items.replace(index, args[2])
     session.db.touch(args[0])
@@ -90,21 +91,15 @@ def llen(session: Session, args: Args) -> Reply:
 def lindex(session: Session, args: Args) -> Reply:
     """Return the element at an index of a list; a negative index counts from the tail."""
     items = session.db.get(args[0], QuickList)
-    if items is None:
-        return None
-    index = parse_int(args[1])
-    if index < 0:
-        index += len(items)
-    return items.at(index) if 0 <= index < len(items) else None
+    index = None if items is None else _find_index(items, args[1])
+    return None if items is None or index is None else items.at(index)
 
 
 @command("LRANGE")
 def lrange(session: Session, args: Args) -> Reply:
     """Return the elements of a list between two indexes, both inclusive."""
     first, last = parse_bounds(args[1], args[2])
-    items = session.db.get(args[0], QuickList)
-    if items is None:
-        return []
+    items = session.db.get(args[0], QuickList) or _MISSING
     return list(items.slice(*slice_bounds(first, last, len(items))))
 
 
@@ -112,9 +107,7 @@ def lrange(session: Session, args: Args) -> Reply:
 def lpos(session: Session, args: Args) -> Reply:
     """Return the index of an element equal to a value, or the indexes of several such elements."""
     rank, count, maxlen = _parse_lpos(session, args)
-    items = session.db.get(args[0], QuickList)
-    if items is None:
-        return None if count is None else []
+    items = session.db.get(args[0], QuickList) or _MISSING
     found = items.matches(args[1], reverse=rank < 0, maxlen=maxlen)
     wanted = islice(found, abs(rank) - 1, None)
     if count is None:
@@ -149,9 +142,7 @@ def _parse_lpos(session: Session, args: Args) -> tuple[int, int | None, int]:
 def lrem(session: Session, args: Args) -> Reply:
     """Remove elements equal to a value; a negative count removes from the tail."""
     count = parse_int(args[1])
-    items = session.db.get(args[0], QuickList)
-    if items is None:
-        return 0
+    items = session.db.get(args[0], QuickList) or _MISSING
     removed = items.remove(args[2], count)
     if removed:
         session.db.note_removal(args[0])
@@ -185,9 +176,11 @@ def _take(
     return taken
 
 
-def _pop(session: Session, args: Args, *, left: bool) -> Reply:
+@variant("LPOP", "Remove and return one or more elements from the head of a list.", left=True)
+@variant("RPOP", "Remove and return one or more elements from the tail of a list.", left=False)
+def pop(session: Session, args: Args, *, left: bool) -> Reply:
     if len(args) > 2:
-        raise CommandError(wrong_arity("lpop" if left else "rpop"))
+        raise arity_error(session)
     count = None if len(args) == 1 else parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
     items = session.db.get(args[0], QuickList)
     if items is None:
@@ -197,21 +190,12 @@ def _pop(session: Session, args: Args, *, left: bool) -> Reply:
     return list(_take(session, args[0], items, left, count)) if count else []
 
 
-@command("LPOP")
-def lpop(session: Session, args: Args) -> Reply:
-    """Remove and return one or more elements from the head of a list."""
-    return _pop(session, args, left=True)
-
-
-@command("RPOP")
-def rpop(session: Session, args: Args) -> Reply:
-    """Remove and return one or more elements from the tail of a list."""
-    return _pop(session, args, left=False)
-
-
-@command("LMPOP")
+@variant("LMPOP", "Remove and return elements of the first non-empty list.")
+@variant(
+    "BLMPOP",
+    "Remove and return elements of the first non-empty list, or block until a list has an element.",
+)
 def lmpop(session: Session, args: Args) -> Reply:
-    """Remove and return elements of the first non-empty list."""
     return pop_several(session, args, _ENDS, QuickList, partial(_take, session))
 
 
@@ -258,12 +242,6 @@ def blpop(session: Session, args: Args) -> Reply:
 def brpop(session: Session, args: Args) -> Reply:
     """Remove and return the tail of the first non-empty list, or block until a list has an element."""
     return pop_or_wait(session, args, QuickList, partial(_take, session, left=False))
-
-
-@command("BLMPOP")
-def blmpop(session: Session, args: Args) -> Reply:
-    """Remove and return elements of the first non-empty list, or block until a list has an element."""
-    return pop_several(session, args, _ENDS, QuickList, partial(_take, session), blocking=True)
 
 
 def _blocking_move(session: Session, args: Args, *, from_left: bool, to_left: bool) -> Reply:

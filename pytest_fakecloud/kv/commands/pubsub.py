@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..algorithms.glob import matcher
 from ..engine.engine import Session
 from ..reply import NO_REPLY, Reply
-from ..table.registry import Args, command
+from ..table.registry import Args, command, variant
 from .arguments import subcommand_error
 
 
@@ -21,70 +21,32 @@ def spublish(session: Session, args: Args) -> Reply:
     return session.engine.pubsub.publish_to_shard(args[0], args[1])
 
 
-def _subscribe(session: Session, kind: str, names: Args) -> Reply:
-    for name in names:
+@variant("SUBSCRIBE", "Subscribe to channels.", kind="channel")
+@variant("PSUBSCRIBE", "Subscribe to channels that match patterns.", kind="pattern")
+@variant("SSUBSCRIBE", "Subscribe to shard channels.", kind="shard")
+def subscribe(session: Session, args: Args, *, kind: str) -> Reply:
+    for name in args:
         session.engine.pubsub.subscribe(session, kind, name)
     return NO_REPLY
 
 
-def _unsubscribe(session: Session, kind: str, names: Args) -> Reply:
-    session.engine.pubsub.unsubscribe(session, kind, names)
+@variant("UNSUBSCRIBE", "Unsubscribe from channels, or from all.", kind="channel")
+@variant(
+    "PUNSUBSCRIBE", "Unsubscribe from channels that match patterns, or from all.", kind="pattern"
+)
+@variant("SUNSUBSCRIBE", "Unsubscribe from shard channels, or from all.", kind="shard")
+def unsubscribe(session: Session, args: Args, *, kind: str) -> Reply:
+    session.engine.pubsub.unsubscribe(session, kind, args)
     return NO_REPLY
 
 
-@command("SUBSCRIBE")
-def subscribe(session: Session, args: Args) -> Reply:
-    """Subscribe to channels."""
-    return _subscribe(session, "channel", args)
-
-
-@command("UNSUBSCRIBE")
-def unsubscribe(session: Session, args: Args) -> Reply:
-    """Unsubscribe from channels, or from all."""
-    return _unsubscribe(session, "channel", args)
-
-
-@command("PSUBSCRIBE")
-def psubscribe(session: Session, args: Args) -> Reply:
-    """Subscribe to channels that match patterns."""
-    return _subscribe(session, "pattern", args)
-
-
-@command("PUNSUBSCRIBE")
-def punsubscribe(session: Session, args: Args) -> Reply:
-    """Unsubscribe from channels that match patterns, or from all."""
-    return _unsubscribe(session, "pattern", args)
-
-
-@command("SSUBSCRIBE")
-def ssubscribe(session: Session, args: Args) -> Reply:
-    """Subscribe to shard channels."""
-    return _subscribe(session, "shard", args)
-
-
-@command("SUNSUBSCRIBE")
-def sunsubscribe(session: Session, args: Args) -> Reply:
-    """Unsubscribe from shard channels, or from all."""
-    return _unsubscribe(session, "shard", args)
-
-
-def _channels(session: Session, args: Args, kind: str, name: bytes) -> Reply:
+@variant("PUBSUB CHANNELS", "Return the channels that have subscribers.", kind="channel")
+@variant("PUBSUB SHARDCHANNELS", "Return the shard channels that have subscribers.", kind="shard")
+def pubsub_channels(session: Session, args: Args, *, kind: str) -> Reply:
     if len(args) > 1:
         raise subcommand_error(session)
     names = session.engine.pubsub.names(kind)
     return list(filter(matcher(args[0]), names)) if args else list(names)
-
-
-@command("PUBSUB CHANNELS")
-def pubsub_channels(session: Session, args: Args) -> Reply:
-    """Return the channels that have subscribers."""
-    return _channels(session, args, "channel", b"CHANNELS")
-
-
-@command("PUBSUB SHARDCHANNELS")
-def pubsub_shardchannels(session: Session, args: Args) -> Reply:
-    """Return the shard channels that have subscribers."""
-    return _channels(session, args, "shard", b"SHARDCHANNELS")
 
 
 @command("PUBSUB NUMPAT")
@@ -93,18 +55,10 @@ def pubsub_numpat(session: Session, args: Args) -> Reply:
     return len(session.engine.pubsub.names("pattern"))
 
 
-def _subscriber_counts(session: Session, args: Args, kind: str) -> Reply:
+@variant("PUBSUB NUMSUB", "Return the number of subscribers of each channel.", kind="channel")
+@variant(
+    "PUBSUB SHARDNUMSUB", "Return the number of subscribers of each shard channel.", kind="shard"
+)
+def pubsub_numsub(session: Session, args: Args, *, kind: str) -> Reply:
     pubsub = session.engine.pubsub
     return [item for name in args for item in (name, pubsub.listeners(kind, name))]
-
-
-@command("PUBSUB NUMSUB")
-def pubsub_numsub(session: Session, args: Args) -> Reply:
-    """Return the number of subscribers of each channel."""
-    return _subscriber_counts(session, args, "channel")
-
-
-@command("PUBSUB SHARDNUMSUB")
-def pubsub_shardnumsub(session: Session, args: Args) -> Reply:
-    """Return the number of subscribers of each shard channel."""
-    return _subscriber_counts(session, args, "shard")

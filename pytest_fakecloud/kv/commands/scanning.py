@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from .. import errors
@@ -15,7 +14,7 @@ from ..table.syntax import parse_int, parse_unsigned
 from ..values.hashes import HashValue
 from ..values.sets import SetValue
 from ..values.zset import SortedSet
-from .arguments import options
+from .arguments import options, running
 
 C = TypeVar("C", HashValue, SetValue, SortedSet)
 
@@ -27,9 +26,7 @@ def parse_cursor(text: bytes) -> int:
     return parse_unsigned(text, errors.INVALID_CURSOR)
 
 
-def _fits_a_page(
-    session: Session, value: HashValue | SetValue | SortedSet, cursor: int, count: int
-) -> bool:
+def _fits_a_page(session: Session, value: C, cursor: int, count: int) -> bool:
     """Return whether a scan has one page: by COUNT for the vendor, by the encoding for Redis."""
     if session.engine.dialect == "vendor":
         return not cursor and len(value) <= count
@@ -47,16 +44,15 @@ class ScanOptions(NamedTuple):
     """The command's own options with their values."""
 
 
-NO_OTHERS: Mapping[bytes, int] = MappingProxyType({})
+_SIZES = {"COUNT": 1, "MATCH": 1, "TYPE": 1, "NOVALUES": 0, "WITHTYPE": 0}
 
 
-def parse_scan(
-    session: Session, args: Args, others: Mapping[bytes, int] = NO_OTHERS
-) -> ScanOptions:
-    """Parse ``[MATCH pattern] [COUNT n]`` and other options with as many values as given."""
+def parse_scan(session: Session, args: Args) -> ScanOptions:
+    """Parse the options of the running command, all of which can have COUNT and MATCH."""
     count, matches = DEFAULT_PAGE[session.engine.dialect], None
     given: dict[bytes, Args] = {}
-    for word, values in options(args, 0, {b"COUNT": 1, b"MATCH": 1, **others}):
+    sizes = {word.encode(): _SIZES[word] for word in running(session).options}
+    for word, values in options(args, 0, sizes):
         if word == b"COUNT":
             count = parse_int(values[0])
             if count < 1:
@@ -81,11 +77,7 @@ class ScanPage(NamedTuple, Generic[C]):
 
 
 def scan_page(
-    session: Session,
-    args: Args,
-    kind: type[C],
-    others: Mapping[bytes, int] = NO_OTHERS,
-    name: Callable[[Any], bytes] = lambda item: item,
+    session: Session, args: Args, kind: type[C], name: Callable[[Any], bytes] = lambda item: item
 ) -> ScanPage[C]:
     """Return a page of the collection at a key. ``name`` returns the name of an item.
 
@@ -95,7 +87,7 @@ def scan_page(
     value = session.db.get(args[0], kind)
     if value is None:
         return ScanPage(b"0", [], None, {})
-    given = parse_scan(session, args[2:], others)
+    given = parse_scan(session, args[2:])
     if _fits_a_page(session, value, cursor, given.page_size):
         following, items = 0, list(value)
     else:

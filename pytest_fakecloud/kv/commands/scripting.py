@@ -9,7 +9,7 @@ from ..engine.engine import Session
 from ..errors import NOT_INTEGER, TOO_MANY_KEYS, CommandError
 from ..reply import OK, Map, Reply, SetReply, Status
 from ..scripting import errors
-from ..table.registry import Args, command
+from ..table.registry import Args, command, variant
 from ..table.syntax import parse_int
 from .arguments import subcommand_error
 
@@ -27,42 +27,22 @@ def _keys_and_arguments(args: Args, error: bytes = NOT_INTEGER) -> tuple[list[by
     return args[2 : 2 + count], args[2 + count :]
 
 
-def _eval(session: Session, args: Args, read_only: bool) -> Reply:
+@variant("EVAL", "Run a Lua script.", read_only=False)
+@variant("EVAL_RO", "Run a read-only Lua script.", read_only=True)
+def eval_(session: Session, args: Args, *, read_only: bool) -> Reply:
     keys, arguments = _keys_and_arguments(args)
     scripting = session.engine.scripting
     sha = scripting.load(args[0])
     return scripting.evaluate(session, sha, keys, arguments, read_only)
 
 
-def _evalsha(session: Session, args: Args, read_only: bool) -> Reply:
+@variant("EVALSHA", "Run a cached Lua script by its SHA-1 digest.", read_only=False)
+@variant("EVALSHA_RO", "Run a cached read-only Lua script by its SHA-1 digest.", read_only=True)
+def evalsha(session: Session, args: Args, *, read_only: bool) -> Reply:
     if len(args[0]) != 40:
         raise CommandError(errors.NO_SCRIPT)
     keys, arguments = _keys_and_arguments(args)
     return session.engine.scripting.evaluate(session, args[0].lower(), keys, arguments, read_only)
-
-
-@command("EVAL")
-def eval_(session: Session, args: Args) -> Reply:
-    """Run a Lua script."""
-    return _eval(session, args, False)
-
-
-@command("EVAL_RO")
-def eval_ro(session: Session, args: Args) -> Reply:
-    """Run a read-only Lua script."""
-    return _eval(session, args, True)
-
-
-@command("EVALSHA")
-def evalsha(session: Session, args: Args) -> Reply:
-    """Run a cached Lua script by its SHA-1 digest."""
-    return _evalsha(session, args, False)
-
-
-@command("EVALSHA_RO")
-def evalsha_ro(session: Session, args: Args) -> Reply:
-    """Run a cached read-only Lua script by its SHA-1 digest."""
-    return _evalsha(session, args, True)
 
 
 @command("SCRIPT LOAD")
@@ -111,24 +91,14 @@ def script_debug(session: Session, args: Args) -> Reply:
     return OK
 
 
-def _call(session: Session, args: Args, read_only: bool) -> Reply:
+@variant("FCALL", "Call a function of a library.", read_only=False)
+@variant("FCALL_RO", "Call a read-only function of a library.", read_only=True)
+def fcall(session: Session, args: Args, *, read_only: bool) -> Reply:
     scripting = session.engine.scripting
     if args[0].lower() not in scripting.libraries.functions:
         raise CommandError(errors.FUNCTION_NOT_FOUND)
     keys, arguments = _keys_and_arguments(args, errors.KEYS_BAD)
     return scripting.call_function(session, args[0], keys, arguments, read_only)
-
-
-@command("FCALL")
-def fcall(session: Session, args: Args) -> Reply:
-    """Call a function of a library."""
-    return _call(session, args, False)
-
-
-@command("FCALL_RO")
-def fcall_ro(session: Session, args: Args) -> Reply:
-    """Call a read-only function of a library."""
-    return _call(session, args, True)
 
 
 @command("FUNCTION LOAD")

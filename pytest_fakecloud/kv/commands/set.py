@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from itertools import chain
+
 from ...core.budget import spend
 from .. import errors
 from ..engine.engine import Session
 from ..errors import CommandError
 from ..reply import Reply, SetReply
-from ..table.registry import Args, command
+from ..table.registry import Args, command, variant
 from ..table.syntax import I64_MAX, parse_int
 from ..values.sets import SetValue
 from .arguments import options, parse_negatable, random_indexes
 from .scanning import scan_page
 
+_MISSING = SetValue()
+"""Used for a missing key by commands that do not add members."""
 _COPY_STEPS = 2
 """Steps of the budget for a member that is added to a result; a test for membership takes one."""
 
@@ -21,7 +26,7 @@ _COPY_STEPS = 2
 def sadd(session: Session, args: Args) -> Reply:
     """Add members to a set and return the number that were added."""
     members = session.db.get_or_create(args[0], SetValue)
-    added = sum([members.add(member) for member in args[1:]])
+    added = sum(map(members.add, args[1:]))
     if added:
         session.db.touch(args[0])
     return added
@@ -30,10 +35,8 @@ def sadd(session: Session, args: Args) -> Reply:
 @command("SREM")
 def srem(session: Session, args: Args) -> Reply:
     """Remove members from a set and return the number that were removed."""
-    members = session.db.get(args[0], SetValue)
-    if members is None:
-        return 0
-    removed = sum([members.remove(member) for member in args[1:]])
+    members = session.db.get(args[0], SetValue) or _MISSING
+    removed = sum(map(members.remove, args[1:]))
     if removed:
         session.db.note_removal(args[0])
     return removed
@@ -129,7 +132,7 @@ def srandmember(session: Session, args: Args) -> Reply:
 
 def _sets(session: Session, keys: list[bytes]) -> list[SetValue]:
     """Return the sets at some keys; an empty set for a missing key."""
-    return [session.db.get(key, SetValue) or SetValue() for key in keys]
+    return [session.db.get(key, SetValue) or _MISSING for key in keys]
 
 
 def _intersection(session: Session, keys: list[bytes], limit: int = 0) -> list[bytes]:
@@ -146,12 +149,9 @@ def _intersection(session: Session, keys: list[bytes], limit: int = 0) -> list[b
 
 
 def _union(session: Session, keys: list[bytes]) -> SetValue:
-    union = SetValue()
-    for members in _sets(session, keys):
-        spend(_COPY_STEPS * len(members))
-        for member in members:
-            union.add(member)
-    return union
+    sets = _sets(session, keys)
+    spend(_COPY_STEPS * sum(map(len, sets)))
+    return SetValue(chain.from_iterable(sets))
 
 
 def _difference(session: Session, keys: list[bytes]) -> SetValue:
@@ -160,16 +160,33 @@ def _difference(session: Session, keys: list[bytes]) -> SetValue:
     return SetValue(member for member in first if not any(member in other for other in others))
 
 
-@command("SINTER")
-def sinter(session: Session, args: Args) -> Reply:
-    """Return the intersection of sets."""
-    return SetReply(_intersection(session, args))
+_Combination = Callable[[Session, list[bytes]], Iterable[bytes]]
 
 
-@command("SINTERSTORE")
-def sinterstore(session: Session, args: Args) -> Reply:
-    """Store the intersection of sets in a key and return its size."""
-    return session.db.store(args[0], SetValue(_intersection(session, args[1:])))
+@variant("SINTER", "Return the intersection of sets.", combine=_intersection)
+@variant("SUNION", "Return the union of sets.", combine=_union)
+@variant(
+    "SDIFF",
+    "Return the members of the first set that are in none of the other sets.",
+    combine=_difference,
+)
+def sinter(session: Session, args: Args, *, combine: _Combination) -> Reply:
+    return SetReply(combine(session, args))
+
+
+@variant(
+    "SINTERSTORE",
+    "Store the intersection of sets in a key and return its size.",
+    combine=_intersection,
+)
+@variant("SUNIONSTORE", "Store the union of sets in a key and return its size.", combine=_union)
+@variant(
+    "SDIFFSTORE",
+    "Store the members of the first set that are in no other set, and return their number.",
+    combine=_difference,
+)
+def sinterstore(session: Session, args: Args, *, combine: _Combination) -> Reply:
+    return session.db.store(args[0], SetValue(combine(session, args[1:])))
 
 
 @command("SINTERCARD")
@@ -182,27 +199,3 @@ def sintercard(session: Session, args: Args) -> Reply:
     for _, (value,) in options(args, 1 + numkeys, {b"LIMIT": 1}):
         limit = parse_int(value, 0, I64_MAX, errors.LIMIT_NEGATIVE)
     return len(_intersection(session, args[1 : 1 + numkeys], limit))
-
-
-@command("SUNION")
-def sunion(session: Session, args: Args) -> Reply:
-    """Return the union of sets."""
-    return SetReply(_union(session, args))
-
-
-@command("SUNIONSTORE")
-def sunionstore(session: Session, args: Args) -> Reply:
-    """Store the union of sets in a key and return its size."""
-    return session.db.store(args[0], _union(session, args[1:]))
-
-
-@command("SDIFF")
-def sdiff(session: Session, args: Args) -> Reply:
-    """Return the members of the first set that are in none of the other sets."""
-    return SetReply(_difference(session, args))
-
-
-@command("SDIFFSTORE")
-def sdiffstore(session: Session, args: Args) -> Reply:
-    """Store the members of the first set that are in no other set, and return their number."""
-    return session.db.store(args[0], _difference(session, args[1:]))

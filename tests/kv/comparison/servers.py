@@ -55,6 +55,11 @@ class RealServer(wire.Connection):
         found = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
         return found.get("valkey_version") or found["redis_version"]
 
+    @property
+    def title(self) -> str:
+        """The name and version, e.g. Redis 7.0.15."""
+        return f"{self.name.capitalize()} {self.version}"
+
     def speak(self, resp: int) -> None:
         """Change to RESP2 or RESP3."""
         self.call([b"HELLO", b"%d" % resp])

@@ -19,13 +19,15 @@ TEMPLATES = sections(Path(__file__).with_name("templates.txt"))
 
 NOT_COMPARED = {
     "they may wait": "BLMOVE BLMPOP BLPOP BRPOP BRPOPLPUSH BZMPOP BZPOPMAX BZPOPMIN",
-    "neither Redis 7.0 nor Valkey has them": "DELEX DIGEST XACKDEL XDELEX",
     "`tests/kv/rdb` compares them": "DUMP RESTORE",
     "`test_self_description.py` compares their help": "OBJECT|HELP XGROUP|HELP XINFO|HELP",
     "the reply depends on real time": "OBJECT|IDLETIME",
     "they are about servers, not about data": "MIGRATE WAIT WAITAOF PFSELFTEST",
 }
-"""Reasons why commands of these groups have no template, with the commands."""
+"""Reasons why commands of these groups have no template, with the commands.
+
+Commands that no real server here has (`catalogue.WITHOUT_SERVER`) also have none.
+"""
 
 RANDOM = frozenset({"SPOP", "SRANDMEMBER", "HRANDFIELD", "ZRANDMEMBER", "RANDOMKEY"})
 """Commands with random replies, compared by invariants."""

@@ -6,37 +6,34 @@ from collections.abc import Callable
 
 from ... import errors
 from ...engine.engine import Session
-from ...errors import CommandError, invalid_expire
+from ...errors import CommandError
 from ...reply import Reply
-from ...table.registry import Args, command
+from ...table.columns import UNITS, Unit
+from ...table.registry import Args, command, variant
 from ...table.syntax import parse_int
 from ...values.hashes import HashValue
+from ..arguments import running
 from ..lifetimes import (
-    EXPIRY_SIZES,
     SetOptions,
     allows_expiry,
     expiry_ms,
-    nearest_second,
+    expiry_reply,
     parse_conditions,
     parse_set_options,
 )
+from .fields import MISSING
 
 
 def _read_fields(args: Args, at: int, each: int = 1, error: bytes = errors.NUMFIELDS) -> Args:
     """Return the arguments after ``FIELDS count``, which must be ``count`` times ``each``."""
-    if at + 1 >= len(args) or args[at].upper() != b"FIELDS":
+    if args[at].upper() != b"FIELDS":  # only possible in a command without options
+        raise CommandError(errors.SYNTAX)
+    if at + 1 == len(args):
         raise CommandError(error)
     count = parse_int(args[at + 1])
     if count < 1 or count * each != len(args) - at - 2:
         raise CommandError(error)
     return args[at + 2 :]
-
-
-def _read_fields_first(args: Args) -> Args:
-    """Return the fields of a command without options."""
-    if args[1].upper() != b"FIELDS":
-        raise CommandError(errors.SYNTAX)
-    return _read_fields(args, 1)
 
 
 def _find_fields_word(args: Args, start: int) -> int:
@@ -49,11 +46,9 @@ def _find_fields_word(args: Args, start: int) -> int:
 
 def _result_per_field(
     session: Session, key: bytes, fields: Args, result: Callable[[HashValue, bytes], int]
-) -> tuple[HashValue | None, list[Reply]]:
+) -> tuple[HashValue, list[Reply]]:
     """Return a hash and a result for each field: -2 for a missing one, else from ``result``."""
-    value = session.db.get(key, HashValue)
-    if value is None:
-        return None, [-2] * len(fields)
+    value = session.db.get(key, HashValue) or MISSING
     return value, [result(value, field) if field in value.fields else -2 for field in fields]
 
 
@@ -77,14 +72,18 @@ def _expire_or_remove(session: Session, value: HashValue, field: bytes, at_ms: i
     return remains
 
 
-def _expire(session: Session, args: Args, word: bytes, name: str) -> Reply:
-    """Set the expiry of fields; ``word`` is the option of SET with the same meaning."""
+@variant("HEXPIRE", "Set the TTL of hash fields in seconds.")
+@variant("HPEXPIRE", "Set the TTL of hash fields in milliseconds.")
+@variant("HEXPIREAT", "Set the time at which hash fields expire, as a Unix time in seconds.")
+@variant("HPEXPIREAT", "Set the time at which hash fields expire, as a Unix time in milliseconds.")
+def hexpire(session: Session, args: Args) -> Reply:
+    """Set the expiry of fields, in the unit of the command's row."""
     fields_at = _find_fields_word(args, 2)
     condition = parse_conditions(args[2:fields_at])
     fields = _read_fields(args, fields_at)
     if parse_int(args[1]) < 0:
-        raise CommandError(invalid_expire(name))
-    at_ms = expiry_ms(word, args[1], session.now_ms, name, may_be_past=True)
+        raise CommandError(errors.invalid_expire(running(session).full_name))
+    at_ms = expiry_ms(session, args[1], may_be_past=True)
 
     def expire(value: HashValue, field: bytes) -> int:
         if not allows_expiry(condition, value.expiry(field), at_ms):
@@ -92,94 +91,56 @@ def _expire(session: Session, args: Args, word: bytes, name: str) -> Reply:
         return 1 if _expire_or_remove(session, value, field, at_ms) else 2
 
     value, results = _result_per_field(session, args[0], fields, expire)
-    if value is not None:
-        events = [event for result, event in ((1, "hexpire"), (2, "hexpired")) if result in results]
-        _note_change(session, args[0], value, *events)
+    events = [event for result, event in ((1, "hexpire"), (2, "hexpired")) if result in results]
+    _note_change(session, args[0], value, *events)
     return results
-
-
-@command("HEXPIRE")
-def hexpire(session: Session, args: Args) -> Reply:
-    """Set the TTL of hash fields in seconds."""
-    return _expire(session, args, b"EX", "hexpire")
-
-
-@command("HPEXPIRE")
-def hpexpire(session: Session, args: Args) -> Reply:
-    """Set the TTL of hash fields in milliseconds."""
-    return _expire(session, args, b"PX", "hpexpire")
-
-
-@command("HEXPIREAT")
-def hexpireat(session: Session, args: Args) -> Reply:
-    """Set the time at which hash fields expire, as a Unix time in seconds."""
-    return _expire(session, args, b"EXAT", "hexpireat")
-
-
-@command("HPEXPIREAT")
-def hpexpireat(session: Session, args: Args) -> Reply:
-    """Set the time at which hash fields expire, as a Unix time in milliseconds."""
-    return _expire(session, args, b"PXAT", "hpexpireat")
 
 
 @command("HPERSIST")
 def hpersist(session: Session, args: Args) -> Reply:
     """Remove the TTL of hash fields."""
-    fields = _read_fields_first(args)
+    fields = _read_fields(args, 1)
     value, results = _result_per_field(
         session, args[0], fields, lambda value, field: 1 if value.persist(field) else -1
     )
-    if value is not None and 1 in results:
+    if 1 in results:
         _note_change(session, args[0], value, "hpersist")
     return results
 
 
-def _read(session: Session, args: Args, convert: Callable[[int], int]) -> Reply:
-    """Return the expiry of fields, converted from Unix milliseconds to the form of the reply."""
+@variant("HTTL", "Return the remaining TTL of hash fields in seconds.", unit=UNITS["seconds"])
+@variant(
+    "HPTTL", "Return the remaining TTL of hash fields in milliseconds.", unit=UNITS["milliseconds"]
+)
+@variant(
+    "HEXPIRETIME",
+    "Return the Unix time in seconds at which hash fields expire.",
+    unit=UNITS["unix-seconds"],
+)
+@variant(
+    "HPEXPIRETIME",
+    "Return the Unix time in milliseconds at which hash fields expire.",
+    unit=UNITS["unix-milliseconds"],
+)
+def httl(session: Session, args: Args, *, unit: Unit) -> Reply:
+    """Return the expiry of fields as numbers of ``unit``."""
+    rounds_down = unit.is_absolute and session.engine.dialect == "vendor"
 
     def read(value: HashValue, field: bytes) -> int:
         at_ms = value.expiry(field)
-        return -1 if at_ms is None else convert(at_ms)
+        if at_ms is None:
+            return -1
+        # As tests of the official clients show, the vendor rounds down for HEXPIRETIME.
+        return at_ms // unit.milliseconds if rounds_down else expiry_reply(session, unit, at_ms)
 
     return _result_per_field(session, args[0], _read_fields(args, 1, error=errors.SYNTAX), read)[1]
-
-
-@command("HTTL")
-def httl(session: Session, args: Args) -> Reply:
-    """Return the remaining TTL of hash fields in seconds."""
-    return _read(session, args, lambda at_ms: nearest_second(at_ms - session.now_ms))
-
-
-@command("HPTTL")
-def hpttl(session: Session, args: Args) -> Reply:
-    """Return the remaining TTL of hash fields in milliseconds."""
-    return _read(session, args, lambda at_ms: at_ms - session.now_ms)
-
-
-@command("HEXPIRETIME")
-def hexpiretime(session: Session, args: Args) -> Reply:
-    """Return the Unix time in seconds at which hash fields expire.
-
-    The vendor rounds down, as tests of the official clients show; Redis rounds to the nearest
-    second.
-    """
-    is_vendor = session.engine.dialect == "vendor"
-    return _read(session, args, (lambda at_ms: at_ms // 1000) if is_vendor else nearest_second)
-
-
-@command("HPEXPIRETIME")
-def hpexpiretime(session: Session, args: Args) -> Reply:
-    """Return the Unix time in milliseconds at which hash fields expire."""
-    return _read(session, args, lambda at_ms: at_ms)
 
 
 @command("HGETDEL")
 def hgetdel(session: Session, args: Args) -> Reply:
     """Return the values of hash fields and delete the fields."""
-    fields = _read_fields_first(args)
-    value = session.db.get(args[0], HashValue)
-    if value is None:
-        return [None] * len(fields)
+    fields = _read_fields(args, 1)
+    value = session.db.get(args[0], HashValue) or MISSING
     results: list[Reply] = []
     for field in fields:
         results.append(value.fields.get(field))
@@ -189,27 +150,21 @@ def hgetdel(session: Session, args: Args) -> Reply:
     return results
 
 
-_HGETEX_SIZES = {**EXPIRY_SIZES, b"PERSIST": 0}
-_HSETEX_SIZES = {**EXPIRY_SIZES, b"KEEPTTL": 0, b"NX": 0, b"XX": 0, b"FNX": 0, b"FXX": 0}
-
-
-def _expires_at(session: Session, given: SetOptions, name: str) -> int | None:
+def _expires_at(session: Session, given: SetOptions) -> int | None:
     """Return the expiry in Unix milliseconds; the number 0 means now for every expiry word."""
     if given.amount and parse_int(given.amount) == 0:
         return session.now_ms
-    return given.expires_at(session, name)
+    return given.expires_at(session)
 
 
 @command("HGETEX")
 def hgetex(session: Session, args: Args) -> Reply:
     """Return the values of hash fields, and optionally set or remove their TTL."""
     fields_at = _find_fields_word(args, 1)
-    given = parse_set_options(session, args[:fields_at], 1, _HGETEX_SIZES)
+    given = parse_set_options(session, args[:fields_at], 1)
     fields = _read_fields(args, fields_at)
-    value = session.db.get(args[0], HashValue)
-    at_ms = _expires_at(session, given, "hgetex")
-    if value is None:
-        return [None] * len(fields)
+    value = session.db.get(args[0], HashValue) or MISSING
+    at_ms = _expires_at(session, given)
     results: list[Reply] = []
     event = ""
     for field in fields:
@@ -225,24 +180,19 @@ def hgetex(session: Session, args: Args) -> Reply:
     return results
 
 
-def _is_met(given: SetOptions, value: HashValue | None, fields: set[bytes]) -> bool:
-    """Return whether the conditions of HSETEX, about the key and all of the fields, are met."""
-    present = set() if value is None else fields & value.fields.keys()
-    if (b"FNX" in given.flags and present) or (b"FXX" in given.flags and present != fields):
-        return False
-    return given.is_met(value)
-
-
 @command("HSETEX")
 def hsetex(session: Session, args: Args) -> Reply:
     """Set hash fields with an optional condition and TTL; return 1 if they were set, else 0."""
     fields_at = _find_fields_word(args, 1)
-    given = parse_set_options(session, args[:fields_at], 1, _HSETEX_SIZES)
+    given = parse_set_options(session, args[:fields_at], 1)
     pairs = _read_fields(args, fields_at, each=2)
     key = args[0]
     value = session.db.get(key, HashValue)
-    at_ms = _expires_at(session, given, "hsetex")
-    if not _is_met(given, value, set(pairs[::2])):
+    at_ms = _expires_at(session, given)
+    fields, present = set(pairs[::2]), (value or MISSING).fields.keys()
+    if b"FNX" in given.flags and not fields.isdisjoint(present):
+        return 0
+    if (b"FXX" in given.flags and not fields <= present) or not given.is_met(value):
         return 0
     value = session.db.get_or_create(key, HashValue)
     for field, content in zip(pairs[::2], pairs[1::2], strict=True):

@@ -7,32 +7,33 @@ from collections.abc import Mapping
 
 from ... import errors
 from ...engine.engine import Session
-from ...errors import CommandError, wrong_arity
+from ...errors import CommandError
 from ...reply import OK, Map, Reply
 from ...table.long_double import parse_long_double
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.hashes import HashValue
-from ..arguments import parse_random, random_indexes
+from ..arguments import arity_error, parse_random, random_indexes
 from ..scanning import scan_page
 from ..string.numbers import incremented, incremented_float
+
+MISSING = HashValue()
+"""Used for a missing key by commands that do not add fields."""
 
 
 def _fields(session: Session, key: bytes) -> Mapping[bytes, bytes]:
     """Return the fields of a hash with their values; none for a missing key."""
-    value = session.db.get(key, HashValue)
-    return {} if value is None else value.fields
+    return (session.db.get(key, HashValue) or MISSING).fields
 
 
 @command("HSET")
 def hset(session: Session, args: Args) -> Reply:
     """Set fields of a hash and return the number of fields that were added."""
-    count = len(args)
-    if not count % 2:
-        raise CommandError(wrong_arity("hset"))
+    if len(args) % 2 == 0:
+        raise arity_error(session)
     value = session.db.get_or_create(args[0], HashValue)
     added = 0
-    for at in range(1, count, 2):
+    for at in range(1, len(args), 2):
         added += value.set(args[at], args[at + 1])
     session.db.touch(args[0])
     return added
@@ -41,8 +42,6 @@ def hset(session: Session, args: Args) -> Reply:
 @command("HMSET")
 def hmset(session: Session, args: Args) -> Reply:
     """Set fields of a hash."""
-    if not len(args) % 2:
-        raise CommandError(wrong_arity("hmset"))
     hset(session, args)
     return OK
 
@@ -110,10 +109,8 @@ def hstrlen(session: Session, args: Args) -> Reply:
 @command("HDEL")
 def hdel(session: Session, args: Args) -> Reply:
     """Delete hash fields and return the number that existed."""
-    value = session.db.get(args[0], HashValue)
-    if value is None:
-        return 0
-    removed = sum(value.remove(field) for field in args[1:])
+    value = session.db.get(args[0], HashValue) or MISSING
+    removed = sum(map(value.remove, args[1:]))
     if removed:
         session.db.note_removal(args[0])
     return removed
@@ -150,25 +147,24 @@ def hincrbyfloat(session: Session, args: Args) -> Reply:
 def hrandfield(session: Session, args: Args) -> Reply:
     """Return one or more random fields of a hash; a negative count allows repetitions."""
     count, with_values = parse_random(args, b"WITHVALUES")
-    value = session.db.get(args[0], HashValue)
-    if value is None:
+    contents = _fields(session, args[0])
+    fields = list(contents)
+    if not fields:
         return None if count is None else []
-    fields = list(value.fields)
     if count is None:
         return session.engine.random.choice(fields)
     chosen = [fields[place] for place in random_indexes(session, len(fields), count)]
     if not with_values:
         return chosen
     if session.resp > 2:
-        return [[field, value.fields[field]] for field in chosen]
-    return [item for field in chosen for item in (field, value.fields[field])]
+        return [[field, contents[field]] for field in chosen]
+    return [item for field in chosen for item in (field, contents[field])]
 
 
 @command("HSCAN")
 def hscan(session: Session, args: Args) -> Reply:
     """Iterate over the fields and values of a hash."""
-    others = {b"NOVALUES": 0} if session.engine.table.knows["HSCAN NOVALUES"] else {}
-    page = scan_page(session, args, HashValue, others)
+    page = scan_page(session, args, HashValue)
     if b"NOVALUES" in page.others or page.collection is None:
         return [page.cursor, page.items]
     contents = page.collection.fields

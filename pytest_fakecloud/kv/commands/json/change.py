@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...engine.engine import Session
-from ...errors import CommandError, wrong_arity
+from ...errors import CommandError
 from ...reply import Reply
-from ...table.registry import Args, command
+from ...table.registry import Args, command, variant
 from ...table.syntax import parse_int
 from ...values.json import copy_json, equal, write_json
+from ..arguments import arity_error
 from .matches import (
     LEGACY_ROOT,
     NOT_A_NUMBER,
@@ -29,7 +31,17 @@ if TYPE_CHECKING:
     from ...values.json_path import Location
 
 
-def _arithmetic(session: Session, args: Args, compute: Callable[[Any, Any], int | float]) -> Reply:
+@variant(
+    "JSON.NUMINCRBY",
+    "Increment the numbers at a path and return the new values as JSON.",
+    compute=operator.add,
+)
+@variant(
+    "JSON.NUMMULTBY",
+    "Multiply the numbers at a path and return the new values as JSON.",
+    compute=operator.mul,
+)
+def json_numincrby(session: Session, args: Args, *, compute: Callable[[Any, Any], Any]) -> Reply:
     path, operand = read_path(session, args[1]), read_value(args[2])
     if operand.__class__ not in (int, float):
         raise CommandError(b"ERR expected a number")
@@ -53,23 +65,11 @@ def _arithmetic(session: Session, args: Args, compute: Callable[[Any, Any], int 
     return write_json(results[0] if path.legacy else results)
 
 
-@command("JSON.NUMINCRBY")
-def json_numincrby(session: Session, args: Args) -> Reply:
-    """Increment the numbers at a path and return the new values as JSON."""
-    return _arithmetic(session, args, lambda value, operand: value + operand)
-
-
-@command("JSON.NUMMULTBY")
-def json_nummultby(session: Session, args: Args) -> Reply:
-    """Multiply the numbers at a path and return the new values as JSON."""
-    return _arithmetic(session, args, lambda value, operand: value * operand)
-
-
 @command("JSON.STRAPPEND")
 def json_strappend(session: Session, args: Args) -> Reply:
     """Append to the strings at a path and return their new lengths in bytes."""
     if len(args) > 3:
-        raise CommandError(wrong_arity("json.strappend"))
+        raise arity_error(session)
     path = read_path(session, args[1] if len(args) == 3 else LEGACY_ROOT)
     addition = read_value(args[-1])
     if addition.__class__ is not str:
@@ -131,7 +131,7 @@ def _at_least_first(index: int, length: int) -> int:
 def json_arrindex(session: Session, args: Args) -> Reply:
     """Return the first index of a value in each array at a path, or -1 for an array without it."""
     if len(args) > 5:
-        raise CommandError(wrong_arity("json.arrindex"))
+        raise arity_error(session)
     path, wanted = read_path(session, args[1]), read_value(args[2])
     start = parse_int(args[3]) if len(args) > 3 else 0
     stop = parse_int(args[4]) if len(args) > 4 else 0
@@ -152,7 +152,7 @@ def json_arrindex(session: Session, args: Args) -> Reply:
 def json_arrpop(session: Session, args: Args) -> Reply:
     """Remove and return an element of each array at a path, by default the last one."""
     if len(args) > 3:
-        raise CommandError(wrong_arity("json.arrpop"))
+        raise arity_error(session)
     path = read_path(session, args[1] if len(args) > 1 else LEGACY_ROOT)
     index = parse_int(args[2]) if len(args) > 2 else -1
 

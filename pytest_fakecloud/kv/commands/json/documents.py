@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from ....core.budget import spend
 from ... import errors
 from ...engine.engine import Session
-from ...errors import CommandError, wrong_arity
+from ...errors import CommandError
 from ...reply import OK, Reply, Status
 from ...table.registry import Args, command
 from ...values.json import TYPE_WORDS, JsonValue, Layout, copy_json, merge, write_json
+from ..arguments import arity_error
 from .matches import (
     LEGACY_ROOT,
     NOT_STATIC,
@@ -23,6 +24,7 @@ from .matches import (
     outermost,
     parent_of,
     put,
+    put_all,
     read,
     read_path,
     read_value,
@@ -42,13 +44,9 @@ def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"")
     """
     matches = outermost(find(path, document.root))
     if matches:
-        if condition == b"NX":
-            return False
-        for match in matches:
-            check_depth(len(match.parts), value)
-        for match in matches:
-            put(document, match, copy_json(value))
-        return True
+        if condition != b"NX":
+            put_all(document, matches, value, lambda _: copy_json(value))
+        return condition != b"NX"
     created = path.parent_and_name()
     if created is None:
         raise CommandError(NOT_STATIC)
@@ -94,7 +92,7 @@ def json_set(session: Session, args: Args) -> Reply:
 def json_mset(session: Session, args: Args) -> Reply:
     """Set values in several documents atomically."""
     if len(args) % 3:
-        raise CommandError(wrong_arity("json.mset"))
+        raise arity_error(session)
     changed: dict[bytes, JsonValue] = {}
     for at in range(0, len(args), 3):
         key, path, value = args[at], read_path(session, args[at + 1]), read_value(args[at + 2])
@@ -133,11 +131,7 @@ def json_merge(session: Session, args: Args) -> Reply:
     if patch is None:
         _remove(session, key, document, matches)
     elif matches:
-        matches = outermost(matches)
-        for match in matches:
-            check_depth(len(match.parts), patch)
-        for match in matches:
-            put(document, match, merge(match.value, patch))
+        put_all(document, outermost(matches), patch, lambda target: merge(target, patch))
         session.db.touch(key)
     else:
         _assign(document, path, merge(None, patch))
@@ -148,28 +142,28 @@ def json_merge(session: Session, args: Args) -> Reply:
 @command("JSON.GET")
 def json_get(session: Session, args: Args) -> Reply:
     """Return the values at one or more paths of a document as JSON."""
-    words = {b"INDENT": "", b"NEWLINE": "", b"SPACE": ""}
-    at = 1
+    layout: dict[str, str] = {}
     paths: list[Path] = []
+    at = 1
     while at < len(args):
-        word = args[at].upper()
-        if word in words and at + 1 < len(args):
-            words[word] = args[at + 1].decode("utf-8", "replace")
-            at += 2
-            continue
-        if word != b"NOESCAPE":  # accepted without effect, as in RedisJSON 2
+        word = args[at].lower().decode("latin-1")
+        if word in Layout._fields and at + 1 < len(args):
+            layout[word] = args[at + 1].decode("utf-8", "replace")
+            at += 1
+        elif word != "noescape":  # accepted without effect, as in RedisJSON 2
             paths.append(read_path(session, args[at]))
         at += 1
     document = session.db.get(args[0], JsonValue)
     if document is None:
         return None
-    layout = Layout(*words.values())
     if len(paths) <= 1:
         path = paths[0] if paths else read_path(session, LEGACY_ROOT)
-        return write_json(_all_or_first(path, _values(path, document), path.legacy), layout)
+        return write_json(
+            _all_or_first(path, _values(path, document), path.legacy), Layout(**layout)
+        )
     legacy = all(path.legacy for path in paths)
     found = {path.text: _all_or_first(path, _values(path, document), legacy) for path in paths}
-    return write_json(found, layout)
+    return write_json(found, Layout(**layout))
 
 
 def _values(path: Path, document: JsonValue) -> list[Any]:
@@ -223,7 +217,7 @@ def _remove(session: Session, key: bytes, document: JsonValue, matches: list[Loc
 @command("JSON.DEL", "JSON.FORGET")
 def json_del(session: Session, args: Args) -> Reply:
     """Delete the values at a path, or the whole document, and return the number of deleted values."""
-    path = optional_path(session, args, "json.del")
+    path = optional_path(session, args)
     document = session.db.get(args[0], JsonValue)
     if document is None:
         return 0
@@ -233,7 +227,7 @@ def json_del(session: Session, args: Args) -> Reply:
 @command("JSON.CLEAR")
 def json_clear(session: Session, args: Args) -> Reply:
     """Empty the arrays and objects at a path, set numbers to 0, and return the number of changes."""
-    path = optional_path(session, args, "json.clear")
+    path = optional_path(session, args)
     document = existing(session, args[0])
     changed = 0
     deepest_first = sorted(find(path, document.root), key=lambda match: -len(match.parts))
@@ -256,7 +250,7 @@ def json_clear(session: Session, args: Args) -> Reply:
 @command("JSON.TYPE")
 def json_type(session: Session, args: Args) -> Reply:
     """Return the types of the values at a path."""
-    path = optional_path(session, args, "json.type")
+    path = optional_path(session, args)
     document = session.db.get(args[0], JsonValue)
     found: Reply = None
     if document is not None:
@@ -272,14 +266,14 @@ def json_type(session: Session, args: Args) -> Reply:
 @command("JSON.STRLEN")
 def json_strlen(session: Session, args: Args) -> Reply:
     """Return the lengths in bytes of the strings at a path."""
-    path = optional_path(session, args, "json.strlen")
+    path = optional_path(session, args)
     return read(session, args[0], path, str, lambda text: len(text.encode()))
 
 
 @command("JSON.ARRLEN")
 def json_arrlen(session: Session, args: Args) -> Reply:
     """Return the lengths of the arrays at a path."""
-    return read(session, args[0], optional_path(session, args, "json.arrlen"), list, len)
+    return read(session, args[0], optional_path(session, args), list, len)
 
 
 @command("JSON.OBJLEN")
@@ -288,7 +282,7 @@ def json_objlen(session: Session, args: Args) -> Reply:
 
     In RedisJSON, a legacy path without a match is not an error.
     """
-    path = optional_path(session, args, "json.objlen")
+    path = optional_path(session, args)
     document = session.db.get(args[0], JsonValue)
     excused = session.engine.dialect == "redis" and path.legacy
     if excused and (document is None or not find(path, document.root)):
@@ -299,7 +293,7 @@ def json_objlen(session: Session, args: Args) -> Reply:
 @command("JSON.OBJKEYS")
 def json_objkeys(session: Session, args: Args) -> Reply:
     """Return the member names of the objects at a path."""
-    path = optional_path(session, args, "json.objkeys")
+    path = optional_path(session, args)
     return read(session, args[0], path, dict, lambda value: [name.encode() for name in value])
 
 
@@ -309,7 +303,7 @@ def json_resp(session: Session, args: Args) -> Reply:
 
     In RESP3, RedisJSON returns fractional numbers as doubles.
     """
-    path = optional_path(session, args, "json.resp")
+    path = optional_path(session, args)
     doubles = session.resp > 2 and session.engine.dialect == "redis"
     document = session.db.get(args[0], JsonValue)
     if document is None:
@@ -344,7 +338,7 @@ def json_debug_memory(session: Session, args: Args) -> Reply:
 
     The size is the length of the value as JSON, plus 8 bytes (decided here).
     """
-    path = optional_path(session, args, "json.debug|memory")
+    path = optional_path(session, args)
     document = session.db.get(args[0], JsonValue)
     if document is None:
         return 0 if path.legacy else []

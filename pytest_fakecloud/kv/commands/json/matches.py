@@ -14,10 +14,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...engine.engine import Session
-from ...errors import CommandError, Template, one_line, wrong_arity
+from ...errors import CommandError, Template, one_line
 from ...reply import Reply
 from ...table.registry import Args
 from ...values.json import DEEPEST, TYPE_WORDS, JsonError, JsonValue, depth, parse_json
+from ..arguments import arity_error
 
 if TYPE_CHECKING:
     from ...values.json_path import Location, Path
@@ -85,29 +86,28 @@ def wrong_type(expected: str, value: Any) -> CommandError:
 Operation = Callable[[Any], Any]
 
 
-def _reply(
-    path: Path, matches: list[Location], kind: type, operation: Operation, *, of_last: bool = False
-) -> Reply:
-    """Run an operation on the matches of a type; return the results in the form for the path.
+def _results(
+    path: Path,
+    matches: list[Location],
+    operation: Operation,
+    *kinds: type,
+    needs_first: bool = True,
+) -> list[Any]:
+    """Return the result of an operation for each match; None for a match not of these types.
 
-    A legacy path has a single result: that of the first match or, with ``of_last``, of the last
-    match of the type.
+    With a legacy path, raise an error unless the first match, or with ``needs_first=False`` any
+    match, is of these types. The error names the last of them.
     """
-    # Types are compared with `is`, because a boolean is also an instance of `int`.
-    fits = [match.value.__class__ is kind for match in matches]
+    # Types are compared with `in`, because a boolean is also an instance of `int`.
+    fits = [match.value.__class__ in kinds for match in matches]
     if path.legacy:
         if not matches:
             raise no_path(path)
-        if not (any(fits) if of_last else fits[0]):
-            raise wrong_type(TYPE_WORDS[kind], matches[0].value)
-    results = [
+        if not (fits[0] if needs_first else any(fits)):
+            raise wrong_type(TYPE_WORDS[kinds[-1]], matches[0].value)
+    return [
         operation(match.value) if fit else None for match, fit in zip(matches, fits, strict=True)
     ]
-    if not path.legacy:
-        return results
-    last_fitting = len(fits) - 1 - fits[::-1].index(True)
-    reply: Reply = results[last_fitting if of_last else 0]
-    return reply
 
 
 def read(session: Session, key: bytes, path: Path, kind: type, operation: Operation) -> Reply:
@@ -117,7 +117,8 @@ def read(session: Session, key: bytes, path: Path, kind: type, operation: Operat
         if path.legacy:
             return None
         raise CommandError(NO_KEY)
-    return _reply(path, find(path, document.root), kind, operation)
+    results = _results(path, find(path, document.root), operation, kind)
+    return results[0] if path.legacy else results
 
 
 def change_arrays(
@@ -139,10 +140,13 @@ def change_arrays(
             check(match)
     lengths = [len(match.value) for match in arrays]
     is_redis = session.engine.dialect == "redis"
-    reply = _reply(path, matches, list, operation, of_last=is_redis)
+    results = _results(path, matches, operation, list, needs_first=not is_redis)
     if lengths != [len(match.value) for match in arrays]:
         session.db.touch(key)
-    return reply
+    if path.legacy and is_redis:
+        last = max(at for at, match in enumerate(matches) if match.value.__class__ is list)
+        results = results[last:]
+    return results[0] if path.legacy else results
 
 
 def parent_of(document: JsonValue, match: Location) -> Any:
@@ -179,13 +183,7 @@ def replace(
     """
     document = existing(session, key)
     matches = find(path, document.root)
-    if path.legacy and not matches:
-        raise no_path(path)
-    if path.legacy and matches[0].value.__class__ not in kinds:
-        raise wrong_type(TYPE_WORDS[kinds[-1]], matches[0].value)
-    results = [
-        operation(match.value) if match.value.__class__ in kinds else None for match in matches
-    ]
+    results = _results(path, matches, operation, *kinds)
     for match, result in zip(matches, results, strict=True):
         if result is not None:
             put(document, match, result)
@@ -200,14 +198,24 @@ def check_depth(levels: int, value: Any) -> None:
         raise CommandError(TOO_DEEP)
 
 
+def put_all(
+    document: JsonValue, matches: list[Location], value: Any, make: Callable[[Any], Any]
+) -> None:
+    """Replace each match with what ``make`` returns for it; first check the depth of ``value``."""
+    for match in matches:
+        check_depth(len(match.parts), value)
+    for match in matches:
+        put(document, match, make(match.value))
+
+
 def check_elements(match: Location, values: list[Any]) -> None:
     """Raise an error if new elements of an array would nest the document too deeply."""
     for value in values:
         check_depth(len(match.parts) + 1, value)
 
 
-def optional_path(session: Session, args: Args, name: str) -> Path:
+def optional_path(session: Session, args: Args) -> Path:
     """Return the path argument of a command that takes only a key and a path; by default the root."""
     if len(args) > 2:
-        raise CommandError(wrong_arity(name))
+        raise arity_error(session)
     return read_path(session, args[1] if len(args) > 1 else LEGACY_ROOT)

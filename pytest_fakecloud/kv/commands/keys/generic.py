@@ -67,10 +67,7 @@ def keys(session: Session, args: Args) -> Reply:
 def scan(session: Session, args: Args) -> Reply:
     """Iterate over the keys of the database."""
     cursor = parse_cursor(args[0])
-    others = {b"TYPE": 1}
-    if session.engine.table.knows["SCAN WITHTYPE"]:
-        others[b"WITHTYPE"] = 0
-    given = parse_scan(session, args[1:], others)
+    given = parse_scan(session, args[1:])
     following, found = session.db.scan(cursor, given.page_size)
     if given.matches is not None:
         found = [key for key in found if given.matches(key)]

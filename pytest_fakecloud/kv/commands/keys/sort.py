@@ -11,17 +11,16 @@ from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import Reply
-from ...table.registry import Args, command
+from ...table.registry import Args, variant
 from ...table.syntax import parse_float, parse_int
 from ...values.hashes import HashValue
 from ...values.lists import QuickList
 from ...values.sets import SetValue
 from ...values.zset import SortedSet
-from ..arguments import options
+from ..arguments import options, running
 
 _STEPS_PER_ELEMENT = 8
-_SORT_RO_SIZES = {b"ASC": 0, b"DESC": 0, b"ALPHA": 0, b"LIMIT": 2, b"BY": 1, b"GET": 1}
-_SORT_SIZES = {**_SORT_RO_SIZES, b"STORE": 1}
+_SIZES = {b"ASC": 0, b"DESC": 0, b"ALPHA": 0, b"LIMIT": 2, b"BY": 1, b"GET": 1}
 
 
 @dataclass(slots=True)
@@ -104,10 +103,10 @@ def _in_order(session: Session, elements: list[bytes], given: _Options) -> list[
     return [element for _, element in sorted(numbers, reverse=given.descending)]
 
 
-def _check_permission(session: Session, given: _Options, name: str) -> None:
+def _check_permission(session: Session, given: _Options) -> None:
     # It is not known in advance which keys the BY and GET patterns will read, so require access to
     # all keys.
-    if session.user.reads_all_keys(session.engine.table.commands[name]):
+    if session.user.reads_all_keys(running(session)):
         return
     if given.by is not None and b"*" in given.by:
         raise CommandError(errors.SORT_BY_DENIED)
@@ -115,10 +114,12 @@ def _check_permission(session: Session, given: _Options, name: str) -> None:
         raise CommandError(errors.SORT_GET_DENIED)
 
 
-def _sort(session: Session, args: Args, name: str, sizes: Mapping[bytes, int]) -> Reply:
-    given = _parse_options(args, sizes)
+@variant("SORT", "Return or store the sorted elements of a list, set, or sorted set.")
+@variant("SORT_RO", "Return the sorted elements of a list, set, or sorted set.")
+def sort(session: Session, args: Args) -> Reply:
+    given = _parse_options(args, {**_SIZES, b"STORE": 1} if running(session).write else _SIZES)
     if not session.user.unrestricted:
-        _check_permission(session, given, name)
+        _check_permission(session, given)
     value = session.db.lookup(args[0])
     elements = _elements(value)
     if not given.keeps_order:
@@ -144,15 +145,3 @@ def _sort(session: Session, args: Args, name: str, sizes: Mapping[bytes, int]) -
     else:
         session.db.delete(given.store)
     return len(result)
-
-
-@command("SORT")
-def sort(session: Session, args: Args) -> Reply:
-    """Return or store the sorted elements of a list, set, or sorted set."""
-    return _sort(session, args, "SORT", _SORT_SIZES)
-
-
-@command("SORT_RO")
-def sort_ro(session: Session, args: Args) -> Reply:
-    """Return the sorted elements of a list, set, or sorted set."""
-    return _sort(session, args, "SORT_RO", _SORT_RO_SIZES)

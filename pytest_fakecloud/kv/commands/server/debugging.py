@@ -9,7 +9,6 @@ same data.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from ... import errors
 from ...engine.engine import Session
@@ -50,10 +49,10 @@ def debug(session: Session, args: Args) -> Reply:
     word = args[0].upper().decode("latin-1")
     if word in WITHOUT_EFFECT:
         return OK
-    found = _SUBCOMMANDS.get(word)
-    if found is None or not found.least <= len(args) - 1 <= found.most:
+    accepted, run = _SUBCOMMANDS.get(word, (range(0), _error))
+    if len(args) - 1 not in accepted:
         raise CommandError(errors.bad_subcommand_arguments(args[0], "DEBUG"))
-    return found.run(session, args[1:])
+    return run(session, args[1:])
 
 
 def _error(session: Session, args: Args) -> Reply:
@@ -120,10 +119,9 @@ def _digest(session: Session, args: Args) -> Reply:
 
 def _digest_value(session: Session, args: Args) -> Reply:
     """Return a digest of each key's value in 40 hexadecimal digits; zeros for a missing key."""
-    digests = []
-    for key in args:
-        value = session.db.peek(key)
-        digests.append(EMPTY if value is None else value_digest(value, key in session.db.expires))
+    db = session.db
+    found = [(db.peek(key), key in db.expires) for key in args]
+    digests = [EMPTY if value is None else value_digest(value, expires) for value, expires in found]
     return [Status(b"%040x" % digest) for digest in digests]
 
 
@@ -160,21 +158,14 @@ _REPLIES: dict[str, Callable[[], Reply]] = {
 }
 
 
-class _Subcommand(NamedTuple):
-    """A subcommand of DEBUG with its minimum and maximum number of arguments."""
-
-    least: int
-    most: int
-    run: Callable[[Session, Args], Reply]
-
-
-_SUBCOMMANDS = {
-    "ERROR": _Subcommand(1, 1, _error),
-    "SLEEP": _Subcommand(1, 1, _sleep),
-    "SET-ACTIVE-EXPIRE": _Subcommand(1, 1, _set_active_expire),
-    "SET-DISABLE-DENY-SCRIPTS": _Subcommand(1, 1, _set_disable_deny_scripts),
-    "OBJECT": _Subcommand(1, 2, _object),
-    "DIGEST": _Subcommand(0, 0, _digest),
-    "DIGEST-VALUE": _Subcommand(1, 1000, _digest_value),
-    "PROTOCOL": _Subcommand(1, 1, _protocol),
+_SUBCOMMANDS: dict[str, tuple[range, Callable[[Session, Args], Reply]]] = {
+    "ERROR": (range(1, 2), _error),
+    "SLEEP": (range(1, 2), _sleep),
+    "SET-ACTIVE-EXPIRE": (range(1, 2), _set_active_expire),
+    "SET-DISABLE-DENY-SCRIPTS": (range(1, 2), _set_disable_deny_scripts),
+    "OBJECT": (range(1, 3), _object),
+    "DIGEST": (range(1), _digest),
+    "DIGEST-VALUE": (range(1, 1001), _digest_value),
+    "PROTOCOL": (range(1, 2), _protocol),
 }
+"""The subcommands, with the numbers of arguments that they accept."""

@@ -249,10 +249,6 @@ def _percentile(buckets: dict[int, int], percent: float) -> float:
     return 0.0
 
 
-def _cluster(engine: Engine) -> Iterator[str]:
-    yield "cluster_enabled:0"
-
-
 def _keyspace(engine: Engine) -> Iterator[str]:
     for index in range(len(engine.databases)):
         db = engine.database(index)
@@ -275,6 +271,6 @@ SECTIONS: dict[str, Callable[[Engine], Iterator[str]]] = {
     "commandstats": _commandstats,
     "errorstats": _errorstats,
     "latencystats": _latencystats,
-    "cluster": _cluster,
+    "cluster": lambda _: _filled("cluster_enabled:0"),
     "keyspace": _keyspace,
 }

@@ -8,11 +8,11 @@ from functools import partial
 from ... import errors
 from ...engine.engine import Engine, Session
 from ...engine.keyspace import Keyspace
-from ...errors import CommandError, wrong_arity
+from ...errors import CommandError
 from ...reply import OK, Map, Reply
 from ...table.registry import Args, command
 from ...table.syntax import encoded, parse_int
-from ..arguments import is_first
+from ..arguments import arity_error, is_first
 
 
 def _flush(session: Session, args: Args, databases: Iterable[Keyspace]) -> Reply:
@@ -65,13 +65,12 @@ def time(session: Session, args: Args) -> Reply:
 def swapdb(session: Session, args: Args) -> Reply:
     """Swap the contents of two databases."""
     engine = session.engine
-    indexes = []
-    for text, error in zip(args, (errors.FIRST_DB_INDEX, errors.SECOND_DB_INDEX), strict=True):
-        indexes.append(parse_int(text, -(2**31), 2**31 - 1, error))
-    if not all(0 <= index < len(engine.databases) for index in indexes):
+    first = parse_int(args[0], -(2**31), 2**31 - 1, errors.FIRST_DB_INDEX)
+    second = parse_int(args[1], -(2**31), 2**31 - 1, errors.SECOND_DB_INDEX)
+    if not all(0 <= index < len(engine.databases) for index in (first, second)):
         raise CommandError(errors.DB_INDEX)
-    if indexes[0] != indexes[1]:
-        engine.database(indexes[0]).exchange(engine.database(indexes[1]))
+    if first != second:
+        engine.database(first).exchange(engine.database(second))
     return OK
 
 
@@ -92,7 +91,7 @@ def config_set(session: Session, args: Args) -> Reply:
     keeps listening on its current port (decided here).
     """
     if len(args) % 2:
-        raise CommandError(wrong_arity("config|set"))
+        raise arity_error(session)
     pairs = [(args[at], args[at + 1]) for at in range(0, len(args), 2)]
     engine = session.engine
     engine.config.change(pairs, partial(_check_ports, engine))

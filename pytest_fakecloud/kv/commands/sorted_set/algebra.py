@@ -11,11 +11,11 @@ from ... import errors
 from ...engine.engine import Session
 from ...errors import WRONGTYPE, CommandError, input_key_needed
 from ...reply import Reply
-from ...table.registry import Args, command
+from ...table.registry import Args, command, variant
 from ...table.syntax import I64_MAX, parse_float, parse_int
 from ...values.sets import SetValue
 from ...values.zset import SortedSet
-from ..arguments import options
+from ..arguments import options, running
 from .members import members_reply
 
 
@@ -25,8 +25,6 @@ def _sum(left: float, right: float) -> float:
 
 
 _AGGREGATES: dict[bytes, Callable[[float, float], float]] = {b"SUM": _sum, b"MIN": min, b"MAX": max}
-_COMBINING = (b"WEIGHTS", b"AGGREGATE")
-"""The options of unions and intersections."""
 _LOOKUP_STEPS = 4
 """Steps of the budget for an element that is looked up in another input or in the result."""
 
@@ -37,6 +35,10 @@ class _Source:
 
     value: SortedSet | SetValue | None
     weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, SortedSet | SetValue | None):
+            raise CommandError(WRONGTYPE)
 
     def __len__(self) -> int:
         return 0 if self.value is None else len(self.value)
@@ -59,29 +61,25 @@ class _Source:
 
 @dataclass(slots=True)
 class _Request:
+    """The inputs and options of a command. A ``limit`` of 0 means no limit."""
+
     sources: list[_Source]
     aggregate: Callable[[float, float], float] = _sum
     with_scores: bool = False
     limit: int = 0
 
 
-def _source(session: Session, key: bytes) -> _Source:
-    value = session.db.lookup(key)
-    if value is None or isinstance(value, SortedSet | SetValue):
-        return _Source(value)
-    raise CommandError(WRONGTYPE)
-
-
-def _parse(session: Session, args: Args, name: str, *allowed: bytes) -> _Request:
-    """Parse ``numkeys key [key ...]`` and the options that the command allows."""
+def _parse(session: Session, args: Args) -> _Request:
+    """Parse ``numkeys key [key ...]`` and the options of the running command."""
     numkeys = parse_int(args[0])
     if numkeys < 1:
-        raise CommandError(input_key_needed(name))
+        raise CommandError(input_key_needed(running(session).full_name))
     if numkeys > len(args) - 1:
         raise CommandError(errors.SYNTAX)
-    request = _Request([_source(session, key) for key in args[1 : 1 + numkeys]])
-    known = {b"WEIGHTS": numkeys, b"AGGREGATE": 1, b"WITHSCORES": 0, b"LIMIT": 1}
-    for word, values in options(args, 1 + numkeys, {word: known[word] for word in allowed}):
+    request = _Request([_Source(session.db.lookup(key)) for key in args[1 : 1 + numkeys]])
+    known = {"WEIGHTS": numkeys, "AGGREGATE": 1, "WITHSCORES": 0, "LIMIT": 1}
+    sizes = {word.encode(): known[word] for word in running(session).options if word in known}
+    for word, values in options(args, 1 + numkeys, sizes):
         if word == b"WEIGHTS":
             for source, text in zip(request.sources, values, strict=True):
                 source.weight = parse_float(text, errors.WEIGHT_NOT_FLOAT)
@@ -140,50 +138,42 @@ def _difference(request: _Request) -> dict[bytes, float]:
     }
 
 
-@command("ZUNION")
-def zunion(session: Session, args: Args) -> Reply:
-    """Return the union of sorted sets and sets."""
-    request = _parse(session, args, "zunion", *_COMBINING, b"WITHSCORES")
-    return members_reply(session, SortedSet(_union(request)), scores=request.with_scores)
+_Combination = Callable[[_Request], dict[bytes, float]]
 
 
-@command("ZINTER")
-def zinter(session: Session, args: Args) -> Reply:
-    """Return the intersection of sorted sets and sets."""
-    request = _parse(session, args, "zinter", *_COMBINING, b"WITHSCORES")
-    return members_reply(session, SortedSet(_intersection(request)), scores=request.with_scores)
+@variant("ZUNION", "Return the union of sorted sets and sets.", combine=_union)
+@variant("ZINTER", "Return the intersection of sorted sets and sets.", combine=_intersection)
+@variant(
+    "ZDIFF",
+    "Return the members of the first sorted set that are in none of the others.",
+    combine=_difference,
+)
+def zunion(session: Session, args: Args, *, combine: _Combination) -> Reply:
+    request = _parse(session, args)
+    return members_reply(session, SortedSet(combine(request)), scores=request.with_scores)
 
 
-@command("ZDIFF")
-def zdiff(session: Session, args: Args) -> Reply:
-    """Return the members of the first sorted set that are in none of the others."""
-    request = _parse(session, args, "zdiff", b"WITHSCORES")
-    return members_reply(session, SortedSet(_difference(request)), scores=request.with_scores)
-
-
-@command("ZUNIONSTORE")
-def zunionstore(session: Session, args: Args) -> Reply:
-    """Store the union of sorted sets and sets in a key and return its size."""
-    request = _parse(session, args[1:], "zunionstore", *_COMBINING)
-    return session.db.store(args[0], SortedSet(_union(request)).as_stored())
-
-
-@command("ZINTERSTORE")
-def zinterstore(session: Session, args: Args) -> Reply:
-    """Store the intersection of sorted sets and sets in a key and return its size."""
-    request = _parse(session, args[1:], "zinterstore", *_COMBINING)
-    return session.db.store(args[0], SortedSet(_intersection(request)).as_stored())
-
-
-@command("ZDIFFSTORE")
-def zdiffstore(session: Session, args: Args) -> Reply:
-    """Store the members of the first sorted set that are in no other; return their number."""
-    request = _parse(session, args[1:], "zdiffstore")
-    return session.db.store(args[0], SortedSet(_difference(request)).as_stored())
+@variant(
+    "ZUNIONSTORE",
+    "Store the union of sorted sets and sets in a key and return its size.",
+    combine=_union,
+)
+@variant(
+    "ZINTERSTORE",
+    "Store the intersection of sorted sets and sets in a key and return its size.",
+    combine=_intersection,
+)
+@variant(
+    "ZDIFFSTORE",
+    "Store the members of the first sorted set that are in no other; return their number.",
+    combine=_difference,
+)
+def zunionstore(session: Session, args: Args, *, combine: _Combination) -> Reply:
+    request = _parse(session, args[1:])
+    return session.db.store(args[0], SortedSet(combine(request)).as_stored())
 
 
 @command("ZINTERCARD")
 def zintercard(session: Session, args: Args) -> Reply:
     """Return the size of the intersection of sorted sets, counting up to an optional limit."""
-    request = _parse(session, args, "zintercard", b"LIMIT")
-    return len(_intersection(request))
+    return len(_intersection(_parse(session, args)))

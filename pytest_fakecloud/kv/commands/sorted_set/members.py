@@ -10,13 +10,20 @@ from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import NIL_ARRAY, Reply
-from ...table.registry import Args, command
+from ...table.registry import Args, command, variant
 from ...table.syntax import I64_MAX, format_double, parse_float, parse_int
 from ...values.score_order import Item
 from ...values.zset import SortedSet
-from ..arguments import parse_random, random_indexes
+from ..arguments import arity_error, parse_random, random_indexes
 from ..blocking import pop_or_wait, pop_several
 from ..scanning import scan_page
+
+_MISSING = SortedSet()
+
+
+def members_of(session: Session, key: bytes) -> SortedSet:
+    """Return the sorted set of a key; for a missing key, an empty one that must not change."""
+    return session.db.get(key, SortedSet) or _MISSING
 
 
 def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> Reply:
@@ -44,17 +51,13 @@ def _listpack_text(score: float) -> bytes:
     return b"%.17g" % score
 
 
-def _skiplist_text(score: float) -> bytes:
-    return b"%.17g" % score
-
-
 def _scan_printer(session: Session, members: SortedSet | None) -> Callable[[float], bytes]:
     """Return the function that formats scores in replies of ZSCAN.
 
     Only in these replies, every version prints the scores of a skiplist with 17 digits.
     """
     if members is None or members.encoding(session.engine.config) != "listpack":
-        return _skiplist_text
+        return lambda score: b"%.17g" % score
     return format_double if session.engine.print_double is None else _listpack_text
 
 
@@ -76,21 +79,22 @@ def zadd(session: Session, args: Args) -> Reply:
     words, at = leading_words(args, 1, _ZADD_WORDS)
     if (len(args) - at) % 2 or at == len(args):
         raise CommandError(errors.SYNTAX)
-    if words:
-        _check_words(words, (len(args) - at) // 2)
+    if {b"NX", b"XX"} <= words:
+        raise CommandError(errors.ZADD_XX_AND_NX)
+    if len(words & {b"GT", b"LT", b"NX"}) > 1:
+        raise CommandError(errors.ZADD_GT_LT_NX)
+    if b"INCR" in words and len(args) - at > 2:
+        raise CommandError(errors.ZADD_INCR_PAIRS)
     pairs = [(parse_float(args[i]), args[i + 1]) for i in range(at, len(args), 2)]
     if b"INCR" in words:
         return _increment_score(session, args[0], *pairs[0], words)
     return add_scores(session, args[0], pairs, words)
 
 
-def _check_words(words: set[bytes], pairs: int) -> None:
-    if {b"NX", b"XX"} <= words:
-        raise CommandError(errors.ZADD_XX_AND_NX)
-    if len(words & {b"GT", b"LT", b"NX"}) > 1:
-        raise CommandError(errors.ZADD_GT_LT_NX)
-    if b"INCR" in words and pairs > 1:
-        raise CommandError(errors.ZADD_INCR_PAIRS)
+def _members_to_change(session: Session, key: bytes, words: set[bytes]) -> SortedSet | None:
+    """Return the sorted set of a key, which is created unless ZADD has the option XX."""
+    find = session.db.get if b"XX" in words else session.db.get_or_create
+    return find(key, SortedSet)
 
 
 def add_scores(
@@ -100,14 +104,12 @@ def add_scores(
 
     ``words`` are the options of ZADD except INCR.
     """
-    members = session.db.get(key, SortedSet)
+    members = _members_to_change(session, key, words)
     if members is None:
-        if b"XX" in words:
-            return 0
-        members = session.db.get_or_create(key, SortedSet)
+        return 0
     before, changed = len(members), 0
     for score, member in pairs:
-        # Without options, the usual case, the score always changes.
+        # Without options, the usual case, there is nothing to check.
         if not words or _allowed_score(members.score(member), score, words) is not None:
             changed += members.set(member, score)
     if changed:
@@ -119,11 +121,9 @@ def _increment_score(
     session: Session, key: bytes, amount: float, member: bytes, words: set[bytes]
 ) -> Reply:
     """Increment a score; return the new score, or nil if an option of ZADD prevented the change."""
-    members = session.db.get(key, SortedSet)
+    members = _members_to_change(session, key, words)
     if members is None:
-        if b"XX" in words:
-            return None
-        members = session.db.get_or_create(key, SortedSet)
+        return None
     old = members.score(member)
     new = _allowed_score(old, amount if old is None else old + amount, words)
     if new is None:
@@ -156,48 +156,35 @@ def zincrby(session: Session, args: Args) -> Reply:
 @command("ZSCORE")
 def zscore(session: Session, args: Args) -> Reply:
     """Return the score of a member."""
-    members = session.db.get(args[0], SortedSet)
-    return None if members is None else printable_score(session, members.score(args[1]))
+    return printable_score(session, members_of(session, args[0]).score(args[1]))
 
 
 @command("ZMSCORE")
 def zmscore(session: Session, args: Args) -> Reply:
     """Return the scores of members."""
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
-        return [None] * (len(args) - 1)
+    members = members_of(session, args[0])
     return [printable_score(session, members.score(member)) for member in args[1:]]
 
 
 @command("ZCARD")
 def zcard(session: Session, args: Args) -> Reply:
     """Return the number of members in a sorted set."""
-    return len(session.db.get(args[0], SortedSet) or ())
+    return len(members_of(session, args[0]))
 
 
-def _rank(session: Session, args: Args, *, reverse: bool) -> Reply:
+@variant("ZRANK", "Return the rank of a member, counted from the lowest score.", reverse=False)
+@variant("ZREVRANK", "Return the rank of a member, counted from the highest score.", reverse=True)
+def zrank(session: Session, args: Args, *, reverse: bool) -> Reply:
     if len(args) > 3:
-        raise CommandError(errors.wrong_arity("zrevrank" if reverse else "zrank"))
+        raise arity_error(session)
     with_score = len(args) == 3
     if with_score and args[2].upper() != b"WITHSCORE":
         raise CommandError(errors.SYNTAX)
-    members = session.db.get(args[0], SortedSet)
-    rank = None if members is None else members.rank(args[1], reverse=reverse)
-    if members is None or rank is None:
+    members = members_of(session, args[0])
+    rank = members.rank(args[1], reverse=reverse)
+    if rank is None:
         return NIL_ARRAY if with_score else None
     return [rank, printable_score(session, members.score(args[1]))] if with_score else rank
-
-
-@command("ZRANK")
-def zrank(session: Session, args: Args) -> Reply:
-    """Return the rank of a member, counted from the lowest score."""
-    return _rank(session, args, reverse=False)
-
-
-@command("ZREVRANK")
-def zrevrank(session: Session, args: Args) -> Reply:
-    """Return the rank of a member, counted from the highest score."""
-    return _rank(session, args, reverse=True)
 
 
 @command("ZSCAN")
@@ -212,9 +199,7 @@ def zscan(session: Session, args: Args) -> Reply:
 @command("ZREM")
 def zrem(session: Session, args: Args) -> Reply:
     """Remove members from a sorted set and return the number that were removed."""
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
-        return 0
+    members = members_of(session, args[0])
     removed = sum(map(members.remove, args[1:]))
     if removed:
         session.db.note_removal(args[0])
@@ -229,12 +214,14 @@ def _take(session: Session, key: bytes, members: SortedSet, lowest: bool, count:
     return taken if lowest else taken[::-1]
 
 
-def _pop(session: Session, args: Args, *, lowest: bool) -> Reply:
+@variant("ZPOPMIN", "Remove and return the members with the lowest scores.", lowest=True)
+@variant("ZPOPMAX", "Remove and return the members with the highest scores.", lowest=False)
+def zpop(session: Session, args: Args, *, lowest: bool) -> Reply:
     if len(args) > 2:
         raise CommandError(errors.SYNTAX)
     count = None if len(args) == 1 else parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
-    members = session.db.get(args[0], SortedSet)
-    if members is None or count == 0:
+    members = members_of(session, args[0])
+    if not members or count == 0:
         return []
     if count is None:
         return _take_one(session, args[0], members, lowest)
@@ -253,32 +240,16 @@ def _take_pairs(
     return [[member, printable_score(session, score)] for score, member in taken]
 
 
-@command("ZPOPMIN")
-def zpopmin(session: Session, args: Args) -> Reply:
-    """Remove and return the members with the lowest scores."""
-    return _pop(session, args, lowest=True)
-
-
-@command("ZPOPMAX")
-def zpopmax(session: Session, args: Args) -> Reply:
-    """Remove and return the members with the highest scores."""
-    return _pop(session, args, lowest=False)
-
-
 _ENDS = (b"MIN", b"MAX")
 
 
-@command("ZMPOP")
+@variant("ZMPOP", "Remove and return members of the first non-empty sorted set.")
+@variant(
+    "BZMPOP",
+    "Remove and return members of the first non-empty sorted set; block while all are empty.",
+)
 def zmpop(session: Session, args: Args) -> Reply:
-    """Remove and return members of the first non-empty sorted set."""
     return pop_several(session, args, _ENDS, SortedSet, partial(_take_pairs, session))
-
-
-@command("BZMPOP")
-def bzmpop(session: Session, args: Args) -> Reply:
-    """Remove and return members of the first non-empty sorted set; block while all are empty."""
-    take = partial(_take_pairs, session)
-    return pop_several(session, args, _ENDS, SortedSet, take, blocking=True)
 
 
 @command("BZPOPMIN")
@@ -297,8 +268,8 @@ def bzpopmax(session: Session, args: Args) -> Reply:
 def zrandmember(session: Session, args: Args) -> Reply:
     """Return one or more random members of a sorted set; a negative count allows repetitions."""
     count, with_scores = parse_random(args, b"WITHSCORES")
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
+    members = members_of(session, args[0])
+    if not members:
         return None if count is None else []
     if count is None:
         return members.at(session.engine.random.randrange(len(members)))[1]

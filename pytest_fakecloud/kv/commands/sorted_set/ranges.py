@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,28 +10,29 @@ from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import Reply
-from ...table.registry import Args, command
+from ...table.registry import Args, command, variant
 from ...table.syntax import DECIMAL, parse_float
 from ...values.score_order import Item
 from ...values.zset import LexRange, ScoreRange, SortedSet
-from ..arguments import options, parse_bounds, slice_bounds
-from .members import members_reply
+from ..arguments import options, parse_bounds, running, slice_bounds
+from .members import members_of, members_reply
 
 RangeKind = Literal["rank", "score", "lex"]
+Interval = tuple[int, int] | ScoreRange | LexRange
 _SIZES = {b"WITHSCORES": 0, b"LIMIT": 2, b"REV": 0, b"BYLEX": 0, b"BYSCORE": 0}
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class _Range:
     """The range of ZRANGE or a related command; ``limit`` is an offset and a count (negative: all)."""
 
-    interval: tuple[int, int] | ScoreRange | LexRange
+    interval: Interval
     reverse: bool
     limit: tuple[int, int] | None
     with_scores: bool
 
 
-def _read_bound(text: bytes) -> float:
+def _score_bound(text: bytes) -> float:
     """Parse the bound of a score range like ``strtod``: it may overflow, and an empty string is 0."""
     text = text.partition(b"\0")[0]
     if not text:
@@ -42,8 +44,8 @@ def _read_bound(text: bytes) -> float:
 def parse_score_range(low: bytes, high: bytes) -> ScoreRange:
     """Parse a range of scores; ``(`` excludes a bound."""
     return ScoreRange(
-        _read_bound(low.removeprefix(b"(")),
-        _read_bound(high.removeprefix(b"(")),
+        _score_bound(low.removeprefix(b"(")),
+        _score_bound(high.removeprefix(b"(")),
         low.startswith(b"("),
         high.startswith(b"("),
     )
@@ -67,23 +69,26 @@ def _lex_bound(text: bytes) -> tuple[bytes | None, bool]:
     raise CommandError(errors.LEX_RANGE)
 
 
-def parse_range(
-    session: Session,
-    args: Args,
-    kind: RangeKind | None,
-    reverse: bool | None,
-    *,
-    storing: bool = False,
-) -> Range:
-    """Parse ``key start stop`` and options, which set ``kind`` and ``reverse`` if these are None."""
+_PARSERS: dict[RangeKind, Callable[[bytes, bytes], Interval]] = {
+    "rank": parse_bounds,
+    "score": parse_score_range,
+    "lex": parse_lex_range,
+}
+
+
+def _parse_range(
+    session: Session, args: Args, kind: RangeKind | None = None, reverse: bool = False
+) -> _Range:
+    """Parse ``key start stop`` and options, which determine the kind and the order without ``kind``."""
+    has_kind = kind is not None
     limit = None
     with_scores = False
     for word, values in options(args, 3, _SIZES):
-        if word == b"WITHSCORES" and not storing:
+        if word == b"WITHSCORES" and not running(session).write:
             with_scores = True
         elif word == b"LIMIT":
             limit = parse_bounds(*values)
-        elif word == b"REV" and reverse is None:
+        elif word == b"REV" and not has_kind and not reverse:
             reverse = True
         elif word in (b"BYLEX", b"BYSCORE") and kind is None:
             kind = "lex" if word == b"BYLEX" else "score"
@@ -91,114 +96,79 @@ def parse_range(
             raise CommandError(errors.SYNTAX)
     kind = kind or "rank"
     if kind == "rank" and limit is not None and session.engine.dialect != "vendor":
+        # The vendor applies LIMIT to ranks, too. Redis only accepts a count of -1, and ignores it.
         if limit[1] != -1:
             raise CommandError(errors.LIMIT_NEEDS_BY)
         limit = None
     if with_scores and kind == "lex":
         raise CommandError(errors.WITHSCORES_WITH_BYLEX)
     low, high = (args[2], args[1]) if reverse and kind != "rank" else (args[1], args[2])
-    interval: tuple[int, int] | ScoreRange | LexRange
-    if kind == "score":
-        interval = parse_score_range(low, high)
-    elif kind == "lex":
-        interval = parse_lex_range(low, high)
-    else:
-        interval = parse_bounds(low, high)
-    return Range(interval, bool(reverse), limit, with_scores)
+    return _Range(_PARSERS[kind](low, high), reverse, limit, with_scores)
 
 
-def select(members: SortedSet, wanted: Range) -> list[Item]:
+def _select(members: SortedSet, wanted: _Range) -> list[Item]:
     """Return the items in a range, in the order and within the limit that the range specifies."""
     interval = wanted.interval
     size = len(members)
     if isinstance(interval, LexRange):
         found = members.in_lex_range(interval, reverse=wanted.reverse)
-        return found if wanted.limit is None else _limited(found, wanted.limit)
+        first, end = _limited(len(found), wanted.limit)
+        return found[first:end]
     if isinstance(interval, ScoreRange):
         start, stop = members.span(interval)
     else:
         start, stop = slice_bounds(*interval, size)
         if wanted.reverse:
             start, stop = size - stop, size - start
-    if wanted.limit is not None:
-        start, stop = _limited_span(start, stop, wanted.limit, wanted.reverse)
-    found = members.slice(start, stop)
-    return found[::-1] if wanted.reverse else found
+    first, end = _limited(stop - start, wanted.limit)
+    if wanted.reverse:
+        return members.slice(stop - end, stop - first)[::-1]
+    return members.slice(start + first, start + end)
 
 
-def _limited(items: list[Item], limit: tuple[int, int]) -> list[Item]:
-    offset, count = limit
-    if offset < 0:
-        return []
-    return items[offset : None if count < 0 else offset + count]
-
-
-def _limited_span(start: int, stop: int, limit: tuple[int, int], reverse: bool) -> tuple[int, int]:
-    offset, count = limit
+def _limited(size: int, limit: tuple[int, int] | None) -> tuple[int, int]:
+    """Return the start and stop of the items that a limit leaves of ``size`` items."""
+    offset, count = limit or (0, -1)
     if offset < 0:
         return 0, 0
-    size = max(stop - start - offset, 0)
-    size = size if count < 0 else min(size, count)
-    if reverse:
-        stop = max(stop - offset, start)
-        return stop - size, stop
-    start = min(start + offset, stop)
-    return start, start + size
+    start = min(offset, size)
+    return start, size if count < 0 else min(start + count, size)
 
 
-def _members(session: Session, key: bytes) -> SortedSet:
-    """Return the sorted set of a key; for a missing key, an empty one."""
-    return session.db.get(key, SortedSet) or SortedSet()
-
-
-def _range(session: Session, args: Args, kind: RangeKind | None, *, reverse: bool | None) -> Reply:
-    """Return a range of members. If ``kind`` or ``reverse`` is None, it depends on the options."""
-    wanted = parse_range(session, args, kind, reverse)
-    found = select(_members(session, args[0]), wanted)
+@variant("ZRANGE", "Return members in a range of ranks, scores, or names, in either order.")
+@variant(
+    "ZREVRANGE",
+    "Return members in a range of ranks, ordered from the highest score.",
+    kind="rank",
+    reverse=True,
+)
+@variant("ZRANGEBYSCORE", "Return members in a range of scores, lowest score first.", kind="score")
+@variant(
+    "ZREVRANGEBYSCORE",
+    "Return members in a range of scores, highest score first.",
+    kind="score",
+    reverse=True,
+)
+@variant("ZRANGEBYLEX", "Return members in a range of names; all scores must be equal.", kind="lex")
+@variant(
+    "ZREVRANGEBYLEX",
+    "Return members in a range of names in reverse order; all scores must be equal.",
+    kind="lex",
+    reverse=True,
+)
+def zrange(
+    session: Session, args: Args, *, kind: RangeKind | None = None, reverse: bool = False
+) -> Reply:
+    wanted = _parse_range(session, args, kind, reverse)
+    found = _select(members_of(session, args[0]), wanted)
     return members_reply(session, found, scores=wanted.with_scores)
-
-
-@command("ZRANGE")
-def zrange(session: Session, args: Args) -> Reply:
-    """Return members in a range of ranks, scores, or names, in either order."""
-    return _range(session, args, None, reverse=None)
-
-
-@command("ZREVRANGE")
-def zrevrange(session: Session, args: Args) -> Reply:
-    """Return members in a range of ranks, ordered from the highest score."""
-    return _range(session, args, "rank", reverse=True)
-
-
-@command("ZRANGEBYSCORE")
-def zrangebyscore(session: Session, args: Args) -> Reply:
-    """Return members in a range of scores, lowest score first."""
-    return _range(session, args, "score", reverse=False)
-
-
-@command("ZREVRANGEBYSCORE")
-def zrevrangebyscore(session: Session, args: Args) -> Reply:
-    """Return members in a range of scores, highest score first."""
-    return _range(session, args, "score", reverse=True)
-
-
-@command("ZRANGEBYLEX")
-def zrangebylex(session: Session, args: Args) -> Reply:
-    """Return members in a range of names; all scores must be equal."""
-    return _range(session, args, "lex", reverse=False)
-
-
-@command("ZREVRANGEBYLEX")
-def zrevrangebylex(session: Session, args: Args) -> Reply:
-    """Return members in a range of names in reverse order; all scores must be equal."""
-    return _range(session, args, "lex", reverse=True)
 
 
 @command("ZRANGESTORE")
 def zrangestore(session: Session, args: Args) -> Reply:
     """Store a range of members of a sorted set in a key and return their number."""
-    wanted = parse_range(session, args[1:], None, None, storing=True)
-    scores = {member: score for score, member in select(_members(session, args[1]), wanted)}
+    wanted = _parse_range(session, args[1:])
+    scores = {member: score for score, member in _select(members_of(session, args[1]), wanted)}
     return session.db.store(args[0], SortedSet(scores).as_stored())
 
 
@@ -206,7 +176,7 @@ def zrangestore(session: Session, args: Args) -> Reply:
 def zcount(session: Session, args: Args) -> Reply:
     """Return the number of members in a range of scores."""
     interval = parse_score_range(args[1], args[2])
-    start, stop = _members(session, args[0]).span(interval)
+    start, stop = members_of(session, args[0]).span(interval)
     return stop - start
 
 
@@ -214,14 +184,14 @@ def zcount(session: Session, args: Args) -> Reply:
 def zlexcount(session: Session, args: Args) -> Reply:
     """Return the number of members in a range of names."""
     interval = parse_lex_range(args[1], args[2])
-    return len(_members(session, args[0]).in_lex_range(interval))
+    return len(members_of(session, args[0]).in_lex_range(interval))
 
 
 @command("ZREMRANGEBYRANK")
 def zremrangebyrank(session: Session, args: Args) -> Reply:
     """Remove the members in a range of ranks and return their number."""
     first, last = parse_bounds(args[1], args[2])
-    members = _members(session, args[0])
+    members = members_of(session, args[0])
     removed = members.remove_span(*slice_bounds(first, last, len(members)))
     return _removed(session, args[0], removed)
 
@@ -230,7 +200,7 @@ def zremrangebyrank(session: Session, args: Args) -> Reply:
 def zremrangebyscore(session: Session, args: Args) -> Reply:
     """Remove the members in a range of scores and return their number."""
     interval = parse_score_range(args[1], args[2])
-    members = _members(session, args[0])
+    members = members_of(session, args[0])
     return _removed(session, args[0], members.remove_span(*members.span(interval)))
 
 
@@ -238,7 +208,7 @@ def zremrangebyscore(session: Session, args: Args) -> Reply:
 def zremrangebylex(session: Session, args: Args) -> Reply:
     """Remove the members in a range of names and return their number."""
     interval = parse_lex_range(args[1], args[2])
-    members = _members(session, args[0])
+    members = members_of(session, args[0])
     doomed = members.in_lex_range(interval)
     for _, member in doomed:
         members.remove(member)

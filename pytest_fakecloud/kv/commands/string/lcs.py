@@ -74,9 +74,8 @@ def common_matches(first: bytes, second: bytes) -> list[Match]:
 def _parse_options(args: Args) -> dict[bytes, int]:
     """Return the options of LCS with their numbers; 0 for an option without a number."""
     sizes = {b"IDX": 0, b"LEN": 0, b"WITHMATCHLEN": 0, b"MINMATCHLEN": 1}
-    given = {
-        word: parse_int(values[0]) if values else 0 for word, values in options(args, 2, sizes)
-    }
+    found = options(args, 2, sizes)
+    given = {word: parse_int(values[0]) if values else 0 for word, values in found}
     if b"LEN" in given and b"IDX" in given:
         raise CommandError(errors.LCS_LEN_AND_IDX)
     return given
@@ -99,6 +98,7 @@ def lcs(session: Session, args: Args) -> Reply:
     if any(value is not None and not isinstance(value, bytes | bytearray) for value in values):
         raise CommandError(errors.LCS_NOT_STRINGS)
     given = _parse_options(args)
+    # Redis allocates a table of 4 bytes for each pair of positions.
     lengths = [len(value or b"") + 1 for value in values]
     if lengths[0] * lengths[1] * 4 > session.engine.config.number("proto-max-bulk-len"):
         raise CommandError(errors.LCS_TOO_LONG)

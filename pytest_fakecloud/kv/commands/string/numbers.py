@@ -8,7 +8,7 @@ from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import Reply
-from ...table.registry import Args, command
+from ...table.registry import Args, command, variant
 from ...table.syntax import I64_MAX, I64_MIN, parse_int, try_int
 from ...values.sizes import UnpackedInteger
 
@@ -38,7 +38,10 @@ def incremented_float(text: bytes, amount: LongDouble, error: bytes = errors.NOT
     return format_long_double(total)
 
 
-def _increment(session: Session, key: bytes, amount: int) -> Reply:
+@variant("INCR", "Increment the integer value of a key by one and return the new value.", amount=1)
+@variant("DECR", "Decrement the integer value of a key by one and return the new value.", amount=-1)
+def incr(session: Session, args: Args, *, amount: int) -> Reply:
+    key = args[0]
     value = session.db.string(key)
     # A 64-bit integer has at most 20 characters, so do not copy more of a large value than 21.
     number = incremented(b"0" if value is None else bytes(value[:21]), amount)
@@ -46,22 +49,10 @@ def _increment(session: Session, key: bytes, amount: int) -> Reply:
     return number
 
 
-@command("INCR")
-def incr(session: Session, args: Args) -> Reply:
-    """Increment the integer value of a key by one and return the new value."""
-    return _increment(session, args[0], 1)
-
-
-@command("DECR")
-def decr(session: Session, args: Args) -> Reply:
-    """Decrement the integer value of a key by one and return the new value."""
-    return _increment(session, args[0], -1)
-
-
 @command("INCRBY")
 def incrby(session: Session, args: Args) -> Reply:
     """Increment the integer value of a key by a number and return the new value."""
-    return _increment(session, args[0], parse_int(args[1]))
+    return incr(session, args, amount=parse_int(args[1]))
 
 
 @command("DECRBY")
@@ -70,7 +61,7 @@ def decrby(session: Session, args: Args) -> Reply:
     amount = parse_int(args[1])
     if amount == I64_MIN:
         raise CommandError(errors.DECREMENT_OVERFLOW)
-    return _increment(session, args[0], -amount)
+    return incr(session, args, amount=-amount)
 
 
 @command("INCRBYFLOAT")

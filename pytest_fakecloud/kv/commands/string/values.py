@@ -6,16 +6,12 @@ from ....core.budget import spend
 from ... import errors
 from ...engine.engine import Session
 from ...engine.keyspace import String
-from ...errors import CommandError, wrong_arity
+from ...errors import CommandError
 from ...reply import OK, Reply
-from ...table.registry import Args, command
+from ...table.registry import Args, command, variant
 from ...table.syntax import parse_int
-from ..arguments import inclusive_range
-from ..lifetimes import COMPARISONS, EXPIRY_SIZES, digest, expiry_ms, meets, parse_set_options
-
-_GETEX_SIZES = {**EXPIRY_SIZES, b"PERSIST": 0}
-_MSETEX_SIZES = {**EXPIRY_SIZES, b"NX": 0, b"XX": 0, b"KEEPTTL": 0}
-_SET_SIZES = {**_MSETEX_SIZES, b"GET": 0, **dict.fromkeys(COMPARISONS, 1)}
+from ..arguments import arity_error, inclusive_range
+from ..lifetimes import COMPARISONS, digest, expiry_ms, meets, parse_set_options
 
 
 def _check_length(session: Session, size: int) -> None:
@@ -59,8 +55,8 @@ def set_(session: Session, args: Args) -> Reply:
     if len(args) == 2:
         db.set(key, args[1])
         return OK
-    given = parse_set_options(session, args, 2, _SET_SIZES)
-    at_ms = given.expires_at(session, "set")
+    given = parse_set_options(session, args, 2)
+    at_ms = given.expires_at(session)
     returns_old = b"GET" in given.flags
     old: object = None
     if given.flags or given.comparison is not None:
@@ -99,19 +95,11 @@ def setnx(session: Session, args: Args) -> Reply:
     return 1
 
 
-@command("SETEX")
+@variant("SETEX", "Set the string value of a key and its TTL in seconds.")
+@variant("PSETEX", "Set the string value of a key and its TTL in milliseconds.")
 def setex(session: Session, args: Args) -> Reply:
-    """Set the string value of a key and its TTL in seconds."""
-    return _set_with_expiry(session, args, expiry_ms(b"EX", args[1], session.now_ms, "setex"))
-
-
-@command("PSETEX")
-def psetex(session: Session, args: Args) -> Reply:
-    """Set the string value of a key and its TTL in milliseconds."""
-    return _set_with_expiry(session, args, expiry_ms(b"PX", args[1], session.now_ms, "psetex"))
-
-
-def _set_with_expiry(session: Session, args: Args, at_ms: int) -> Reply:
+    """Set a string value and its TTL, in the unit of the command's row."""
+    at_ms = expiry_ms(session, args[1])
     session.db.set(args[0], args[2])
     session.db.expire_at(args[0], at_ms)
     return OK
@@ -137,11 +125,11 @@ def getdel(session: Session, args: Args) -> Reply:
 @command("GETEX")
 def getex(session: Session, args: Args) -> Reply:
     """Return the string value of a key, and optionally set or remove its TTL."""
-    given = parse_set_options(session, args, 1, _GETEX_SIZES)
+    given = parse_set_options(session, args, 1)
     value = session.db.string(args[0])
     if value is None:
         return None
-    at_ms = given.expires_at(session, "getex")
+    at_ms = given.expires_at(session)
     if at_ms is not None:
         session.db.expire_at(args[0], at_ms)
     elif given.lifetime == b"PERSIST":
@@ -167,7 +155,7 @@ def mget(session: Session, args: Args) -> Reply:
 def mset(session: Session, args: Args) -> Reply:
     """Set the string values of several keys atomically."""
     if len(args) % 2:
-        raise CommandError(wrong_arity("mset"))
+        raise arity_error(session)
     for at in range(0, len(args), 2):
         session.db.set(args[at], args[at + 1])
     return OK
@@ -177,7 +165,7 @@ def mset(session: Session, args: Args) -> Reply:
 def msetnx(session: Session, args: Args) -> Reply:
     """Set the string values of several keys only if none of the keys exist."""
     if len(args) % 2:
-        raise CommandError(wrong_arity("msetnx"))
+        raise arity_error(session)
     if any(session.db.lookup(key) is not None for key in args[::2]):
         return 0
     mset(session, args)
@@ -191,8 +179,8 @@ def msetex(session: Session, args: Args) -> Reply:
     end = 1 + 2 * count
     if end > len(args):
         raise CommandError(errors.SYNTAX)
-    given = parse_set_options(session, args, end, _MSETEX_SIZES)
-    at_ms = given.expires_at(session, "msetex")
+    given = parse_set_options(session, args, end)
+    at_ms = given.expires_at(session)
     keys = args[1:end:2]
     if given.flags and not all(given.is_met(session.db.lookup(key)) for key in keys):
         return 0
@@ -210,7 +198,7 @@ def msetex(session: Session, args: Args) -> Reply:
 def delex(session: Session, args: Args) -> Reply:
     """Delete a key only if its string value meets a condition."""
     if len(args) not in (1, 3):
-        raise CommandError(wrong_arity("delex"))
+        raise arity_error(session)
     value = session.db.lookup(args[0])
     if len(args) == 3:
         condition = args[1].upper()
@@ -224,10 +212,7 @@ def delex(session: Session, args: Args) -> Reply:
 @command("DELIFEQ")
 def delifeq(session: Session, args: Args) -> Reply:
     """Delete a key only if its string value equals the given value."""
-    value = session.db.string(args[0])
-    if value is None or value != args[1]:
-        return 0
-    return int(session.db.delete(args[0]))
+    return delex(session, [args[0], b"IFEQ", args[1]])
 
 
 @command("DIGEST")
