@@ -218,8 +218,7 @@ def field_of(call: Call, name: str) -> object:
     """Return a field of a call by name; raise ``ContractError`` if the journal has shortened it."""
     if call.cut:
         size = call.cut.get(name) or call.cut.get(_CUT_WITH.get(name, name))
-        known = hasattr(call, name)
-        if size is None and not known and name not in (call._facts or ()):
+        if size is None and not hasattr(call, name) and name not in (call._facts or ()):
             size = call.cut.get("facts")
         if size is not None:
             raise cannot_tell(f"the {name} ({size:,} bytes) of {call!r}")

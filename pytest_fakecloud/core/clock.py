@@ -13,15 +13,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from .concurrency.turns import Turns
 from .errors import ContractError, shown
-from .timeparse import (
-    LAST_US,
-    Duration,
-    Instant,
-    check_seconds,
-    duration_us,
-    instant_us,
-    to_datetime,
-)
+from .settings import number
+from .timeparse import LAST_US, Duration, Instant, duration_us, instant_us, to_datetime
 from .timers import LANES, Fired, Lane, Signal, Timer, Timers
 
 if TYPE_CHECKING:
@@ -125,8 +118,7 @@ class Clock:
 
     @wait_cap.setter
     def wait_cap(self, seconds: float) -> None:
-        check_seconds("wait_cap", seconds)
-        self._wait_cap = seconds
+        self._wait_cap = number(0).read("wait_cap", seconds)
 
     # -- moving ----------------------------------------------------------------------------------
 

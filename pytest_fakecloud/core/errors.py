@@ -92,7 +92,10 @@ def ends_the_test(error: BaseException | None) -> BaseException | None:
     """
     if error is None:
         return None
-    outcomes = _outcomes()
+    outcomes: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
+    # Look among the loaded modules only, because a server outside pytest must not import pytest.
+    if (pytest := sys.modules.get("pytest")) is not None:
+        outcomes += (pytest.fail.Exception, pytest.skip.Exception, pytest.exit.Exception)
     waiting, seen = [error], {id(error)}
     while waiting:
         one = waiting.pop()
@@ -110,14 +113,6 @@ def ends_the_test(error: BaseException | None) -> BaseException | None:
     # An exception group may contain a failed assertion beside the cancellation of a sibling task.
     is_failure = isinstance(error, Exception) or broken_promise(error) is not None
     return None if is_failure and not skips else error
-
-
-def _outcomes() -> tuple[type[BaseException], ...]:
-    # Look among the loaded modules only, because a server outside pytest must not import pytest.
-    pytest = sys.modules.get("pytest")
-    if pytest is None:
-        return (KeyboardInterrupt,)
-    return (KeyboardInterrupt, pytest.fail.Exception, pytest.skip.Exception, pytest.exit.Exception)
 
 
 def broken_promise(error: BaseException | None) -> AssertionError | None:

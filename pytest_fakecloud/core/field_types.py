@@ -31,6 +31,9 @@ class Absent:
     def __init__(self, why: str = "absent") -> None:
         self.why = why
 
+    def __repr__(self) -> str:
+        return self.why
+
 
 ABSENT: Any = Absent()
 """The value of a field that an item does not have."""
@@ -372,6 +375,10 @@ ITEM = FieldType()
 TEXT, NUMBER, FLAG, BYTES, JSON = Text(), _Number(), _Flag(), _Bytes(), _Json()
 DOCUMENT, MAPPING, INSTANT = _Document(), _Mapping(), _Instant()
 METHOD = _Method()
+OF_CLASS: Mapping[type, FieldType] = {
+    str: TEXT, int: NUMBER, float: NUMBER, bool: FLAG, bytes: BYTES, datetime: INSTANT,
+}  # fmt: skip
+"""The type of a field whose values have a class."""
 
 
 def _is_url(text: str) -> bool:

@@ -27,25 +27,12 @@ import re
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .conditions import discard_awaitable, is_pattern, is_predicate
 from .errors import CannotTell, ContractError, shown
-from .field_types import (
-    ABSENT,
-    ANYTHING,
-    BYTES,
-    FLAG,
-    INSTANT,
-    NUMBER,
-    TEXT,
-    TOKEN,
-    Absent,
-    FieldType,
-    OneOf,
-)
+from .field_types import ABSENT, ANYTHING, OF_CLASS, TEXT, TOKEN, Absent, FieldType, OneOf
 from .wording import brief, unknown_name
 
 V = TypeVar("V")
@@ -344,15 +331,6 @@ def check_fields(given: Iterable[str], known: Collection[str], kind: str) -> Non
 
 # -- the fields of a class -------------------------------------------------------------------------
 
-_FIELD_TYPES: Mapping[type, FieldType] = {
-    str: TEXT,
-    int: NUMBER,
-    float: NUMBER,
-    bool: FLAG,
-    bytes: BYTES,
-    datetime: INSTANT,
-}
-
 
 @lru_cache(maxsize=256)
 def fields_of(kind: type) -> Mapping[str, Field]:
@@ -395,5 +373,5 @@ def _type_of(name: str, options: list[Any]) -> FieldType:
     if options and all(typing.get_origin(one) is typing.Literal for one in options):
         words = [word for one in options for word in typing.get_args(one)]
         return OneOf(name, words) if all(isinstance(one, str) for one in words) else ANYTHING
-    field_types = {_FIELD_TYPES.get(one, ANYTHING) for one in options}
+    field_types = {OF_CLASS.get(one, ANYTHING) for one in options}
     return field_types.pop() if len(field_types) == 1 else ANYTHING

@@ -72,8 +72,7 @@ class Timekeeper(Clock):
             )
 
     def anchor(self) -> Callable[[], None]:
-        """Stop the clock, because the process's time follows it; return a function that undoes
-        this.
+        """Stop the clock, which the process's time follows; return a function to undo this.
 
         Until then, the clock cannot run, and ``rewind()`` returns to its current time.
         """
@@ -105,13 +104,11 @@ class Timekeeper(Clock):
         self._moved()
 
     def rewind(self, now: Instant | None = None, mode: Mode | None = None) -> None:
-        """Return to the clock's initial mode and time, or to the given ones, which do not become
-        the initial ones.
+        """Return to the clock's initial mode and time, or once to the given ones.
 
         Called between two tests that use the same cloud; nothing else moves time back. Timers stay
-        planned; their owners replace them. Raises ``ContractError`` while an advance is in
-        progress, for another start time if the clock cannot be moved, and for a running mode if the
-        process's time follows the clock.
+        planned; their owners replace them. Raises ``ContractError`` during an advance, for another
+        start if the clock cannot be moved, and for a running mode if the process's time follows it.
         """
         start_us, frozen = self._start_us, self._starts_frozen
         if now is not None or mode is not None:
@@ -190,8 +187,7 @@ class Timekeeper(Clock):
         async_callback: Callable[[int], Awaitable[object]] | None = None,
         begin: Begin | None = None,
     ) -> Timer:
-        """Call ``callback(due_us)`` at a time; a due time in the past fires at the next
-        opportunity.
+        """Call ``callback(due_us)`` at a time, or soon if the time has passed.
 
         A timer that is due after the end of the year 9999 never fires. Moving calls of the
         asynchronous API await ``async_callback`` instead, and ``dispatch()`` uses ``begin`` if it
@@ -221,8 +217,7 @@ class Timekeeper(Clock):
         """Wait until ``poll()`` returns something other than None, and return it.
 
         Return None at the deadline on this clock, when the signal is closed, and after ``wait_cap``
-        real seconds in which the clock is frozen or held. ``poll`` is called without holding any
-        lock.
+        real seconds in which the clock is frozen or held. ``poll`` is called without any lock.
         """
         # Limit the wait to the real time left now: the process's clock may be set back.
         running_left = max(0.0, (deadline_us - self.now_us()) / 1e6) + 0.01

@@ -70,12 +70,6 @@ def duration_us(value: Duration) -> int:
     return microseconds
 
 
-def check_seconds(name: str, value: object) -> None:
-    """Raise ``ContractError`` unless the value is a non-negative number of seconds."""
-    if not _is_number(value) or not value >= 0:
-        raise ContractError(f"{name}={shown(value)} is not a number of seconds: pass 0 or more")
-
-
 def instant_us(value: Instant) -> int:
     """Return a time in microseconds since the Unix epoch; raise ``ContractError`` for no time."""
     moment: object = value

@@ -50,9 +50,8 @@ def unknown_name(noun: str, given: object, known: Iterable[str], argument: str =
     names = list(known)
     named = f"{argument}={brief(given)}" if argument else brief(given)
     article = "an" if noun[0] in "aeiou" else "a"
-    near = did_you_mean(given, names) or "."
     return (
-        f"{named} is not {article} {noun}{near} "
+        f"{named} is not {article} {noun}{did_you_mean(given, names) or '.'} "
         f"Known {noun.partition(' of ')[0]}s: {listed(names, 40) or 'none'}"
     )
 

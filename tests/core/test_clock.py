@@ -279,8 +279,7 @@ def test_timers_tell_what_they_are_and_when(clock: Timekeeper) -> None:
         "<Timer 'retry' due 2026-01-01T12:00:00+00:00>"
     )
     assert repr(clock.call_at(NOON_US, print)).startswith("<Timer <built-in function print> due ")
-    fired = Fired(NOON_US + 1, "x", None)
-    assert fired.at.isoformat() == "2026-01-01T12:00:00.000001+00:00"
+    assert Fired(NOON_US + 1, "x", None).at.isoformat() == "2026-01-01T12:00:00.000001+00:00"
 
 
 # -- the background ------------------------------------------------------------------------------
@@ -413,11 +412,17 @@ def test_an_advance_of_another_thread_breaks_the_one_under_way(clock: Timekeeper
 # -- waits ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seconds", [-1, float("nan"), "1", True, None])
+@pytest.mark.parametrize("seconds", [-1, -0.001, float("nan"), "1", True, None])
 def test_what_is_no_cap_of_waits(clock: Timekeeper, seconds: Any) -> None:
-    told = f"wait_cap={seconds!r} is not a number of seconds: pass 0 or more"
+    told = f"wait_cap={seconds!r} must be a number of at least 0"
     assert error_of(setattr, clock, "wait_cap", seconds) == told
     assert clock.wait_cap == 1.0
+
+
+@pytest.mark.parametrize("seconds", [0, 0.0, 1, 2.5, float("inf")])
+def test_a_cap_of_waits_is_a_number_from_0_up(clock: Timekeeper, seconds: float) -> None:
+    clock.wait_cap = seconds
+    assert clock.wait_cap == seconds
 
 
 def test_with_no_cap_a_wait_on_a_frozen_clock_looks_once(clock: Timekeeper) -> None:

@@ -63,8 +63,7 @@ def test_a_seed_is_a_whole_number_or_a_text(seed: int | str) -> None:
 @pytest.mark.parametrize("seed", [True, None, 1.0, b"seed", [1]])
 def test_what_is_no_seed(seed: Any) -> None:
     for refuse in (Ids, Ids(1).reseed):
-        told = f"seed={seed!r} is not a seed: pass an integer or a string"
-        assert error_of(refuse, seed) == told
+        assert error_of(refuse, seed) == f"seed={seed!r} is not a seed: pass an integer or a string"
 
 
 def test_a_seed_that_nobody_can_print_is_none() -> None:
@@ -95,8 +94,7 @@ def test_streams_begun_and_given_up_by_the_hundred_leave_the_others_alone() -> N
 
 
 def test_numbers_of_the_normal_distribution_have_the_mean_and_the_spread_asked_for() -> None:
-    stream = Ids(1).stream("gauss")
-    assert stream.gauss(100.0, 0.0) == 100.0
+    assert Ids(1).stream("gauss").gauss(100.0, 0.0) == 100.0
     one, two = Ids(1).stream("gauss"), Ids(1).stream("gauss")
     assert one.gauss() == two.gauss(0.0, 1.0)
     assert one.gauss(sigma=2.0) == 2.0 * two.gauss()

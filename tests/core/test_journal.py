@@ -113,6 +113,20 @@ def test_calls_and_events_are_in_one_order(now: Any) -> None:
     assert event.at < cloud.calls().last.at
 
 
+def test_a_call_that_waited_becomes_the_newest_entry(now: Any) -> None:
+    cloud = Both(now.__next__)
+    one = Both(now.__next__, handle="one", parent=cloud)
+    waited, earlier, other = call_on(one), call_on(one), call_on(Both(lambda: 0, parent=cloud))
+    one.renumber(waited, 7)
+    assert one.entries == [earlier, waited]
+    assert cloud.entries == [earlier, other, waited]
+    assert (waited.number, waited.at_us) == (4, 7)
+    one.renumber(waited, 7)  # already the newest
+    cloud.renumber(other, 7)
+    assert (waited.number, other.number) == (4, 5)
+    assert cloud.entries == [earlier, waited, other]
+
+
 def test_events(journal: Both) -> None:
     first = journal.add_event("attempt", "first", group="a", number=1)
     second = journal.add_event("attempt", "second", at_us=5, group="b", number=2)
@@ -124,6 +138,21 @@ def test_events(journal: Both) -> None:
     assert journal.events(number=lambda n: n == 1).only() is first
     assert journal.events("nothing") == []
     assert second.at_us == 5
+
+
+def test_an_action_is_kept_beside_the_entries_until_its_journal_is_cleared(now: Any) -> None:
+    cloud = Both(now.__next__)
+    one, two = (Both(now.__next__, handle=name, parent=cloud) for name in ("one", "two"))
+    for recorder in (one, two):
+        recorder.record_action("load", {"line": 7}, recorder.reserve(), keys=2)
+    assert [(each.number, each.handle, each.kind) for each in cloud.shared.actions] == [
+        (1, "one", "load"),
+        (2, "two", "load"),
+    ]
+    assert cloud.shared.actions[0].data == {"keys": 2, "where": {"line": 7}}
+    assert cloud.entries == []
+    one.clear()
+    assert [each.handle for each in cloud.shared.actions] == ["two"]
 
 
 def test_clearing_a_handles_journal_leaves_the_others_alone(now: Any) -> None:

@@ -35,8 +35,10 @@ from pytest_fakecloud.core.field_types import (
     METHOD,
     NUMBER,
     TEXT,
+    URL,
     FieldType,
     OneOf,
+    WholeNumber,
     either,
 )
 from pytest_fakecloud.core.matching import (
@@ -143,6 +145,8 @@ AGREE: list[tuple[FieldType, Any, Any]] = [
     (NUMBER, 1, 1.0),
     (NUMBER, 200, HTTPStatus.OK),
     (NUMBER, 2, Decimal(2)),
+    (WholeNumber(0), 7, 7),
+    (WholeNumber(0, 3), 3, 3.0),
     (NUMBER, None, None),
     (FLAG, True, True),
     (BYTES, b"a", b"a"),
@@ -240,8 +244,7 @@ AGREE: list[tuple[FieldType, Any, Any]] = [
 
 def test_what_agrees() -> None:
     def check(field_type: FieldType, found: Any, wanted: Any) -> None:
-        question = Question("x", wanted, field_type)
-        assert question.agrees(found)
+        assert Question("x", wanted, field_type).agrees(found)
 
     check_each(check, AGREE)
 
@@ -335,6 +338,9 @@ NEVER: list[tuple[FieldType, Any, str]] = [
     (INSTANT, datetime(2026, 1, 1), "offset"),
     (METHOD, "get", "'get' is not an HTTP method: .* pass 'GET'"),
     (METHOD, 5, "pass a string"),
+    (URL, 5, "pass an absolute URL"),
+    *((WholeNumber(0, 3), wanted, "pass a whole number from 0 to 3") for wanted in (-1, 0.5, 4)),
+    (WholeNumber(1), 0, "pass a whole number from 1 up"),
     (STATE, "DOEN", r"x='DOEN' is not a state; did you mean 'DONE'\? Known states: ACTIVE, DONE"),
     (STATE, "X*", r"x='X\*' is not a state. Known"),
     (STATE, re.compile("^E"), "is not a state. Known"),
@@ -415,8 +421,7 @@ class TestSeveral:
         ],
     )  # fmt: skip
     def test_any_may_agree_or_all(self, wanted: Any, agrees: bool) -> None:
-        question = Question("x", wanted, self.SORT, several=True)
-        assert question.agrees(["SET", "GET"]) is agrees
+        assert Question("x", wanted, self.SORT, several=True).agrees(["SET", "GET"]) is agrees
 
     def test_one_value_is_compared_as_it_is(self) -> None:
         assert Question("x", "set", self.SORT, several=True).agrees("SET")
@@ -545,8 +550,7 @@ class Cut(FieldType):
 
 
 def test_what_is_cut_decides_nothing_unless_something_else_does() -> None:
-    fields = {"text": Field(Cut()), "number": Field(NUMBER)}
-    query = Query({"text": "a", "number": 1}, fields)
+    query = Query({"text": "a", "number": 1}, {"text": Field(Cut()), "number": Field(NUMBER)})
     assert query({"text": "a", "number": 1})
     assert not query({"text": "cut", "number": 2})
     assert query.why_not({"text": "cut", "number": 2}) == ["number is 2, not 1"]
