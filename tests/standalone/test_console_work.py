@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ..faults.conftest import ARGUMENTS
 from ..harness import wait_until
 from .conftest import Server
 from .test_console import (
@@ -441,7 +443,7 @@ def test_faults_are_added_seen_to_hit_and_removed(
     )
     page.locator(
         ".sentences",
-        has_text="Answers 503 instead of doing the request, for command INCR, 2 times.",
+        has_text="instead of doing the request (answer 503), for command INCR, 2 times.",
     ).wait_for()
     server.ask("POST", "/handles/kv_server/requests", {"body": ["INCR", "n"]})
     page.locator(".sentences .pill", has_text="hit once").wait_for()
@@ -457,7 +459,7 @@ def test_faults_are_added_seen_to_hit_and_removed(
     server.ask("DELETE", "/handles/kv_server/faults")
 
 
-def test_every_kind_of_fault_has_a_form_and_a_sentence(page: Any, server: Server) -> None:
+def test_every_kind_of_fault_can_be_added_and_has_a_sentence(page: Any, server: Server) -> None:
     for name in ("kv_server", "queue"):
         at(page, f"fake/{name}/faults", f"h1:text-is('{name}')")
         page.locator("select[name=kind]").wait_for()
@@ -467,11 +469,10 @@ def test_every_kind_of_fault_has_a_form_and_a_sentence(page: Any, server: Server
         assert len(kinds) >= 10
         for kind in kinds:
             page.select_option("select[name=kind]", kind)
-            typed(
-                page,
-                "Add a fault",
-                **{"only-route": "/nothing"} if name == "kv_server" else {"only-label": "x"},
-            )
+            values = {"only-route": "/nothing"} if name == "kv_server" else {"only-label": "x"}
+            if page.locator("form[aria-label='Add a fault'] [name=args]").count():
+                values["args"] = json.dumps(ARGUMENTS[kind])
+            typed(page, "Add a fault", **values)
             said(page, "Add a fault", "Added.")
         assert page.locator(".sentences li").count() == len(kinds)
         server.ask("DELETE", f"/handles/{name}/faults")

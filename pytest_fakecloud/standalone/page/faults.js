@@ -9,7 +9,8 @@ const read = {
   text: (text) => text === "" ? undefined : text,
 };
 const step = (text) => /^\d+$/.test(text.trim()) ? Number(text) : text.trim() === "ok" ? null : text.trim();
-// For each kind: its description, its fields, and how fields become arguments.
+// For each kind: its description, its fields, and how fields become arguments. For other kinds, the form has
+// the server's description and one field for all arguments.
 const KINDS = {
   answer: {does: "Answer with an error instead of doing the request", fields: [whole("status", "status", "503"), {name: "body", label: "body", note: "the service's own"}], args: ({status, body}) => [read.number(status), ...(body ? [body] : [])]},
   delay: {does: "Wait before doing the request", fields: [{name: "seconds", label: "wait", value: "2s"}], args: ({seconds}) => [seconds]},
@@ -17,7 +18,7 @@ const KINDS = {
   lose_answer: {does: "Do the request, then close the connection without an answer", fields: [], args: () => []},
   hang: {does: "Never answer", fields: [], args: () => []},
   truncate: {does: "Break the connection in the middle of the answer", fields: [whole("keep", "bytes that arrive", "", "half")], args: ({keep}) => keep === "" ? [] : [Number(keep)]},
-  down: {does: "Be down: refuse all connections", fields: [whole("status", "or answer with status", "", "no answer")], args: ({status}) => status === "" ? [] : [Number(status)]},
+  down: {does: "Be down: refuse connections, or answer with a status", fields: [whole("status", "or answer with status", "", "no answer")], args: ({status}) => status === "" ? [] : [Number(status)]},
   rate_limit: {does: "Limit the rate", fields: [whole("requests", "requests", "2"), {name: "per", label: "in each", value: "1s"}], args: ({requests, per}) => [Number(requests), per]},
   random: {does: "Fail a share of the requests", fields: [{name: "rate", label: "share, from 0 to 1", value: "0.5"}, {name: "step", label: "with status, drop or hang", value: "503"}], args: ({rate, step: what}) => [Number(rate), step(what)]},
   sequence: {does: "Fail the next requests one after the other", fields: [{name: "steps", label: "steps: status, ok, drop or hang", value: "503, ok, 429"}], args: ({steps}) => [steps.split(",").map(step)]},
@@ -28,14 +29,14 @@ const KINDS = {
 const MATCHERS = {kv_server: ["command", "route"], vector_index: ["namespace", "route"], broker: ["topic", "group", "route"], queue: ["url", "label", "queue", "route"]};
 const NOTES = {command: "SET", route: "POST /publish", namespace: "films", topic: "orders", group: "billing", url: "https://app.example/hook", label: "mail", queue: "ordered"};
 
-const SAID = {
-  answer: (one) => `Answers ${one.description.replace("answer ", "")} instead of doing the request`, delay: () => "Waits before doing the request", drop: () => "Closes the connection before doing the request",
-  lose_answer: () => "Does the request and loses the answer", hang: () => "Never answers", truncate: () => "Breaks the connection in the middle of the answer", down: (one) => /\d/.test(one.description) ? `Is down: answers ${one.description.replace("down ", "")}` : "Is down: refuses all connections",
-  rate_limit: (one) => `Limits the rate (${one.description})`, random: (one) => `Fails a share of the requests (${one.description})`, sequence: (one) => `Fails the next requests in turn (${one.description.replace("sequence ", "")})`,
-};
+// The effect of a fault: its kind, and the server's description if that has details.
+function effect({kind, description}) {
+  const does = KINDS[kind]?.does;
+  return !does ? words(description) : description === kind ? does : `${does} (${description})`;
+}
 // Describes a fault in a sentence: its effect, the requests it applies to, and how often.
 export function sentence(one) {
-  const does = SAID[one.kind]?.(one) ?? KINDS[one.kind]?.does ?? words(one.description), where = Object.entries(one.where);
+  const does = effect(one), where = Object.entries(one.where);
   const to = where.length ? `, for ${where.map(([name, value]) => `${name} ${value}`).join(" and ")}` : ", for every request";
   const often = one.times == null ? "" : `, ${one.times === 1 ? "once" : `${number(one.times)} times`}`, after = one.skip ? `, after ${number(one.skip)} that pass` : "";
   return `${does}${to}${often}${after}.`;
