@@ -19,8 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
     0 after a normal stop, 2 for invalid options, 3 if a server cannot start, 130 after Ctrl+C at
-    any other time. ``run`` returns the exit code of its command, or 127 if the command does not
-    exist.
+    any other time. ``run`` returns its command's exit code, or 127 if the command does not exist.
     """
     parser = make_parser()
     given = parser.parse_args(arguments)
@@ -37,13 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return serve(options, opens=given.open)
         return run(options, given.program)
     except (Usage, ContractError, OSError) as error:
-        # A ContractError with a cause reports a failure of the system; without one, an invalid
-        # setting.
+        # A ContractError with a cause reports a failure of the system, others an invalid setting.
         wrong = isinstance(error, Usage) or (
             isinstance(error, ContractError) and error.__cause__ is None
         )
-        said = "" if wrong else "cannot start: "
-        commands.complain(f"{said}{one_line(str(error))}")
+        commands.complain(f"{'' if wrong else 'cannot start: '}{one_line(str(error))}")
         return EXIT_USAGE if wrong else EXIT_CANNOT_START
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import ContractError
-from ..core.settings import MOST_PORT
+from ..core.settings import MOST_PORT, Kind, choice, text, whole
 from ..core.wording import brief, unknown_name
 from ..files import read_file
 from ..services import named, services_by_word
@@ -33,11 +32,10 @@ def read_options(given: argparse.Namespace) -> Options:
     services = _services(sources)
     options = {name: sources.read(name, reader) for name, reader in _READERS.items()}
     options |= {
-        "host": options["host"] or "127.0.0.1",
         "load": [Path(one) for one in options["load"]],
         "forward": _forwards(options["forward"], list(services)),
     }
-    return Options(services, **options)
+    return Options(services, **{name: one for name, one in options.items() if one is not None})
 
 
 class _Sources:
@@ -108,10 +106,7 @@ def _names(value: Any, where: str) -> list[str]:
     services = services_by_word()
     if value is None:
         return list(services)
-    words = value.split(",") if isinstance(value, str) else value
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise Usage(f"{where}={value!r} is not a list of names")
-    names = list(dict.fromkeys(_word(word.strip()) for word in words if word.strip()))
+    names = list(dict.fromkeys(map(_word, _items("a list of names", value, where))))
     unknown = [name for name in names if name not in services]
     if unknown:
         raise Usage(unknown_name("service", unknown[0], services))
@@ -126,11 +121,10 @@ def _word(name: str) -> str:
     return name if service is None or service.word is None else service.word
 
 
-def _hosts(value: Any, where: str) -> list[str]:
-    """Return host names from a list, or from a string separated by spaces or commas."""
-    if isinstance(value, str):
-        value = value.replace(",", " ")
-    return _strings(value, where, "a list of host names")
+def _items(expected: str, value: Any, where: str) -> list[str]:
+    """Return the strings of a list, or of a string separated by spaces or commas."""
+    value = value.replace(",", " ") if isinstance(value, str) else value
+    return _strings(value, where, expected)
 
 
 def _words(name: str, value: Any, where: str) -> list[str]:
@@ -164,53 +158,33 @@ def _forwards(words: Sequence[str], services: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _log_format(value: Any, where: str) -> Any:
-    if value is None:
-        return "text"
-    if value not in FORMATS:
-        raise Usage(f"{where}={value!r} is unknown: pass {' or '.join(FORMATS)}")
-    return value
+def _of(kind: Kind[Any]) -> Reader:
+    """Read None and a kind of values."""
+    return lambda value, where: None if value is None else kind.read(where, value)
 
 
-def _text(value: Any, where: str) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise Usage(f"{where}={value!r} is not a string")
-    return value
+def _number(kind: Kind[int]) -> Reader:
+    """Read a kind of integers, which may be given as strings of digits."""
+
+    def read(value: Any, where: str) -> int | None:
+        digits = isinstance(value, str) and value.isascii() and value.isdigit()
+        number = int(value) if digits and len(value) <= _MOST_DIGITS else value
+        return None if number is None else kind.read(where, number)
+
+    return read
 
 
-def _token(value: Any, where: str) -> str | None:
-    token = _text(value, where)
-    if token == "":
-        raise Usage(f"{where} is empty: leave it out for a random token")
-    if token is not None and not (token.isascii() and token.isprintable()):
-        raise Usage(
-            f"{where}={token!r} cannot be a token, because headers allow only printable ASCII"
-        )
-    return token
-
-
-def _count(value: Any, where: str) -> Any:
-    return _number(value, math.inf, f"{where}={brief(value)} is not an integer")
-
-
-def _port(value: Any, where: str) -> Any:
-    wrong = f"{where}={brief(value)} is not a port number: pass 0 (any free) to {MOST_PORT}"
-    return _number(value, MOST_PORT, wrong)
-
-
-def _number(value: Any, most: float, wrong: str) -> Any:
-    """Return an integer from 0 to ``most``, which may be given as a string of digits, or None."""
-    digits = isinstance(value, str) and value.isascii() and value.isdigit()
-    number = int(value) if digits and len(value) <= _MOST_DIGITS else value
-    if number is None or (type(number) is int and 0 <= number <= most):
-        return number
-    raise Usage(wrong)
-
-
-def _seed(value: Any, where: str) -> Any:
-    if value is None or type(value) in (int, str):
-        return value
-    raise Usage(f"{where}={value!r} is not a seed: pass an integer or a string")
+_count = _number(whole(0))
+_port = _number(
+    whole(0, MOST_PORT)._replace(expected=f"a port number: 0 (any free) to {MOST_PORT}")
+)
+_token = _of(
+    text(
+        "a string of printable ASCII characters; leave it out for a random token",
+        lambda value: value and value.isascii() and value.isprintable(),
+    )
+)
+_seed = _of(Kind(int | str, "an integer or a string", lambda value: type(value) in (int, str)))
 
 
 def _flag(value: Any, where: str) -> bool:
@@ -262,20 +236,20 @@ def _settings(words: Sequence[str], where: str) -> dict[str, Any]:
 
 
 _READERS: Mapping[str, Reader] = {
-    "host": _text,
-    "allow_host": _hosts,
+    "host": _of(text()),
+    "allow_host": partial(_items, "a list of host names"),
     "control_port": _port,
     "control_token": _token,
     "seed": _seed,
     "now": lambda value, _: value,
-    "clock": _text,
+    "clock": _of(text()),
     "tls": _flag,
     "random": _flag,
     "load": partial(_words, "load"),
     "forward": partial(_words, "forward"),
-    "log_format": _log_format,
+    "log_format": _of(choice(*FORMATS)),
     "json": _flag,
-    "journal": _text,
+    "journal": _of(text()),
     "journal_entries": _count,
     "journal_bytes": _count,
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.errors import ContractError, ServiceError
 from ..core.ids import new_token
-from ..core.problems import Problem, Problems
+from ..core.problems import Problem, Problems, shortened
 from ..core.recorder import Recorder
 from ..faults.fault import setting_over
 from ..faults.table import FaultTable
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from ..cloud import Cloud
 
 T = TypeVar("T", bound=Response)
-_LONGEST_MESSAGE = 2000
 _MOST_CODES = 100
 """Maximum number of unused sign-in codes; a newer one replaces the oldest."""
 _GUARDS = (
@@ -176,12 +175,8 @@ class ControlApp(App):
 
     def render_error(self, error: ServiceError) -> Answer:
         """Return an error as ``{"error": {"type", "message"}}``."""
-        text = error.message
-        if len(text) > _LONGEST_MESSAGE:
-            text = f"{text[:_LONGEST_MESSAGE]}… ({len(text)} characters)"
-        return Answer(
-            {"error": {"type": type(error).__name__, "message": text}}, error.status, error.headers
-        )
+        body = {"type": type(error).__name__, "message": shortened(error.message)}
+        return Answer({"error": body}, error.status, error.headers)
 
     # -- the server itself -----------------------------------------------------------------------
 

@@ -14,13 +14,13 @@ import itertools
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from ..core.call_fields import CALL_FIELDS
 from ..core.calls import Call, parts_of
-from ..core.errors import ContractError
+from ..core.errors import ContractError, shown
 from ..core.field_types import ABSENT
 from ..core.matching import Field
 from ..core.results import Results
@@ -123,15 +123,8 @@ def _copy_or_refer(value: Any, objects: Objects) -> Any:
         TAG: "object",
         "id": objects.keep(value),
         "c": surface_of(type(value))[0],
-        "repr": _shown(value)[:_SHOWN],
+        "repr": shown(value)[:_SHOWN],
     }
-
-
-def _shown(value: object) -> str:
-    try:
-        return repr(value)
-    except Exception as error:
-        return f"<{type(value).__name__} that cannot be shown: {error}>"
 
 
 def _copy(value: Any) -> Any:
@@ -140,34 +133,23 @@ def _copy(value: Any) -> Any:
     if isinstance(value, str):
         # Ignore the __str__ of subclasses: that of an enum returns the member's name.
         return str.__str__(value)
-    if isinstance(value, bytes | bytearray):
-        return {TAG: "bytes", "v": base64.b64encode(bytes(value)).decode("ascii")}
     if isinstance(value, Results):
         if found_type(name_of(type(value))) is None or not _is_plain(value):
-            raise _ByReference(f"{_shown(value)} is a {type(value).__name__}")
-        return _found(value, [_copy(item) for item in value])
+            raise _ByReference(f"{shown(value)} is a {type(value).__name__}")
+        return _found(value, _copies(value))
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return _data(value, dict(zip(value._fields, value, strict=True)))
     if isinstance(value, list):
-        return [_copy(item) for item in value]
-    if isinstance(value, tuple):
-        return {TAG: "tuple", "v": [_copy(item) for item in value]}
-    if isinstance(value, set | frozenset):
-        return {TAG: "set", "v": [_copy(item) for item in value]}
+        return _copies(value)
     if isinstance(value, Mapping) and not dataclasses.is_dataclass(value):
         if all(type(key) is str and key != TAG for key in value):
             return {key: _copy(item) for key, item in value.items()}
         return {TAG: "dict", "v": [[_copy(k), _copy(v)] for k, v in value.items()]}
-    if isinstance(value, dt.datetime):
-        return {TAG: "datetime", "v": value.isoformat()}
-    if isinstance(value, dt.timedelta):
-        return {TAG: "timedelta", "v": [value.days, value.seconds, value.microseconds]}
     if isinstance(value, re.Pattern | LinearPattern) and isinstance(value.pattern, str):
         return {TAG: "pattern", "v": [value.pattern, value.flags & _FLAGS]}
-    if isinstance(value, Path):
-        return {TAG: "path", "v": str(value.absolute())}
-    if isinstance(value, BaseException):
-        return {TAG: "error", "v": encode_error(value)}
+    for kinds, tag, write in _WRITERS:
+        if isinstance(value, kinds):
+            return {TAG: tag, "v": write(value)}
     if isinstance(value, Call):
         return _data(value, parts_of(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -175,7 +157,7 @@ def _copy(value: Any) -> Any:
     if hasattr(value, "tolist") and hasattr(value, "dtype"):
         return _copy(value.tolist())
     what = "a function" if callable(value) else f"a {type(value).__name__}"
-    raise _ByReference(f"{_shown(value)} is {what}")
+    raise _ByReference(f"{shown(value)} is {what}")
 
 
 def _is_plain(value: list[Any]) -> bool:
@@ -199,7 +181,7 @@ def _found(value: Any, items: list[Any]) -> dict[str, Any]:
 def _data(value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     name = name_of(type(value))
     if value_type(name) is None:
-        raise _ByReference(f"{_shown(value)} is a {type(value).__name__}")
+        raise _ByReference(f"{shown(value)} is a {type(value).__name__}")
     return {TAG: "data", "c": name, "v": {key: _copy(item) for key, item in fields.items()}}
 
 
@@ -325,16 +307,34 @@ _READERS: Mapping[str, Reader] = {
         _decoded(key, refer): _decoded(item, refer) for key, item in _content(value, list)
     },
     "error": lambda value, _: decode_error(_content(value, dict)),
-    "results": _read_results,
+    "frozenset": _read_list(frozenset),
     "list": _read_list(list),
     "object": _read_object,
     "path": _read_path,
     "pattern": _read_pattern,
+    "results": _read_results,
     "set": _read_list(set),
     "timedelta": _read_timedelta,
     "tuple": _read_list(tuple),
 }
 """Decoder of each type tag."""
+
+
+def _copies(values: Iterable[Any]) -> list[Any]:
+    return [_copy(item) for item in values]
+
+
+_WRITERS: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
+    (bytes | bytearray, "bytes", lambda value: base64.b64encode(value).decode("ascii")),
+    (tuple, "tuple", _copies),
+    (set, "set", _copies),
+    (frozenset, "frozenset", _copies),
+    (dt.datetime, "datetime", dt.datetime.isoformat),
+    (dt.timedelta, "timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
+    (Path, "path", lambda value: str(value.absolute())),
+    (BaseException, "error", lambda value: encode_error(value)),
+)
+"""Types whose values are sent with a tag, and the function that returns the content."""
 
 
 def encode_error(error: BaseException) -> dict[str, Any]:

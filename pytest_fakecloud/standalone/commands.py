@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
     data: Any
     text: str = ""
-    well: bool = True
+    ok: bool = True
 
 
 Argument = tuple[tuple[str, ...], Mapping[str, Any]]
@@ -108,7 +108,7 @@ def run(given: argparse.Namespace) -> int:
         print(json.dumps(answer.data, ensure_ascii=False, default=str))
     elif answer.text:
         print(answer.text)
-    return 0 if answer.well else EXIT_REFUSED
+    return 0 if answer.ok else EXIT_REFUSED
 
 
 def _kept_token(url: str) -> str | None:
@@ -206,9 +206,9 @@ def _health(url: str, given: argparse.Namespace) -> Answer:
         raise ContractError(f"{url} is not {path}: {error}") from None
     if not isinstance(found, dict):
         raise ContractError(f"{url} is not {path}: it is another kind of server")
-    well = answer.status == 200
-    words = path if well else f"not {path}: {found.get('loading') or answer.status}"
-    return Answer(found, words, well)
+    ok = answer.status == 200
+    words = path if ok else f"not {path}: {found.get('loading') or answer.status}"
+    return Answer(found, words, ok)
 
 
 # -- the clock -------------------------------------------------------------------------------------
@@ -369,8 +369,7 @@ def _publish(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
 )
 def _replay(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     into = _handle(cloud, given.into) if given.into else None
-    differences = cloud.replay(given.file, into=into, move_clock=given.move_clock)
-    lines = [str(one) for one in differences]
+    lines = [*map(str, cloud.replay(given.file, into=into, move_clock=given.move_clock))]
     return Answer(lines, "\n".join(lines) or "all responses are the same", not lines)
 
 

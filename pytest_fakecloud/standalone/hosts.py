@@ -38,18 +38,18 @@ class Hosts:
     """
 
     def __init__(self, bound: str = "127.0.0.1", allowed: Iterable[str] = ()) -> None:
-        self._names = {_plain(bound), *map(_plain, allowed)}
+        self._names = {_normalized(bound), *map(_normalized, allowed)}
         address = _address(bound)
         self._everywhere = bound == "" or (address is not None and address.is_unspecified)
         if self._everywhere:
-            self._names.add(_plain(socket.gethostname()))
+            self._names.add(_normalized(socket.gethostname()))
 
-    def takes(self, header: str | None) -> bool:
+    def accepts(self, header: str | None) -> bool:
         """Return whether the server accepts requests with this ``Host`` header, or without one."""
         if header is None:
             return True  # Only HTTP/1.0 requests have no Host, and no browser sends them.
         try:
-            name = _plain(urlsplit(f"//{header}").hostname or "")
+            name = _normalized(urlsplit(f"//{header}").hostname or "")
         except ValueError:
             return False
         if name in self._names or is_loopback(name):
@@ -58,7 +58,7 @@ class Hosts:
 
     def check(self, header: str | None) -> None:
         """Raise ``ServiceError`` 421 for a ``Host`` header that the server does not accept."""
-        if not self.takes(header):
+        if not self.accepts(header):
             raise ServiceError(
                 421,
                 f"this server does not accept the host {header!r:.200}: use a loopback name or the host "
@@ -86,5 +86,5 @@ class Hosts:
             )
 
 
-def _plain(host: str) -> str:
+def _normalized(host: str) -> str:
     return host.strip("[]").rstrip(".").lower()

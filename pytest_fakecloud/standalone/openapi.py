@@ -142,6 +142,5 @@ def _done(route: Route, schemas: _Schemas) -> dict[str, Any]:
     kind = _TEXTS.get(route.name, "application/json")
     schema: dict[str, Any] = {"type": "string"}
     if route.name not in _TEXTS:
-        annotated = get_type_hints(route.endpoint)["return"]
-        schema = schemas.of(RESPONSES.get(route.name, annotated))
+        schema = schemas.of(RESPONSES.get(route.name, get_type_hints(route.endpoint)["return"]))
     return {"200": {"description": "done", "content": {kind: {"schema": schema}}}}

@@ -38,7 +38,6 @@ class RemoteCloud(AnyCloud):
         """Fakes that this connection started and must close, including those in ``_own``."""
         self._own: dict[str, Handle] = {}
         """Fakes started because the current test has settings for them."""
-        self._nobody = ClosedFakes()
         try:
             self._connection.state()
         except BaseException:
@@ -47,8 +46,7 @@ class RemoteCloud(AnyCloud):
 
     @property
     def seed(self) -> int | str:
-        seed: int | str = self._connection.state()["seed"]
-        return seed
+        return cast("int | str", self._connection.state()["seed"])
 
     def reseed(self, seed: int | str) -> None:
         self._connection.request(
@@ -70,7 +68,7 @@ class RemoteCloud(AnyCloud):
     @property
     def _closed_fakes(self) -> ClosedFakes:
         """Always empty, because the server keeps the data that its reports need."""
-        return self._nobody
+        return ClosedFakes()
 
     @property
     def handles(self) -> Results[Handle]:
@@ -84,8 +82,7 @@ class RemoteCloud(AnyCloud):
 
     @property
     def env(self) -> dict[str, str]:
-        found: dict[str, str] = self._connection.read(None, "env")
-        return found
+        return cast("dict[str, str]", self._connection.read(None, "env"))
 
     @property
     def problems(self) -> Results[Problem]:
@@ -133,7 +130,8 @@ class RemoteCloud(AnyCloud):
 
     def begin(self, now: Instant | None = None, clock: Mode | None = None) -> None:
         """Start over for another test, with the server's own settings until ``_adapt()`` is called."""
-        self._give_own_back()
+        while self._own:
+            self._close_started(self._own.popitem()[1])
         instant = None if now is None else to_datetime(instant_us(now)).isoformat()
         mode = self._connection.encoded(clock, "clock= of begin()")
         self._connection.request("POST", "/begin", {"now": instant, "clock": mode})
@@ -158,10 +156,6 @@ class RemoteCloud(AnyCloud):
         for fixture in SERVICES:
             if settings.get(fixture):
                 self._own[fixture] = self.start(fixture, settings[fixture])
-
-    def _give_own_back(self) -> None:
-        while self._own:
-            self._close_started(self._own.popitem()[1])
 
     def _close_started(self, handle: Handle) -> None:
         handle.close()

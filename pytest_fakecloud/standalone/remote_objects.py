@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -73,7 +73,9 @@ class Connection:
         answer = self.request("POST", "/call", body, CALLS_TAKE_AT_MOST + timeout)
         with self._understood():
             error = decode_error(answer["raise"]) if "raise" in answer else None
-            value = None if error is not None else decode(answer["value"], self.refer)
+            value = (
+                None if error is not None else decode(answer["value"], partial(RemoteObject, self))
+            )
         if error is not None:
             raise error
         return value
@@ -99,10 +101,6 @@ class Connection:
                 f"{self.url} returned an unexpected response ({type(error).__name__}: {error}): "
                 "it is not a control API of pytest-fakecloud, or has another version"
             ) from error
-
-    def refer(self, number: int, class_name: str, text: str) -> RemoteObject:
-        """Return the local proxy of an object that stays on the server."""
-        return RemoteObject(self, number, class_name, text)
 
     def request(
         self, method: str, path: str, body: Any = None, within: float | None = None
@@ -311,8 +309,7 @@ class _RemoteHandle(_Remote):
         return self._member(surface, name)
 
     def __repr__(self) -> str:
-        shown = type(self)._handle_class.__name__
-        return f"<{shown} {self._target} at {self._connection.url}>"
+        return f"<{type(self)._handle_class.__name__} {self._target} at {self._connection.url}>"
 
     def _close(self) -> None:
         if not object.__getattribute__(self, "closed"):

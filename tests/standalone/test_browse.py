@@ -102,8 +102,7 @@ def test_a_cursor_survives_changes_of_the_list(lists: Lists) -> None:
     first = lists.get("kv_server/lists/keys", limit=2)
     kv.execute("DEL", "d")
     kv.load({"a": "x", "e": "x"})
-    second = lists.get("kv_server/lists/keys", limit=2, after=first["next"])
-    assert ids(second, "key") == ["e", "f"]
+    assert ids(lists.get("kv_server/lists/keys", limit=2, after=first["next"]), "key") == ["e", "f"]
 
 
 def test_a_page_whose_items_were_removed_is_empty_and_leads_to_the_others(lists: Lists) -> None:
@@ -218,8 +217,7 @@ def test_keys_are_filtered_by_type_and_show_their_expiry(lists: Lists) -> None:
 
 
 def test_keys_are_grouped_by_namespace(lists: Lists) -> None:
-    kv = lists.cloud.kv_server()
-    kv.load(
+    lists.cloud.kv_server().load(
         {"plain": "1", "a:": "1", "a:1": "1", "a:1:x": "1", "a:1:y": "1", ":": "1", "a*:b": "1"}
     )
     root = lists.get("kv_server/lists/keys", view="tree")
@@ -255,8 +253,7 @@ def test_a_key_shows_its_elements_in_pages(lists: Lists) -> None:
 
 
 def test_keys_and_values_that_are_no_text_are_shown_and_found_by_id(lists: Lists) -> None:
-    kv = lists.cloud.kv_server()
-    kv.execute("SET", b"\xff/ %", b"\xfe")
+    lists.cloud.kv_server().execute("SET", b"\xff/ %", b"\xfe")
     (row,) = lists.get("kv_server/lists/keys")["items"]
     assert (row["id"], row["is_text"]) == ("%FF%2F%20%25", False)
     found = lists.get(f"kv_server/lists/keys/{row['id']}")
@@ -431,8 +428,7 @@ def test_a_message_that_waits_for_others_is_not_delivered_now(lists: Lists) -> N
 
 
 def test_a_schedule_runs_at_once_and_keeps_its_plan(lists: Lists) -> None:
-    queue = lists.cloud.queue()
-    queue.schedule("https://app.example/nightly", "0 3 * * *", id="nightly", body="x")
+    lists.cloud.queue().schedule("https://app.example/nightly", "0 3 * * *", id="nightly", body="x")
     (row,) = lists.get("queue/lists/schedules")["items"]
     assert (row["next"][0], row["body"]) == ("2026-01-01T03:00:00+00:00", "x")
     status, ran = lists.post("queue/schedules/nightly/run")

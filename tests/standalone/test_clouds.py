@@ -159,8 +159,7 @@ def test_the_number_of_clouds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(clouds, "MOST_CLOUDS", 0)
     with Cloud() as cloud:
         opener: Any = nullcontext
-        app = ControlApp(cloud, "token", opener=opener)
-        mount = cloud._context.mount(app)
+        mount = cloud._context.mount(ControlApp(cloud, "token", opener=opener))
         headers = {"Authorization": "Bearer token"}
         answer = fetch("POST", f"{mount.url}/__control__/clouds", headers=headers)
         assert (answer.status, b"there are 0 clouds" in answer.data) == (422, True)

@@ -251,8 +251,7 @@ def test_a_dict_crosses_with_what_stays_inside_it() -> None:
     kept = object()
     objects = Objects()
     sent = json.loads(json.dumps(encode({"a": kept, 5: "x"}, objects)))
-    found = decode(sent, lambda number, *_: objects.get(number))
-    assert found == {"a": kept, 5: "x"}
+    assert decode(sent, lambda number, *_: objects.get(number)) == {"a": kept, 5: "x"}
 
 
 def test_events_are_asked_for_on_the_other_side() -> None:
@@ -423,8 +422,7 @@ def test_the_server_answers_whatever_comes_in(app: ControlApp, value: Any, where
         path, body = "/handles", {"fixture": "vector_index", "settings": {"similarity": value}}
     else:
         body[where] = {"args": [value], "kwargs": {"key": value}, "object": value}[where]
-    sent = json.dumps(body).encode()
-    status, answer = ask(app, "POST", path, sent)
+    status, answer = ask(app, "POST", path, json.dumps(body).encode())
     assert status in (200, 400, 422), answer
     assert [problem.text for problem in app.cloud.problems if problem.kind == "bug"] == []
 

@@ -52,8 +52,7 @@ def test_the_clock(command: Command) -> None:
 def test_a_long_advance_is_summarised(command: Command) -> None:
     for _ in range(12):
         command("publish", "https://app.test/hook", "--delay", "1h", "--retries", "0")
-    lines = command("advance", "2h").splitlines()
-    assert lines[11:13] == [
+    assert command("advance", "2h").splitlines()[11:13] == [
         "  ... and 2 more, all of them with --json:",
         "  12 x https://app.test/hook",
     ]
@@ -118,8 +117,7 @@ def test_data(command: Command, tmp_path: Path, server: Server) -> None:
     assert command("load", str(file)) == f"loaded {file}: 1 of kv, 1 of broker\n"
     assert command("snapshot", "with k") == "with k\n"
     command("reset", "kv")
-    view = server.ask("GET", "/handles/kv_server/view")[1]
-    assert not json.dumps(view).count('"k"')
+    assert not json.dumps(server.ask("GET", "/handles/kv_server/view")[1]).count('"k"')
     command("restore", "with k")
     with Cloud.connect(server.url, server.token) as cloud:
         assert cloud.handles[0].value("k") == "v"  # type: ignore[attr-defined]
@@ -180,8 +178,7 @@ def test_which_server(command: Command, monkeypatch: pytest.MonkeyPatch, server:
     monkeypatch.setattr(commands, "CONTROL_URL", server.url)
     monkeypatch.setattr(commands, "control_token", lambda: server.token)
     assert "clock " in command("state")
-    place = server.url.removeprefix("http://")
-    assert "clock " in command("state", "--url", place)
+    assert "clock " in command("state", "--url", server.url.removeprefix("http://"))
 
 
 # -- .env files -----------------------------------------------------------------------------------

@@ -184,8 +184,7 @@ def test_a_folder_that_cannot_be_written_is_a_warning(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder.write_text("a file")
-    found = with_defaults(options(control_token=None), Log())
-    assert found.control_token is None
+    assert with_defaults(options(control_token=None), Log()).control_token is None
     assert "the control token could not be stored" in capsys.readouterr().err
 
 

@@ -45,8 +45,7 @@ def test_it_runs_as_nobody_special_and_stops_by_the_signal_the_server_takes() ->
 
 def test_its_commands_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     found = dict(instructions())
-    health = json.loads(found["HEALTHCHECK"].partition("CMD ")[2])
-    given = make_parser().parse_args(health[1:])
+    given = make_parser().parse_args(json.loads(found["HEALTHCHECK"].partition("CMD ")[2])[1:])
     assert (given.command, given.url) == ("health", "http://127.0.0.1:8000")
     variables = dict(word.split("=", 1) for word in shlex.split(found["ENV"]))
     ours = {name: value for name, value in variables.items() if name.startswith(VARIABLE)}

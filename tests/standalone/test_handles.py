@@ -52,8 +52,7 @@ def test_other_credentials_are_those_that_count(cloud: Cloud) -> None:
 
 def test_a_text_goes_as_it_is(cloud: Cloud) -> None:
     queue = cloud.queue()
-    target = "/v2/publish/http://127.0.0.1:9/x"
-    _, answer = post(cloud, "queue", target=target, body='{"n":  1}')
+    _, answer = post(cloud, "queue", target="/v2/publish/http://127.0.0.1:9/x", body='{"n":  1}')
     assert answer["status"] == 201
     assert queue.messages()[0].body == b'{"n":  1}'
 
@@ -68,9 +67,8 @@ def test_a_request_meets_the_faults_of_the_fake(cloud: Cloud) -> None:
 def test_a_stream_without_end_is_left_to_a_client(cloud: Cloud) -> None:
     kv = cloud.kv_server()
     for _ in range(2):
-        accept = {"Accept": "text/event-stream"}
         assert "the response is an endless stream" in message(
-            post(cloud, "kv_server", target="/monitor", headers=accept)
+            post(cloud, "kv_server", target="/monitor", headers={"Accept": "text/event-stream"})
         )
     assert kv.execute("CLIENT", "LIST").count("cmd=monitor") == 0
 

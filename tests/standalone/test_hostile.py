@@ -367,7 +367,7 @@ HOSTS: list[tuple[str, list[str], bool, list[str | None]]] = [
 def test_the_host_is_one_of_the_servers_own(
     bound: str, allowed: list[str], taken: bool, header: str | None
 ) -> None:
-    assert Hosts(bound, allowed).takes(header) is taken
+    assert Hosts(bound, allowed).accepts(header) is taken
 
 
 def test_a_page_under_another_name_gets_nothing(server: Server) -> None:
@@ -427,8 +427,7 @@ def test_the_page_needs_nothing_that_its_policy_forbids(server: Server) -> None:
         kind = "text/css" if part.endswith("css") else "text/javascript"
         assert answer.headers["Content-Type"] == f"{kind}; charset=utf-8"
         script = answer.data.decode()
-        imported = re.findall(r'^import .* from "\./(.+)";$', script, re.MULTILINE)
-        assert set(imported) <= set(FILES)
+        assert set(re.findall(r'^import .* from "\./(.+)";$', script, re.MULTILINE)) <= set(FILES)
         assert not re.search(r"\beval\(|new Function|innerHTML|setAttribute\(\"style", script)
     sizes = [
         int(

@@ -118,8 +118,7 @@ def test_requests_and_responses_are_as_described(server: Server, document: dict[
             wanted = operation.get(
                 "requestBody", {"content": {JSON: {"schema": {"type": "object"}}}}
             )
-            given = wanted["content"][JSON]["schema"]
-            assert list(mistakes(body, given, document)) == [], path
+            assert list(mistakes(body, wanted["content"][JSON]["schema"], document)) == [], path
     assert answer["fixture"] == "callback_capture"
     server.ask("DELETE", f"/handles/{answer['name']}")
     for entry in server.ask("GET", "/clouds")[1]:

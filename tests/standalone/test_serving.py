@@ -107,8 +107,7 @@ def test_what_is_loaded_is_the_baseline(serve: Serve, tmp_path: Path) -> None:
 
 def test_a_dump_of_a_real_server_is_loaded(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "dump.rdb"
-    module = b"\x07\x01m\x81" + bytes(8) + b"\x00"
-    file.write_bytes(file_of(b"\x00\x01k\x01v" + module))
+    file.write_bytes(file_of(b"\x00\x01k\x01v" + (b"\x07\x01m\x81" + bytes(8) + b"\x00")))
     server = serve("kv", "--load", str(file))
     with Cloud.connect(server.url, server.token) as cloud:
         kv: Any = cloud.handles[0]

@@ -100,5 +100,4 @@ def test_a_second_signal_ends_it_at_once() -> None:
 
 
 def _is_caught(status: Path, number: int) -> bool:
-    caught = int(status.read_text().partition("SigCgt:")[2].split()[0], 16)
-    return bool(caught >> (number - 1) & 1)
+    return bool(int(status.read_text().partition("SigCgt:")[2].split()[0], 16) >> (number - 1) & 1)

@@ -51,11 +51,11 @@ def records(handle: Broker, wanted: Wanted) -> View:
     if name not in handle.topics():
         raise NotFound(f"there is no topic {name!r:.200}: pass `topic`, the name of a topic")
     every = handle.topic(name).records
-    is_continued = bool(wanted.filters.get("offset") or wanted.filters.get("at"))
+    sign = 1 if wanted.filters.get("offset") or wanted.filters.get("at") else -1
     page = page_of(
         _filtered(every, wanted),
         wanted,
-        place=_oldest_first if is_continued else _newest_first,
+        place=lambda one: (sign * one.timestamp, one.partition, sign * one.offset),
         show=_record,
         text=lambda one: f"{one.key or ''} {one.value}",
     )
@@ -72,14 +72,6 @@ def _filtered(every: Iterable[Record], wanted: Wanted) -> Iterator[Record]:
             and (from_us is None or one.timestamp >= from_us // 1000)
         ):
             yield one
-
-
-def _oldest_first(one: Record) -> tuple[int, int, int]:
-    return one.timestamp, one.partition, one.offset
-
-
-def _newest_first(one: Record) -> tuple[int, int, int]:
-    return -one.timestamp, one.partition, -one.offset
 
 
 def _record(one: Record) -> View:

@@ -190,8 +190,7 @@ def key(handle: KVServer, id: str, wanted: Wanted) -> View:
 
 def _content(value: Any, wanted: Wanted) -> View:
     if isinstance(value, bytes | bytearray):
-        text = _text(bytes(value))
-        return _shortened(text) | {"is_editable": _is_text(value)}
+        return _shortened(_text(bytes(value))) | {"is_editable": _is_text(value)}
     content: Any = python_value(value)
     if value.type_name not in _ELEMENTS:
         return _shortened(json.dumps(plain(content), indent=2, ensure_ascii=False))

@@ -52,7 +52,7 @@ class Wanted(NamedTuple):
 
     def number(self, name: str) -> int | None:
         """Return a filter as an integer, or None; raise ``ContractError`` for another string."""
-        return whole_number(name, self.filters.get(name, ""))
+        return whole_number(name, self.filters.get(name))
 
     def time_us(self, name: str) -> int | None:
         """Return a filter as a time in microseconds, or None if it is absent.
@@ -71,8 +71,8 @@ class Wanted(NamedTuple):
         return instant_us(at if at.tzinfo else at.replace(tzinfo=UTC))
 
 
-def whole_number(name: str, text: str) -> int | None:
-    """Return a parameter as an integer, None for an empty string; else raise ``ContractError``."""
+def whole_number(name: str, text: str | None) -> int | None:
+    """Return a parameter as an integer, or None; raise ``ContractError`` for another string."""
     if not text:
         return None
     if not (text.isascii() and text.isdigit()) or len(text) > 18:

@@ -147,8 +147,7 @@ def _query_vector(handle: VectorIndex, call: Call) -> list[float]:
     body, app = json.loads(call.body), cast("VectorApp", handle._app)
     vector: Any
     if call.route == "query-data" and app.embedder is not None:
-        size = app.engine.dimension
-        vector = app.embedder.embed(body["data"], dimension=size, query=True)[0]
+        vector = app.embedder.embed(body["data"], dimension=app.engine.dimension, query=True)[0]
     else:
         vector = body["vector"]
     return [float(one) for one in vector]

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ...handle import Handle
 
 PREFIX = "/__control__"
-_MOST_DIGITS = 18
 
 
 class Refused(ServiceError):
@@ -28,8 +27,7 @@ def handle_named(cloud: Cloud, name: str) -> Handle:
     for handle in cloud.handles:
         if handle.name == name:
             return handle
-    names = [handle.name for handle in cloud.handles]
-    raise Refused(404, unknown_name("fake", name, names))
+    raise Refused(404, unknown_name("fake", name, [handle.name for handle in cloud.handles]))
 
 
 def named(cloud: Cloud, request: Request) -> Handle:
@@ -59,11 +57,3 @@ def fields(request: Request, *known: str) -> dict[str, Any]:
     if unknown:
         raise Refused(422, unknown_name("field of this request", unknown[0], known))
     return body
-
-
-def whole_number(text: str | None) -> int:
-    if text is None or text == "":
-        return 0
-    if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
-        raise Refused(422, f"expected a whole number, got {text!r}")
-    return int(text)

@@ -148,7 +148,7 @@ def _wanted(request: Request, listing: Listing) -> Wanted:
     known = {*_PAGING, *listing.filters}
     if unknown := [name for name in given if name not in known]:
         raise ContractError(unknown_name("parameter of this list", unknown[0], sorted(known)))
-    limit = whole_number("limit", given.get("limit", ""))
+    limit = whole_number("limit", given.get("limit"))
     if limit is not None and not 1 <= limit <= LARGEST_PAGE:
         raise ContractError(f"limit must be from 1 to {LARGEST_PAGE}, got {limit}")
     search, after, before = (given.get(name, "") for name in ("search", "after", "before"))

@@ -9,14 +9,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError
+from ...core.field_types import TOKEN
 from ...core.wording import unknown_name
 from ...faults.fault import rule_of
 from ...handle import Handle
 from ...http.messages import Answer, Effect, Request
 from ...http.routing import Route
+from ..browse.pages import whole_number
 from ..codec import Objects
 from ..wire import fault_kinds
-from . import PREFIX, Refused, contract, fields, named, whole_number
+from . import PREFIX, Refused, contract, fields, named
 from .calls import CallRoutes
 from .shapes import Closed, Fault, HandleEntry
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
 _METHOD = re.compile(r"[A-Za-z]{1,20}")
 _TARGET = re.compile(r"/[!-~]*")
-_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"[\t -~\x80-\xff]*")
 
 
@@ -133,7 +134,7 @@ class HandleRoutes:
 
     def remove_fault(self, request: Request) -> Fault:
         """Remove one fault."""
-        wanted = whole_number(request.params["id"])
+        wanted = whole_number("id", request.params["id"])
         for fault in named(self._cloud, request).faults:
             # A fault that the server has already described keeps its number.
             if self._objects.keep(fault) == wanted:
@@ -203,7 +204,7 @@ def _headers(handle: Handle, given: object) -> list[tuple[str, str]]:
         raise ContractError(f"headers must be an object, got {given!r:.100}")
     wanted: dict[str, str] = {}
     for name, value in (given or {}).items():
-        if not isinstance(value, str) or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+        if not isinstance(value, str) or not TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
             raise ContractError(
                 f"{name!r:.100}: {value!r:.100} is not a header: pass strings without line breaks"
             )

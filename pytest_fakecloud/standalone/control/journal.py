@@ -21,7 +21,8 @@ from ...reporting.lookups import Lookups
 from ...reporting.masking import Mask
 from ...reporting.model import Row as ReportRow
 from ...reporting.rows import began, rows
-from . import PREFIX, whole_number
+from ..browse.pages import whole_number
+from . import PREFIX
 from .shapes import ProblemEntry, Row
 
 if TYPE_CHECKING:
@@ -57,8 +58,7 @@ class JournalRoutes:
         ``?after=N`` leaves out the rows up to number N, ``?limit=N`` reads at most N entries of the
         journal. A delivery has two entries and one row.
         """
-        after = whole_number(request.query("after"))
-        limit = whole_number(request.query("limit"))
+        after, limit = (whole_number(name, request.query(name)) or 0 for name in ("after", "limit"))
         found = sorted(_rows_from(self._cloud, after + 1, limit), key=itemgetter("number"))
         return Answer(_json(found))
 
@@ -69,9 +69,8 @@ class JournalRoutes:
         false`` until it is answered, and calls made during a delivery name the delivery as their
         cause when it has finished. ``Last-Event-ID`` resumes the stream.
         """
-        after = max(
-            whole_number(request.query("after")), whole_number(request.fields.get("last-event-id"))
-        )
+        resumed = whole_number("last-event-id", request.fields.get("last-event-id")) or 0
+        after = max(whole_number("after", request.query("after")) or 0, resumed)
         # The signal only wakes the stream. No data accumulates for a client that does not read.
         signal = Signal()
         self._streams.add(signal)
