@@ -138,8 +138,7 @@ if TYPE_CHECKING:
 
 
 class _AsCompiled:
-    """Find the compiled modules of this package before pytest's assertion rewriting finds their
-    source.
+    """Find this package's compiled modules before pytest's assertion rewriting finds their source.
 
     pytest parses every module of a plugin's package to rewrite its assertions. For this package
     that takes 0.3 seconds of CPU time, in the first run and wherever no bytecode can be written.
@@ -157,8 +156,7 @@ if __spec__ is not None and type(__spec__.loader).__name__ == "AssertionRewritin
 
 
 def __getattr__(name: str) -> Any:
-    # Import names on first use: every pytest run in an environment imports this package for its
-    # plugin, even if no test uses a fake.
+    # Import names on first use: every pytest run in an environment imports this package.
     from .public_names import PUBLIC_NAMES
 
     if name == "__all__":

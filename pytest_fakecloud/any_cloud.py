@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from .core.conditions import check_function
 from .core.problems import Allowances, ProblemFields
 from .explore.cloud_promises import CloudPromises
 
@@ -143,11 +142,7 @@ class AnyCloud(CloudPromises, ABC):
         """Close all fakes except the given fakes and the fixtures' fakes."""
 
     def _on_start(self, listener: Callable[[Handle], None]) -> Callable[[], None]:
-        """Call the listener with each fake started from now on; return a function that stops it.
-
-        Raises ``ContractError`` if the listener is not a function.
-        """
-        check_function(listener, "that takes a handle")
+        """Call the listener with each fake started from now on; return a function that stops it."""
         listeners = self._listeners
         listeners.append(listener)
 

@@ -234,11 +234,6 @@ class Cloud(AnyCloud):
         fixture = find(fixture).fixture
         handle = self._fixture_handles.get(fixture)
         if handle is None:
-            if not isinstance(self._fixture_settings, Mapping):
-                raise ContractError(
-                    f"{shown(self._fixture_settings)} are not settings of fixtures: pass a dict of "
-                    "dicts, by fixture name"
-                )
             handle = self.start(fixture, self._fixture_settings.get(fixture, {}))
             self._fixture_handles[fixture] = handle
         return handle
@@ -308,13 +303,6 @@ class Cloud(AnyCloud):
         self._closed_fakes.clear()
 
     def _keep_only(self, known: Iterable[Handle]) -> None:
-        known = (
-            [known] if isinstance(known, str) or not isinstance(known, Iterable) else list(known)
-        )
-        if strange := [each for each in known if not isinstance(each, Handle)]:
-            raise ContractError(
-                f"{', '.join(map(shown, strange))} are not fakes: pass those that must stay open"
-            )
         kept = {id(handle) for handle in (*known, *self._fixture_handles.values())}
         for handle in self.handles:
             if id(handle) not in kept:

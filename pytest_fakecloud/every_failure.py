@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from .core.calls import Call
 from .core.conditions import discard_awaitable
@@ -83,8 +83,7 @@ class Failures(Results[Failure]):
 def every_failure(
     cloud: AnyCloud, run: Callable[[], object], **options: Unpack[FailureOptions]
 ) -> Failures:
-    """Run the code once without faults, then once per call and fault, failing call 1, 2, 3… in
-    turn.
+    """Run the code once without faults, then once per call and fault, failing each call in turn.
 
     ``run`` does the work; ``check``, if given, is called after it without faults. The promise is
     everything that the two assert: an ``AssertionError`` breaks it, also inside an exception group.
@@ -99,11 +98,11 @@ def every_failure(
     """
     __tracebackhide__ = True
     try:
-        _fail_each_call(cloud, _call_now, run, **options).send(None)
+        _fail_each_call(cloud, False, run, **options).send(None)
     except StopIteration as end:
         found: Failures = end.value
         return found
-    raise AssertionError("unreachable: _call_now() does not wait")
+    raise AssertionError("unreachable: nothing is awaited")
 
 
 async def every_failure_async(
@@ -111,36 +110,25 @@ async def every_failure_async(
 ) -> Failures:
     """Run ``every_failure()`` for asynchronous code; ``run`` and ``check`` may also be synchronous."""
     __tracebackhide__ = True
-    return await _fail_each_call(cloud, _call_and_await, run, **options)
+    return await _fail_each_call(cloud, True, run, **options)
 
 
-_Call: TypeAlias = Callable[[Callable[[], object]], Coroutine[None, None, BaseException | None]]
-"""Calls a function, and returns its exception."""
-
-
-async def _call_now(function: Callable[[], object]) -> BaseException | None:
+async def _exception_of(function: Callable[[], object], awaits: bool) -> BaseException | None:
+    """Call a function and return what it raises; ``awaits`` allows it to be asynchronous."""
     try:
         result = function()
-    except BaseException as error:
-        return error
-    if discard_awaitable(result):
-        raise ContractError("the code must be awaited: use cloud.aio.every_failure")
-    return None
-
-
-async def _call_and_await(function: Callable[[], object]) -> BaseException | None:
-    try:
-        result = function()
-        if inspect.isawaitable(result):
+        if awaits and inspect.isawaitable(result):
             await result
     except BaseException as error:
         return error
+    if not awaits and discard_awaitable(result):
+        raise ContractError("the code must be awaited: use cloud.aio.every_failure")
     return None
 
 
 async def _fail_each_call(
     cloud: AnyCloud,
-    call: _Call,
+    awaits: bool,
     run: Callable[[], object],
     services: str | Iterable[str] | None = None,
     faults: FailureName | Sequence[FailureName] = FAILURES,
@@ -164,7 +152,7 @@ async def _fail_each_call(
     before = _count(handles)
     began = recorder_of(handles[0].journal).reserve() if handles else 0
     for step in filter(None, (run, check)):
-        error = await call(step)
+        error = await _exception_of(step, awaits)
         if error is not None:
             raise ends_the_test(error) or error
     calls = _count(handles) - before
@@ -189,7 +177,7 @@ async def _fail_each_call(
             for number in range(1, MOST_CALLS + 1):
                 cloud.restore(start)
                 one = _OneFault(fault, number, status)
-                failure = await _fail_one(handles, call, run, check, one)
+                failure = await _fail_one(handles, awaits, run, check, one)
                 if failure is None:
                     break
                 found.append(failure)
@@ -198,43 +186,39 @@ async def _fail_each_call(
     return found
 
 
+@dataclass
 class _OneFault:
-    """A fault in one call of a run, counted over all of its fakes."""
+    """A fault in one call of a run, counted over all of its fakes; ``hit`` is the failed call."""
 
-    def __init__(self, fault: FailureName, number: int, status: int) -> None:
-        self.fault = fault
-        self.number = number
-        self.hit: list[Call] = []
-        """The call that failed, if there was one."""
-        self._status = status
-        self._seen = 0
+    fault: FailureName
+    number: int
+    status: int
+    hit: Call | None = None
+    seen: int = 0
 
     @contextmanager
     def active(self, handles: Sequence[Handle]) -> Iterator[None]:
         """Add the fault to the fakes for a with-block."""
-        added = []
-        for handle in handles:
-            arguments = (self._status,) if self.fault == "answer" else ()
-            add_fault = getattr(handle.faults, self.fault)
-            added.append(add_fault(*arguments, when=self._is_the_one))
-            # Do not require this fault to be used: in the last round there is no call left to fail.
-            rule_of(added[-1]).must_fire = False
-        try:
+        with ExitStack() as added:
+            for handle in handles:
+                arguments = (self.status,) if self.fault == "answer" else ()
+                add = getattr(handle.faults, self.fault)
+                rule = rule_of(add(*arguments, when=self._is_the_one))
+                # Do not require this fault to be used: in the last round no call is left to fail.
+                rule.must_fire = False
+                added.callback(rule.table.remove, rule)
             yield
-        finally:
-            for each in added:
-                each.remove()
 
     def _is_the_one(self, request: Any) -> bool:
-        self._seen += 1
-        if self._seen == self.number:
-            self.hit.append(request.call)
-        return self._seen == self.number
+        self.seen += 1
+        if self.seen == self.number:
+            self.hit = request.call
+        return self.seen == self.number
 
 
 async def _fail_one(
     handles: list[Handle],
-    call: _Call,
+    awaits: bool,
     run: Callable[[], object],
     check: Callable[[], object] | None,
     one: _OneFault,
@@ -243,20 +227,20 @@ async def _fail_one(
     recorder = recorder_of(handles[0].journal)
     began = recorder.reserve()
     with one.active(handles):
-        exception = await call(run)
+        exception = await _exception_of(run, awaits)
     _end_as_itself(exception, one)
-    if not one.hit:
+    if one.hit is None:
         # Leave the last round, in which no call failed, out of the result.
         recorder.add_event("run", "no call was left to fail", began=began, alone=True, held=None)
         return None
     broken = broken_promise(exception)
     if broken is None and check is not None:
-        error = await call(check)
+        error = await _exception_of(check, awaits)
         _end_as_itself(error, one)
         broken = broken_promise(error)
         if broken is None and error is not None:
             raise error
-    failure = Failure(one.number, one.fault, one.hit[0], exception, broken)
+    failure = Failure(one.number, one.fault, one.hit, exception, broken)
     # End the run in the journal: reports assign everything recorded since ``began`` to it.
     recorder.add_event(
         "run", shown(failure)[1:-1].partition("\n")[0], began=began, alone=True, held=failure.held
@@ -268,9 +252,9 @@ def _end_as_itself(error: BaseException | None, one: _OneFault) -> None:
     """If an exception must end the test, add a note about the run and raise it."""
     ending = ends_the_test(error)
     if ending is not None:
-        for call in one.hit:
+        if one.hit is not None:
             ending.add_note(
-                f"every_failure: in the run that failed {_named(call)} by {one.fault!r}"
+                f"every_failure: in the run that failed {_named(one.hit)} by {one.fault!r}"
             )
         raise ending
 

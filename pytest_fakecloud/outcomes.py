@@ -17,8 +17,6 @@ from .session.run import Run, end, run_of
 from .session.warning import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .any_cloud import AnyCloud
     from .core.problems import Problem
 
@@ -94,8 +92,7 @@ def _ending(found: list[Problem]) -> BaseException | None:
 
 def _failed_assertion(found: list[Problem]) -> BaseException | None:
     """Return the first assertion that failed in a callback, or None."""
-    failed = (one.exception for one in found if one.kind == "assertion")
-    return next(filter(None, failed), None)
+    return next((p.exception for p in found if p.kind == "assertion" and p.exception), None)
 
 
 def _failure(run: Run) -> BaseException | None:
@@ -107,10 +104,9 @@ def _failure(run: Run) -> BaseException | None:
     ending = _ending(found)
     if ending is not None:
         return ending
-    lines = _described(run, {one.kind for one in found})
     text = (
         f"fakecloud: the test passed, but with {counted(len(found), 'strict-mode violation')}\n"
-        + "\n".join(lines)
+        + "\n".join(_described(run, {one.kind for one in found}))
     )
     failed = _failed_assertion(found)
     if failed is not None:
@@ -138,8 +134,11 @@ def _described(run: Run, kinds: set[str]) -> list[str]:
 
 
 def _warn_of_refused_clients(cloud: AnyCloud) -> None:
+    def meant(call: Call) -> bool:
+        facts = {"path": call.path, "method": call.method, "handle": call.handle}
+        return cloud._allowed.covers("refused", facts)
+
     entries = cloud.journal.entries
-    meant: Callable[[Call], bool] = partial(_is_meant, cloud)
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return
     from .reporting.report import rejected
@@ -150,18 +149,10 @@ def _warn_of_refused_clients(cloud: AnyCloud) -> None:
         warn(f"{why} (if that is intended: fakecloud.allow('refused', path=...))")
 
 
-def _is_meant(cloud: AnyCloud, call: Call) -> bool:
-    return cloud._allowed.covers(
-        "refused", {"path": call.path, "method": call.method, "handle": call.handle}
-    )
-
-
 def finish(config: pytest.Config) -> None:
     """Close the fakes that outlive tests and write the index of timelines."""
-    run = run_of(config)
-    folder = run.options.timelines
-    # An ``on_close`` callback may raise. Test outcomes have already been reported, so only print
-    # the error.
+    folder = run_of(config).options.timelines
+    # An ``on_close`` callback may raise. The outcomes have been reported, so only print the error.
     with report_failure("fakecloud: no index of the timelines", partial(print, file=sys.stderr)):
         # A folder that could not be created has already been reported.
         if folder is not None and os.path.isdir(folder):

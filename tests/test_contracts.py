@@ -75,10 +75,8 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
     "Cloud.start(port=)": (lambda cloud, v: cloud.kv_server(port=v), "none int"),
     "Cloud.start(token=)": (lambda cloud, v: cloud.kv_server(token=v), "none"),
     "Cloud.fixture_handle": (lambda cloud, v: cloud.fixture_handle(v), ""),
-    "Cloud._on_start": (lambda cloud, v: cloud._on_start(v), FUNCTIONS),
     "Cloud.allow": (lambda cloud, v: cloud.allow(v), ""),
     "Cloud.restore": (lambda cloud, v: cloud.restore(v), ""),
-    "Cloud._keep_only": (lambda cloud, v: cloud._keep_only(v), "list"),
     "Cloud.begin(now)": (lambda cloud, v: cloud.begin(v), "none"),
     "Cloud.begin(clock)": (lambda cloud, v: cloud.begin(None, v), "none"),
     "Cloud.every_failure(run)": (lambda cloud, v: cloud.every_failure(v), ""),
@@ -105,8 +103,6 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
     "Clock.aio.move_to": (lambda cloud, v: asyncio.run(cloud.clock.aio.move_to(v)), ""),
     "Cloud.aio.every_failure": (lambda cloud, v: asyncio.run(cloud.aio.every_failure(v)), ""),
     "Cloud.aio.replay": (lambda cloud, v: asyncio.run(cloud.aio.replay(v)), ""),
-    "Cloud._fixture_settings": (lambda cloud, v: _with_settings(v), "dict"),
-    "Cloud._fixture_settings of one": (lambda cloud, v: _with_settings({"queue": v}), ""),
     "Journal.calls": (lambda cloud, v: cloud.journal.calls(v), "none function coroutine"),
     "Journal.assert_called": (
         lambda cloud, v: cloud.journal.assert_called(v, times=0),
@@ -135,12 +131,6 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
 def _explored(cloud: Cloud, **options: Any) -> None:
     with Cloud(delivery="driven") as own:
         own.explore(own.kv_server().client().ping, **{"budget": 1, **options})
-
-
-def _with_settings(settings: Any) -> None:
-    with Cloud() as cloud:
-        cloud._fixture_settings = settings
-        cloud.fixture_handle("queue")
 
 
 CASES = {

@@ -14,6 +14,7 @@ import requests
 import trio
 
 from pytest_fakecloud import Broker, Cloud, ContractError, every_failure
+from pytest_fakecloud.core.journal import recorder_of
 
 
 @pytest.fixture
@@ -48,6 +49,9 @@ def test_each_call_fails_once_in_each_way(cloud: Cloud, orders: Broker) -> None:
     assert all(failure.exception is not None and failure.held for failure in found)
     found.assert_held()
     assert orders.records("orders") == []
+    # The faults are not the test's actions.
+    kinds = {action.kind for action in recorder_of(cloud.journal).shared.actions}
+    assert kinds.isdisjoint({"add_fault", "remove_fault"})
 
 
 def test_a_broken_promise_is_told_with_its_call(cloud: Cloud, orders: Broker) -> None:

@@ -197,8 +197,7 @@ def test_a_fake_that_gives_no_answer_differs(
 def test_values_of_other_types_and_missing_members_differ(
     kv: KVServer, replay: Replay, recorded: Any, value: Any
 ) -> None:
-    other = {} if value == "absent" else {"result": True}
-    kv.faults.answer(200, body=json.dumps(other))
+    kv.faults.answer(200, body=json.dumps({} if value == "absent" else {"result": True}))
     found = replay(edited("response.content", {"text": json.dumps(recorded)}), into=kv)
     assert [difference.where for difference in found] == ["body.result"]
 

@@ -43,7 +43,11 @@ def perform(
     result = method(handle, *given, **named)
     arguments = [
         *map(_argument, given),
-        *(f"{name}={_named_argument(name, value)}" for name, value in named.items()),
+        # Headers may contain secrets, so omit their values.
+        *(
+            f"{name}={_argument([*value] if name == 'headers' and value else value)}"
+            for name, value in named.items()
+        ),
     ]
     # Read the private attribute, because reading the public id counts as an inspection by the test.
     message = getattr(result, "_id", None)
@@ -52,11 +56,6 @@ def perform(
         method.__name__, place, number, (given, named), arguments=arguments, **ids
     )
     return result
-
-
-def _named_argument(name: str, value: Any) -> str:
-    # Headers may contain secrets, so omit their values.
-    return _argument([*value] if name == "headers" and value else value)
 
 
 def _argument(value: object) -> str:

@@ -67,16 +67,11 @@ class Context:
 
     @classmethod
     def alone(
-        cls,
-        *,
-        now: Instant | None = None,
-        clock: Mode | None = None,
-        seed: int | str = 0,
-        delivery: Delivery = "driven",
+        cls, *, now: Instant | None = None, clock: Mode | None = None, seed: int | str = 0
     ) -> Context:
         """Return a context without a cloud, for a single fake."""
         time = Timekeeper(now, clock)
-        return cls(time, Ids(seed), Journal(Recorder(time.now_us)), delivery=delivery)
+        return cls(time, Ids(seed), Journal(Recorder(time.now_us)))
 
     def enter(self, handle: Handle) -> None:
         # Create a new list each time, because other threads may be iterating over the old one.

@@ -164,8 +164,7 @@ class Handle:
         return new_token()
 
     def __repr__(self) -> str:
-        state = " closed" if self.closed else ""
-        return f"<{type(self).__name__} {self.name} {self.url}{state}>"
+        return f"<{type(self).__name__} {self.name} {self.url}{' closed' if self.closed else ''}>"
 
     # -- clients ---------------------------------------------------------------------------------
 
@@ -189,10 +188,9 @@ class Handle:
         try:
             client = make(**options)
         except ModuleNotFoundError as error:
-            package = (error.name or "").replace("_", "-")
             raise ContractError(
                 f"the official client is not installed: {error.name} is missing. "
-                f"Install it with: pip install {package}"
+                f"Install it with: pip install {(error.name or '').replace('_', '-')}"
             ) from error
         self._at_close(partial(_close_client, client))
         return client
@@ -273,12 +271,11 @@ class Handle:
 
     def _left_behind(self) -> list[Problem]:
         """Return the strict-mode violations that are known only at the end of a test."""
-        unused = (
-            f"the fault {shown(fault)} never fired; remove it, or allow it with "
-            'fakecloud.allow("unused_fault")'
+        allow = 'remove it, or allow it with fakecloud.allow("unused_fault")'
+        found = [
+            ("unused_fault", f"the fault {shown(fault)} never fired; {allow}")
             for fault in self.faults.unused()
-        )
-        found = [*(("unused_fault", text) for text in unused)]
+        ]
         found += [("unmet", text) for text in self._unmet()]
         return [
             Problem(kind, f"{self.name}: {text}", {"handle": self.name}) for kind, text in found

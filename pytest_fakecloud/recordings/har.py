@@ -166,21 +166,17 @@ def _read_entry(data: Mapping[str, Any]) -> Entry:
 
 
 def _is_left_out(data: Mapping[str, Any]) -> bool:
-    answer = data["response"]
+    request, answer = data["request"], data["response"]
     kind = str((answer.get("content") or {}).get("mimeType") or "")
     return bool(
         data.get("_fault")
         or data.get("_outcome") == "streamed"
         or kind.startswith("text/event-stream")
         or answer["status"] == 0
-        or _is_masked(data["request"])
+        # A request with a password was masked as a whole.
+        or (request.get("postData") or {}).get("text") == HIDDEN
+        or urlsplit(request["url"]).path.endswith(f"/{HIDDEN}")
     )
-
-
-def _is_masked(request: Mapping[str, Any]) -> bool:
-    """Return whether a request was masked as a whole, because it contained a password."""
-    posted = request.get("postData") or {}
-    return posted.get("text") == HIDDEN or urlsplit(request["url"]).path.endswith(f"/{HIDDEN}")
 
 
 def _body(content: Mapping[str, Any]) -> bytes:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..core.conditions import pieces_matcher
 from ..core.errors import ContractError, shown
+from ..core.field_types import ABSENT
 from ..core.results import Results
-from ..core.wording import brief, counted
+from ..core.wording import brief, counted, same_json
 from ..handle import Handle
 from ..reporting.masking import HIDDEN
 from .har import Entry, are_strings, read_archive
@@ -91,8 +92,7 @@ def replay(
         if status != entry.status:
             differences.append(Difference(number, label, "status", entry.status, status))
         if entry.has_answer_body:
-            bodies = _parsed(entry.answer), _parsed(body)
-            changes = _changes(*bodies, volatile, translation, "body")
+            changes = _changes(_parsed(entry.answer), _parsed(body), volatile, translation, "body")
             differences += [Difference(number, label, *change) for change in changes]
     return differences
 
@@ -190,15 +190,6 @@ def _translated(text: str, translation: Mapping[str, str]) -> str:
 # -- comparison ------------------------------------------------------------------------------------
 
 
-class _Absent:
-    def __repr__(self) -> str:
-        return "absent"
-
-
-_ABSENT = _Absent()
-"""The value of a member that a JSON object does not have."""
-
-
 @dataclass(frozen=True, slots=True)
 class Difference:
     """One difference between a response and the recording: the request, the field and both values.
@@ -241,7 +232,7 @@ def _changes(
     """
     if isinstance(recorded, dict) and isinstance(answered, dict):
         for name in sorted(recorded.keys() | answered.keys()):
-            was, is_now = recorded.get(name, _ABSENT), answered.get(name, _ABSENT)
+            was, is_now = recorded.get(name, ABSENT), answered.get(name, ABSENT)
             if name not in volatile:
                 yield from _changes(was, is_now, volatile, translation, f"{where}.{name}")
             # Short values could also occur elsewhere by chance.
@@ -252,7 +243,7 @@ def _changes(
             yield f"{where} (length)", len(recorded), len(answered)
         for index, (was, is_now) in enumerate(zip(recorded, answered, strict=False)):
             yield from _changes(was, is_now, volatile, translation, f"{where}[{index}]")
-    elif not _are_equal(recorded, answered) and not _matches_masked(recorded, answered):
+    elif not same_json(recorded, answered) and not _matches_masked(recorded, answered):
         yield where, recorded, answered
 
 
@@ -261,11 +252,6 @@ def _parsed(body: bytes) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError):
         return body.decode("utf-8", "replace")
-
-
-def _are_equal(recorded: Any, answered: Any) -> bool:
-    # In JSON, true is not 1.
-    return recorded == answered and isinstance(recorded, bool) == isinstance(answered, bool)
 
 
 def _matches_masked(recorded: Any, answered: Any) -> bool:

@@ -51,14 +51,15 @@ def visible(text: str) -> str:
     """
     if text.isascii():
         return text
-    composed = normalize("NFC", text) == text
+    hidden = {"Cf", "Zs", "Zl", "Zp"}
+    if normalize("NFC", text) != text:
+        hidden.add("Mn")
     return "".join(
         one.encode("ascii", "backslashreplace").decode()
-        if ((kind := category(one)) in ("Cf", "Zs", "Zl", "Zp") and one != " ")
-        or (kind == "Mn" and not composed)
+        if one != " " and category(one) in hidden
         else one
         for one in text
-    )  # fmt: skip
+    )
 
 
 def compact(value: Any) -> str:
@@ -160,14 +161,11 @@ def _inside(text: str) -> Any:
         return text
     coded = _padded(text) if "-" in text or "_" in text else text
     inner = from_base64(coded)
-    if inner == coded or not inner.isascii() or not all(map(_is_printable, inner)):
+    is_readable = inner.isascii() and all(one.isprintable() or one in "\r\n\t" for one in inner)
+    if inner == coded or not is_readable:
         return text
     value = parsed(inner)
     return {"Base64": _decoded(value) if isinstance(value, dict | list) else inner}
-
-
-def _is_printable(one: str) -> bool:
-    return one.isprintable() or one in "\r\n\t"
 
 
 def _padded(text: str) -> str:

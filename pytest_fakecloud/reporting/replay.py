@@ -23,6 +23,10 @@ from ..core.timekeeper import Timekeeper
 from ..core.timeparse import Instant
 from ..handle import Context, Handle
 from ..http.messages import Request
+from ..kv.errors import CommandError
+from ..queue.engine.hooks import AttemptHooks
+from ..queue.model import Outcome
+from ..queue.wire.text import as_text
 from .lookups import executed_at
 from .model import Report
 from .views import VIEWS, Change, State, changes_of, frames, shortened, state_of
@@ -182,18 +186,14 @@ class _KVCopy(_Copy):
         self._waiting: list[tuple[Call, Any]] = []
 
     def replay_call(self, call: Call) -> None:
-        if call.method != "RESP":
-            super().replay_call(call)
-        elif call.outcome not in _UNFINISHED:
-            self._execute(call)
-
-    def _execute(self, call: Call) -> None:
-        """Execute a command of the database port in its connection's session."""
+        """Replay a request, or a command of the database port in its connection's session."""
         from ..kv.acl.users import tester
-        from ..kv.errors import CommandError
         from ..kv.reply import Blocked
 
-        if call.fault is not None and not call.reached:
+        if call.method != "RESP":
+            super().replay_call(call)
+            return
+        if call.outcome in _UNFINISHED or (call.fault is not None and not call.reached):
             return
         engine = self.fake._engine
         session = self._sessions.get(call.client)
@@ -235,8 +235,6 @@ class _QueueCopy(_Copy):
     """A replayed queue, whose delivery attempts end with the outcomes of the real ones."""
 
     def __init__(self, real: Handle, context: Context, time: _Time) -> None:
-        from ..queue.engine.hooks import AttemptHooks
-
         super().__init__(real, context, time)
         # Use the recorded outcomes of the deliveries, and send no requests.
         self.fake._engine.attempt_hooks = AttemptHooks()
@@ -253,8 +251,6 @@ class _QueueCopy(_Copy):
         raise Inexact(f"attempt {event.number} did not start in the replay")
 
     def finish_attempt(self, event: Event) -> None:
-        from ..queue.model import Outcome
-
         begun, number = self._begun.pop(event.number), event.data.get("number")
         engine: Any = self.real._engine
         attempts = (one for message in _messages_of(event, engine) for one in message.attempts)
@@ -453,8 +449,6 @@ def _events(entries: Sequence[Entry], report: Report) -> dict[int, list[Event]]:
 
 def _messages_of(event: Event, engine: Any) -> list[Any]:
     """Return the messages of an attempt: several receivers of a message have the same public ID."""
-    from ..queue.wire.text import as_text
-
     url, message_id = event.data.get("url"), event.data.get("message_id")
     every = list(engine.messages.values())
     return [one for one in every if one.public_id == message_id and as_text(one.url) == url]

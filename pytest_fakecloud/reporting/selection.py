@@ -26,8 +26,7 @@ _SAME = attrgetter(
 class Line:
     """One entry of the timeline.
 
-    Its ``rows`` are repetitions of each other, and only the first is shown; ``effects`` are events
-    that it caused.
+    Its ``rows`` repeat each other, and only the first is shown; it caused the ``effects``.
     """
 
     rows: tuple[Row, ...]

@@ -43,8 +43,7 @@ def text(report: Report, *, link: str = "", width: int = WIDTH) -> str:
 
     ``link`` is the path of the page, ``width`` the width of the terminal in columns.
     """
-    lines = _Writer(report, max(40, min(width, WIDEST))).lines(link)
-    return printable("\n".join(lines))
+    return printable("\n".join(_Writer(report, max(40, min(width, WIDEST))).lines(link)))
 
 
 def wrapped(hint: str, width: int) -> list[str]:

@@ -40,17 +40,13 @@ class Observation:
             from ..reporting.replay import record_times
 
             record_times(cloud)
-        if options.journal_when != "never" or options.timelines is not None:
-            self._listen(cloud)
+        has_report = options.journal_when != "never" or options.timelines is not None
+        if has_report and not sys.modules.keys().isdisjoint(_FRAMEWORKS):
+            if self._listener is None:
+                from ..reporting.applications import Listener
 
-    def _listen(self, cloud: AnyCloud) -> None:
-        if sys.modules.keys().isdisjoint(_FRAMEWORKS):
-            return
-        if self._listener is None:
-            from ..reporting.applications import Listener
-
-            self._listener = Listener()
-        self._listener.listen(cloud)
+                self._listener = Listener()
+            self._listener.listen(cloud)
 
     def pause(self) -> None:
         """Record no requests until the next test."""

@@ -124,17 +124,6 @@ def _kinds(value: object) -> tuple[str, ...]:
     return kinds
 
 
-def given_settings(item: pytest.Item, own: Mapping[str, Any]) -> set[str]:
-    """Return the names of settings given by the test, its class or module, or its settings fixture."""
-    given = {name for marker in item.iter_markers("fakecloud") for name in marker.kwargs}
-    return {fixture_of(name) for name in given.union(own)}
-
-
-def reject(names: set[str], reason: str) -> None:
-    if names:
-        raise misuse(f"{', '.join(sorted(names))} cannot be set for one test, because {reason}")
-
-
 def without_traceback(make: Callable[[], T]) -> T:
     """Call a function; turn its ``ContractError`` into a failure without a traceback."""
     try:
@@ -153,32 +142,27 @@ class RunOptions:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
+        self.journal_when = str(config.getoption("--fakecloud-journal"))
+        """When a test's report shows the journal: failed, always or never."""
+        self.recordings = folder_of(config, "--fakecloud-record")
+        """The folder for HTTP archives of the tests' calls, or None."""
+        self.timelines = folder_of(config, "--fakecloud-report")
+        """The folder for timelines of failing tests, or None."""
+        self.url: str | None = config.getoption("--fakecloud-url", None)
+        self.reports_passing = self.journal_when == "always" or self.recordings is not None
+        """Whether passing tests are also reported or recorded."""
+        self.fakes_outlive_tests = (
+            self.url is not None
+            or bool(config.getini("fakecloud_early"))
+            or config.getini("fakecloud_scope") == "session"
+        )
+        """Whether the fakes of fixtures belong to the cloud that lasts for the whole run."""
 
     @cached_property
     def fixtures(self) -> frozenset[str]:
         """The names of all fixtures that return fakes."""
         aliases = (service.alias for service in SERVICES.values() if service.alias is not None)
         return frozenset((*SERVICES, *aliases, "fakecloud", "fakecloud_env"))
-
-    @cached_property
-    def journal_when(self) -> str:
-        """When a test's report shows the journal: failed, always or never."""
-        return str(self.config.getoption("--fakecloud-journal"))
-
-    @cached_property
-    def recordings(self) -> Path | None:
-        """The folder for HTTP archives of the tests' calls, or None."""
-        return folder_of(self.config, "--fakecloud-record")
-
-    @cached_property
-    def timelines(self) -> Path | None:
-        """The folder for timelines of failing tests, or None."""
-        return folder_of(self.config, "--fakecloud-report")
-
-    @cached_property
-    def url(self) -> str | None:
-        url: str | None = self.config.getoption("--fakecloud-url", None)
-        return url
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
@@ -234,20 +218,6 @@ class RunOptions:
         if settings["clock"] is None and is_set_to(self.config, "fakecloud_clock", "running"):
             raise misuse(BECAUSE_OF_INI)
 
-    @cached_property
-    def reports_passing(self) -> bool:
-        """Whether passing tests are also reported or recorded."""
-        return self.journal_when == "always" or self.recordings is not None
-
-    @cached_property
-    def fakes_outlive_tests(self) -> bool:
-        """Whether the fakes of fixtures belong to the cloud that lasts for the whole run."""
-        return (
-            self.url is not None
-            or bool(self.config.getini("fakecloud_early"))
-            or self.config.getini("fakecloud_scope") == "session"
-        )
-
     def wants_call_sites(self, item: pytest.Item | None) -> bool:
         """Return whether the calls of a test are recorded with the source lines that made them."""
         wanted = self.config.getini("fakecloud_call_sites")
@@ -261,10 +231,21 @@ class RunOptions:
         cache = getattr(self.config, "cache", None)
         return frozenset(cache.get("cache/lastfailed", {}) if cache is not None else ())
 
-    def is_shared(self, url: str) -> bool:
-        """Return whether all pytest-xdist workers use the same server. A conftest may start one per
-        worker.
+    def given(self, item: pytest.Item, fixture: Mapping[str, Any]) -> set[str]:
+        """Return the names of settings given by a test's markers or by its settings ``fixture``. Fail
+        the test if some of them cannot apply to the fakes that outlive tests.
         """
+        names = {name for marker in item.iter_markers("fakecloud") for name in marker.kwargs}
+        given = {fixture_of(name) for name in names.union(fixture)}
+        wrong, reason = given - {*PER_TEST_SETTINGS}, BECAUSE_OF_SESSION
+        if self.url is not None:
+            wrong, reason = given & {*SERVERS_OWN_SETTINGS}, BECAUSE_OF_SERVER
+        if wrong:
+            raise misuse(f"{', '.join(sorted(wrong))} cannot be set for one test, because {reason}")
+        return given
+
+    def is_shared(self, url: str) -> bool:
+        """Return whether several xdist workers use the server. A conftest may start one for each."""
         config = self.config
         worker = getattr(config, "workerinput", {})
         words = (

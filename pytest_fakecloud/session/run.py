@@ -8,33 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from ..services import services_by_word
 from .clouds import SessionCloud, new_cloud, publish_env
 from .observation import Observation
-from .options import (
-    BECAUSE_OF_SERVER,
-    BECAUSE_OF_SESSION,
-    PER_TEST_SETTINGS,
-    SERVERS_OWN_SETTINGS,
-    SETTINGS,
-    RunOptions,
-    fixture_of,
-    given_settings,
-    kinds_of,
-    misuse,
-    reject,
-    without_traceback,
-)
+from .options import SETTINGS, RunOptions, fixture_of, kinds_of, misuse, without_traceback
 from .parametrize import may_be_overridden
 from .sleeping import SleepMeter
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
-    from ..standalone.remote import RemoteCloud
     from ..transport.patches import Changes
 
 _RUN = pytest.StashKey["Run"]()
@@ -142,25 +128,18 @@ class Run:
         test.cloud = cloud
         self.observation.observe(cloud, test.item)
         if settings["env"]:
-            publish = publish_env(cloud, _fixture_value(test.item, "monkeypatch"))
-            test.item.addfinalizer(publish)
+            test.item.addfinalizer(publish_env(cloud, _fixture_value(test.item, "monkeypatch")))
         return cloud
 
     def _adapted_session_cloud(
         self, item: pytest.Item, settings: Mapping[str, Any], own: Mapping[str, Any]
     ) -> AnyCloud:
-        """Return the cloud that outlives tests with a test's settings; reject those that it cannot
-        change.
-        """
-        given = given_settings(item, own)
-        if self.options.url is None:
-            reject(given - {*PER_TEST_SETTINGS}, BECAUSE_OF_SESSION)
-            cloud: AnyCloud = _fixture_value(item, "fakecloud_session")
-            return cloud
-        remote: RemoteCloud = _fixture_value(item, "fakecloud_session")
-        reject(given & {*SERVERS_OWN_SETTINGS}, BECAUSE_OF_SERVER)
-        remote._adapt({name: settings[name] for name in given})
-        return remote
+        """Return the cloud that outlives tests with a test's settings, or reject the settings."""
+        given = self.options.given(item, own)
+        cloud: Any = _fixture_value(item, "fakecloud_session")
+        if self.options.url is not None:
+            cloud._adapt({name: settings[name] for name in given})
+        return cast("AnyCloud", cloud)
 
     def _settings(self, item: pytest.Item) -> tuple[dict[str, Any], Mapping[str, Any]]:
         """Return the settings of a test, and those that its settings fixture returned."""
@@ -214,8 +193,7 @@ class Run:
         """Start fakes and set their variables for the whole run."""
         cloud = self.session_cloud()
         for name in names:
-            handle = cloud.fixture_handle(name)
-            for variable, value in handle.env.items():
+            for variable, value in cloud.fixture_handle(name).env.items():
                 self._environment.setenv(variable, value)
 
     # -- changes to the process ------------------------------------------------------------------

@@ -86,6 +86,6 @@ class SleepMeter:
             return 0.0
         now, began = _figures(), self._began
         turns = now.turns - began.turns
-        waited_s = (now.queued_s - began.queued_s) + (now.busy_s - began.busy_s)
-        idle_s = now.real_s - began.real_s - waited_s
+        busy_or_queued_s = (now.queued_s - began.queued_s) + (now.busy_s - began.busy_s)
+        idle_s = now.real_s - began.real_s - busy_or_queued_s
         return idle_s if turns > 0 and idle_s / turns >= MINIMUM_WAIT_SECONDS else 0.0

@@ -59,7 +59,6 @@ class Hook:
         self._warned = False
         self._lock = threading.RLock()
 
-    @property
     def active(self) -> bool:
         return self._users > 0
 
@@ -88,7 +87,7 @@ class Hook:
             if last is not None and present is last.original:
                 function = last.function
             else:
-                function = self._wrap(present, lambda: self._users > 0)
+                function = self._wrap(present, self.active)
             setattr(holder, self._name, function)
             module = sys.modules[self.module]
             self._last = _Replacement(module, holder, self._name, present, function)

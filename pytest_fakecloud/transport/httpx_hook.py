@@ -64,7 +64,15 @@ def _planned(
     detour = origins.detours.get(origin)
     if detour is not None:
         return None, _redirected(kind, detour, request)
-    return _simple(origins.shortcuts.get(origin), transport, request), (transport, request)
+    shortcut, sending = origins.shortcuts.get(origin), (transport, request)
+    if shortcut is None or not is_plain(transport, request):
+        return None, sending
+    target = url.raw_path.decode("ascii")
+    headers = [_decoded(pair) for pair in request.headers.raw]
+    length = shortcut.body_length(request.method, target, headers)
+    if length is None:
+        return None, sending
+    return _SimpleRequest(shortcut, request, target, headers, length), sending
 
 
 def _redirected(kind: str, detour: Detour, request: Any) -> tuple[Any, Any]:
@@ -121,15 +129,6 @@ class _SimpleRequest(NamedTuple):
             # Without a known encoding, httpx would try several, again for each copy of the headers.
             response.headers.encoding = "ascii"
         return response
-
-
-def _simple(shortcut: Shortcut | None, transport: Any, request: Any) -> _SimpleRequest | None:
-    if shortcut is None or not is_plain(transport, request):
-        return None
-    target = request.url.raw_path.decode("ascii")
-    headers = [_decoded(pair) for pair in request.headers.raw]
-    length = shortcut.body_length(request.method, target, headers)
-    return None if length is None else _SimpleRequest(shortcut, request, target, headers, length)
 
 
 def is_plain(transport: Any, request: Any) -> bool:

@@ -34,8 +34,8 @@ class _NoProxy:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._before: dict[str, str | None] = {}
-        self._set: dict[str, str] = {}
+        self._changed: dict[str, tuple[str | None, str]] = {}
+        """The value of each variable before, and the value that was set."""
 
     def enter(self) -> None:
         with self._lock:
@@ -46,7 +46,7 @@ class _NoProxy:
     def refresh(self) -> None:
         # Check only one of the two variables, because other tools restore both.
         name = _PROXY_VARIABLES[1]
-        if os.environ.get(name) != self._set.get(name, ""):
+        if name not in self._changed or os.environ.get(name) != self._changed[name][1]:
             with self._lock:
                 if self._users:
                     self._apply()
@@ -58,25 +58,23 @@ class _NoProxy:
             hosts = [part.strip() for part in (before or "").split(",") if part.strip()]
             if HOST in hosts or "*" in hosts:
                 continue
-            self._before[name] = before
-            self._set[name] = ",".join([*hosts, HOST])
-            os.environ[name] = self._set[name]
+            os.environ[name] = ",".join([*hosts, HOST])
+            self._changed[name] = before, os.environ[name]
 
     def leave(self) -> None:
         with self._lock:
             self._users -= 1
             if self._users:
                 return
-            for name, before in self._before.items():
+            for name, (before, ours) in self._changed.items():
                 # Do not restore a variable that other code has set since.
-                if os.environ.get(name) != self._set[name]:
+                if os.environ.get(name) != ours:
                     continue
                 if before is None:
                     del os.environ[name]
                 else:
                     os.environ[name] = before
-            self._before.clear()
-            self._set.clear()
+            self._changed.clear()
 
 
 no_proxy = _NoProxy()
@@ -121,16 +119,12 @@ def _trusted(variable: str) -> tuple[object, ...]:
     return name, state.st_mtime_ns, state.st_size
 
 
-def _environment_has_no_proxy() -> bool:
-    """Return whether no environment variable names a proxy."""
-    names = b" ".join(os.environb).lower()
-    return not any(word in names for word in (b"http_proxy", b"https_proxy", b"all_proxy"))
-
-
 def _skip_proxies(original: Callable[[], Any], active: Callable[[], bool]) -> Callable[[], Any]:
     @functools.wraps(original)
     def get_environment_proxies() -> Any:
-        return {} if active() and _environment_has_no_proxy() else original()
+        names = b" ".join(os.environb).lower()
+        may_be_set = any(word in names for word in (b"http_proxy", b"https_proxy", b"all_proxy"))
+        return original() if may_be_set or not active() else {}
 
     return get_environment_proxies
 

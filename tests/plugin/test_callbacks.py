@@ -175,8 +175,7 @@ def test_a_failing_assertion_fails_the_test_with_its_message_and_line(run: Run, 
 
 @pytest.mark.parametrize("name", CALLBACKS)
 def test_an_outcome_of_pytest_ends_the_test_as_itself(run: Run, name: str) -> None:
-    source = _of(name, 'pytest.skip("not today")')
-    run(source).assert_outcomes(skipped=1)
+    run(_of(name, 'pytest.skip("not today")')).assert_outcomes(skipped=1)
 
 
 @pytest.mark.parametrize("name", ["call", "coroutine", "destination", "fault", "between"])

@@ -30,8 +30,7 @@ def test_a_session_scope_under_xdist_has_a_cloud_for_each_worker(pytester: pytes
             """
         )
     )
-    result = apart(pytester, "-n2", plugins=("xdist",))
-    result.assert_outcomes(passed=8)
+    apart(pytester, "-n2", plugins=("xdist",)).assert_outcomes(passed=8)
 
 
 def test_the_order_of_randomly_changes_no_ids(run: Run) -> None:

@@ -20,8 +20,7 @@ def test_another_processes_fakes_are_reached_by_no_shortcut(
     run: Run, pytester: pytest.Pytester
 ) -> None:
     pytester.makeini("[pytest]\nfakecloud_transport = inprocess")
-    result = run(TEST, "--fakecloud-url=http://127.0.0.1:1/")
-    result.stderr.fnmatch_lines(
+    run(TEST, "--fakecloud-url=http://127.0.0.1:1/").stderr.fnmatch_lines(
         ["*fakecloud_transport = inprocess and --fakecloud-url contradict*"]
     )
 

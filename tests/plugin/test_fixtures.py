@@ -434,8 +434,7 @@ def test_a_run_without_fakes_loads_the_plugin_alone(
 def test_collecting_tests_with_fakes_starts_none(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(LOADED)
     pytester.makepyfile("def test_one(kv_server): pass")
-    result = apart(pytester, "--collect-only")
-    assert loaded(result, "loaded") == [
+    assert loaded(apart(pytester, "--collect-only"), "loaded") == [
         "pytest_fakecloud",
         "pytest_fakecloud.plugin",
         "pytest_fakecloud.services",
@@ -482,8 +481,7 @@ def test_a_program_may_import_the_package_before_it_runs_pytest(pytester: pytest
     program = (
         "import sys, pytest, pytest_fakecloud; sys.exit(pytest.main(['-Werror', *sys.argv[1:]]))"
     )
-    result = pytester.run(sys.executable, "-c", program, *QUIET)
-    result.assert_outcomes(passed=1)
+    pytester.run(sys.executable, "-c", program, *QUIET).assert_outcomes(passed=1)
 
 
 def test_the_texts_of_the_plugin_name_every_service() -> None:

@@ -46,8 +46,7 @@ def test_what_is_not_meant_is_warned_of_and_the_warning_says_what_to_do(run: Run
 
 def test_it_is_allowed_for_one_test_only(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nfakecloud_scope = session")
-    result = run(of("fakecloud.allow('refused')", "pass"))
-    result.assert_outcomes(passed=2, warnings=1)
+    run(of("fakecloud.allow('refused')", "pass")).assert_outcomes(passed=2, warnings=1)
 
 
 def test_it_is_no_kind_that_fails_a_test(run: Run) -> None:

@@ -182,8 +182,7 @@ def test_early_fakes_are_there_before_the_conftest(pytester: pytest.Pytester) ->
             assert vector_index.info()["vectorCount"] == 0 if hasattr(vector_index, "info") else True
         """
     )
-    result = apart(pytester)
-    result.assert_outcomes(passed=2)
+    apart(pytester).assert_outcomes(passed=2)
 
 
 APP = """
@@ -284,8 +283,7 @@ def test_fakes_of_session_fixtures_are_strict_and_explained_beside_the_tests_own
             "* --> shop GET /topics *",
         ]
     )
-    pages = {path.stem for path in (pytester.path / "pages").glob("*.html")}
-    assert len(pages - {"index"}) == 5
+    assert len({path.stem for path in (pytester.path / "pages").glob("*.html")} - {"index"}) == 5
 
     assert len(list((pytester.path / "calls").iterdir())) == 6
 
@@ -403,8 +401,7 @@ def test_early_fakes_reach_django_settings(pytester: pytest.Pytester) -> None:
         """,
     )
     pytester.syspathinsert()
-    result = apart(pytester, plugins=("django",))
-    result.assert_outcomes(passed=1)
+    apart(pytester, plugins=("django",)).assert_outcomes(passed=1)
     assert "early_settings" not in sys.modules
 
 

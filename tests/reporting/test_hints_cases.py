@@ -33,12 +33,16 @@ def cloud() -> Iterator[Cloud]:
         yield opened
 
 
-def error_of(path: str, text: str = "", *of: Any, base: type = Exception, **held: Any) -> Any:
-    """Return an error of a library, given the module and name of its class, with attributes."""
+def made(path: str, *given: Any, base: type = object, **held: Any) -> Any:
+    """Return an object with attributes, given the module and name of its class."""
     module, _, name = path.rpartition(".")
-    error = type(name, (base,), {"__module__": module})(text, *of)
-    vars(error).update(held)
-    return error
+    one = type(name, (base,), {"__module__": module})(*given)
+    vars(one).update(held)
+    return one
+
+
+def error_of(path: str, text: str = "", base: type = Exception, **held: Any) -> Any:
+    return made(path, text, base=base, **held)
 
 
 def asked(url: str) -> Any:
@@ -250,14 +254,6 @@ FIXTURE = (
     "pytest.ini) sets the variables such a client reads, before the application makes it"
 )
 PROD = "https://prod.example.com"
-
-
-def made(path: str, **held: Any) -> Any:
-    """Return a client, given the module and name of its class."""
-    module, _, name = path.rpartition(".")
-    one = type(name, (), {"__module__": module})()
-    vars(one).update(held)
-    return one
 
 
 def redis_at(url: str) -> Any:

@@ -42,6 +42,10 @@ def after(states: dict[str, Any], number: float = float("inf")) -> dict[str, Any
                 items[item] = fields
         if step["number"] == number:
             break
+    return without_empty(data)
+
+
+def without_empty(data: dict[str, Any]) -> dict[str, Any]:
     return {
         fake: {section: items for section, items in sections.items() if items}
         for fake, sections in data.items()
@@ -49,11 +53,8 @@ def after(states: dict[str, Any], number: float = float("inf")) -> dict[str, Any
 
 
 def real(cloud: Cloud) -> dict[str, Any]:
-    views = {one.name: VIEWS[one.fixture](one) for one in cloud.handles if one.fixture in VIEWS}
-    return {
-        name: {section: items for section, items in view.items() if items}
-        for name, view in views.items()
-    }
+    handles = [one for one in cloud.handles if one.fixture in VIEWS]
+    return without_empty({one.name: VIEWS[one.fixture](one) for one in handles})
 
 
 def replayed(cloud: Cloud) -> dict[str, Any]:

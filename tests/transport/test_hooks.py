@@ -51,7 +51,7 @@ def test_the_function_is_replaced_while_somebody_needs_it(library: Any) -> None:
     hook.leave()
     assert library.Thing.send is before
     hook.leave()
-    assert not hook.active
+    assert not hook.active()
 
 
 def test_the_same_replacement_serves_again(library: Any) -> None:

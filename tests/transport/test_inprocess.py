@@ -185,8 +185,7 @@ def test_a_patch_that_somebody_kept_sends_as_the_library_does(kv: KVServer) -> N
         with responses.RequestsMock() as mock:
             mock.get("http://mocked.test/", body="mocked")
             prepared = requests.Request("GET", "http://mocked.test/").prepare()
-            adapter = requests.adapters.HTTPAdapter()
-            assert mocked(mock, adapter, prepared).text == "mocked"
+            assert mocked(mock, requests.adapters.HTTPAdapter(), prepared).text == "mocked"
 
 
 class _Ours:

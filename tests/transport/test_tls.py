@@ -87,8 +87,7 @@ def test_clients_trust_it_through_a_context(cloud: Cloud, kv: KVServer) -> None:
     assert httpx.get(url, headers=kv.headers, verify=context).json() == {"result": "v"}
     with urllib3.PoolManager(ssl_context=context) as pool:
         assert pool.request("GET", url, headers=kv.headers).json() == {"result": "v"}
-    ca_file = cloud.authority.ca_file
-    assert requests.get(url, headers=kv.headers, verify=ca_file, timeout=20).ok
+    assert requests.get(url, headers=kv.headers, verify=cloud.authority.ca_file, timeout=20).ok
 
 
 @pytest.mark.usefixtures("trusted")

@@ -9,9 +9,9 @@ from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, Modu
 from typing import Any
 
 # Read the attributes through the built-in classes, because subclasses may override them.
-_CAUSE, _CONTEXT, _ARGS = (
-    vars(BaseException)[name].__get__ for name in ("__cause__", "__context__", "args")
-)
+_CAUSE = vars(BaseException)["__cause__"].__get__
+_CONTEXT = vars(BaseException)["__context__"].__get__
+_ARGS = vars(BaseException)["args"].__get__
 _EXCEPTIONS = vars(BaseExceptionGroup)["exceptions"].__get__
 
 

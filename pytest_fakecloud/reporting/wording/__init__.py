@@ -1,7 +1,6 @@
 """Sentences of reports, one module for each service.
 
-Only renderers call this package. It receives rows and findings and returns strings, which no code
-parses.
+Only renderers call this package. It returns strings for rows and findings, which no code parses.
 """
 
 from __future__ import annotations
