@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import gc
-import os
-import sys
+import importlib
 from collections.abc import Iterator
+from contextlib import suppress
 from operator import sub
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.outcomes import OutcomeException
 from _pytest.runner import runtestprotocol
 from hypothesis import settings
 
@@ -30,18 +31,31 @@ from .harness import what_runs_need as what_runs_need
 settings.register_profile("fakecloud", max_examples=EXAMPLES, deadline=None, derandomize=True)
 settings.load_profile("fakecloud")
 
-# Cache bytecode elsewhere if it cannot be written next to the source. Otherwise each run, worker
-# and child process would compile everything, which takes as long as 2,000 tests.
-if sys.dont_write_bytecode:
-    sys.pycache_prefix = str(Path(__file__).parent.parent / "__pycache__")
-    sys.dont_write_bytecode = False
-    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-
-
 # Objects from collection live until the end; searching them for garbage repeatedly takes a third of
 # it.
 gc.disable()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Let each worker of xdist import another share of the test modules before it collects all.
+
+    It finds the other shares compiled. Otherwise all workers would compile the same modules at the same
+    time.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None:
+        return
+    here = Path(__file__).parent
+    selected = [session.config.invocation_params.dir / one for one in session.config.args]
+    modules = [
+        module
+        for module in sorted(here.rglob("test_*.py"))
+        if any(module.is_relative_to(folder) for folder in selected)
+    ]
+    for module in modules[int(worker["workerid"][2:]) :: worker["workercount"]]:
+        # Collection repeats a failed import, e.g. of a module whose markers its conftest registers.
+        with suppress(Exception, OutcomeException):
+            importlib.import_module(".".join(module.relative_to(here.parent).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:
@@ -50,7 +64,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     # Tests allocate much and keep little: collecting garbage at the usual rate takes a tenth of the
     # suite's time.
-    gc.set_threshold(5_000, 100, 30)
+    gc.set_threshold(25_000, 20, 30)
     gc.enable()
 
 

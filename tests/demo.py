@@ -94,8 +94,7 @@ class DemoApp(App):
         return {"count": self.engine.add(request.params["word"])}
 
     def wait(self, request: Request) -> object:
-        found = self.engine.wait_for(int(request.params["count"]), 3_600_000_000)
-        return {"words": found}
+        return {"words": self.engine.wait_for(int(request.params["count"]), 3_600_000_000)}
 
     def status(self, request: Request) -> Answer:
         return Answer(b"the body", int(request.params["status"]), (), "text/plain")

@@ -211,8 +211,7 @@ def test_the_site_shows_a_full_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words in (["--site", "--quick"], ["--site", "kv"]):
-        told = refusal(words, monkeypatch, capsys)
-        assert "--site shows all parts, and measured in full" in told
+        assert "--site shows all parts, and measured in full" in refusal(words, monkeypatch, capsys)
     whole = json.loads(site.FIGURES.read_text("utf-8"))
     assert not whole["quick"]
     assert {part["part"] for part in whole["parts"]} <= set(known())
@@ -227,8 +226,7 @@ def test_an_unknown_part_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words in (["nothing"], ["compare", "HEAD", "HEAD", "nothing"]):
-        told = refusal(words, monkeypatch, capsys)
-        assert "nothing is unknown; known are: kernel, start" in told
+        assert "nothing is unknown; known are: kernel, start" in refusal(words, monkeypatch, capsys)
 
 
 @pytest.mark.long

@@ -34,8 +34,7 @@ def test_the_surface_is_as_written() -> None:
 
 
 def test_the_module_of_each_name_is_as_type_checkers_see_it() -> None:
-    written = NAMES_FILE.read_text(encoding="utf-8")
-    assert written == public_names(), "run `python -m tests.surface`"
+    assert NAMES_FILE.read_text(encoding="utf-8") == public_names(), "run `python -m tests.surface`"
 
 
 def test_what_a_client_is_refused_has_one_base() -> None:
@@ -131,8 +130,7 @@ def test_what_a_method_of_a_handle_returns_can_be_named() -> None:
 
 def _returned(owner: type) -> Iterator[tuple[str, str]]:
     """Yield each public method or property with each name of this package in its return type."""
-    module = sys.modules[owner.__module__]
-    tree = ast.parse(inspect.getsource(module))
+    tree = ast.parse(inspect.getsource(sys.modules[owner.__module__]))
     own = {each.name for each in tree.body if isinstance(each, ast.ClassDef)} | {
         alias.asname or alias.name
         for each in ast.walk(tree)

@@ -29,8 +29,7 @@ def test_links_work_wherever_the_readme_is_shown() -> None:
 
 def test_links_to_the_documentation_lead_somewhere() -> None:
     def check(link: str) -> None:
-        page = link.removeprefix(SITE)
-        assert (ROOT / "docs" / page).with_suffix(".md").exists()
+        assert (ROOT / "docs" / link.removeprefix(SITE)).with_suffix(".md").exists()
 
     check_each(check, zip([link for link in LINKS if link.startswith(SITE)]))
 

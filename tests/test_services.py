@@ -124,8 +124,7 @@ def control(toy: str) -> Iterator[tuple[Cloud, str]]:
     """A cloud with the toy service, and the address of its control API, whose token is ``secret``."""
     with Cloud(seed=1, delivery="driven") as cloud:
         cloud.start("toy", {})
-        app = ControlApp(cloud, "secret")
-        mount = cloud._context.mount(app)
+        mount = cloud._context.mount(ControlApp(cloud, "secret"))
         yield cloud, mount.url
         mount.close()
 
@@ -311,8 +310,7 @@ def test_plugin_and_clouds_offer_it_typed(service: Service) -> None:
         made = definition._get_wrapped_function()
         assert made.__annotations__["return"] == name
         assert made.__doc__
-    method = getattr(AnyCloud, service.fixture)
-    assert method.__annotations__["return"] == name
+    assert getattr(AnyCloud, service.fixture).__annotations__["return"] == name
 
 
 def test_the_list_imports_nothing_heavy() -> None:

@@ -198,8 +198,7 @@ def test_handles_that_start_and_close_while_the_cloud_is_looked_at(cloud: Cloud)
 
     def listen() -> None:
         heard: list[Any] = []
-        stops = [cloud._on_start(heard.append) for _ in range(3)]
-        for stop in stops:
+        for stop in [cloud._on_start(heard.append) for _ in range(3)]:
             stop()
 
     def be_called() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import NoneType
 from typing import Any
 
@@ -148,17 +147,6 @@ _RULES: Mapping[str, Callable[[Any], Any]] = {
 
 # -- known differences -----------------------------------------------------------------------------
 
-OLDER = "the server does not have the option IFEQ yet"
-
-
-@dataclass(frozen=True)
-class Known:
-    """A known difference and its reason."""
-
-    reason: str
-    applies: Callable[[Step, Reply, Reply], bool]
-
-
 _SCRIPT_HINT = re.compile(r"[0-9a-f]{40}, | Please use EVAL\.")
 
 
@@ -172,15 +160,16 @@ def _has_newer_option(step: Step, real: Reply, fake: Reply) -> bool:
     return "IFEQ" in str(step).upper().split() and "syntax error" in str(real)
 
 
-KNOWN: tuple[Known, ...] = (
-    Known(
-        "newer servers omit the script's hash and the advice to use EVAL from error texts",
-        _differs_only_in_script_hint,
+OLDER = "the server does not have the option IFEQ yet"
+KNOWN: Mapping[str, Callable[[Step, Reply, Reply], bool]] = {
+    "newer servers omit the script's hash and the advice to use EVAL from error texts": (
+        _differs_only_in_script_hint
     ),
-    Known(OLDER, _has_newer_option),
-)
+    OLDER: _has_newer_option,
+}
+"""The reasons of known differences, and functions that return whether a reason applies."""
 
 
 def reason_for(step: Step, real: Reply, fake: Reply) -> str | None:
     """Return the reason for a known difference, or None for any other difference."""
-    return next((one.reason for one in KNOWN if one.applies(step, real, fake)), None)
+    return next((reason for reason, applies in KNOWN.items() if applies(step, real, fake)), None)

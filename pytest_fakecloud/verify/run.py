@@ -55,13 +55,13 @@ class Result:
 def plan(target: Target, dimension: int = 2) -> Sequence[Scenario]:
     """Return the scenarios for a service, in the order in which they run."""
     found = scenarios(target.service, dimension=dimension, topic=target.topic or "")
+    if not target.is_redis:
+        return found
     # A Redis server has no REST API.
-    return [_without_rest(one) for one in found] if target.is_redis else found
-
-
-def _without_rest(scenario: Scenario) -> Scenario:
-    steps = tuple(step for step in scenario.steps if step.compare != "rest")
-    return replace(scenario, steps=steps)
+    return [
+        replace(one, steps=tuple(step for step in one.steps if step.compare != "rest"))
+        for one in found
+    ]
 
 
 def verify(

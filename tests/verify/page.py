@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pytest_fakecloud.verify.catalogue import COMPARISONS
@@ -13,6 +13,7 @@ from pytest_fakecloud.verify.run import FOLLOWS, NOT_OFFERED, Result, plan, veri
 from pytest_fakecloud.verify.sides import Target
 from tests.kv.comparison.servers import RealServer, available
 
+PAGE = Path(__file__).parent.parent.parent / "docs/reference/scenarios.md"
 TITLES = {
     "kv": "Key-value: commands and REST",
     "vector": "Vector index",
@@ -38,11 +39,11 @@ to commands that the server does not have, and replies that depend on such a com
 """
 
 
-def page(results: Mapping[str, Result]) -> str:
-    """Return the page; the keys of ``results`` are servers with their versions."""
-    lines = [_HEAD + "\n".join(_against(name, one) for name, one in results.items())]
+def page(rows: Iterable[str]) -> str:
+    """Return the page with these rows of results."""
+    lines = [_HEAD + "\n".join(rows)]
     lines += ["", "Known differences that are not fixed:", ""]
-    lines += [f"- {one.reason}" for one in KNOWN]
+    lines += [f"- {reason}" for reason in KNOWN]
     lines += ["", "## How replies are compared", "", "| Name | Comparison |", "|---|---|"]
     lines += [f"| {word} | {meaning} |" for word, meaning in COMPARISONS.items()]
     for service, title in TITLES.items():
@@ -51,11 +52,12 @@ def page(results: Mapping[str, Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _against(name: str, result: Result) -> str:
+def row(server: str, result: Result) -> str:
+    """Return the row of a server, which is given with its version."""
     not_offered = sum(each.reason in (NOT_OFFERED, FOLLOWS) for each in result.explained)
     other = len(result.explained) - not_offered
     same = len(result.compared) - len(result.explained) - len(result.differing)
-    cells = (name, len(result.compared), same, not_offered, other, len(result.differing))
+    cells = (server, len(result.compared), same, not_offered, other, len(result.differing))
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
@@ -69,17 +71,14 @@ def _rows(service: str) -> Iterator[str]:
         yield f"| `{subject}` | {titles.total()} | {', '.join(titles)} |"
 
 
-def against_servers() -> dict[str, Result]:
-    """Compare the fake with every real server that is installed."""
-    found = {}
+def against_servers() -> Iterator[str]:
+    """Compare the fake with every real server that is installed, and yield the rows."""
     for name, binary in available():
         server = RealServer(name, binary)
         try:
-            target = Target("kv", f"unix://{server._folder.name}/s")
-            found[f"{name.capitalize()} {server.version}"] = verify(target)
+            yield row(server.title, verify(Target("kv", f"unix://{server._folder.name}/s")))
         finally:
             server.close()
-    return found
 
 
 if __name__ == "__main__":
