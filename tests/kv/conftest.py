@@ -24,7 +24,8 @@ from docs.generate.kv_commands import REASONS
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.engine.engine import Engine, Session
+from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.session import Session
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from tests.harness import one_tls_context as one_tls_context

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from .. import errors
-from ..engine.engine import Session
 from ..engine.keyspace import Keyspace
+from ..engine.session import Session
 from ..errors import CommandError
 from ..table.registry import Args, CommandSpec
 from ..table.syntax import I64_MAX, parse_database, parse_int

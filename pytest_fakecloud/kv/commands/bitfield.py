@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .. import errors
-from ..engine.engine import Session
 from ..engine.keyspace import String
+from ..engine.session import Session
 from ..errors import CommandError
 from ..reply import Reply
 from ..table.registry import Args, variant

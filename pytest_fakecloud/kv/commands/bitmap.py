@@ -8,8 +8,8 @@ from operator import and_, or_, xor
 
 from ...core.budget import spend
 from .. import errors
-from ..engine.engine import Session
 from ..engine.keyspace import String
+from ..engine.session import Session
 from ..errors import CommandError
 from ..reply import Reply
 from ..table.registry import Args, command

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from .. import errors
-from ..engine.engine import Session
+from ..engine.session import Session
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, Blocked, Reply
 from ..table.long_double import parse_long_double

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from .. import errors
 from ..algorithms import hyperloglog as hll
 from ..algorithms.cardinality import estimate
-from ..engine.engine import Session
+from ..engine.session import Session
 from ..errors import CommandError
 from ..reply import OK, Reply, Status
 from ..table.registry import Args, command

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from .. import errors
-from ..engine.engine import Session
 from ..engine.keyspace import String
+from ..engine.session import Session
 from ..errors import CommandError
 from ..table.columns import TTL_OPTIONS, Unit
 from ..table.registry import Args, CommandSpec

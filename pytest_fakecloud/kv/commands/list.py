@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice
 
 from .. import errors
-from ..engine.engine import Session
+from ..engine.session import Session
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, OK, Reply
 from ..table.registry import Args, command, variant

@@ -7,7 +7,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from .. import errors
 from ..algorithms.glob import matcher
-from ..engine.engine import Session
+from ..engine.session import Session
 from ..errors import CommandError
 from ..table.registry import Args
 from ..table.syntax import parse_int, parse_unsigned

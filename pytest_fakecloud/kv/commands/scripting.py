@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..algorithms.glob import matches
-from ..engine.engine import Session
+from ..engine.session import Session
 from ..errors import NOT_INTEGER, TOO_MANY_KEYS, CommandError
 from ..reply import OK, Map, Reply, SetReply, Status
 from ..scripting import errors

@@ -7,7 +7,7 @@ from itertools import chain
 
 from ...core.budget import spend
 from .. import errors
-from ..engine.engine import Session
+from ..engine.session import Session
 from ..errors import CommandError
 from ..reply import Reply, SetReply
 from ..table.registry import Args, command, variant

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from .. import errors
 from ..acl.users import Denied
-from ..engine.client import Watched
-from ..engine.engine import Session
+from ..engine.session import Session, Watched
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, OK, Blocked, Reply
 from ..table.registry import Args, CommandSpec, command

@@ -11,8 +11,8 @@ from ..table.rows import DOCUMENTED
 
 if TYPE_CHECKING:
     from ..table.registry import CommandSpec
-    from .client import Client
     from .engine import Engine
+    from .session import Session
 
 RUN_IN_TRANSACTION = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
 """Commands that run inside an open transaction instead of being queued."""
@@ -36,7 +36,7 @@ class Admission:
         self.strict = is_limited or self._needs_replicas
 
     def admit(
-        self, session: Client, argv: list[bytes], *, during_script: bool = False
+        self, session: Session, argv: list[bytes], *, during_script: bool = False
     ) -> CommandSpec | None:
         """Return the command to run, or None if it was queued; raise ``CommandError`` to reject it.
 
@@ -70,7 +70,7 @@ class Admission:
         return spec
 
     def _check(
-        self, session: Client, spec: CommandSpec, argv: list[bytes], during_script: bool
+        self, session: Session, spec: CommandSpec, argv: list[bytes], during_script: bool
     ) -> None:
         """Raise ``CommandError`` to reject a line. The checks are in the order of real servers."""
         engine = self._engine
@@ -92,7 +92,7 @@ class Admission:
         if self._needs_replicas and self._would_write(session, spec, argv):
             raise CommandError(errors.NOT_ENOUGH_REPLICAS)
 
-    def offers(self, session: Client, spec: CommandSpec) -> bool:
+    def offers(self, session: Session, spec: CommandSpec) -> bool:
         """Return whether ``documented_only`` allows a session to run a command."""
         return (
             self._allowed_names is None
@@ -100,19 +100,19 @@ class Admission:
             or session.transport == "local"
         )
 
-    def check_replicas(self, session: Client, spec: CommandSpec) -> None:
+    def check_replicas(self, session: Session, spec: CommandSpec) -> None:
         """Raise NOREPLICAS for a write command if ``min-replicas-to-write`` is set."""
         if self._needs_replicas and spec.write and session.transport != "local":
             raise CommandError(errors.NOT_ENOUGH_REPLICAS)
 
-    def _would_write(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> bool:
+    def _would_write(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> bool:
         if session.transport == "local":
             return False
         if spec.name == "EXEC":
             return any(each.write for each, _ in session.queue or ())
         return spec.write or self._engine.scripting.declares_writes(spec, argv)
 
-    def _check_memory(self, session: Client, spec: CommandSpec) -> None:
+    def _check_memory(self, session: Session, spec: CommandSpec) -> None:
         queued = session.queue or ()
         needs_memory = "denyoom" in spec.flags
         if spec.name == "EXEC":

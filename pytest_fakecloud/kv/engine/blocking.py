@@ -11,8 +11,8 @@ from ..reply import Blocked, Reply
 if TYPE_CHECKING:
     from ...core.timers import Signal
     from ..table.registry import CommandSpec
-    from .client import Client
     from .engine import Engine
+    from .session import Session
 
 _FOREVER_US = 10**18
 """Duration of a wait without a time limit."""
@@ -28,7 +28,7 @@ class Waiter:
     wait ended with a retry of the command.
     """
 
-    session: Client
+    session: Session
     blocked: Blocked
     spec: CommandSpec | None
     line: list[bytes]
@@ -76,7 +76,7 @@ class Changes:
         for keyspace in engine.databases:
             keyspace.record_changes(self.followed, for_tracking=bool(engine.tracking))
 
-    def hand_on(self, writer: Client | None, now_ms: int) -> None:
+    def hand_on(self, writer: Session | None, now_ms: int) -> None:
         """Send invalidation messages for changed keys, and retry the commands blocked on them."""
         engine = self._engine
         if engine.tracking:

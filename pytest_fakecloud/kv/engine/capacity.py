@@ -20,7 +20,7 @@ from ..settings import Limits
 from ..table.columns import KeySpec
 from ..table.registry import CommandSpec
 from ..table.syntax import try_int
-from .client import Client
+from .session import Session
 
 _NUMBER = 8
 """Size in bytes of a score or a stream ID."""
@@ -34,7 +34,7 @@ class Capacity:
         self._keys_only = limits.max_record_size is None and limits.max_data_size is None
         self._longest_key = sys.maxsize if limits.max_key_size is None else limits.max_key_size
 
-    def check(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
+    def check(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` if a write command would exceed a limit."""
         if self._keys_only:
             # Fast path: if the longest word is within the limit for keys, so is every key.

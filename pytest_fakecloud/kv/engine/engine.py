@@ -7,7 +7,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import budget
@@ -29,11 +28,11 @@ from ..table.versions import SHORTEST_DOUBLES
 from .admission import Admission
 from .blocking import Changes, Waiter
 from .capacity import Capacity
-from .client import Client, Clients, Monitor, client_line
 from .eviction import Eviction, Frequencies
 from .keyspace import Keyspace, KeyspaceCopy, type_name
 from .pauses import Pauses
 from .pubsub import Notifications, PubSub
+from .session import Monitor, Session, Sessions, client_line
 from .statistics import Statistics
 from .tracking import Tracking
 from .users import Users, UsersCopy
@@ -55,13 +54,6 @@ class EngineCopy(NamedTuple):
     scripting: ScriptingCopy
     users: UsersCopy
     config: Mapping[str, str]
-
-
-@dataclass(eq=False, repr=False, slots=True, kw_only=True)
-class Session(Client):
-    """A client together with its engine; the first argument of every command function."""
-
-    engine: Engine
 
 
 class Engine:
@@ -128,10 +120,10 @@ class Engine:
         """Function that returns whether the database port could listen on another port number."""
         self.waiters: dict[int, Waiter] = {}
         """The blocked clients by session ID."""
-        self.clients = Clients(self.waiters)
-        self.streaming = self.clients.streaming
+        self.sessions = Sessions(self.waiters)
+        self.streaming = self.sessions.streaming
         self.users = Users(self)
-        self.tracking = Tracking(self.clients.connected, self.config, self.databases)
+        self.tracking = Tracking(self.sessions.connected, self.config, self.databases)
         self.notifications = Notifications(self)
         self.changes = Changes(self)
         self.admission = Admission(self, documented_only)
@@ -139,7 +131,7 @@ class Engine:
         """The running command or, between commands, the last one."""
         self.line: list[bytes] = []
         """The command line of ``running``."""
-        self._sessions = itertools.count(1)
+        self._session_ids = itertools.count(1)
 
     # -- sessions ----------------------------------------------------------------------------------
 
@@ -153,16 +145,14 @@ class Engine:
         """Open a session on database 0, by default for the user ``default``."""
         # Do not take the lock, so that a client can connect and kill a script that holds it.
         user = user or self.users["default"]
-        number = next(self._sessions)
         began_us = self.clock.now_us() if at_us is None else at_us
-        session = Session(
-            user, self.databases[0], transport, address, number, began_us, engine=self
-        )
+        number = next(self._session_ids)
+        session = Session(self, user, self.databases[0], transport, address, number, began_us)
         if transport == "port":
-            self.clients.connected[session.id] = session
+            self.sessions.connected[session.id] = session
         return session
 
-    def describe(self, session: Client, running: str = "") -> bytes:
+    def describe(self, session: Session, running: str = "") -> bytes:
         """Return a client's line in CLIENT LIST; ``running`` is the command if the client sent it."""
         waits = session.id in self.waiters or session.id in self.pauses.delayed
         libraries = self.table.knows["CLIENT LIST lib-name"]
@@ -172,9 +162,9 @@ class Engine:
         """Remove an ended session, and discard its transaction, watched keys and subscriptions."""
         with self.lock:
             self.forget_state(session)
-            self.clients.connected.pop(session.id, None)
+            self.sessions.connected.pop(session.id, None)
 
-    def forget_state(self, session: Client) -> None:
+    def forget_state(self, session: Session) -> None:
         """Discard a session's transaction, watched keys, subscriptions, tracking and MONITOR."""
         session.discard_transaction()
         self.pubsub.drop(session)
@@ -215,7 +205,7 @@ class Engine:
         finally:
             self.lock.release()
 
-    def run(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> Reply:
+    def run(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
         """Run a command line that has passed the checks of arity, permission and availability."""
         start_us = self.clock.now_us()
         begins = not session.in_exec and not session.in_script
@@ -255,7 +245,7 @@ class Engine:
             self._record(session, spec, argv, start_us, waits)
 
     def _run_of_port(
-        self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int
+        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int
     ) -> Reply:
         """Run a command of the database port, with CLIENT TRACKING and CLIENT NO-TOUCH."""
         assert spec.function is not None
@@ -278,7 +268,7 @@ class Engine:
             keyspace.accessed = kept
 
     def _record(
-        self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int, waits: bool
+        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int, waits: bool
     ) -> None:
         # This repeats `of()` and `record_duration()`, because calling them costs 6 % of a SET.
         statistics = self.statistics
@@ -331,7 +321,7 @@ class Engine:
         assert function is not None
         return function(session, argv[spec.name_words :])
 
-    def lacks_memory(self, session: Client) -> bool:
+    def lacks_memory(self, session: Session) -> bool:
         """Return whether a client, unlike the test, lacks memory even after keys were evicted."""
         if not self.eviction.limit or session.transport == "local":
             return False
@@ -346,7 +336,7 @@ class Engine:
 
     # -- blocked clients ---------------------------------------------------------------------------
 
-    def block(self, session: Client, blocked: Blocked) -> Waiter:
+    def block(self, session: Session, blocked: Blocked) -> Waiter:
         """Register a session as blocked; the transport must call ``unblock()`` in any case."""
         with self.lock:
             spec = self.running if blocked.keys else None

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..search.index import Indexes
-    from .client import Client
     from .eviction import Counters, Frequencies
+    from .session import Session
 
 String = bytes | bytearray
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class Keyspace:
         self.accessed: dict[bytes, int] = {}
         self.volatile: dict[bytes, int] = {}
         """For each hash with expiring fields, the earliest expiry of a field."""
-        self.watchers: dict[bytes, list[Client]] = {}
+        self.watchers: dict[bytes, list[Session]] = {}
         self.frequencies: Frequencies | None = None
         """Access counters of the keys; None unless an LFU eviction policy is set."""
         self.changes = 0

@@ -8,8 +8,8 @@ from ..errors import CommandError
 
 if TYPE_CHECKING:
     from ...core.timers import Signal
-    from .client import Client
     from .engine import Engine
+    from .session import Session
 
 
 class Pauses:
@@ -68,7 +68,7 @@ class Pauses:
         self.delays_end_us = max(self.pause_ends_us, self._sleep_ends_us)
         self.resumed.notify()
 
-    def holds_back(self, session: Client, argv: list[bytes]) -> bool:
+    def holds_back(self, session: Session, argv: list[bytes]) -> bool:
         """Return whether a command line is delayed. A line that would be rejected is not delayed."""
         engine = self._engine
         now_us = engine.clock.now_us()

@@ -15,9 +15,9 @@ from ..algorithms.glob import matcher
 from ..reply import Push
 
 if TYPE_CHECKING:
-    from .client import Client
     from .engine import Engine
     from .keyspace import Keyspace
+    from .session import Session
 
 _CONFIRMATIONS = {
     "channel": (b"subscribe", b"unsubscribe"),
@@ -37,15 +37,15 @@ class PubSub:
     """
 
     def __init__(self) -> None:
-        self._listeners: dict[str, dict[bytes, dict[Client, None]]] = {kind: {} for kind in KINDS}
+        self._listeners: dict[str, dict[bytes, dict[Session, None]]] = {kind: {} for kind in KINDS}
 
-    def subscribe(self, session: Client, kind: str, name: bytes) -> None:
+    def subscribe(self, session: Session, kind: str, name: bytes) -> None:
         """Subscribe a session to a channel or pattern, and push the confirmation."""
         session.subscriptions[kind][name] = None
         self._listeners[kind].setdefault(name, {})[session] = None
         session.push(Push([_CONFIRMATIONS[kind][0], name, self._count(session, kind)]))
 
-    def unsubscribe(self, session: Client, kind: str, names: list[bytes]) -> None:
+    def unsubscribe(self, session: Session, kind: str, names: list[bytes]) -> None:
         """Unsubscribe a session from the named channels or patterns; without names, from all."""
         word = _CONFIRMATIONS[kind][1]
         going: list[bytes | None] = list(names or session.subscriptions[kind])
@@ -54,7 +54,7 @@ class PubSub:
                 self._forget(session, kind, name)
             session.push(Push([word, name, self._count(session, kind)]))
 
-    def drop(self, session: Client) -> None:
+    def drop(self, session: Session) -> None:
         """Remove the subscriptions of a session that has ended, without pushing confirmations."""
         for kind in KINDS:
             for name in list(session.subscriptions[kind]):
@@ -85,14 +85,14 @@ class PubSub:
     def listeners(self, kind: str, name: bytes) -> int:
         return len(self._listeners[kind].get(name, ()))
 
-    def _forget(self, session: Client, kind: str, name: bytes) -> None:
+    def _forget(self, session: Session, kind: str, name: bytes) -> None:
         session.subscriptions[kind].pop(name, None)
         sessions = self._listeners[kind].get(name, {})
         sessions.pop(session, None)
         if not sessions:
             self._listeners[kind].pop(name, None)
 
-    def _count(self, session: Client, kind: str) -> int:
+    def _count(self, session: Session, kind: str) -> int:
         # Confirmations count shard channels separately, but channels and patterns together.
         counted = ("shard",) if kind == "shard" else ("channel", "pattern")
         return sum(len(session.subscriptions[each]) for each in counted)

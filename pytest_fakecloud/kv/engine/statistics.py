@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..errors import CommandError, HandedOn
 from ..table.config import Config
 from ..table.registry import CommandSpec
-from .client import Client
+from .session import Session
 
 _LATENCY_SAMPLES = 160
 """Maximum number of samples that are kept of a latency event, as on a real server."""
@@ -99,7 +99,7 @@ class Statistics:
         self.errors[word] = self.errors.get(word, 0) + 1
 
     def record_duration(
-        self, session: Client, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
+        self, session: Session, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
     ) -> None:
         count = self.of(spec)
         count.usec += usec
@@ -108,7 +108,7 @@ class Statistics:
             self.note_slow(session, spec, argv, at_us, usec)
 
     def note_slow(
-        self, session: Client, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
+        self, session: Session, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
     ) -> None:
         """Add a command to the slow log and the latency events if it reaches their thresholds."""
         threshold = self._config.number("slowlog-log-slower-than")
@@ -121,7 +121,7 @@ class Statistics:
             samples.append((at_us // 1_000_000, usec // 1000))
             del samples[:-_LATENCY_SAMPLES]
 
-    def _add_slow(self, session: Client, argv: list[bytes], at_us: int, usec: int) -> None:
+    def _add_slow(self, session: Session, argv: list[bytes], at_us: int, usec: int) -> None:
         shown = []
         for word in without_secrets(argv[:_SLOW_LOG_WORDS]):
             if (more := len(word) - _SLOW_LOG_BYTES) > 0:
@@ -143,7 +143,7 @@ _REDACTED = b"(redacted)"
 _ESCAPES = {byte: b"\\%c" % sign for byte, sign in zip(b'\\"\n\r\t\a\b', b'\\"nrtab', strict=True)}
 
 
-def monitor_line(at_us: int, session: Client, argv: list[bytes]) -> bytes:
+def monitor_line(at_us: int, session: Session, argv: list[bytes]) -> bytes:
     """Format a command as ``seconds.micros [db address] "WORD" "word"``."""
     seconds, microseconds = divmod(at_us, 1_000_000)
     words = b" ".join(map(quoted, without_secrets(argv)))

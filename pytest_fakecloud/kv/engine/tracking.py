@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from ..reply import Push
 from ..table.config import Config
 from ..table.registry import CommandSpec
-from .client import Client, TrackingOptions
 from .keyspace import Keyspace
+from .session import Session, TrackingOptions
 
 _KEEPS_CACHING = frozenset({"CLIENT CACHING", "CLIENT TRACKINGINFO", "MULTI", "EXEC"})
 """Commands after which CLIENT CACHING still applies. CLIENT TRACKINGINFO shows the mode."""
@@ -23,7 +23,7 @@ class Tracking:
     """
 
     def __init__(
-        self, connected: Mapping[int, Client], config: Config, databases: list[Keyspace]
+        self, connected: Mapping[int, Session], config: Config, databases: list[Keyspace]
     ) -> None:
         self._connected = connected
         self._config = config
@@ -36,20 +36,20 @@ class Tracking:
         """The last command outside a script: spec, line, and the CLIENT CACHING mode before."""
         self._readers: dict[bytes, dict[int, None]] = {}
         """The IDs of the sessions that have read each key."""
-        self._sessions: dict[int, Client] = {}
+        self._sessions: dict[int, Session] = {}
 
     def __bool__(self) -> bool:
         return bool(self._sessions)
 
-    def start(self, session: Client, options: TrackingOptions) -> None:
+    def start(self, session: Session, options: TrackingOptions) -> None:
         session.tracking = options
         self._sessions[session.id] = session
 
-    def stop(self, session: Client) -> None:
+    def stop(self, session: Session) -> None:
         session.tracking = None
         self._sessions.pop(session.id, None)
 
-    def note(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
+    def note(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
         """Remember the keys that a session has read or, for a script, that were passed to it."""
         options = session.tracking
         if options is None or spec.name in _KEEPS_CACHING:
@@ -72,7 +72,7 @@ class Tracking:
         for place, _ in spec.key_positions(argv):
             self._readers.setdefault(argv[place], {})[session.id] = None
 
-    def invalidate_changed(self, writer: Client | None, *, within: bool = False) -> None:
+    def invalidate_changed(self, writer: Session | None, *, within: bool = False) -> None:
         """Send invalidation messages for the keys that have changed since the last call.
 
         ``within`` a transaction or script, sessions that track prefixes do not receive theirs yet.
@@ -86,7 +86,7 @@ class Tracking:
             changed, self._changed = self._changed, {}
             self._invalidate_prefixes(changed, writer)
 
-    def _invalidate_readers(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
+    def _invalidate_readers(self, changed: Mapping[bytes, bool], writer: Session | None) -> None:
         """Send a message to the readers of changed keys, except to ``writer`` if it uses NOLOOP."""
         for key, expired in changed.items():
             for number in self._readers.pop(key, ()):
@@ -98,7 +98,7 @@ class Tracking:
                 if "bcast" not in words and not is_own:
                     self._send(session, session.tracking, [key])
 
-    def _invalidate_prefixes(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
+    def _invalidate_prefixes(self, changed: Mapping[bytes, bool], writer: Session | None) -> None:
         """Send each session with prefixes one message per prefix, with the matching changed keys."""
         for session in list(self._sessions.values()):
             options = session.tracking
@@ -129,7 +129,7 @@ class Tracking:
                 self._send(session, session.tracking, None)
         self._readers.clear()
 
-    def _send(self, session: Client, options: TrackingOptions, keys: list[bytes] | None) -> None:
+    def _send(self, session: Session, options: TrackingOptions, keys: list[bytes] | None) -> None:
         if not options.redirect:
             # RESP2 connections can receive only redirected messages.
             if session.resp == 3:

@@ -22,8 +22,8 @@ from ..table.syntax import encoded
 
 if TYPE_CHECKING:
     from ..table.registry import CommandSpec
-    from .client import Client
     from .engine import Engine
+    from .session import Session
 
 
 # -- ACL LOG ---------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class Users:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._clients = engine.clients
+        self._sessions = engine.sessions
         dialect, table = engine.dialect, engine.table
         self._users: dict[str, AclUser] = {"default": first_user(dialect, table)}
         self.read_only = read_only_user(dialect, table)
@@ -137,19 +137,19 @@ class Users:
             return False
         for token in [token for token, held in self._tokens.items() if held.user == name]:
             del self._tokens[token]
-        for session in self._clients.of(user):
-            self._clients.disconnect(session)
+        for session in self._sessions.of(user):
+            self._sessions.disconnect(session)
         return True
 
     def disconnect_listeners(self, user: AclUser) -> None:
         """Close a user's connections that have a subscription which is no longer allowed."""
-        for session in self._clients.of(user):
+        for session in self._sessions.of(user):
             if any(
                 not user.may_listen(name, kind == "pattern")
                 for kind, names in session.subscriptions.items()
                 for name in names
             ):
-                self._clients.disconnect(session)
+                self._sessions.disconnect(session)
 
     # -- logging in ------------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ class Users:
             return None
         return user
 
-    def permit(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
+    def permit(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise NOPERM, and log it for ACL LOG, unless the session's user may run a command line."""
         if session.transport == "rest" and spec.name in _TRANSACTION_ENDPOINT:
             return
@@ -195,7 +195,7 @@ class Users:
             raise
 
     def log_denied(
-        self, session: Client, reason: str, context: str, object: bytes, name: str
+        self, session: Session, reason: str, context: str, object: bytes, name: str
     ) -> None:
         client = self._engine.describe(session).rstrip(b"\n")
         user = encoded(name)

@@ -12,7 +12,8 @@ from typing import Any
 
 from ...core.timekeeper import Timekeeper
 from ...http.connection import Connection
-from ..engine.engine import Engine, Session
+from ..engine.engine import Engine
+from ..engine.session import Session
 from ..reply import NO_REPLY, Encoded, Push, Reply, Status, to_resp
 
 SEND_BYTES = 256 * 1024

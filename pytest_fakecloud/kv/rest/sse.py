@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..engine.client import Client
+from ..engine.session import Session
 from ..engine.statistics import monitor_line
 from ..model import AnyEngine, AnySession
 
@@ -122,7 +122,7 @@ def subscription_stream(
 def monitor_stream(engine: AnyEngine, session: AnySession) -> EventStream:
     """Return a stream of every command that the server runs. The first event is ``"OK"``."""
 
-    def see(at_us: int, client: Client, argv: list[bytes]) -> None:
+    def see(at_us: int, client: Session, argv: list[bytes]) -> None:
         stream.put(monitor_line(at_us, client, argv))
 
     def opened() -> None:

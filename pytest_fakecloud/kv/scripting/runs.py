@@ -20,8 +20,8 @@ from . import errors
 
 if TYPE_CHECKING:
     from ...core.timekeeper import Timekeeper
-    from ..engine.client import Client
     from ..engine.engine import Engine
+    from ..engine.session import Session
     from ..table.registry import CommandSpec
 
 
@@ -56,7 +56,7 @@ class ScriptRun:
     """A run of a script or function."""
 
     clock: Timekeeper
-    session: Client
+    session: Session
     read_only: bool
     keys: frozenset[bytes] | None
     """The keys that the script may access, or None if it may access all keys."""

@@ -26,8 +26,8 @@ from .runs import GIVE_WAY_SECONDS, LEVELS, PORT_LEVELS, ScriptLimits, ScriptRun
 from .shebang import KEY_LOCKING, SCRIPT_FLAGS, library_shebang, script_shebang
 
 if TYPE_CHECKING:
-    from ..engine.client import Client
     from ..engine.engine import Engine
+    from ..engine.session import Session
     from ..table.registry import CommandSpec
     from .host import LuaHost
 
@@ -116,7 +116,7 @@ class Scripting:
             raise self._lose_host() from None
 
     def evaluate(
-        self, session: Client, sha: bytes, keys: list[bytes], args: list[bytes], read_only: bool
+        self, session: Session, sha: bytes, keys: list[bytes], args: list[bytes], read_only: bool
     ) -> Reply:
         """Run a cached script; raise a NOSCRIPT error for an unknown digest."""
         script = self.scripts.get(sha)
@@ -180,7 +180,7 @@ class Scripting:
         return Library(name, source, functions)
 
     def call_function(
-        self, session: Client, name: bytes, keys: list[bytes], args: list[bytes], read_only: bool
+        self, session: Session, name: bytes, keys: list[bytes], args: list[bytes], read_only: bool
     ) -> Reply:
         """Run a function of a library; the function must exist."""
         function = self.libraries.functions[name.lower()]
@@ -198,7 +198,7 @@ class Scripting:
 
     def _new_run(
         self,
-        session: Client,
+        session: Session,
         name: bytes,
         keys: list[bytes],
         flags: frozenset[bytes] | None,
@@ -221,7 +221,7 @@ class Scripting:
             self._is_without_memory(session, flags),
         )
 
-    def _is_without_memory(self, session: Client, flags: frozenset[bytes] | None) -> bool:
+    def _is_without_memory(self, session: Session, flags: frozenset[bytes] | None) -> bool:
         """Return whether memory is full; raise OOM for a script whose flags do not allow that."""
         needs_none = flags is not None and bool(flags & {b"allow-oom", b"no-writes"})
         if needs_none or not self.engine.lacks_memory(session):

@@ -339,7 +339,7 @@ class TestTransactions:
     def test_an_ended_connection_runs_nothing(self, server: KVServer, client: Client) -> None:
         client.each("MULTI", "SET k 1")
         client.close()
-        wait_until(lambda: not server._engine.clients.connected)
+        wait_until(lambda: not server._engine.sessions.connected)
         assert server.keys() == []
 
     def test_blocking_commands_do_not_wait_inside(self, client: Client) -> None:
@@ -445,7 +445,7 @@ class TestWaiting:
         client.close()
         blocked(server, 0)
         server.execute("RPUSH", "k", "v")
-        wait_until(lambda: not server._engine.clients.connected)
+        wait_until(lambda: not server._engine.sessions.connected)
         assert server.values() == {"k": ["v"]}
 
     def test_later_commands_wait(self, server: KVServer, client: Client) -> None:
@@ -623,7 +623,7 @@ class TestListening:
         number = target("CLIENT ID")
         client(f"CLIENT TRACKING ON REDIRECT {number}")
         target.close()
-        wait_until(lambda: number not in server._engine.clients.connected)
+        wait_until(lambda: number not in server._engine.sessions.connected)
         client.each("GET k", "MULTI", "SET k 1")
         assert client("EXEC") == [OK]
         assert client.read() == Typed(b">", [b"tracking-redir-broken", number])

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
-from pytest_fakecloud.kv.engine.client import Client
 from pytest_fakecloud.kv.engine.keyspace import Keyspace
 from pytest_fakecloud.kv.engine.pubsub import _CLASS_OF
+from pytest_fakecloud.kv.engine.session import Session
 from pytest_fakecloud.kv.reply import Blocked
 from pytest_fakecloud.kv.table.registry import CommandSpec
 from pytest_fakecloud.reporting.findings.kv.commands import Command, Expiries
@@ -44,7 +44,7 @@ class Effects:
         """The TTLs that the findings of reports know from the commands so far, by database."""
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Client, "now_ms", property(self._now_ms))
+        monkeypatch.setattr(Session, "now_ms", property(self._now_ms))
         for method, check in (
             ("_set_expiry", self._check_ttl), ("set", self._check_event),
             ("touch", self._check_event), ("touch_unwatched", self._check_event),
@@ -52,7 +52,7 @@ class Effects:
             monkeypatch.setattr(Keyspace, method, self._checked(getattr(Keyspace, method), check))
         run = self.engine.run
 
-        def followed(session: Client, spec: CommandSpec, argv: list[bytes]) -> Any:
+        def followed(session: Session, spec: CommandSpec, argv: list[bytes]) -> Any:
             reply = run(session, spec, argv)
             if not isinstance(reply, Blocked):
                 self._follow(session.db, argv, reply)
@@ -63,7 +63,7 @@ class Effects:
     def _note(self, effect: str) -> None:
         self.undeclared.add(f"{self.engine.running.name}: its row lacks {effect}")
 
-    def _now_ms(self, session: Client) -> int:
+    def _now_ms(self, session: Session) -> int:
         spec = self.engine.running
         if spec is not None and not spec.depends_on_time(self.engine.line):
             self._note("the effect time")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ... import errors
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import Reply
 from ...table.columns import UNITS, Unit

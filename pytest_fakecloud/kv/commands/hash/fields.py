@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from ... import errors
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import OK, Map, Reply
 from ...table.long_double import parse_long_double

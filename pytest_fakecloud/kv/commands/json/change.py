@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import Reply
 from ...table.registry import Args, command, variant

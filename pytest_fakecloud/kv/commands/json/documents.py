@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.budget import spend
 from ... import errors
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import OK, Reply, Status
 from ...table.registry import Args, command

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...errors import CommandError, Template, one_line
 from ...reply import Reply
 from ...table.registry import Args

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...reply import Reply
 from ...table.columns import UNITS, Unit
 from ...table.registry import Args, command, variant

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ... import errors
 from ...algorithms.glob import matcher
-from ...engine.engine import Session
 from ...engine.keyspace import type_name
+from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import OK, Reply, Status
 from ...table.registry import Args, command

@@ -8,7 +8,7 @@ from typing import Any
 
 from ....core.budget import spend
 from ... import errors
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import Reply
 from ...table.registry import Args, variant

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...algorithms.glob import matcher
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...errors import WRONGTYPE, CommandError
 from ...reply import Map, Reply
 from ...search.index import SearchIndex

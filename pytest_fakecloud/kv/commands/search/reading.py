@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...errors import CommandError, one_line
 from ...search.index import Indexes, SearchIndex
 from ...search.schema import SearchError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...reply import Map, Reply
 from ...search.aggregation import parse_aggregations
 from ...search.aggregation.request import format_number

@@ -7,7 +7,7 @@ import secrets
 from ... import errors
 from ...acl.rules import apply_rules, categories_of, describe_user, has_space, user_details
 from ...acl.users import AclUser, Denied
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import OK, Reply
 from ...table.registry import Args, command

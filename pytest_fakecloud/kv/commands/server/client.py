@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import combinations, product
 
 from ... import errors
-from ...engine.client import Client, TrackingOptions
-from ...engine.engine import Session
+from ...engine.session import Session, TrackingOptions
 from ...errors import CommandError
 from ...reply import NO_REPLY, OK, Map, Reply, SetReply, Verbatim
 from ...table.registry import Args, command
@@ -155,7 +154,7 @@ def _tracking_options(session: Session, args: Args) -> TrackingOptions:
     for word, values in options(args, 1, _TRACKING_SIZES):
         if word == b"REDIRECT":
             wanted.redirect = parse_int(values[0])
-            if wanted.redirect not in session.engine.clients.connected:
+            if wanted.redirect not in session.engine.sessions.connected:
                 raise CommandError(errors.NO_REDIRECT_CLIENT)
         elif word == b"PREFIX":
             wanted.prefixes += values
@@ -209,7 +208,7 @@ def client_trackinginfo(session: Session, args: Args) -> Reply:
 
 # -- all connections -----------------------------------------------------------------------------
 
-Filter = Callable[[Client], bool]
+Filter = Callable[[Session], bool]
 
 
 def _type_filter(word: bytes) -> Filter:
@@ -225,7 +224,7 @@ def _type_filter(word: bytes) -> Filter:
 def client_list(session: Session, args: Args) -> Reply:
     """Return information about every connection of the database port."""
     is_listed = _list_filter(args) if args else None
-    connected = {session.id: session, **session.engine.clients.connected.copy()}
+    connected = {session.id: session, **session.engine.sessions.connected.copy()}
     lines = [
         session.engine.describe(other, "client|list" if other is session else "")
         for _, other in sorted(connected.items())
@@ -251,9 +250,9 @@ def client_kill(session: Session, args: Args) -> Reply:
     words = [b"ADDR", args[0], b"SKIPME", b"no"] if by_address else args
     filters, skip_me = _kill_filters(session, words)
     killed = 0
-    for other in session.engine.clients.of_port():
+    for other in session.engine.sessions.of_port():
         if all(matches(other) for matches in filters) and not (skip_me and other is session):
-            session.engine.clients.disconnect(other)
+            session.engine.sessions.disconnect(other)
             killed += 1
     if by_address and not killed:
         raise CommandError(errors.NO_SUCH_CLIENT)

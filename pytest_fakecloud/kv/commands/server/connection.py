@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ... import errors
 from ...acl.users import AclUser
-from ...engine.client import Client
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...engine.statistics import monitor_line
 from ...errors import CommandError
 from ...reply import OK, Map, Reply, Status
@@ -118,7 +117,7 @@ def monitor(session: Session, args: Args) -> Reply:
     if session.in_exec or session.in_script:
         raise CommandError(errors.MONITOR_DENIED)
 
-    def show(at_us: int, other: Client, argv: list[bytes]) -> None:
+    def show(at_us: int, other: Session, argv: list[bytes]) -> None:
         session.push([monitor_line(at_us, other, argv)])
 
     if session.monitor is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ... import errors
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...errors import CommandError, disabled_by_option
 from ...reply import (
     NIL_ARRAY,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pkgutil import get_data
 
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...reply import Reply, Status
 from ...table.registry import COMMANDS, Args, CommandSpec, command, function_of
 

@@ -84,10 +84,10 @@ client_recent_max_output_buffer:0 blocked_clients tracking_clients clients_in_ti
 def _clients(engine: Engine) -> Iterator[str]:
     return _filled(
         _CLIENTS,
-        connected_clients=len(engine.clients.connected),
+        connected_clients=len(engine.sessions.connected),
         maxclients=engine.config.text("maxclients"),
         blocked_clients=len(engine.waiters) + len(engine.pauses.delayed),
-        tracking_clients=sum(client.tracking is not None for client in engine.clients.of_port()),
+        tracking_clients=sum(client.tracking is not None for client in engine.sessions.of_port()),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ... import errors
 from ...acl.users import access_flags
 from ...algorithms.glob import matcher
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
 from ...table.columns import KeySpec, sort_destination

@@ -7,7 +7,7 @@ servers.
 from __future__ import annotations
 
 from ... import errors
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...errors import CommandError, disabled_by_option
 from ...reply import OK, Map, Reply, Status, Verbatim
 from ...table.registry import COMMANDS, Args, command

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from ... import errors
-from ...engine.engine import Engine, Session
+from ...engine.engine import Engine
 from ...engine.keyspace import Keyspace
+from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import OK, Map, Reply
 from ...table.registry import Args, command

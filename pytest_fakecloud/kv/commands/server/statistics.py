@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ... import errors
-from ...engine.engine import Session
 from ...engine.eviction import used_memory
+from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import OK, Map, Reply, Verbatim
 from ...table.registry import Args, command

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ....core.budget import spend
 from ... import errors
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...errors import WRONGTYPE, CommandError, input_key_needed
 from ...reply import Reply
 from ...table.registry import Args, command, variant

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ... import errors
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import Reply
 from ...table.registry import Args, command, variant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from ... import errors
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import Map, Reply
 from ...table.registry import Args, command

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ....core.budget import spend
 from ... import errors
-from ...engine.engine import Session
+from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import Map, Reply
 from ...table.registry import Args, command

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ....core.budget import spend
 from ... import errors
-from ...engine.engine import Session
 from ...engine.keyspace import String
+from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import OK, Reply
 from ...table.registry import Args, command, variant

@@ -1,16 +1,19 @@
-"""The clients of a server: their state, the connected ones, and their lines in CLIENT LIST."""
+"""The sessions of clients: their state, the open ones, and their lines in CLIENT LIST."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..acl.users import AclUser
 from ..model import Transport
 from ..table.registry import CommandSpec
 from .blocking import Waiter
 from .keyspace import Keyspace
+
+if TYPE_CHECKING:
+    from .engine import Engine
 
 
 @dataclass(slots=True)
@@ -39,14 +42,15 @@ class Watched(NamedTuple):
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Client:
-    """A client: its user, its database and the state of its connection.
+class Session:
+    """A client's user, database and connection state; the first argument of command functions.
 
     ``transport`` is the origin of its commands: ``"local"`` (the test), ``"rest"``, or ``"port"``
     (the database port). ``resp`` is the protocol version of its replies, 2 or 3. ``deliver``
     receives pushed messages, e.g. of pub/sub; None if the transport cannot push.
     """
 
+    engine: Engine
     user: AclUser
     db: Keyspace
     transport: Transport
@@ -130,11 +134,11 @@ class Client:
         self.unwatch()
 
 
-Monitor = Callable[[int, Client, list[bytes]], None]
+Monitor = Callable[[int, Session, list[bytes]], None]
 """Function that receives each command: the time in microseconds, the client, and the line."""
 
 
-# -- connected clients -----------------------------------------------------------------------------
+# -- open sessions ---------------------------------------------------------------------------------
 
 _BUFFERS = dict.fromkeys(
     ("qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"), 0
@@ -144,24 +148,24 @@ _DESCRIPTOR = 8
 """File descriptor that CLIENT LIST shows for every client."""
 
 
-class Clients:
-    """Connections to the database port and event streams, which the transports add and remove."""
+class Sessions:
+    """The sessions of the database port and of event streams."""
 
     def __init__(self, waiters: dict[int, Waiter]) -> None:
         self._waiters = waiters
-        self.connected: dict[int, Client] = {}
+        self.connected: dict[int, Session] = {}
         """Sessions of the database port by client ID."""
-        self.streaming: set[Client] = set()
+        self.streaming: set[Session] = set()
         """Sessions of event streams."""
 
-    def of_port(self) -> list[Client]:
+    def of_port(self) -> list[Session]:
         """Return a new list of the port's sessions, because other threads add and remove sessions."""
         return list(self.connected.copy().values())
 
-    def of(self, user: AclUser) -> list[Client]:
+    def of(self, user: AclUser) -> list[Session]:
         return [each for each in (*self.of_port(), *self.streaming.copy()) if each.user is user]
 
-    def disconnect(self, session: Client) -> None:
+    def disconnect(self, session: Session) -> None:
         """Ask the transport of a connection or event stream to close it."""
         session.closing = True
         if waiter := self._waiters.pop(session.id, None):
@@ -171,7 +175,7 @@ class Clients:
 
 
 def client_line(
-    client: Client, now_us: int, *, waits: bool, running: str, libraries: bool
+    session: Session, now_us: int, *, waits: bool, running: str, libraries: bool
 ) -> bytes:
     """Return a client's line in the reply of CLIENT LIST.
 
@@ -179,49 +183,49 @@ def client_line(
     ``lib-ver``. ``running`` is the name of the command that requests the line; empty in the lines
     of other clients. Only the query buffer of the client that sent the command has a size.
     """
-    subscriptions, tracking = client.subscriptions, client.tracking
+    subscriptions, tracking = session.subscriptions, session.tracking
     fields = {
-        "id": client.id,
-        "addr": client.address,
-        "laddr": client.local_address,
+        "id": session.id,
+        "addr": session.address,
+        "laddr": session.local_address,
         "fd": _DESCRIPTOR,
-        "name": client.name.decode("latin-1"),
-        "age": (now_us - client.created_us) // 1_000_000,
-        "idle": (now_us - client.last_us) // 1_000_000,
-        "flags": _flags(client, waits),
-        "db": client.db.index,
+        "name": session.name.decode("latin-1"),
+        "age": (now_us - session.created_us) // 1_000_000,
+        "idle": (now_us - session.last_us) // 1_000_000,
+        "flags": _flags(session, waits),
+        "db": session.db.index,
         "sub": len(subscriptions["channel"]),
         "psub": len(subscriptions["pattern"]),
         "ssub": len(subscriptions["shard"]),
-        "multi": client.in_exec or (-1 if client.queue is None else len(client.queue)),
+        "multi": session.in_exec or (-1 if session.queue is None else len(session.queue)),
         "qbuf": _line_size(running),
         **_BUFFERS,
         "events": "r",
-        "cmd": (not client.in_exec and running) or client.last_command or "NULL",
-        "user": client.user.name,
+        "cmd": (not session.in_exec and running) or session.last_command or "NULL",
+        "user": session.user.name,
         "redir": -1 if tracking is None else tracking.redirect,
-        "resp": client.resp,
+        "resp": session.resp,
     }
     if libraries:
         for name in ("lib-name", "lib-ver"):
-            fields[name] = client.library.get(name, b"").decode("latin-1")
+            fields[name] = session.library.get(name, b"").decode("latin-1")
     text = " ".join(f"{key}={value}" for key, value in fields.items())
     return text.encode("latin-1") + b"\n"
 
 
-def _flags(client: Client, waits: bool) -> str:
-    tracking = client.tracking
+def _flags(session: Session, waits: bool) -> str:
+    tracking = session.tracking
     found = {
-        "O": client.monitor is not None,
-        "P": any(client.subscriptions.values()),
-        "x": client.queue is not None or bool(client.in_exec),
+        "O": session.monitor is not None,
+        "P": any(session.subscriptions.values()),
+        "x": session.queue is not None or bool(session.in_exec),
         "b": waits,
         "t": tracking is not None,
         "R": tracking is not None and tracking.broken,
         "B": tracking is not None and "bcast" in tracking.words,
-        "d": client.watch_broken,
-        "e": client.no_evict,
-        "T": client.no_touch,
+        "d": session.watch_broken,
+        "e": session.no_evict,
+        "T": session.no_touch,
     }
     return "".join(letter for letter, holds in found.items() if holds) or "N"
 
