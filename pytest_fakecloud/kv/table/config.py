@@ -225,50 +225,44 @@ _UNSORTED = {
     aof-rewrite-incremental-fsync=yes aof-timestamp-enabled=no aof-use-rdb-preamble=yes
     appendonly=no cluster-allow-pubsubshard-when-down=yes cluster-allow-reads-when-down=no
     cluster-allow-replica-migration=yes cluster-replica-no-failover=no
-    cluster-require-full-coverage=yes cluster-slave-no-failover=no crash-log-enabled=yes
-    crash-memcheck-enabled=yes dynamic-hz=yes jemalloc-bg-thread=yes latency-tracking=yes
-    lazyfree-lazy-eviction=no lazyfree-lazy-expire=no lazyfree-lazy-server-del=no
-    lazyfree-lazy-user-del=no lazyfree-lazy-user-flush=no no-appendfsync-on-rewrite=no
-    protected-mode=yes rdb-del-sync-files=no rdb-save-incremental-fsync=yes rdbcompression=yes
+    cluster-require-full-coverage=yes crash-log-enabled=yes crash-memcheck-enabled=yes
+    dynamic-hz=yes jemalloc-bg-thread=yes latency-tracking=yes lazyfree-lazy-eviction=no
+    lazyfree-lazy-expire=no lazyfree-lazy-server-del=no lazyfree-lazy-user-del=no
+    lazyfree-lazy-user-flush=no no-appendfsync-on-rewrite=no protected-mode=yes
+    rdb-del-sync-files=no rdb-save-incremental-fsync=yes rdbcompression=yes
     repl-disable-tcp-nodelay=no repl-diskless-sync=yes replica-announced=yes
     replica-ignore-disk-write-errors=no replica-ignore-maxmemory=yes replica-lazy-flush=no
-    replica-read-only=yes replica-serve-stale-data=yes slave-ignore-maxmemory=yes
-    slave-lazy-flush=no slave-read-only=yes slave-serve-stale-data=yes
-    stop-writes-on-bgsave-error=yes tls-cluster=no tls-prefer-server-ciphers=no
-    tls-replication=no tls-session-caching=yes use-exit-on-panic=no
+    replica-read-only=yes replica-serve-stale-data=yes stop-writes-on-bgsave-error=yes
+    tls-cluster=no tls-prefer-server-ciphers=no tls-replication=no tls-session-caching=yes
+    use-exit-on-panic=no
     """),
     **_group(integer(0, I32_MAX), """
-    auto-aof-rewrite-percentage=100 cluster-migration-barrier=1
-    cluster-replica-validity-factor=10 cluster-slave-validity-factor=10 lfu-decay-time=1
-    lfu-log-factor=10 list-compress-depth=0 min-replicas-max-lag=10 min-replicas-to-write=0
-    min-slaves-max-lag=10 min-slaves-to-write=0 repl-diskless-sync-delay=5
-    repl-diskless-sync-max-replicas=0 replica-priority=100 shutdown-timeout=10
-    slave-priority=100 tcp-keepalive=300 timeout=0 tls-session-cache-size=20480
-    tls-session-cache-timeout=300 watchdog-period=0
+    auto-aof-rewrite-percentage=100 cluster-migration-barrier=1 cluster-replica-validity-factor=10
+    lfu-decay-time=1 lfu-log-factor=10 list-compress-depth=0 min-replicas-max-lag=10
+    min-replicas-to-write=0 repl-diskless-sync-delay=5 repl-diskless-sync-max-replicas=0
+    replica-priority=100 shutdown-timeout=10 tcp-keepalive=300 timeout=0
+    tls-session-cache-size=20480 tls-session-cache-timeout=300 watchdog-period=0
     """),
     **_group(integer(0, I64_MAX), """
     acllog-max-len=128 busy-reply-threshold=5000 cluster-node-timeout=15000
-    hash-max-listpack-entries=512 hash-max-ziplist-entries=512 latency-monitor-threshold=0
-    lua-time-limit=5000 repl-backlog-ttl=3600 set-max-intset-entries=512
-    set-max-listpack-entries=128 set-max-listpack-value=64 slowlog-max-len=128
-    stream-node-max-entries=100 tracking-table-max-keys=1000000 zset-max-listpack-entries=128
-    zset-max-ziplist-entries=128
+    hash-max-listpack-entries=512 latency-monitor-threshold=0 repl-backlog-ttl=3600
+    set-max-intset-entries=512 set-max-listpack-entries=128 set-max-listpack-value=64
+    slowlog-max-len=128 stream-node-max-entries=100 tracking-table-max-keys=1000000
+    zset-max-listpack-entries=128
     """),
     **_group(integer(0, 65535), """
     cluster-announce-bus-port=0 cluster-announce-port=0 cluster-announce-tls-port=0 port=6379
-    replica-announce-port=0 slave-announce-port=0 tls-port=0
+    replica-announce-port=0 tls-port=0
     """),
     **_group(memory(0, I64_MAX), """
-    auto-aof-rewrite-min-size=67108864 hash-max-listpack-value=64 hash-max-ziplist-value=64
-    hll-sparse-max-bytes=3000 stream-node-max-bytes=4096 zset-max-listpack-value=64
-    zset-max-ziplist-value=64
+    auto-aof-rewrite-min-size=67108864 hash-max-listpack-value=64 hll-sparse-max-bytes=3000
+    stream-node-max-bytes=4096 zset-max-listpack-value=64
     """),
     **_group(any_text, """
-    bind-source-addr= cluster-announce-hostname= cluster-announce-ip= ignore-warnings=
-    masterauth= masteruser= replica-announce-ip= requirepass= slave-announce-ip=
-    tls-ca-cert-dir= tls-ca-cert-file= tls-cert-file= tls-ciphers= tls-ciphersuites=
-    tls-client-cert-file= tls-client-key-file= tls-client-key-file-pass= tls-dh-params-file=
-    tls-key-file= tls-key-file-pass= tls-protocols=
+    bind-source-addr= cluster-announce-hostname= cluster-announce-ip= ignore-warnings= masterauth=
+    masteruser= replica-announce-ip= requirepass= tls-ca-cert-dir= tls-ca-cert-file= tls-cert-file=
+    tls-ciphers= tls-ciphersuites= tls-client-cert-file= tls-client-key-file=
+    tls-client-key-file-pass= tls-dh-params-file= tls-key-file= tls-key-file-pass= tls-protocols=
     """),
     **_group(any_text, """
     aclfile= always-show-logo=no aof_rewrite_cpulist= appenddirname=appendonlydir
@@ -276,17 +270,17 @@ _UNSORTED = {
     cluster-enabled=no cluster-port=0 daemonize=no databases=16 disable-thp=yes
     enable-debug-command=no enable-module-command=no enable-protected-configs=no io-threads=1
     io-threads-do-reads=no logfile= pidfile= rdbchecksum=yes replicaof= server_cpulist=
-    set-proc-title=yes slaveof= socket-mark-id=0 supervised=no syslog-enabled=no
-    syslog-facility=local0 syslog-ident=redis tcp-backlog=511 unixsocket= unixsocketperm=0
+    set-proc-title=yes socket-mark-id=0 supervised=no syslog-enabled=no syslog-facility=local0
+    syslog-ident=redis tcp-backlog=511 unixsocket= unixsocketperm=0
     """, errors.CONFIG_FIXED),
     "acl-pubsub-default": Parameter("resetchannels", choice("allchannels", "resetchannels")),
     **_group(integer(1, 99), "active-defrag-cycle-max=25 active-defrag-cycle-min=1"),
     **_group(integer(0, 1000), "active-defrag-threshold-lower=10 active-defrag-threshold-upper=100"),
     **_group(integer(1, I32_MAX), """
-    maxmemory-samples=5 repl-ping-replica-period=10 repl-ping-slave-period=10 repl-timeout=60
+    maxmemory-samples=5 repl-ping-replica-period=10 repl-timeout=60
     """),
     **_group(integer(I32_MIN, I32_MAX), """
-    key-load-delay=0 list-max-listpack-size=-2 list-max-ziplist-size=-2 rdb-key-save-delay=0
+    key-load-delay=0 list-max-listpack-size=-2 rdb-key-save-delay=0
     """),
     **_group(memory(0, U64_MAX), "cluster-link-sendbuf-limit=0 maxmemory=0"),
     **_group(memory(1, I64_MAX), "active-defrag-ignore-bytes=104857600 repl-backlog-size=1048576"),
@@ -329,6 +323,24 @@ _UNSORTED = {
     "tls-auth-clients": Parameter("yes", choice("no", "yes", "optional")),
 }
 # fmt: on
+_OLD_NAMES = """
+cluster-slave-no-failover cluster-slave-validity-factor hash-max-ziplist-entries
+hash-max-ziplist-value list-max-ziplist-size lua-time-limit min-slaves-max-lag min-slaves-to-write
+repl-ping-slave-period slave-announce-ip slave-announce-port slave-ignore-maxmemory slave-lazy-flush
+slave-priority slave-read-only slave-serve-stale-data slaveof zset-max-ziplist-entries
+zset-max-ziplist-value
+"""
+
+
+def _current_name(name: str) -> str:
+    """Return the current name of a parameter, which may have been renamed."""
+    if name == "lua-time-limit":
+        return "busy-reply-threshold"
+    renamed = name.replace("slave", "replica").replace("ziplist", "listpack")
+    return renamed if renamed in _UNSORTED else name
+
+
+_UNSORTED |= {name: _UNSORTED[_current_name(name)] for name in _OLD_NAMES.split()}
 PARAMETERS: Mapping[str, Parameter] = dict(sorted(_UNSORTED.items()))
 """The parameters by name, in alphabetical order."""
 HIDDEN = frozenset({
@@ -339,15 +351,6 @@ HIDDEN = frozenset({
 
 
 # -- CONFIG GET and CONFIG SET ---------------------------------------------------------------------
-
-_ALIASES = {
-    "hash-max-ziplist-entries": "hash-max-listpack-entries",
-    "hash-max-ziplist-value": "hash-max-listpack-value",
-    "list-max-ziplist-size": "list-max-listpack-size",
-    "zset-max-ziplist-entries": "zset-max-listpack-entries",
-    "zset-max-ziplist-value": "zset-max-listpack-value",
-    "lua-time-limit": "busy-reply-threshold",
-}
 
 
 class Config:
@@ -423,8 +426,8 @@ class Config:
             check(changes)
         texts = dict(self._texts)
         for name, text in changes.items():
-            spellings = (each for each in PARAMETERS if _main_name(each) == _main_name(name))
-            texts.update(dict.fromkeys(spellings, text))
+            current = _current_name(name)
+            texts |= {each: text for each in PARAMETERS if _current_name(each) == current}
         self._texts = texts
         self._refresh()
 
@@ -449,12 +452,6 @@ def _slow_threshold_us(slowlog_us: int, latency_event_ms: int) -> int:
     thresholds = [slowlog_us] if slowlog_us >= 0 else []
     thresholds += [latency_event_ms * 1000] if latency_event_ms else []
     return min(thresholds, default=2**63)
-
-
-def _main_name(name: str) -> str:
-    """Return the current name of a renamed parameter."""
-    renamed = name.replace("slave", "replica")
-    return _ALIASES.get(name, renamed if renamed in PARAMETERS else name)
 
 
 @cache
