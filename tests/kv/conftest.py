@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from threading import Event
@@ -35,12 +35,19 @@ NOW_MS = 1767225600000
 
 
 class Exercised:
-    """What passing tests ran: command names, ``(name, option word)`` pairs and error texts."""
+    """What passing tests ran: commands, pairs of a command and an option word or effect, errors."""
 
-    def __init__(self) -> None:
-        self.commands: set[str] = set()
-        self.options: set[tuple[str, str]] = set()
-        self.errors: set[str] = set()
+    def __init__(
+        self,
+        commands: Iterable[str] = (),
+        options: Iterable[Iterable[str]] = (),
+        effects: Iterable[Iterable[str]] = (),
+        errors: Iterable[str] = (),
+    ) -> None:
+        self.commands = set(commands)
+        self.options = set(map(tuple, options))
+        self.effects = set(map(tuple, effects))
+        self.errors = set(errors)
 
     def note(self, engine: Engine, argv: list[bytes], reply: Any) -> None:
         if isinstance(reply, CommandError):
@@ -68,21 +75,15 @@ class Exercised:
 
     def dump(self) -> str:
         """Return the record in one line."""
-        return json.dumps([sorted(self.commands), sorted(self.options), sorted(self.errors)])
+        return json.dumps(list(map(sorted, vars(self).values())))
 
     @classmethod
     def read(cls, line: str) -> Exercised:
-        record = cls()
-        commands, options, errors = json.loads(line)
-        record.commands = set(commands)
-        record.options = {(name, word) for name, word in options}
-        record.errors = set(errors)
-        return record
+        return cls(*json.loads(line))
 
     def merge(self, other: Exercised) -> None:
-        self.commands |= other.commands
-        self.options |= other.options
-        self.errors |= other.errors
+        for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True):
+            mine |= theirs
 
 
 EXERCISED = pytest.StashKey[Exercised]()

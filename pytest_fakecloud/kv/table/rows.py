@@ -86,8 +86,8 @@ SUBSTR 4 1.0.0 | readonly | RO access 1
 *BITFIELD -2 3.2.0 | write denyoom | RW access update variable_flags 1 | GET OVERFLOW WRAP SAT FAIL
   SET INCRBY | event=setbit
 *BITFIELD_RO -2 6.0.0 | readonly fast | RO access 1 | GET
-*BITOP -4 2.6.0 | write denyoom | OW update 2; RO access 3..-1 | AND OR XOR NOT DIFF DIFF1 ANDOR
-  ONE | event=set
+*BITOP -4 2.6.0 | write denyoom | OW update 2; RO access 3..-1 | AND OR XOR NOT DIFF DIFF1 ANDOR ONE
+  | event=set
 *BITPOS -3 2.8.7 | readonly | RO access 1 | BYTE BIT
 *GETBIT 3 2.2.0 | readonly fast | RO access 1
 *SETBIT 4 2.2.0 | write denyoom | RW access update 1
@@ -95,11 +95,11 @@ SUBSTR 4 1.0.0 | readonly | RO access 1
 *HDEL -3 2.0.0 | write fast | RW delete 1
 *HEXISTS 3 2.0.0 | readonly fast | RO 1
 *HEXPIRE -6 7.4.0 | write fast | RW update 1 | NX XX GT LT FIELDS | seconds@2
-*HEXPIREAT -6 7.4.0 | write fast | RW update 1 | NX XX GT LT FIELDS | unix-seconds@2 event=hexpire
+*HEXPIREAT -6 7.4.0 | write fast | RW update 1 | NX XX GT LT FIELDS | unix-seconds@2
 *HEXPIRETIME -5 7.4.0 | readonly fast | RO access 1 | FIELDS
 *HGET 3 2.0.0 | readonly fast | RO access 1
 *HGETALL 2 2.0.0 | readonly | RO access 1
-*HGETDEL -5 8.0.0 | write fast | RW access delete 1 | FIELDS | event=hdel
+*HGETDEL -5 8.0.0 | write fast | RW access delete 1 | FIELDS
 *HGETEX -5 8.0.0 | write fast | RW access update 1 | EX PX EXAT PXAT PERSIST FIELDS
 *HINCRBY 4 2.0.0 | write denyoom fast | RW access update 1
 *HINCRBYFLOAT 4 2.6.0 | write denyoom fast | RW access update 1
@@ -108,16 +108,14 @@ SUBSTR 4 1.0.0 | readonly | RO access 1
 *HMGET -3 2.0.0 | readonly fast | RO access 1
 *HMSET -4 2.0.0 | write denyoom fast | RW update 1 | - | event=hset
 *HPERSIST -5 7.4.0 | write fast | RW update 1 | FIELDS
-*HPEXPIRE -6 7.4.0 | write fast | RW update 1 | NX XX GT LT FIELDS | milliseconds@2 event=hexpire
+*HPEXPIRE -6 7.4.0 | write fast | RW update 1 | NX XX GT LT FIELDS | milliseconds@2
 *HPEXPIREAT -6 7.4.0 | write fast | RW update 1 | NX XX GT LT FIELDS | unix-milliseconds@2
-  event=hexpire
 *HPEXPIRETIME -5 7.4.0 | readonly fast | RO access 1 | FIELDS
 *HPTTL -5 7.4.0 | readonly fast | RO access 1 | FIELDS | time
 *HRANDFIELD -2 6.2.0 | readonly | RO access 1 | WITHVALUES
 *HSCAN -3 2.8.0 | readonly | RO access 1 | MATCH COUNT NOVALUES
 *HSET -4 2.0.0 | write denyoom fast | RW update 1
 *HSETEX -6 8.0.0 | write denyoom fast | RW insert 1 | NX XX FNX FXX EX PX EXAT PXAT KEEPTTL FIELDS
-  | event=hset
 *HSETNX 4 2.0.0 | write denyoom fast | RW insert 1 | - | event=hset
 *HSTRLEN 3 3.2.0 | readonly fast | RO 1
 *HTTL -5 7.4.0 | readonly fast | RO access 1 | FIELDS | time
@@ -170,11 +168,11 @@ SUBSTR 4 1.0.0 | readonly | RO access 1
 *ZCOUNT 4 2.0.0 | readonly fast | RO access 1
 *ZDIFF -3 6.2.0 | readonly | RO access numkeys@1 | WITHSCORES
 *ZDIFFSTORE -4 6.2.0 | write denyoom | OW update 1; RO access numkeys@2
-*ZINCRBY 4 1.2.0 | write denyoom fast | RW access update 1 | - | event=zincr
+*ZINCRBY 4 1.2.0 | write denyoom fast | RW access update 1
 *ZINTER -3 6.2.0 | readonly | RO access numkeys@1 | WEIGHTS AGGREGATE SUM MIN MAX WITHSCORES
 *ZINTERCARD -3 7.0.0 | readonly | RO access numkeys@1 | LIMIT
-*ZINTERSTORE -4 2.0.0 | write denyoom | OW update 1; RO access numkeys@2 | WEIGHTS AGGREGATE SUM
-  MIN MAX
+*ZINTERSTORE -4 2.0.0 | write denyoom | OW update 1; RO access numkeys@2 | WEIGHTS AGGREGATE SUM MIN
+  MAX
 *ZLEXCOUNT 4 2.8.9 | readonly fast | RO access 1
 *ZMPOP -4 7.0.0 | write | RW access delete numkeys@1 | MIN MAX COUNT
 *ZMSCORE -3 6.2.0 | readonly fast | RO access 1
@@ -196,25 +194,24 @@ SUBSTR 4 1.0.0 | readonly | RO access 1
 *ZSCAN -3 2.8.0 | readonly | RO access 1 | MATCH COUNT
 *ZSCORE 3 1.2.0 | readonly fast | RO access 1
 *ZUNION -3 6.2.0 | readonly | RO access numkeys@1 | WEIGHTS AGGREGATE SUM MIN MAX WITHSCORES
-*ZUNIONSTORE -4 2.0.0 | write denyoom | OW update 1; RO access numkeys@2 | WEIGHTS AGGREGATE SUM
-  MIN MAX
+*ZUNIONSTORE -4 2.0.0 | write denyoom | OW update 1; RO access numkeys@2 | WEIGHTS AGGREGATE SUM MIN
+  MAX
 [geo]
-*GEOADD -5 3.2.0 | write denyoom | RW update 1 | NX XX CH | event=zadd
+*GEOADD -5 3.2.0 | write denyoom | RW update 1 | NX XX CH
 *GEODIST -4 3.2.0 | readonly | RO access 1 | M KM FT MI
 *GEOHASH *GEOPOS -2 3.2.0 | readonly | RO access 1
 *GEORADIUS -6 3.2.0 | write denyoom | RO access 1; OW update STORE@6; OW update STOREDIST@6 | M KM
   FT MI WITHCOORD WITHDIST WITHHASH COUNT ANY ASC DESC STORE STOREDIST | event=georadiusstore
 *GEORADIUSBYMEMBER -5 3.2.0 | write denyoom | RO access 1; OW update STORE@5; OW update STOREDIST@5
-  | M KM FT MI WITHCOORD WITHDIST WITHHASH COUNT ANY ASC DESC STORE STOREDIST |
-  event=georadiusstore
+  | M KM FT MI WITHCOORD WITHDIST WITHHASH COUNT ANY ASC DESC STORE STOREDIST | event=georadiusstore
 *GEORADIUSBYMEMBER_RO -5 3.2.10 | readonly | RO access 1 | M KM FT MI WITHCOORD WITHDIST WITHHASH
   COUNT ANY ASC DESC
 *GEORADIUS_RO -6 3.2.10 | readonly | RO access 1 | M KM FT MI WITHCOORD WITHDIST WITHHASH COUNT ANY
   ASC DESC
 *GEOSEARCH -7 6.2.0 | readonly | RO access 1 | FROMMEMBER FROMLONLAT BYRADIUS M KM FT MI BYBOX ASC
   DESC COUNT ANY WITHCOORD WITHDIST WITHHASH
-*GEOSEARCHSTORE -8 6.2.0 | write denyoom | OW update 1; RO access 2 | FROMMEMBER FROMLONLAT
-  BYRADIUS M KM FT MI BYBOX ASC DESC COUNT ANY STOREDIST
+*GEOSEARCHSTORE -8 6.2.0 | write denyoom | OW update 1; RO access 2 | FROMMEMBER FROMLONLAT BYRADIUS
+  M KM FT MI BYBOX ASC DESC COUNT ANY STOREDIST
 [hyperloglog]
 *PFADD -2 2.8.9 | write denyoom fast | RW insert 1
 *PFCOUNT -2 2.8.9 | readonly | RW access 1..-1 | - | no-event
@@ -224,10 +221,11 @@ PFSELFTEST 1 2.8.9 | admin
 [stream]
 *XACK -4 5.0.0 | write fast | RW update 1 | - | lookup no-event
 *XACKDEL -6 8.2.0 | write fast | RW update delete 1 | KEEPREF DELREF ACKED IDS | event=xdel
-*XADD -5 5.0.0 | write denyoom fast | RW update 1 | NOMKSTREAM KEEPREF DELREF ACKED MAXLEN MINID =
-  ~ LIMIT * | time
+*XADD -5 5.0.0 | write denyoom fast | RW update 1 | NOMKSTREAM KEEPREF DELREF ACKED MAXLEN MINID = ~
+  LIMIT * | time
 *XAUTOCLAIM -6 6.2.0 | write fast | RW delete 1 | COUNT JUSTID | time no-event
-*XCLAIM -6 5.0.0 | write fast | RW update 1 | IDLE TIME RETRYCOUNT FORCE JUSTID LASTID | time no-event
+*XCLAIM -6 5.0.0 | write fast | RW update 1 | IDLE TIME RETRYCOUNT FORCE JUSTID LASTID | time
+  no-event
 *XDEL -3 5.0.0 | write fast | RW delete 1
 *XDELEX -5 8.2.0 | write fast | RW update delete 1 | KEEPREF DELREF ACKED IDS | event=xdel
 *XGROUP -2 5.0.0
@@ -331,8 +329,7 @@ SORT_RO -2 7.0.0 | readonly @set @sortedset @list @dangerous -@keyspace | RO acc
 WAIT 3 3.0.0 | noscript @connection -@keyspace
 WAITAOF 4 7.2.0 | blocking @connection -@keyspace | - | - | rest
 [scripting]
-*EVAL *EVALSHA -3 2.6.0 | noscript stale skip_monitor no_mandatory_keys | RW access update
-  numkeys@2
+*EVAL *EVALSHA -3 2.6.0 | noscript stale skip_monitor no_mandatory_keys | RW access update numkeys@2
 *EVALSHA_RO *EVAL_RO -3 7.0.0 | readonly noscript stale skip_monitor no_mandatory_keys | RO access
   numkeys@2
 *FCALL -3 7.0.0 | noscript stale skip_monitor no_mandatory_keys | RW access update numkeys@2
@@ -387,8 +384,8 @@ CLIENT|HELP 2 5.0.0 | loading stale
 CLIENT|ID 2 5.0.0 | noscript loading stale
 CLIENT|IMPORT-SOURCE 3 8.1.0 | noscript loading stale | - | ON OFF
 CLIENT|INFO 2 6.2.0 | noscript loading stale | - | - | time
-CLIENT|KILL -3 2.4.0 | admin noscript loading stale | - | ID TYPE NORMAL MASTER SLAVE REPLICA
-  PUBSUB USER ADDR LADDR SKIPME | time
+CLIENT|KILL -3 2.4.0 | admin noscript loading stale | - | ID TYPE NORMAL MASTER SLAVE REPLICA PUBSUB
+  USER ADDR LADDR SKIPME
 CLIENT|LIST -2 2.4.0 | admin noscript loading stale | - | TYPE NORMAL MASTER REPLICA PUBSUB ID |
   time
 CLIENT|NO-EVICT 3 7.0.0 | admin noscript loading stale | - | ON OFF
@@ -445,14 +442,14 @@ DEBUG -2 1.0.0 | admin noscript loading stale | - | - | time
 FAILOVER -1 6.2.0 | admin noscript stale | - | TO FORCE ABORT TIMEOUT
 *FLUSHALL *FLUSHDB -1 1.0.0 | write @keyspace @dangerous | - | ASYNC SYNC
 *INFO -1 1.0.0 | loading stale @dangerous | - | - | time
-LASTSAVE 1 1.0.0 | loading stale fast @admin @dangerous | - | - | time
+LASTSAVE 1 1.0.0 | loading stale fast @admin @dangerous
 LATENCY -2 2.8.13
-LATENCY|DOCTOR 2 2.8.13 | admin noscript loading stale | - | - | time
-LATENCY|GRAPH 3 2.8.13 | admin noscript loading stale | - | - | time
+LATENCY|DOCTOR 2 2.8.13 | admin noscript loading stale
+LATENCY|GRAPH 3 2.8.13 | admin noscript loading stale
 LATENCY|HELP 2 2.8.13 | loading stale
-LATENCY|HISTOGRAM -2 7.0.0 | admin noscript loading stale | - | - | time
-LATENCY|HISTORY 3 2.8.13 | admin noscript loading stale | - | - | time
-LATENCY|LATEST 2 2.8.13 | admin noscript loading stale | - | - | time
+LATENCY|HISTOGRAM -2 7.0.0 | admin noscript loading stale
+LATENCY|HISTORY 3 2.8.13 | admin noscript loading stale
+LATENCY|LATEST 2 2.8.13 | admin noscript loading stale
 LATENCY|RESET -2 2.8.13 | admin noscript loading stale
 LOLWUT -1 5.0.0 | readonly fast | - | VERSION
 MEMORY -2 4.0.0
@@ -478,7 +475,7 @@ SHUTDOWN -1 1.0.0 | admin noscript loading stale no_multi allow_busy | - | NOSAV
   ABORT
 SLAVEOF 3 1.0.0 | admin noscript stale no_async_loading | - | NO ONE
 SLOWLOG -2 2.2.12
-SLOWLOG|GET -2 2.2.12 | admin loading stale | - | - | time
+SLOWLOG|GET -2 2.2.12 | admin loading stale
 SLOWLOG|HELP 2 6.2.0 | loading stale
 SLOWLOG|LEN SLOWLOG|RESET 2 2.2.12 | admin loading stale
 SWAPDB 3 4.0.0 | write fast @keyspace @dangerous

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
+from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.engine.keyspace import Keyspace
 from pytest_fakecloud.kv.engine.pubsub import _CLASS_OF
 from pytest_fakecloud.kv.engine.session import Session
 from pytest_fakecloud.kv.reply import Blocked
 from pytest_fakecloud.kv.table.registry import CommandSpec
+from pytest_fakecloud.kv.values.hashes import HashValue
 from pytest_fakecloud.reporting.findings.kv.commands import Command, Expiries
 from tests.kv.conftest import Run
 from tests.kv.scenarios import FOLDER, Scenario, play, scenarios
@@ -35,27 +37,43 @@ def cases(files: str, dialect: str) -> list[ParameterSet]:
 
 
 class Effects:
-    """Compares what commands do with the effects that their rows declare in the command table."""
+    """Compares what commands do with the effects that their rows declare in the command table.
 
-    def __init__(self, engine: Any) -> None:
+    ``needed`` are the declared effects that the commands had, by the attributes of their specs.
+    """
+
+    def __init__(self, engine: Any, needed: set[tuple[str, ...]]) -> None:
         self.engine = engine
+        self.needed = needed
         self.undeclared: set[str] = set()
+        self.inside = False
+        """Whether a command is running."""
         self.expiries: dict[int, Expiries] = defaultdict(Expiries)
         """The TTLs that the findings of reports know from the commands so far, by database."""
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Session, "now_ms", property(self._now_ms))
-        for method, check in (
-            ("_set_expiry", self._check_ttl), ("set", self._check_event),
-            ("touch", self._check_event), ("touch_unwatched", self._check_event),
+        stored = property(self._now_us, lambda engine, now_us: vars(engine).update(now_us=now_us))
+        monkeypatch.setattr(Engine, "now_us", stored, raising=False)
+        for owner, method, check in (
+            (Keyspace, "_set_expiry", self._check_ttl), (Keyspace, "set", self._check_event),
+            (Keyspace, "touch", self._check_event), (Keyspace, "touch_unwatched", self._check_event),
+            (HashValue, "expire_at", lambda field, at_ms: self._need("ttl_at")),
         ):  # fmt: skip
-            monkeypatch.setattr(Keyspace, method, self._checked(getattr(Keyspace, method), check))
+            monkeypatch.setattr(owner, method, self._checked(getattr(owner, method), check))
         run = self.engine.run
 
         def followed(session: Session, spec: CommandSpec, argv: list[bytes]) -> Any:
-            reply = run(session, spec, argv)
+            within, self.inside = self.inside, True
+            try:
+                reply = run(session, spec, argv)
+            finally:
+                self.inside = within
             if not isinstance(reply, Blocked):
                 self._follow(session.db, argv, reply)
+            value_at = spec.effects.value_at
+            if value_at and session.db.values.get(argv[spec.only_key]) == argv[value_at]:
+                self._need("value_at")
             return reply
 
         monkeypatch.setattr(self.engine, "run", followed, raising=False)
@@ -63,28 +81,45 @@ class Effects:
     def _note(self, effect: str) -> None:
         self.undeclared.add(f"{self.engine.running.name}: its row lacks {effect}")
 
+    def _need(self, attribute: str) -> None:
+        self.needed.add((self.engine.running.name, attribute))
+
     def _now_ms(self, session: Session) -> int:
         spec = self.engine.running
-        if spec is not None and not spec.depends_on_time(self.engine.line):
-            self._note("the effect time")
+        if spec is not None:
+            self._need("reads_clock")
+            if not spec.depends_on_time(self.engine.line):
+                self._note("the effect time")
         return session.db.now_ms
 
+    def _now_us(self, engine: Any) -> int:
+        if self.inside:
+            self._need("reads_clock")
+        now_us: int = vars(engine)["now_us"]
+        return now_us
+
     def _checked(self, method: Any, check: Any) -> Any:
-        def checked(keyspace: Keyspace, *given: Any, **named: Any) -> Any:
+        def checked(owner: Any, *given: Any, **named: Any) -> Any:
             if self.engine.running is not None:
                 check(*given, **named)
-            return method(keyspace, *given, **named)
+            return method(owner, *given, **named)
 
         return checked
 
     def _check_ttl(self, key: bytes, at_ms: int) -> None:
         known = _command(self.engine, self.engine.line).deadline_us()
-        if known != at_ms * 1000 and not self.engine.running.effects.takes_ttl:
+        if known == at_ms * 1000:
+            self._need("ttl_at")
+        elif self.engine.running.effects.takes_ttl:
+            self._need("takes_ttl")
+        else:
             self._note("the effect seconds@N (or with another unit)")
 
     def _check_event(self, *given: Any, event: str | None = None, **_: Any) -> None:
         event = next((one for one in given if isinstance(one, str)), event)
         default = self.engine.running.event
+        if event is None:
+            self._need("event")
         if event is None and default and default not in _CLASS_OF:
             self._note(f"the effect event=NAME or no-event ({default} is not an event)")
 
@@ -93,20 +128,20 @@ class Effects:
         expiries.follow(_command(self.engine, argv, reply))
         for key, expiry in expiries.items():
             real_ms = db.expires.get(key.encode("latin-1"))
-            if self.engine.now_us < expiry.deadline_us != (real_ms or 0) * 1000:
+            if self.engine.clock.now_us() < expiry.deadline_us != (real_ms or 0) * 1000:
                 self._note(f"an effect: {key} expires at {real_ms} and not at {expiry}")
 
 
 def _command(engine: Any, argv: list[bytes], reply: Any = None) -> Command:
     name, *arguments = [word.decode("latin-1") for word in argv]
-    entry: Any = SimpleNamespace(at_us=engine.now_us)
+    entry: Any = SimpleNamespace(at_us=engine.clock.now_us())
     return Command(entry, [name.upper(), *arguments], reply)
 
 
 @pytest.fixture
 def effects(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Check that the rows of the commands that a scenario runs declare their effects."""
-    effects = Effects(run.engine)
+    effects = Effects(run.engine, run.notes.effects)
     effects.watch(monkeypatch)
     yield
     assert effects.undeclared == set()

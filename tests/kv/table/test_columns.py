@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_fakecloud.kv.table.columns import Effects
-from pytest_fakecloud.kv.table.registry import spec_of
+from pytest_fakecloud.kv.table.registry import CommandSpec, spec_of
+from pytest_fakecloud.kv.table.rows import ROWS, Row
 from pytest_fakecloud.kv.table.ttl import find_ttl
 
 
@@ -13,6 +14,20 @@ from pytest_fakecloud.kv.table.ttl import find_ttl
 def test_an_unknown_effect_is_an_error(word: str) -> None:
     with pytest.raises(ValueError, match=f"^'{word}' is not an effect of a command; the effects"):
         Effects(f"time {word}")
+
+
+def test_no_effect_repeats_what_follows_from_the_row() -> None:
+    def facts(row: Row) -> object:
+        spec = CommandSpec(*row)
+        effects = spec.effects
+        of_ttl = effects.value_at, effects.ttl_at, effects.takes_ttl, spec.depends_on_time([])
+        return spec.event, spec.over_rest, spec.reads_keys, effects.is_vendors, *of_ttl
+
+    for row in ROWS:
+        words = row.effects.split()
+        for word in {*words} - ({"no-rest"} if "rest" in words else set()):
+            rest = " ".join(other for other in words if other != word)
+            assert facts(row._replace(effects=rest)) != facts(row), (row.name, word)
 
 
 def test_a_row_overrides_the_effects_of_its_group() -> None:
