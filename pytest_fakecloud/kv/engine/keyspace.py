@@ -117,7 +117,7 @@ class Keyspace:
         if value is not None and (key in self.expires or self.volatile):
             value = self.find(key)
         if value is None:
-            self._note_miss(key)
+            self._note_miss(key, announces=True)
             return None
         if self.counts_reads:
             self.hits += 1
@@ -126,18 +126,19 @@ class Keyspace:
             self.frequencies.note(key, self.now_ms)
         return value
 
-    def peek(self, key: bytes) -> Any:
+    def peek(self, key: bytes, *, announces_miss: bool = True) -> Any:
         value = self.find(key)
         if value is None:
-            self._note_miss(key)
+            self._note_miss(key, announces_miss)
         elif self.counts_reads:
             self.hits += 1
         return value
 
-    def _note_miss(self, key: bytes) -> None:
+    def _note_miss(self, key: bytes, announces: bool) -> None:
         if self.counts_reads:
             self.misses += 1
-        self.announce(key, "keymiss")
+        if announces:
+            self.announce(key, "keymiss")
 
     def find(self, key: bytes) -> Any:
         value = self.values.get(key)

@@ -119,9 +119,6 @@ _CLASSES = {  # for each letter of the parameter, the events it selects
 }
 _CLASS_OF = {event: letter for letter, events in _CLASSES.items() for event in events.split()}
 
-_SILENT = frozenset({"OBJECT ENCODING", "OBJECT FREQ", "OBJECT IDLETIME", "OBJECT REFCOUNT"})
-"""Commands that do not cause a keymiss event when their key is missing."""
-
 
 class Notifications:
     """Publishes the keyspace events that ``notify-keyspace-events`` enables."""
@@ -152,9 +149,7 @@ class Notifications:
             self.plan()
         if event is None:
             event = "" if running is None else running.event
-        if event == "keymiss" and (
-            running is None or running.name in _SILENT or not running.reads_keys
-        ):
+        if event == "keymiss" and (running is None or not running.reads_keys):
             return
         if _CLASS_OF.get(event) not in self._letters:
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from .syntax import integer_at_start
 
 
@@ -19,8 +21,6 @@ class KeySpec:
     - ``RO access STREAMS@1..-1%2``: the first half of the arguments after the word STREAMS.
     - ``RO access unknown``: the positions cannot be determined.
     """
-
-    __slots__ = ("first", "flags", "keyword", "last", "limit", "numkeys", "step", "unknown")
 
     def __init__(self, text: str) -> None:
         *flags, place = text.split()
@@ -99,14 +99,11 @@ def sort_destination(argv: list[bytes]) -> int | None:
     return stores[-1] if stores else None
 
 
-class Unit:
+class Unit(NamedTuple):
     """The unit of a TTL: its length, and whether numbers are Unix times and not durations."""
 
-    __slots__ = ("is_absolute", "milliseconds")
-
-    def __init__(self, milliseconds: int, is_absolute: bool = False) -> None:
-        self.milliseconds = milliseconds
-        self.is_absolute = is_absolute
+    milliseconds: int
+    is_absolute: bool = False
 
 
 UNITS = {
@@ -141,11 +138,6 @@ class Effects:
     ``value_at`` and ``ttl_at`` are positions in the command line, or 0. ``event`` and ``over_rest``
     are None if the row does not declare them.
     """
-
-    __slots__ = (
-        "event", "is_vendors", "looks_up", "over_rest", "reads_clock", "takes_ttl", "ttl_at",
-        "ttl_unit", "value_at",
-    )  # fmt: skip
 
     def __init__(self, text: str) -> None:
         self.value_at = self.ttl_at = 0

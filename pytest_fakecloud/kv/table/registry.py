@@ -87,13 +87,6 @@ class CommandSpec:
       the flag ``skip_monitor``, before the commands that they call.
     """
 
-    __slots__ = (
-        "arity", "categories", "container", "effects", "flags", "full_name", "function", "group",
-        "hidden", "is_plain", "keys", "least", "may_wait", "most", "name", "name_words",
-        "only_key", "options", "over_rest", "readonly", "reads_keys", "since", "subcommands",
-        "write",
-    )  # fmt: skip
-
     def __init__(
         self, name: str, arity: int, group: str, since: str, flags: str, keys: str, options: str,
         effects: str,
@@ -117,11 +110,8 @@ class CommandSpec:
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
         only_reads_a_key = any("RO" in key.flags for key in self.keys)
-        self.reads_keys = (
-            (self.readonly and name != "MEMORY USAGE")
-            or (self.write and only_reads_a_key)
-            or self.effects.looks_up
-        )
+        writes_another = self.write and only_reads_a_key
+        self.reads_keys = self.readonly or writes_another or self.effects.looks_up
         self.hidden = "skip_monitor" in self.flags or "admin" in self.flags
         self.function: Function | None = None
         self.container: CommandSpec | None = None
@@ -174,8 +164,6 @@ class Table:
     ``.upper()`` for other spellings. ``knows`` maps each entry of ``versions.LATER`` to whether the
     version has it.
     """
-
-    __slots__ = ("_members", "commands", "knows", "lookup")
 
     def __init__(self, version: str | None = None, modules: tuple[str, ...] = ()) -> None:
         self.knows = {

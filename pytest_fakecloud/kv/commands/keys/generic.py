@@ -273,24 +273,29 @@ def reference_count(value: Any) -> int:
     return 2**31 - 1 if is_shared else 1
 
 
+def _value(session: Session, args: Args) -> Any:
+    """Return the value that OBJECT inspects. Unlike other commands, it sends no keymiss event."""
+    return session.db.peek(args[0], announces_miss=False)
+
+
 @command("OBJECT ENCODING")
 def object_encoding(session: Session, args: Args) -> Reply:
     """Return the internal encoding of the value of a key."""
-    value = session.db.peek(args[0])
+    value = _value(session, args)
     return None if value is None else encoding(value, session.engine.config).encode()
 
 
 @command("OBJECT REFCOUNT")
 def object_refcount(session: Session, args: Args) -> Reply:
     """Return the reference count of the value of a key."""
-    value = session.db.peek(args[0])
+    value = _value(session, args)
     return None if value is None else reference_count(value)
 
 
 @command("OBJECT IDLETIME")
 def object_idletime(session: Session, args: Args) -> Reply:
     """Return the number of seconds since a key was last accessed."""
-    if session.db.peek(args[0]) is None:
+    if _value(session, args) is None:
         return None
     if session.db.frequencies is not None:
         raise CommandError(errors.LFU)
@@ -301,7 +306,7 @@ def object_idletime(session: Session, args: Args) -> Reply:
 @command("OBJECT FREQ")
 def object_freq(session: Session, args: Args) -> Reply:
     """Return the logarithmic access frequency of a key; requires an LFU eviction policy."""
-    if session.db.peek(args[0]) is None:
+    if _value(session, args) is None:
         return None
     if session.db.frequencies is None:
         raise CommandError(errors.NOT_LFU)

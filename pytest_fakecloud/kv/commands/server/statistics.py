@@ -49,7 +49,7 @@ def memory_usage(session: Session, args: Args) -> Reply:
     for _, (samples,) in options(args, 1, {b"SAMPLES": 1}):
         if parse_int(samples) < 0:
             raise CommandError(errors.SYNTAX)
-    value = session.db.peek(args[0])
+    value = session.db.find(args[0])
     return None if value is None else usage(args[0], value)
 
 
