@@ -117,6 +117,7 @@ class QueueAssertions:
 
     def schedules(self) -> Results[ScheduleView]:
         """Return the schedules in the order in which they were created."""
+        self._time.settle()
         found = (ScheduleView(self._engine, one) for one in list(self._engine.schedules.by_id))
         return results_of(found, SCHEDULES, "schedule")
 

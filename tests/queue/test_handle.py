@@ -335,6 +335,12 @@ def test_schedules(queue: Queue) -> None:
             use()
 
 
+def test_schedules_show_the_runs_that_became_due_without_a_delivering_call(queue: Queue) -> None:
+    queue.schedule(DEST, "* * * * *")
+    queue._time.spend_until(queue._time.now_us() + 60_000_000)
+    assert queue.schedules().only().last_run == after(60)
+
+
 def test_a_run_that_fails_leaves_its_reason_and_goes_on(queue: Queue) -> None:
     queue.load({"url_groups": {"news": [DEST]}})
     schedule = queue.schedule("news", "0 * * * *")

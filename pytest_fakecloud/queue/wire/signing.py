@@ -15,7 +15,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
@@ -127,11 +127,9 @@ def _signed_claims(signature: str, keys: Mapping[str, str]) -> dict[str, Any] | 
     """Return the claims of a token, or why it is malformed or not signed with one of the keys."""
     import jwt
 
-    for key in keys.values():
-        try:
-            return _decode(signature, key)
-        except (jwt.InvalidTokenError, UnicodeEncodeError):
-            continue
+    claims = verified_claims(signature, keys.values())
+    if claims is not None:
+        return claims
     try:
         header = jwt.get_unverified_header(signature)
         unverified = _decode(signature, None)
@@ -143,6 +141,16 @@ def _signed_claims(signature: str, keys: Mapping[str, str]) -> dict[str, Any] | 
     failed = "was signed with neither" if len(keys) > 1 else "was not signed with"
     claimed = f" (it claims to be for {unverified['sub']})" if "sub" in unverified else ""
     return f"the token {failed} {tried}{claimed}"
+
+
+def verified_claims(signature: str, keys: Iterable[str]) -> dict[str, Any] | None:
+    """Return the claims of a token that is signed with one of these keys, otherwise None."""
+    import jwt
+
+    for key in keys:
+        with suppress(jwt.InvalidTokenError, UnicodeEncodeError):
+            return _decode(signature, key)
+    return None
 
 
 def _decode(signature: str, key: str | None) -> dict[str, Any]:
