@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from itertools import islice
 
 from ..core.timeparse import to_datetime
@@ -36,7 +35,7 @@ def span(us: int) -> str:
     return " ".join(parts)
 
 
-def timeline(message: Message, now_us: int | None = None, *, driven: bool = True) -> str:
+def timeline(engine: Engine, message: Message) -> str:
     """Return the timeline of a message. The last line says what an unfinished message waits for."""
     head = f"{message.public_id} {message.settings.method} {as_text(message.url)}"
     if message.kind != MESSAGE:
@@ -51,7 +50,7 @@ def timeline(message: Message, now_us: int | None = None, *, driven: bool = True
             lines.append(f"  {moment}  +{after:<20}  {text}")
     lines += [f"  a callback was not published: {text}" for text in message.lost_callbacks]
     if not message.finished and message.state != "CANCEL_REQUESTED":
-        lines.append(f"  {waiting_text(message, now_us, driven=driven)}")
+        lines.append(f"  {waiting_text(engine, message)}")
     return "\n".join(lines)
 
 
@@ -91,21 +90,15 @@ def _retry_reason(message: Message, entry: LogEntry) -> str:
     return message.wait_reason
 
 
-def waiting_text(message: Message, now_us: int | None = None, *, driven: bool = True) -> str:
-    """Return what an unfinished message waits for.
-
-    ``now_us`` is the current time. With it, the text says how long until the message is due, or
-    what is missing to deliver it. ``driven`` is True if calls of the test deliver messages.
-    """
+def waiting_text(engine: Engine, message: Message) -> str:
+    """Return what an unfinished message waits for."""
     if message.state == "ACTIVE":
         return "in flight: the destination has not answered yet on the queue's clock"
     if message.due_us is not None:
-        due = to_datetime(message.due_us)
-        if now_us is None:
-            return f"due {_instant(due)} ({message.wait_reason})"
+        now_us = engine.clock.now_us()
         if message.due_us > now_us:
             return f"due {due_text(message.due_us, now_us)} ({message.wait_reason})"
-        if driven:
+        if engine.lane == "driven":
             return "due now, but not delivered yet; call queue.run_until_idle()"
         return "due now, but not delivered yet in the background"
     if message.queue_name is not None and not message.attempts:
@@ -116,23 +109,18 @@ def waiting_text(message: Message, now_us: int | None = None, *, driven: bool = 
 def due_text(due_us: int, now_us: int) -> str:
     """Return a due time and the time left until then, as text. The date is included on another day."""
     due = to_datetime(due_us)
-    same_day = due.date() == to_datetime(now_us).date()
-    at = _instant(due).partition(" ")[2] if same_day else _instant(due)
+    day = "" if due.date() == to_datetime(now_us).date() else f"{due:%Y-%m-%d} "
+    ms = f".{due.microsecond // 1000:03}".removesuffix(".000")
     # Round before subtracting, because the times are shown in milliseconds.
-    return f"{at} in {span((due_us // 1000 - now_us // 1000) * 1000)}"
-
-
-def _instant(at: datetime) -> str:
-    part = at.microsecond // 1000
-    return f"{at:%Y-%m-%d %H:%M:%S}{f'.{part:03}' if part else ''}Z"
+    left = span((due_us // 1000 - now_us // 1000) * 1000)
+    return f"{day}{due:%H:%M:%S}{ms}Z in {left}"
 
 
 def unfinished_lines(engine: Engine, name: Naming = str, most: int | None = None) -> Iterator[str]:
     """Yield lines about at most ``most`` unfinished messages; ``name`` formats an id."""
-    now, driven = engine.clock.now_us(), engine.lane == "driven"
     ids_by_text: dict[str, list[str]] = {}
     for one in list(islice(engine.pending.values(), most)):
-        why = _why_held(engine, one, name) or waiting_text(one, now, driven=driven)
+        why = _why_held(engine, one, name) or waiting_text(engine, one)
         text = f"{one.settings.method} {as_text(one.url)}{_attempts_text(one)}: {why}"
         ids_by_text.setdefault(text, []).append(name(one.public_id))
     for text, ids in ids_by_text.items():

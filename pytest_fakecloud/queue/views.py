@@ -191,8 +191,7 @@ class PublishedMessage:
     @property
     def timeline(self) -> str:
         """The timeline of the message as text, with the time, the status and the wait of each step."""
-        engine = self._engine
-        return timeline(self._record, engine.clock.now_us(), driven=engine.lane == "driven")
+        return timeline(self._engine, self._record)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PublishedMessage) and self._id == other._id

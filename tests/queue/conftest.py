@@ -12,6 +12,7 @@ from pytest_fakecloud.queue.delivery.sender import Sender
 from pytest_fakecloud.queue.handle import Queue
 
 from .edge import RawServer, Script, Table
+from .engine.bench import Bench
 from .scene import NOW, Scene
 
 
@@ -19,6 +20,11 @@ from .scene import NOW, Scene
 def queue() -> Iterator[Queue]:
     with Queue(Context.alone(now=NOW, seed=1)) as queue:
         yield queue
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
 
 
 @pytest.fixture

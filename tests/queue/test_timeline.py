@@ -12,6 +12,7 @@ from pytest_fakecloud.queue.delivery.replies import Reply
 from pytest_fakecloud.queue.handler_errors import raised_text
 from pytest_fakecloud.queue.timeline import span, unfinished_lines, waiting_text
 
+from .engine.bench import Bench
 from .scene import Scene
 
 
@@ -43,29 +44,24 @@ def test_a_folder_named_like_a_library_belongs_to_the_application(beside: str) -
     assert "(views.py:1 in slip" in raised_text(caught.value)
 
 
-def test_the_text_for_a_due_message() -> None:
-    with Scene() as scene:
-        sent = scene.publish({"Upstash-Delay": "90s"})
-        record = scene.queue._engine.messages[sent]
-        due, reason = record.due_us, record.wait_reason
-        assert due is not None
-        assert waiting_text(record) == f"due 2026-01-01 00:01:30Z ({reason})"
-        assert waiting_text(record, due - 30_000_000) == f"due 00:01:30Z in 30 s ({reason})"
-        assert waiting_text(record, due) == (
-            "due now, but not delivered yet; call queue.run_until_idle()"
-        )
-        assert waiting_text(record, due, driven=False) == (
-            "due now, but not delivered yet in the background"
-        )
+def test_the_text_for_a_due_message(bench: Bench) -> None:
+    message = bench.engine.messages[bench.publish(Delay="1d")]
+    assert waiting_text(bench.engine, message) == "due 2026-01-02 00:00:00Z in 1 d (delay)"
+    bench.clock.spend_until(message.not_before_us - 30_000_000)
+    assert waiting_text(bench.engine, message) == "due 2026-01-02 00:00:00Z in 30 s (delay)"
+    bench.clock.spend_until(message.not_before_us)
+    assert waiting_text(bench.engine, message) == (
+        "due now, but not delivered yet; call queue.run_until_idle()"
+    )
+    bench.engine.lane = "background"
+    assert waiting_text(bench.engine, message) == "due now, but not delivered yet in the background"
 
 
-def test_the_text_for_a_waiting_message() -> None:
-    with Scene() as scene:
-        scene.ok("POST", "/v2/queues", json={"queueName": "q"})
-        scene.ok("POST", "/v2/queues/q/pause")
-        sent = scene.publish(way="/v2/enqueue/q/")
-        text = waiting_text(scene.queue._engine.messages[sent])
-        assert text == "waits in queue q (behind others, or the queue is paused)"
+def test_the_text_for_a_waiting_message(bench: Bench) -> None:
+    bench.engine.queues.upsert("q", paused=True)
+    message = bench.engine.messages[bench.publish(Queue_Name="q")]
+    text = "waits in queue q (behind others, or the queue is paused)"
+    assert waiting_text(bench.engine, message) == text
 
 
 def test_messages_ahead_in_a_queue_are_listed_in_their_order() -> None:

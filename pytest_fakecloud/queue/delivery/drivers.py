@@ -108,7 +108,7 @@ class Driver:
             f"the queue is not idle after {within!r}, at {to_datetime(end_us).isoformat()}:"
             f" {counted(len(pending), 'undelivered message')}. Pass a longer within=, or cancel them"
         ]
-        lines += [timeline(one, self.clock.now_us()) for one in pending[:3]]
+        lines += [timeline(self._engine, one) for one in pending[:3]]
         return "\n".join(lines)
 
 

@@ -249,7 +249,7 @@ def test_a_callback_that_a_quota_forbids_is_in_the_timeline() -> None:
     message_id = bench.publish(Callback=CALLBACK, Callback_Queue_Name="q")
     bench.clock.run_due()
     assert bench.state(message_id) == "DELIVERED"
-    text = timeline(bench.engine.messages[message_id])
+    text = timeline(bench.engine, bench.engine.messages[message_id])
     assert "a callback was not published: quota maxQueues exceeded" in text
 
 
@@ -264,7 +264,7 @@ def test_a_loop_in_the_background_is_told_and_the_message_waits() -> None:
     assert len(told) == 1
     assert "endless loop: 20 deliveries" in told[0]
     (left,) = bench.engine.pending.values()
-    assert waiting_text(left) == (
+    assert waiting_text(bench.engine, left) == (
         "waits: stopped in an endless loop; cancel it or publish it again"
     )
     (waiting,) = bench.engine.pending.values()
