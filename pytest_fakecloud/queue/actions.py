@@ -137,7 +137,7 @@ class QueueActions:
             raise ContractError(f"cancel({wanted!r}) is invalid; pass a message or its id")
         engine = self._engine
         with engine.lock:
-            if wanted not in engine.messages and wanted not in engine.groups_of_tasks:
+            if engine.task_ids(wanted)[0] not in engine.messages:
                 raise not_found("message", wanted)
             return engine.cancel_pending(wanted)
 

@@ -67,7 +67,7 @@ class QueueAssertions:
                 f"message({shown(message_id)}) is invalid; pass the id of a message as a string"
             )
         # Return the first delivery of a v1 message to a topic, which has one delivery per endpoint.
-        own_id = self._engine.groups_of_tasks.get(message_id, [message_id])[0]
+        own_id = self._engine.task_ids(message_id)[0]
         if own_id not in self._engine.messages:
             raise ContractError(f"this queue has no message {message_id!r}")
         return PublishedMessage(self._engine, own_id)

@@ -119,7 +119,7 @@ class Engine(State):
     def message(self, message_id: str) -> Message:
         """Return a message that clients may still read; raise a 404 error otherwise."""
         with self.lock:
-            found = self.messages.get(self.groups_of_tasks.get(message_id, [message_id])[0])
+            found = self.messages.get(self.task_ids(message_id)[0])
             if found is None or found.state == "CANCELED":
                 raise not_found("message", message_id)
             end = found.finished_us
@@ -144,7 +144,7 @@ class Engine(State):
 
     def cancel_pending(self, message_id: str) -> int:
         with self.lock:
-            ids = self.groups_of_tasks.get(message_id, [message_id])
+            ids = self.task_ids(message_id)
             return self.lifecycle.cancel_all(
                 [self.pending[one] for one in ids if one in self.pending]
             )

@@ -93,6 +93,10 @@ class State:
         """
         return "background" if self.lane == "background" else "state"
 
+    def task_ids(self, message_id: str) -> list[str]:
+        """Return the ids of a message's deliveries; a v1 message to a topic has one per endpoint."""
+        return self.groups_of_tasks.get(message_id, [message_id])
+
     def new_id(self, prefix: str) -> str:
         return prefix + self._other_ids.text(28, BASE58)
 

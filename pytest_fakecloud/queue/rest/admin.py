@@ -10,7 +10,7 @@ from ..model import SECOND, HeaderList
 from ..wire import records
 from ..wire.headers import read_given
 from ..wire.text import as_wire, json_headers
-from ..wire.values import check_name, read_flag, read_integer
+from ..wire.values import LONGEST_PERIOD_US, check_name, read_flag, read_integer
 from .payloads import Endpoints, endpoints_of, field_of, json_object, query_of, segment
 
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
@@ -59,7 +59,7 @@ class AdministrationRoutes(Endpoints):
             schedule,
             due_us=engine.schedules.next_run_us(schedule),
             states=engine.schedules.states(schedule),
-            default_retries=min(engine.settings.retries, engine.limits.retries),
+            retries=engine.quota.retries(schedule.settings),
             max_timeout_us=engine.limits.timeout_us,
         )
 
@@ -198,7 +198,7 @@ class FlowRoutes(Endpoints):
                 raise bad_request(f"unknown setting {name!r}, expected {', '.join(numbers)}")
             numbers[name] = read_integer(value, name, least=1)
         period = numbers["period"]
-        if period is not None and period > 7 * 86_400:
+        if period is not None and period * SECOND > LONGEST_PERIOD_US:
             raise bad_request("invalid period: it must be from 1 to 604800 seconds")
         key = self.engine.flow.pin(
             segment(request, "key"),

@@ -30,7 +30,6 @@ from .payloads import (
     cursor_field,
     has_empty_ids,
     query_of,
-    refuse_empty_id,
     segment,
 )
 
@@ -97,11 +96,10 @@ class HistoryRoutes(Endpoints):
 
         With ``known``, raise a 404 error if ids are given and none of them exists.
         """
-        refuse_empty_id(request, "dlq message")
         chosen = filters.read_filters(
             bulk_pairs(request, "dlqIds", keep_empty=True), filters.FOR_DEAD_LETTERS
         )
-        if chosen.empty and has_empty_ids(request, "dlqIds", "dlqId"):
+        if chosen.empty and has_empty_ids(request, "dlqIds"):
             return [], None
         rows, cursor = self.engine.dead_letters.select(chosen)
         ids = chosen.fields.get("dlqIds") or chosen.fields.get("dlqId")
@@ -162,7 +160,6 @@ class WorkflowHistoryRoutes(Endpoints):
         return {"deleted": self.engine.dead_letters.delete([self._row(segment(request, "id"))])}
 
     def delete_dead_letters(self, request: Request) -> object:
-        refuse_empty_id(request, "dlq message")
         rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
         return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
 
@@ -209,7 +206,6 @@ class WorkflowHistoryRoutes(Endpoints):
         if single:
             rows, cursor = [self._row(segment(request, "id"))], None
         else:
-            refuse_empty_id(request, "dlq message")
             rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
         # If the daily limit has no room for all selected runs, or the first message of one of them
         # has been forgotten, start none of them.
@@ -238,7 +234,7 @@ class WorkflowHistoryRoutes(Endpoints):
     ) -> tuple[list[DeadLetter], str | None]:
         kept = [pair for pair in pairs if pair[1] and pair[0] != "source"]
         chosen = filters.read_filters(kept, filters.FOR_DEAD_LETTERS)
-        if chosen.empty and has_empty_ids(request, "dlqIds", "dlqId"):
+        if chosen.empty and has_empty_ids(request, "dlqIds"):
             return [], None
         chosen.fields["source"] = ["workflow"]
         return self.engine.dead_letters.select(chosen)

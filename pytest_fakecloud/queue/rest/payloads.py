@@ -19,6 +19,8 @@ from ..wire.values import check_name, check_nesting
 
 _ID = re.compile(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)
 """Matches ids of messages, of workflow runs and of dead letters."""
+_IDENTIFIED = {"messageIds": "message", "dlqIds": "dlq message", "workflowRunIds": "workflow run"}
+"""For each field for ids in a bulk request, the kind of object that the ids identify."""
 _KINDS = {str: "a string", dict: "an object", bool: "true or false"}
 
 
@@ -135,25 +137,20 @@ def bulk_object(request: Request, ids: str) -> dict[str, Any]:
 def bulk_pairs(request: Request, ids: str, *, keep_empty: bool = False) -> list[tuple[str, str]]:
     """Return the filters in the query and in the JSON body. An empty filter matches nothing.
 
-    Without ``keep_empty``, the empty filters of the query are ignored.
+    Without ``keep_empty``, the empty filters of the query are ignored. Raises a 404 error for a path
+    that ends in an empty id, such as ``/v2/messages/``, because a client with an empty id would
+    otherwise change everything.
     """
+    if request.path.endswith("/"):
+        raise not_found(_IDENTIFIED[ids], "with an empty id")
     given = [pair for pair in query_of(request) if keep_empty or pair[1]]
     return given + filters.pairs_of(bulk_object(request, ids))
 
 
-def refuse_empty_id(request: Request, what: str) -> None:
-    """Raise a 404 error for a path that ends in an empty id, such as ``/v2/messages/``.
-
-    Otherwise it would count as a bulk request, and a client with an empty id would change
-    everything.
-    """
-    if request.path.endswith("/"):
-        raise not_found(what, "with an empty id")
-
-
-def has_empty_ids(request: Request, *names: str) -> bool:
-    """Return whether a request has a field for ids but contains no id, so it must select nothing."""
-    body = bulk_object(request, names[0])
+def has_empty_ids(request: Request, ids: str) -> bool:
+    """Return whether a request without filters has a field for ids, so it must select nothing."""
+    body = bulk_object(request, ids)
+    names = (ids, ids.removesuffix("s"))
     return any(name in body or request.query(name) is not None for name in names)
 
 

@@ -41,7 +41,6 @@ from .payloads import (
     has_empty_ids,
     json_array,
     read_batch_item,
-    refuse_empty_id,
     segment,
 )
 from .v1 import V1Routes
@@ -225,11 +224,10 @@ class QueueApp(App):
         return {"cancelled": self.engine.cancel(segment(request, "id"))}
 
     def cancel_messages(self, request: Request) -> object:
-        refuse_empty_id(request, "message")
         chosen = filters.read_filters(
             bulk_pairs(request, "messageIds", keep_empty=True), filters.FOR_MESSAGES, most=2**62
         )
-        if chosen.empty and has_empty_ids(request, "messageIds", "messageId"):
+        if chosen.empty and has_empty_ids(request, "messageIds"):
             return {"cancelled": 0}
         with self.engine.lock:
             found = [
@@ -244,8 +242,7 @@ class QueueApp(App):
         pending = self.engine.pending
         if ids is None:
             return list(pending.values())
-        groups = self.engine.groups_of_tasks
-        tasks = dict.fromkeys(task for one in ids for task in groups.get(one, [one]))
+        tasks = dict.fromkeys(task for one in ids for task in self.engine.task_ids(one))
         return [pending[task] for task in tasks if task in pending]
 
     # -- the language model ----------------------------------------------------------------------

@@ -37,7 +37,6 @@ from .payloads import (
     json_array,
     json_object,
     query_of,
-    refuse_empty_id,
     segment,
 )
 
@@ -102,14 +101,13 @@ class WorkflowRoutes(Endpoints):
         return {"cancelled": int(cancel)}
 
     def cancel_runs(self, request: Request) -> object:
-        refuse_empty_id(request, "workflow run")
         pairs = bulk_pairs(request, "workflowRunIds")
         exact = any(
             name == "workflowUrlExactMatch" and read_flag(value, name) for name, value in pairs
         )
         pairs = [pair for pair in pairs if pair[0] != "workflowUrlExactMatch"]
         narrowed = any(name in _RUN_FIELDS for name, _ in pairs)
-        if not narrowed and has_empty_ids(request, "workflowRunIds", "workflowRunId"):
+        if not narrowed and has_empty_ids(request, "workflowRunIds"):
             return {"cancelled": 0}
         found, cursor = self._select(pairs, only_live=True, url_prefix=not exact)
         for run in found:

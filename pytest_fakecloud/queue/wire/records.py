@@ -171,7 +171,7 @@ def schedule_record(
     *,
     due_us: int | None,
     states: dict[str, str],
-    default_retries: int,
+    retries: int,
     max_timeout_us: int,
 ) -> Record:
     """Return the record of a schedule. ``states`` are the states of the last run's messages."""
@@ -184,7 +184,7 @@ def schedule_record(
         "method": settings.method,
         "header": shown_headers(destination_headers(settings), settings.redaction),
         **_body("body", schedule.body, settings.redaction.body),
-        "retries": default_retries if settings.retries is None else settings.retries,
+        "retries": retries,
         **_caller(schedule.caller_ip),
         "isPaused": schedule.paused,
         **_settings_record(settings, settings.retry_delay),
