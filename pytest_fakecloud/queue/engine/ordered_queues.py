@@ -7,7 +7,8 @@ none.
 Decided here: a delayed message keeps its position, so its queue waits for it. A message does not
 wait for a callback that is in an ordered queue itself, because two queues could then wait for each
 other forever. In a queue with a parallelism above 1, a message that waits for flow control holds
-back later messages with the same key, but not others. Deleting a queue cancels its waiting messages, while those in flight finish.
+back later messages with the same key, but not others. Deleting a queue cancels its waiting
+messages, while those in flight finish.
 """
 
 from __future__ import annotations
