@@ -166,7 +166,12 @@ def executed_at(entry: Entry) -> int:
 
 
 def executed_but_lost(call: Call) -> bool:
-    """Return whether a call was executed although its client never received the whole response."""
+    """Return whether a call was executed although its client received no whole response, or an error.
+
+    If a fault altered the response, the status is the fault's own.
+    """
+    if call.outcome == "altered":
+        return call.reached and (call.status or 0) >= 400
     is_lost = call.outcome in ("lost", "truncated")
     return call.reached and call.status in (200, 201, 202) and is_lost
 

@@ -22,7 +22,8 @@ import httpx
 import pytest
 import redis
 
-from pytest_fakecloud import Cloud
+from pytest_fakecloud import Answer, Cloud
+from pytest_fakecloud.faults.plan import FaultPlan
 from pytest_fakecloud.reporting.findings import ObservedTest, find
 from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.model import Finding
@@ -34,6 +35,16 @@ from ..shown import deliver
 EXPECTED = Path(__file__).parent / "expected"
 HOOK = "https://app.example.com/hook"
 Scene = Callable[[Cloud], object]
+Inject = Callable[[FaultPlan], object]
+
+
+def loses_answer(faults: FaultPlan) -> None:
+    faults.lose_answer(times=1)
+
+
+def fails_afterwards(faults: FaultPlan) -> None:
+    """Replace the answer to a request that was executed by an error."""
+    faults.call(lambda: Answer({"error": "x"}, 500), "after", times=1)
 
 
 def found(cloud: Cloud, **given: Any) -> list[Finding]:

@@ -7,23 +7,20 @@ from typing import Any
 
 import httpx
 
-from pytest_fakecloud import Cloud
+from pytest_fakecloud import Answer, Cloud
 
 from ..shown import deliver
-from .cases import HOOK, Scene, answered, check, logs
+from .cases import HOOK, Inject, Scene, answered, check, fails_afterwards, logs, loses_answer
 
 Request = tuple[str, Any, dict[str, str]]
 
 
-def publishes(*requests: Request, lost: int = 0) -> Scene:
-    """Send publish requests (path, body, headers); the answers to the first ``lost`` requests are
-    lost.
-    """
+def publishes(*requests: Request, fault: Inject = lambda faults: None) -> Scene:
+    """Send publish requests (path, body, headers) after injecting a fault."""
 
     def run(cloud: Cloud) -> None:
         queue = cloud.queue()
-        if lost:
-            queue.faults.lose_answer(times=lost)
+        fault(queue.faults)
         for path, body, headers in requests:
             with suppress(httpx.TransportError):
                 sent = {**queue.headers, **headers}
@@ -125,10 +122,15 @@ CASES: dict[str, Scene] = {
     "a publish after other calls": publishes(
         ("batch", "no list", {}), *[to("publish", Deduplication_Id="a")] * 2
     ),
-    "a request that came again": publishes(*[to("publish")] * 2, lost=1),
-    "a request to a queue that came again": publishes(*[to("enqueue/mails")] * 2, lost=1),
+    "a request that came again": publishes(*[to("publish")] * 2, fault=loses_answer),
+    "a request to a queue that came again": publishes(
+        *[to("enqueue/mails")] * 2, fault=fails_afterwards
+    ),
+    "a request that came again although a fault only changed its answer": publishes(
+        *[to("publish")] * 2, fault=lambda faults: faults.call(lambda: Answer({}), "after", times=1)
+    ),
     "a request that came again after one with an id": publishes(
-        to("publish"), to("publish", Deduplication_Id="a"), to("publish"), lost=1
+        to("publish"), to("publish", Deduplication_Id="a"), to("publish"), fault=loses_answer
     ),
     "the second of two answers": answered(200, 300),
     "one write twice": writes("INCR n", "INCR n"),
@@ -136,9 +138,11 @@ CASES: dict[str, Scene] = {
     "twice and late": writes("INCR n", "INCR n", delay=True),
     "an exception that was logged": logs(299),
     "two bodies without an id": publishes(to("publish", "one"), to("publish", "two")),
-    "a request with another body": publishes(to("publish", "one"), to("publish", "two"), lost=1),
+    "a request with another body": publishes(
+        to("publish", "one"), to("publish", "two"), fault=loses_answer
+    ),
     "a request with an id that came again": publishes(
-        *[to("publish", Deduplication_Id="a")] * 2, lost=2
+        *[to("publish", Deduplication_Id="a")] * 2, fault=lambda faults: faults.lose_answer(times=2)
     ),
     "other writes of the second delivery": writes("INCR n", "INCR m"),
     "no write of the second delivery": writes("INCR n", ""),

@@ -10,7 +10,7 @@ import httpx
 from pytest_fakecloud import Answer, Cloud
 from pytest_fakecloud.reporting.findings import vector
 
-from .cases import Scene, check, kinds
+from .cases import Inject, Scene, check, fails_afterwards, kinds, loses_answer
 
 
 def asks(*requests: tuple[str, Any], index: Any = None, **settings: Any) -> Scene:
@@ -55,10 +55,10 @@ ALL = ("query", query())
 BARE = ("query", query(includeMetadata=False))
 
 
-def lost_upsert(cloud: Cloud, then: str, fault: str = "lose_answer") -> None:
-    """Upsert a record without receiving the whole answer, and then one with the same vector."""
+def lost_upsert(cloud: Cloud, then: str, fault: Inject = loses_answer) -> None:
+    """Upsert a record without receiving its answer, and then one with the same vector."""
     index = cloud.vector_index()
-    getattr(index.faults, fault)(times=1)
+    fault(index.faults)
     for path, id in (("upsert", "a"), (then, "b")):
         with suppress(httpx.TransportError):
             body = {"id": id, "vector": [1, 0]}
@@ -155,7 +155,10 @@ CASES: dict[str, Scene] = {
     ),
     "an upsert again under another id": lambda cloud: lost_upsert(cloud, "upsert"),
     "an upsert again under another id after a truncated answer": lambda cloud: lost_upsert(
-        cloud, "upsert", "truncate"
+        cloud, "upsert", lambda faults: faults.truncate(times=1)
+    ),
+    "an upsert again under another id after an error": lambda cloud: lost_upsert(
+        cloud, "upsert", fails_afterwards
     ),
     "an upsert of the same vector to another namespace": lambda cloud: lost_upsert(
         cloud, "upsert/other"
