@@ -11,7 +11,7 @@ from ...reporting.wording import Lookups
 from ..footprint import ALL, Footprint, Touch
 from ..run import Line, Run
 from ..schedule import CLOCK, PAUSES, SWITCHES, Event, Schedule
-from .story import call_text, lookups_of
+from .story import call_text, lookups_of_run
 
 _Key: TypeAlias = tuple[str, int, str]
 """A strand, the number of one of its calls, and the text of that call."""
@@ -235,7 +235,7 @@ def _keyed(run: Run) -> Iterator[tuple[Line, list[_Key]]]:
 
     A delivery can have another number in another run, so it is also found by its calls alone.
     """
-    lookups = lookups_of(run)
+    lookups = lookups_of_run(run)
     numbers: dict[str, int] = {}
     for line in run.lines:
         if line.call is None:
@@ -254,7 +254,7 @@ def cause_text(cause: Conflict | Line | None, run: Run) -> str:
         return ""
     if not isinstance(cause, Conflict):
         return _event_text(cause, run)
-    lookups = lookups_of(run)
+    lookups = lookups_of_run(run)
     decisive, after = _named(cause.decisive, lookups), _named(cause.after, lookups)
     if cause.before is None:
         return f"{decisive} came before {after}{_on(cause.touch)}"
@@ -262,7 +262,7 @@ def cause_text(cause: Conflict | Line | None, run: Run) -> str:
 
 
 def _event_text(line: Line, run: Run) -> str:
-    event, lookups = run.fired[0], lookups_of(run)
+    event, lookups = run.fired[0], lookups_of_run(run)
     if line.call is not None:
         return f"{_named(line, lookups)} {line.words}"
     if event.kind in _OF_A_FAKE:

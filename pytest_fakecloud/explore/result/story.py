@@ -50,7 +50,7 @@ def story(run: Run) -> str:
 
 def _rows_of(entries: Sequence[list[Line]], run: Run) -> list[tuple[str, str]]:
     """Return the time and the text of each entry; count the times that a strand repeats an entry."""
-    lookups = lookups_of(run)
+    lookups = lookups_of_run(run)
     decisive = _decisive_calls(run)
     rows: list[_Row] = []
     latest: dict[str, _Row] = {}
@@ -98,7 +98,7 @@ def call_text(call: Call, lookups: Lookups) -> str:
     return text if len(text) <= _LONG else f"{text[:_LONG]}…"
 
 
-def lookups_of(run: Run) -> Lookups:
+def lookups_of_run(run: Run) -> Lookups:
     """Return the context that the texts of a run's calls need."""
     calls = [*run.silent_calls, *(line.call for line in run.lines if line.call is not None)]
     return Lookups(
