@@ -209,9 +209,10 @@ class Recorder:
         return call
 
     def answered(self, call: Call) -> None:
-        """Update the size of a call after its response was recorded."""
+        """Update the size of a call after its outcome was recorded, and call the watchers."""
         if len(call.answer) > LIGHT or call in self.shared.large.sizes:
             self._update_size(call)
+        self._notify(call)
 
     def _update_size(self, call: Call) -> None:
         with self.shared.lock:
@@ -281,7 +282,10 @@ class Recorder:
                         break
 
     def watch(self, watcher: Callable[[Entry], None]) -> Callable[[], None]:
-        """Call the watcher with each new entry; return a function that stops it."""
+        """Call the watcher with each new entry, and again with a call that has been answered.
+
+        Return a function that stops the watcher.
+        """
         with self.shared.lock:
             self._watchers = (*self._watchers, watcher)
 
@@ -306,11 +310,12 @@ class Recorder:
                     forgotten = parent._forget_oldest()
         for each in forgotten:
             shorten(each)
-        for watcher in self._watchers:
+        self._notify(entry)
+
+    def _notify(self, entry: Entry) -> None:
+        parent = self._parent
+        for watcher in (*self._watchers, *(() if parent is None else parent._watchers)):
             watcher(entry)
-        if parent is not None:
-            for watcher in parent._watchers:
-                watcher(entry)
 
     # -- forgetting ------------------------------------------------------------------------------
 

@@ -152,6 +152,7 @@ class App:
         except BaseException:
             # Without an outcome, the call would count as in progress forever.
             call.outcome = "broken off"
+            self.recorder.answered(call)
             raise
         self._record(call, response, altered)
         if unauthenticated:

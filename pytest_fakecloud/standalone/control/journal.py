@@ -6,7 +6,6 @@ import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from operator import attrgetter, itemgetter
-from time import sleep
 from typing import TYPE_CHECKING, Any, cast
 
 from ...core.calls import Call, Entry, Event
@@ -32,8 +31,6 @@ HEARTBEAT_SECONDS = 15.0
 """Real seconds without a new row after which a stream sends a comment, so that it stays open."""
 GRACE_SECONDS = 0.1
 """Real seconds that a stream waits for the response to a call before it sends a row without one."""
-_POLL_SECONDS = 0.002
-"""Real seconds between two checks whether a call has been answered."""
 CONTEXT = 50
 """Number of entries before the first requested entry that are searched for the causes of rows."""
 
@@ -84,14 +81,13 @@ class JournalRoutes:
         return Stream(self._events(signal, after), on_close=end)
 
     def _events(self, signal: Signal, after: int) -> Iterator[bytes]:
-        unsent = _UnsentRows(self._cloud, after)
+        unsent = _UnsentRows(self._cloud, signal, after)
         while not signal.closed:
             seen = signal.version
             for row in unsent.take():
                 yield b"id: %d\ndata: %s\n\n" % (row["number"], _json(row))
-            # Nothing notifies the signal of a response, so look again soon while a call is open.
-            signal.sleep(seen, GRACE_SECONDS if unsent.open_calls else HEARTBEAT_SECONDS)
-            if signal.version == seen and not unsent.open_calls:
+            signal.sleep(seen, HEARTBEAT_SECONDS)
+            if signal.version == seen:
                 yield b": still here\n\n"
 
     def end_streams(self) -> None:
@@ -110,23 +106,25 @@ class JournalRoutes:
 class _UnsentRows:
     """The rows that a stream has not sent yet, or that have changed since.
 
-    ``open_calls`` are the calls whose rows were sent without a response.
+    ``signal`` is notified of each new entry and of each response.
     """
 
-    def __init__(self, cloud: Cloud, after: int) -> None:
+    def __init__(self, cloud: Cloud, signal: Signal, after: int) -> None:
         self._cloud = cloud
+        self._signal = signal
         self._last = after
-        self.open_calls: list[Entry] = []
+        self._open_calls: list[Entry] = []
+        """The calls whose rows were sent without a response."""
 
     def take(self) -> list[Row]:
         """Return the rows of calls answered since the last call, and those of new entries."""
-        answered = [entry for entry in self.open_calls if _is_done(entry)]
-        self.open_calls = [entry for entry in self.open_calls if entry not in answered]
+        answered = [entry for entry in self._open_calls if _is_done(entry)]
+        self._open_calls = [entry for entry in self._open_calls if entry not in answered]
         new = _entries_from(self._cloud, self._last + 1)
         for entry in new:
             self._last = entry.number
             if not self._wait_for_response(entry):
-                self.open_calls.append(entry)
+                self._open_calls.append(entry)
         found = _as_json_rows(self._cloud, rows(self._cloud, answered))
         return found + (_rows_from(self._cloud, min(map(began, new))) if new else [])
 
@@ -136,10 +134,13 @@ class _UnsentRows:
         Most calls are answered a moment after they are recorded. If another call is still open, do
         not wait, because a slow call must not delay the calls after it.
         """
-        deadline = monotonic() + (0 if self.open_calls else GRACE_SECONDS)
-        while not (done := _is_done(entry)) and monotonic() < deadline:
-            sleep(_POLL_SECONDS)
-        return done
+        signal = self._signal
+        deadline = monotonic() + (0 if self._open_calls else GRACE_SECONDS)
+        seen = signal.version
+        while not _is_done(entry) and not signal.closed and (left := deadline - monotonic()) > 0:
+            signal.sleep(seen, left)
+            seen = signal.version
+        return _is_done(entry)
 
 
 def _is_done(entry: Entry) -> bool:
