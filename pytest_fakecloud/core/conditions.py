@@ -52,6 +52,15 @@ def is_lazy_function(function: object) -> bool:
     )
 
 
+def positional_parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+    """Return the parameters that positional arguments can fill; none if they are not known."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [each for each in parameters if each.kind not in (each.KEYWORD_ONLY, each.VAR_KEYWORD)]
+
+
 def discard_awaitable(result: object) -> bool:
     """Return whether a result must be awaited. Close a coroutine, to avoid a warning."""
     if inspect.iscoroutine(result):

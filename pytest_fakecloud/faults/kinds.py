@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..core.conditions import positional_parameters
 from ..core.errors import ContractError, shown
 from ..http.messages import (
     Answer,
@@ -93,7 +94,7 @@ class CallRule(Rule):
         super().__init__(table, "call", f"call {self._name} {moment}", matchers, order=WAIT)
         self._function = function
         self._moment = moment
-        self._takes_request = _takes_argument(function)
+        self._takes_request = bool(positional_parameters(function))
 
     @property
     def applied(self) -> dict[str, str]:
@@ -157,13 +158,3 @@ def _first(chunks: Iterator[bytes], count: int) -> Iterator[bytes]:
         return
     finally:
         close_chunks(chunks)
-
-
-def _takes_argument(function: Callable[..., object]) -> bool:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    return any(
-        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters
-    )

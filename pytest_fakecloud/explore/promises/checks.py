@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence, Sized
 
+from ...core.conditions import positional_parameters
 from ...core.errors import ContractError, shown
 from ...core.timeparse import Duration, duration_us, to_datetime
 from ..run import History
@@ -21,13 +21,9 @@ def expect(is_valid: bool, promise: str, kind: str, given: object) -> None:
 
 def _takes_argument(function: Callable[..., object]) -> bool:
     """Return whether a check takes the history."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return False
     return any(
-        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
-        for p in parameters
+        each.kind is not each.VAR_POSITIONAL and each.default is each.empty
+        for each in positional_parameters(function)
     )
 
 
