@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from .core.problems import Allowances, ProblemFields
+from .core.timers import Registry
 from .explore.cloud_promises import CloudPromises
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class AnyCloud(CloudPromises, ABC):
     def __init__(self) -> None:
         self.closed = False
         self._fixture_handles: dict[str, Handle] = {}
-        self._listeners: list[Callable[[Handle], None]] = []
+        self._listeners = Registry[Callable[["Handle"], None]]()
         self._allowed = Allowances()
 
     # -- clock, seed and environment -------------------------------------------------------------
@@ -143,14 +144,7 @@ class AnyCloud(CloudPromises, ABC):
 
     def _on_start(self, listener: Callable[[Handle], None]) -> Callable[[], None]:
         """Call the listener with each fake started from now on; return a function that stops it."""
-        listeners = self._listeners
-        listeners.append(listener)
-
-        def stop() -> None:
-            if listener in listeners:
-                listeners.remove(listener)
-
-        return stop
+        return self._listeners.add(listener)
 
     # -- strict-mode violations ------------------------------------------------------------------
 

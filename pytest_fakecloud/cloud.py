@@ -18,10 +18,10 @@ from .core.clock import STANDS, Clock, Mode
 from .core.errors import ContractError, shown
 from .core.ids import Ids
 from .core.journal import Journal
-from .core.problems import PROBLEM_FIELDS, Problem, ProblemFields, Problems
+from .core.problems import PROBLEM_FIELDS, Problem, ProblemFields
 from .core.recorder import Recorder
 from .core.results import Results, results_of
-from .core.settings import SWITCH, Kind, choice, either, reject_unknown
+from .core.settings import PROCESS_TIME, SWITCH, TRANSPORT, choice, reject_unknown
 from .core.timekeeper import Timekeeper
 from .core.timeparse import Instant
 from .handle import ClosedFakes, Context, Delivery, Handle, Snapshot, found_handles
@@ -36,13 +36,7 @@ if TYPE_CHECKING:
     from .transport.tls import Authority
 
 Transport = Literal["socket", "inprocess"]
-_SETTINGS: Mapping[str, Kind[Any]] = {
-    "transport": choice("socket", "inprocess"),
-    "delivery": choice("background", "driven"),
-    "process_time": either(SWITCH, choice("autojump")),
-    "tls": SWITCH,
-    "share_tls_context": SWITCH,
-}
+_DELIVERY = choice("background", "driven")
 _making_dispatchers = threading.Lock()
 
 
@@ -83,25 +77,18 @@ class Cloud(AnyCloud):
         tls: bool = False,
         share_tls_context: bool = True,
     ) -> None:
-        for name, value in (
-            ("transport", transport),
-            ("delivery", delivery),
-            ("process_time", process_time),
-            ("tls", tls),
-            ("share_tls_context", share_tls_context),
-        ):
-            _SETTINGS[name].read(name, value, "Cloud")
+        TRANSPORT.read("transport", transport, "Cloud")
+        _DELIVERY.read("delivery", delivery, "Cloud")
+        PROCESS_TIME.read("process_time", process_time, "Cloud")
+        SWITCH.read("tls", tls, "Cloud")
+        SWITCH.read("share_tls_context", share_tls_context, "Cloud")
         if process_time and clock == "running":
             raise ContractError(f"clock='running' is not possible: {STANDS}")
         _close_dropped()
         super().__init__()
-        self._seed = secrets.randbits(32) if seed is None else seed
         self._time = Timekeeper(now, clock)
-        self._journal = Journal(Recorder(self._time.now_us))
-        self._recorded = Problems()
-        self._context = Context(
-            self._time, Ids(self._seed), self._journal, self._recorded, delivery
-        )
+        ids = Ids(secrets.randbits(32) if seed is None else seed)
+        self._context = Context(self._time, ids, Journal(Recorder(self._time.now_us)), delivery)
         self._starting = threading.RLock()
         self._time.on_background = self._deliver
         self._dispatcher: Dispatcher | None = None
@@ -146,7 +133,7 @@ class Cloud(AnyCloud):
                     self._dispatcher = Dispatcher(self._time, self._delivery_failed)
 
     def _delivery_failed(self, error: BaseException) -> None:
-        self._recorded.report(
+        self._context.problems.report(
             "bug", f"a background delivery failed: {shown(error)}", exception=error
         )
 
@@ -177,11 +164,10 @@ class Cloud(AnyCloud):
 
     @property
     def seed(self) -> int | str:
-        return self._seed
+        return self._context.ids.seed
 
     def reseed(self, seed: int | str) -> None:
         self._context.ids.reseed(seed)
-        self._seed = seed
 
     @property
     def clock(self) -> Clock:
@@ -189,7 +175,7 @@ class Cloud(AnyCloud):
 
     @property
     def journal(self) -> Journal:
-        return self._journal
+        return self._context.journal
 
     @property
     def authority(self) -> Authority | None:
@@ -223,7 +209,7 @@ class Cloud(AnyCloud):
         handle._given_settings = settings
         try:
             self._open_transport(handle)
-            for listener in tuple(self._listeners):
+            for listener in self._listeners.items:
                 listener(handle)
         except BaseException:
             handle.close()
@@ -260,7 +246,7 @@ class Cloud(AnyCloud):
 
     @property
     def problems(self) -> Results[Problem]:
-        found = list(self._recorded)
+        found = list(self._context.problems)
         for handle in (*self._context.handles, *self._closed_fakes.last):
             found += handle._left_behind()
         counted = (one for one in found if not self._allowed.covers(one.kind, one.facts))
@@ -277,7 +263,7 @@ class Cloud(AnyCloud):
             if text is None or self._allowed.covers("undelivered", {"handle": handle.name}):
                 continue
             if "undelivered" in strict:
-                self._recorded.report("undelivered", text, handle=handle.name)
+                self._context.problems.report("undelivered", text, handle=handle.name)
             else:
                 found.append(text)
         return found
@@ -295,11 +281,11 @@ class Cloud(AnyCloud):
                 handle.restore(snapshot.handles[handle.name])
 
     def reset(self) -> None:
-        for handle in list(self._context.handles):
+        for handle in self._context.handles:
             handle.reset()
-        self._recorded.clear()
+        self._context.problems.clear()
         self._allowed.clear()
-        self._journal.clear()
+        self.journal.clear()
         self._closed_fakes.clear()
 
     def _keep_only(self, known: Iterable[Handle]) -> None:
@@ -328,7 +314,6 @@ class Cloud(AnyCloud):
         if self.closed:
             return
         self.closed = True
-        # Iterate over this list safely: starting or closing a fake creates a new list.
         self._context.closed_fakes.last = handles = self._context.handles
         ends: list[Callable[[], object]] = [handle.close for handle in reversed(handles)]
         _call_all([self._stop_delivering, *ends, *reversed(self._exits)])
@@ -360,7 +345,7 @@ class Cloud(AnyCloud):
     def __repr__(self) -> str:
         names = ", ".join(handle.name for handle in self._context.handles) or "no handles"
         return (
-            f"<Cloud seed={self._seed!r} {self._time.mode} {self._time.now().isoformat()}: {names}>"
+            f"<Cloud seed={self.seed!r} {self._time.mode} {self._time.now().isoformat()}: {names}>"
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .core.ids import check_seed
-from .core.settings import SWITCH, Kind, choice, either, optional, setting
+from .core.settings import PROCESS_TIME, SWITCH, TRANSPORT, Kind, choice, optional, setting
 from .core.timeparse import Instant, instant_us
 
 _INSTANT = Kind(
@@ -39,7 +39,7 @@ class MarkerConfig:
     """``"running"``: it follows real time. ``"frozen"``: it moves only when a test moves it."""
     seed: Any = setting(None, optional(_SEED))
     """The seed of all ids and random values; the test's node id by default."""
-    process_time: bool | Literal["autojump"] = setting(False, either(SWITCH, choice("autojump")))
+    process_time: bool | Literal["autojump"] = setting(False, PROCESS_TIME)
     """Whether ``time.time()`` and ``datetime.now()`` follow the clock, which is then frozen; with
     ``"autojump"``, sleeping also moves the clock (extra ``time``).
     """
@@ -47,9 +47,7 @@ class MarkerConfig:
     """The kinds of strict-mode violations that fail a passing test."""
     env: bool | None = setting(None, optional(SWITCH))
     """Whether to set the environment variables that official clients read."""
-    transport: Literal["socket", "inprocess"] | None = setting(
-        None, optional(choice("socket", "inprocess"))
-    )
+    transport: Literal["socket", "inprocess"] | None = setting(None, optional(TRANSPORT))
     """How requests, httpx and urllib3 reach the fakes; ``"inprocess"`` skips the socket."""
     tls: bool = setting(False, SWITCH)
     """Whether the fakes serve HTTPS (extra ``tls``)."""

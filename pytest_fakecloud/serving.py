@@ -168,7 +168,8 @@ def _served(
             cloud.start(services_by_word()[name].fixture, {"host": options.host, **settings})
         if options.journal_entries is not None:
             # A server with a limited journal may run for long, so limit its problems, too.
-            cloud._recorded.keep, cloud._recorded.keep_exceptions = PROBLEMS, 0
+            problems = cloud._context.problems
+            problems.keep, problems.keep_exceptions = PROBLEMS, 0
         hosts = Hosts(options.host, options.allow_host)
         app = ControlApp(cloud, options.control_token, hosts=hosts, log_bug=log.bug, opener=opener)
         app.loading = "not begun" if states else ""

@@ -84,6 +84,19 @@ def test_a_fake_whose_start_fails_is_closed() -> None:
         assert not cloud.handles
 
 
+class Slotted:
+    __slots__ = ("_client",)
+
+    def __init__(self) -> None:
+        self._client = mock.Mock(spec=["close"])
+
+
+def test_closing_a_fake_closes_a_client_with_slots() -> None:
+    with Cloud() as cloud:
+        client = cloud.kv_server()._official(Slotted, {})
+    client._client.close.assert_called_once_with()
+
+
 def test_each_open_handle_has_a_name_of_its_own() -> None:
     with Cloud() as cloud:
         store = cloud.kv_server(name="store")

@@ -12,8 +12,6 @@ import pytest
 import urllib3
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.core.recorder import Recorder
-from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.recordings import write as record
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of
@@ -125,13 +123,6 @@ def test_the_control_api(cloud: Cloud) -> None:
     cloud.kv_server()
     cloud.queue().publish(APPLICATION, delay="90d")
     app = ControlApp(cloud, "control-token")
-    app.attach(
-        clock=cloud._time,
-        recorder=Recorder(cloud._time.now_us, service="control", handle="control"),
-        faults=FaultTable(partial(cloud._context.ids.stream, "control"), cloud._time),
-        problems=type(cloud._recorded)(),
-        name="control",
-    )
     mount = cloud._context.mount(app)
 
     class Api:

@@ -125,7 +125,7 @@ class Broker(BrokerAssertions, Handle):
         Python client. ``options`` are passed to it. Closing the fake closes the client.
         """
         client: httpx.Client = self._official(partial(self._make, "Client"), options)
-        self._at_close(client.close)
+        self._exits.callback(client.close)
         return client
 
     def async_client(self, **options: Any) -> httpx.AsyncClient:

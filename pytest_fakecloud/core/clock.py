@@ -15,7 +15,7 @@ from .concurrency.turns import Turns
 from .errors import ContractError, shown
 from .settings import number
 from .timeparse import LAST_US, Duration, Instant, duration_us, instant_us, to_datetime
-from .timers import LANES, Fired, Lane, Signal, Timer, Timers
+from .timers import LANES, Fired, Lane, Registry, Signal, Timer, Timers
 
 if TYPE_CHECKING:
     from .concurrency.aio import AioClock
@@ -64,9 +64,9 @@ class Clock:
         self._live_us: int | None
         """``_offset_us`` while the clock runs outside an advance, otherwise None."""
         self._anchored = False
-        self._signals: weakref.WeakSet[Signal] | None = None
-        self._listeners: tuple[Callable[[], None], ...] = ()
-        self._ties: tuple[tuple[str], ...] = ()
+        self._signals: weakref.WeakSet[Signal] = weakref.WeakSet()
+        self._listeners = Registry[Callable[[], None]]()
+        self._ties = Registry[tuple[str]]()
         """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
         self._start_us, self._starts_frozen = start_of(now, mode)
         self._begin_at(self._start_us, self._starts_frozen)
@@ -276,8 +276,8 @@ class Clock:
         self._live_us = self._offset_us if self._frozen_us is None else None
 
     def _check_free(self) -> None:
-        if self._ties:
-            raise ContractError(f"this clock cannot be stopped or moved: {self._ties[0][0]}")
+        if ties := self._ties.items:
+            raise ContractError(f"this clock cannot be stopped or moved: {ties[0][0]}")
 
     def _check_can_run(self) -> None:
         if self._anchored:
@@ -309,10 +309,10 @@ class Clock:
 
     def _moved(self) -> None:
         with self._lock:
-            signals = list(self._signals or ())
+            signals = list(self._signals)
         for signal in signals:
             signal.notify()
-        for listener in self._listeners:
+        for listener in self._listeners.items:
             listener()
 
 

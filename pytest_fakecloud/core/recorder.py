@@ -19,6 +19,7 @@ from .call_fields import CALL_FIELDS, EVENT_KINDS, Listed, field_reader
 from .calls import KEEP_BYTES, LIGHT, Action, Call, Entry, Event, shorten, weight_of
 from .field_types import either
 from .matching import Field
+from .timers import Registry
 
 if TYPE_CHECKING:
     from ..http.app import App
@@ -104,7 +105,6 @@ class Recorder:
     """Number of entries to keep; older ones may be forgotten. None keeps all."""
     was_read = False
     """Whether a test has read the journal or asserted on it."""
-    _watchers: tuple[Callable[[Entry], None], ...] = ()
 
     def __init__(
         self,
@@ -118,6 +118,7 @@ class Recorder:
         self._handle = handle
         self._parent = parent
         self.entries: list[Entry] = []
+        self._watchers = Registry[Callable[[Entry], None]]()
         self._apps: dict[str, tuple[type[App], weakref.ref[App]]] = {}
         self._names = {handle} - {""}
         """Names of all fakes whose calls this recorder records, including closed ones."""
@@ -286,14 +287,7 @@ class Recorder:
 
         Return a function that stops the watcher.
         """
-        with self.shared.lock:
-            self._watchers = (*self._watchers, watcher)
-
-        def stop() -> None:
-            with self.shared.lock:
-                self._watchers = tuple(each for each in self._watchers if each is not watcher)
-
-        return stop
+        return self._watchers.add(watcher)
 
     def _append(self, entry: Entry) -> None:
         parent = self._parent
@@ -313,9 +307,9 @@ class Recorder:
         self._notify(entry)
 
     def _notify(self, entry: Entry) -> None:
-        parent = self._parent
-        for watcher in (*self._watchers, *(() if parent is None else parent._watchers)):
-            watcher(entry)
+        for recorder in filter(None, (self, self._parent)):
+            for watcher in recorder._watchers.items:
+                watcher(entry)
 
     # -- forgetting ------------------------------------------------------------------------------
 

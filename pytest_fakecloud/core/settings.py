@@ -94,6 +94,8 @@ def choice(*known: A) -> Kind[A]:
 
 
 SWITCH: Kind[bool] = Kind(bool, "True or False", lambda value: isinstance(value, bool))
+PROCESS_TIME: Kind[bool | Literal["autojump"]] = either(SWITCH, choice("autojump"))
+TRANSPORT: Kind[Literal["socket", "inprocess"]] = choice("socket", "inprocess")
 
 
 def whole(minimum: int | None = None, maximum: int | None = None) -> Kind[int]:

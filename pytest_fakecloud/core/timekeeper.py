@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import weakref
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -51,15 +50,7 @@ class Timekeeper(Clock):
 
     def tie_to_real_time(self, reason: str) -> Callable[[], None]:
         """Forbid moving the clock, whose fakes are real servers; return a function to allow it."""
-        tie = (reason,)
-        with self._lock:
-            self._ties = (*self._ties, tie)
-
-        def untie() -> None:
-            with self._lock:
-                self._ties = tuple(each for each in self._ties if each is not tie)
-
-        return untie
+        return self._ties.add((reason,))
 
     def check_real_time(self) -> None:
         """Raise ``ContractError`` unless the clock is running and shows the process's own time."""
@@ -166,14 +157,7 @@ class Timekeeper(Clock):
 
     def on_move(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call the listener after each move of the clock; return a function that removes it."""
-        with self._lock:
-            self._listeners = (*self._listeners, listener)
-
-        def stop() -> None:
-            with self._lock:
-                self._listeners = tuple(each for each in self._listeners if each is not listener)
-
-        return stop
+        return self._listeners.add(listener)
 
     # -- timers ----------------------------------------------------------------------------------
 
@@ -198,7 +182,7 @@ class Timekeeper(Clock):
         if lane == "background" and due_us <= LAST_US:
             if self.on_background is not None:
                 self.on_background()
-            for listener in self._listeners:
+            for listener in self._listeners.items:
                 listener()
         return timer
 
@@ -208,8 +192,6 @@ class Timekeeper(Clock):
         """Return a new signal that also wakes waiting calls at every move of the clock."""
         signal = Signal()
         with self._lock:
-            if self._signals is None:
-                self._signals = weakref.WeakSet()
             self._signals.add(signal)
         return signal
 

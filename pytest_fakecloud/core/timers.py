@@ -1,4 +1,4 @@
-"""Timers that a clock fires, and signals that wake waiting calls."""
+"""Timers that a clock fires, signals that wake waiting calls, and registries of listeners."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from .timeparse import LAST_US, to_datetime
 
+T = TypeVar("T")
 Lane = Literal["state", "driven", "background"]
 LANES: tuple[Lane, ...] = ("state", "driven", "background")
 _COMPACT = 64
@@ -150,6 +151,25 @@ class Signal:
                     self._condition.wait(seconds)
                 finally:
                     self._sleeping -= 1
+
+
+class Registry(Generic[T]):
+    """Registered objects in ``items``, over which other threads may iterate during changes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.items: tuple[T, ...] = ()
+
+    def add(self, item: T) -> Callable[[], None]:
+        """Register an object; return a function that removes it and can be called repeatedly."""
+        with self._lock:
+            self.items = (*self.items, item)
+
+        def remove() -> None:
+            with self._lock:
+                self.items = tuple(each for each in self.items if each is not item)
+
+        return remove
 
 
 @dataclass(frozen=True, slots=True)

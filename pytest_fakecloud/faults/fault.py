@@ -62,6 +62,8 @@ class Rule:
     claimed_by_service: ClassVar[bool] = False
     """Whether the service applies the rule itself, so that requests skip it."""
     must_fire: bool = True
+    refuses_all: bool = False
+    """Whether the fake stops listening while the rule is active, instead of serving requests."""
 
     def __init__(
         self,

@@ -93,6 +93,7 @@ class FaultPlan:
             rule = Rule(self._table, "down", "down", matchers, lambda serve: effect, CUT)
             # A refused connection leaves no trace, so the rule may seem never to have fired.
             rule.must_fire = False
+            rule.refuses_all = not rule.limits  # with matchers, other requests are still served
             return self._add(rule)
         make = self._table.answers.maker(status)
         return self._inject("down", f"down {status}", matchers, lambda serve: make())

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import partial
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from ..core.matching import Field
 from ..core.recorder import is_own, place_of
 from ..http.messages import Request, Response, Serve
 from .answers import AnswerMaker
-from .fault import CUT, Rule
+from .fault import Rule
 
 if TYPE_CHECKING:
     from ..core.ids import RandomStream
@@ -36,28 +36,21 @@ class FaultTable:
     fact_fields: Mapping[str, Field] = MappingProxyType({})
     refusing = False
     """Whether ``down()`` currently refuses all connections."""
-    _closing: threading.Event | None = None
 
-    def __init__(self, stream: Callable[[], RandomStream], clock: Timekeeper) -> None:
+    def __init__(self, stream: RandomStream, clock: Timekeeper) -> None:
+        self.stream = stream
+        """The random stream from which rules draw."""
         self.clock = clock
         self.gate: Callable[[bool], None] | None = None
         """Makes the fake stop (True) or start (False) listening; None if it has no server."""
         self.answers = AnswerMaker()
-        self._new_stream = stream
         self._lock = threading.Lock()
         self._gate_lock = threading.Lock()
         self.active: tuple[Rule, ...] = ()
         """The rules that can still fire, in the order in which a request passes through them."""
         self._all: list[Rule] = []
-        self._closed = False
-
-    @cached_property
-    def stream(self) -> RandomStream:
-        """The random stream from which rules draw."""
-        # Created on first use, because most fakes never need it. setdefault() gives two threads
-        # that arrive together the same stream.
-        made: RandomStream = vars(self).setdefault("stream", self._new_stream())
-        return made
+        # Wait for an Event, because tools that freeze the process's time do not affect it.
+        self._closed = threading.Event()
 
     def attach(self, app: App) -> None:
         """Take names, error format and facts from the app, unless the service has set facts."""
@@ -102,20 +95,11 @@ class FaultTable:
 
     def pause(self, seconds: float) -> None:
         """Wait for the given real seconds, or until the fake closes."""
-        with self._lock:
-            if self._closing is None:
-                # Wait for an Event, because tools that freeze the process's time do not affect it.
-                self._closing = threading.Event()
-            if self._closed:
-                self._closing.set()
-        self._closing.wait(seconds)
+        self._closed.wait(seconds)
 
     def close(self) -> None:
         """End all delays that are in progress."""
-        with self._lock:
-            self._closed = True
-            if self._closing is not None:
-                self._closing.set()
+        self._closed.set()
 
     def claim(self, kind: str, subject: Any) -> Rule | None:
         """Count a hit of the first fault of a service's kind that fires on a subject; return it.
@@ -160,11 +144,11 @@ class FaultTable:
         self.active = tuple(each for each in self.active if each is not rule)
 
     def _update_refusing(self) -> None:
-        if self._is_down() is self.refusing:
+        if self._must_refuse() is self.refusing:
             return
         # Call the gate with a lock and check again afterwards: two threads may change the rules.
         with self._gate_lock:
-            while self.gate is not None and (down := self._is_down()) is not self.refusing:
+            while self.gate is not None and (down := self._must_refuse()) is not self.refusing:
                 self.refusing = down
                 try:
                     self.gate(down)
@@ -172,8 +156,5 @@ class FaultTable:
                     self.refusing = not down  # so that the next change of the rules tries again
                     raise
 
-    def _is_down(self) -> bool:
-        # With matchers or a status, some requests are still served.
-        return any(
-            rule.kind == "down" and rule.order == CUT and not rule.limits for rule in self.active
-        )
+    def _must_refuse(self) -> bool:
+        return any(rule.refuses_all for rule in self.active)

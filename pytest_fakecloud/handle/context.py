@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -17,6 +16,7 @@ from ..core.problems import Problems
 from ..core.recorder import Recorder
 from ..core.timekeeper import Timekeeper
 from ..core.timeparse import Instant
+from ..core.timers import Registry
 from ..http.hub import default_hub
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 Delivery = Literal["driven", "background"]
 Interceptor = Callable[["Handle", str], AbstractContextManager[object]]
-_changing_handles = threading.Lock()
 _recent_tokens: deque[str] = deque(maxlen=1000)
 """The first tokens of the latest fakes of this process."""
 SECRETS = (
@@ -46,22 +45,17 @@ class Context:
     """
 
     def __init__(
-        self,
-        clock: Timekeeper,
-        ids: Ids,
-        journal: Journal,
-        problems: Problems | None = None,
-        delivery: Delivery = "driven",
+        self, clock: Timekeeper, ids: Ids, journal: Journal, delivery: Delivery = "driven"
     ) -> None:
         self.clock = clock
         self.ids = ids
         self.journal = journal
-        self.problems = Problems() if problems is None else problems
+        self.problems = Problems()
         self.delivery = delivery
         self.hub: Hub | None = None
         self.tls: Any = None
         self.interceptor: Interceptor | None = None
-        self.handles: list[Handle] = []
+        self.entered = Registry["Handle"]()
         self.closed_fakes = ClosedFakes()
         self._numbers: dict[str, itertools.count[int]] = {}
 
@@ -73,22 +67,16 @@ class Context:
         time = Timekeeper(now, clock)
         return cls(time, Ids(seed), Journal(Recorder(time.now_us)))
 
-    def enter(self, handle: Handle) -> None:
-        # Create a new list each time, because other threads may be iterating over the old one.
-        with _changing_handles:
-            self.handles = [*self.handles, handle]
-
-    def leave(self, handle: Handle) -> None:
-        """Remove a fake. Can be called repeatedly."""
-        with _changing_handles:
-            self.handles = [each for each in self.handles if each is not handle]
+    @property
+    def handles(self) -> Sequence[Handle]:
+        return self.entered.items
 
     def name_for(self, fixture: str, given: str | None) -> str:
         """Return the fake's name: the given one, the fixture's, or the fixture's with a number.
 
         Raises ``ContractError`` if an open fake has the given name.
         """
-        taken = [handle.name for handle in self.handles] if self.handles else ()
+        taken = {handle.name for handle in self.handles}
         if given is not None:
             if given in taken:
                 raise ContractError(

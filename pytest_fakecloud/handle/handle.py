@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 from ..core.call_fields import CallFields
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from ..http.mount import Mount
 
 C = TypeVar("C", bound=HandleConfig)
-_stack_lock = threading.Lock()
 HANDLE_FIELDS: Mapping[str, Field] = {
     **dict.fromkeys(("name", "fixture", "service", "token"), Field(TEXT)),
     "url": Field(URL),
@@ -63,7 +60,7 @@ class Handle:
     """The dataclass that declares the settings of this fake."""
 
     _engine: Any
-    _exits: ExitStack | None = None
+    _exits: ExitStack
     _given_settings: Mapping[str, Any] | None = None
     """The settings that a cloud started the fake with, for reports that replay its journal."""
     _rewound = 0
@@ -79,6 +76,7 @@ class Handle:
     ) -> None:
         config = config or HandleConfig()
         self._context = context
+        self._exits = ExitStack()
         self.name = config.name or context.name_for(self.fixture, None)
         self.clock: Clock = context.clock
         self._time = context.clock
@@ -91,8 +89,7 @@ class Handle:
         self.journal = Journal(self._recorder)
         # Compare with None: an empty plan is falsy, but rules may be added to it later.
         if faults is None:
-            chance = partial(context.ids.stream, self.name, "faults")
-            faults = FaultPlan(FaultTable(chance, self._time))
+            faults = FaultPlan(FaultTable(context.ids.stream(self.name, "faults"), self._time))
         self.faults = faults
         self._fault_table = table_of(self.faults)
         app.attach(
@@ -105,7 +102,7 @@ class Handle:
         self._mount = self._mounted(config)
         self._baseline = self._first_baseline()
         self.closed = False
-        context.enter(self)
+        self._leave = context.entered.add(self)
 
     def _mounted(self, config: HandleConfig) -> Mount:
         address = {"host": config.host, "port": config.port}
@@ -192,7 +189,7 @@ class Handle:
                 f"the official client is not installed: {error.name} is missing. "
                 f"Install it with: pip install {(error.name or '').replace('_', '-')}"
             ) from error
-        self._at_close(partial(_close_client, client))
+        self._exits.callback(_close_client, client)
         return client
 
     def intercept(self, origin: str) -> AbstractContextManager[object]:
@@ -208,7 +205,7 @@ class Handle:
             # Check first: a fake that is already closed would never remove the interception.
             raise ContractError(f"{self.name} is closed and cannot answer for {shown(origin)}")
         interception = self._context.interceptor(self, origin)
-        self._stack().push(interception)
+        self._exits.push(interception)
         return interception
 
     # -- data ------------------------------------------------------------------------------------
@@ -257,17 +254,7 @@ class Handle:
     def on_close(self, callback: Callable[[], object]) -> None:
         """Call a function when the fake closes."""
         check_function(callback, "without arguments")
-        self._at_close(callback)
-
-    def _at_close(self, callback: Callable[[], object]) -> None:
-        self._stack().callback(callback)
-
-    def _stack(self) -> ExitStack:
-        # Create the stack on first use, because most fakes have nothing but their mount to close.
-        with _stack_lock:
-            if self._exits is None:
-                self._exits = ExitStack()
-            return self._exits
+        self._exits.callback(callback)
 
     def _left_behind(self) -> list[Problem]:
         """Return the strict-mode violations that are known only at the end of a test."""
@@ -304,15 +291,14 @@ class Handle:
         # The fake must be removed even if an on_close callback raises.
         try:
             try:
-                if self._exits is not None:
-                    self._exits.close()
+                self._exits.close()
             finally:
                 self._mount.close()
         finally:
             self._forget()
 
     def _forget(self) -> None:
-        self._context.leave(self)
+        self._leave()
         closed_fakes = self._context.closed_fakes
         if self not in closed_fakes.last:
             closed_fakes.add(self)

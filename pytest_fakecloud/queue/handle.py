@@ -7,7 +7,6 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from urllib.parse import urlsplit
 
@@ -93,7 +92,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             lane=self.delivery,
         )
         self._driver = Driver(self._engine, self._check_open, self._sender.release)
-        table = DeliveryFaults(partial(context.ids.stream, name, "faults"), context.clock)
+        table = DeliveryFaults(context.ids.stream(name, "faults"), context.clock)
         self._engine.delivery_hooks = table
         self.read_only_token = self._new_token()
         app = QueueApp(self._engine, lambda: (self.token, self.read_only_token))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.errors import ContractError, ServiceError
@@ -98,7 +97,7 @@ class ControlApp(App):
         self.attach(
             clock=cloud._context.clock,
             recorder=recorder,
-            faults=FaultTable(partial(cloud._context.ids.stream, "control"), cloud._context.clock),
+            faults=FaultTable(cloud._context.ids.stream("control"), cloud._context.clock),
             problems=_Bugs(cloud, log_bug),
             name="control",
         )

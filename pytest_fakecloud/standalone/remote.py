@@ -14,6 +14,7 @@ from ..core.errors import ContractError
 from ..core.problems import ProblemFields
 from ..core.results import Results
 from ..core.timeparse import Instant, instant_us, to_datetime
+from ..core.timers import Registry
 from ..handle import ClosedFakes, Handle, found_handles
 from ..services import SERVICES, find
 from .development import TOKEN_VARIABLE
@@ -97,7 +98,7 @@ class RemoteCloud(AnyCloud):
         made = self._connection.request("POST", "/handles", {"fixture": fixture, "settings": sent})
         handle = remote_handle(self._connection, fixture, str(made.get("name")))
         self._started.append(handle)
-        for listener in self._listeners:
+        for listener in self._listeners.items:
             listener(handle)
         return handle
 
@@ -136,7 +137,7 @@ class RemoteCloud(AnyCloud):
         mode = self._connection.encoded(clock, "clock= of begin()")
         self._connection.request("POST", "/begin", {"now": instant, "clock": mode})
         self._allowed.clear()
-        self._listeners.clear()
+        self._listeners = Registry()
         # Forget fakes that were closed elsewhere, so that their next use starts new ones.
         known = {one["name"] for one in self._connection.state()["handles"]}
         for fixture, handle in list(self._fixture_handles.items()):

@@ -1,6 +1,5 @@
 """Fixtures for faults: one TLS context for the clients of each module, and a plan without a server."""
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -37,7 +36,7 @@ class OwnTable(FaultTable):
 
 @pytest.fixture
 def table() -> FaultTable:
-    return OwnTable(partial(Ids(1).stream, "faults"), Timekeeper())
+    return OwnTable(Ids(1).stream("faults"), Timekeeper())
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -734,7 +733,7 @@ class OwnPlan(FaultPlan):
 
 
 def test_a_service_adds_kinds_and_asks_for_them() -> None:
-    table = OwnTable(partial(Ids(1).stream, "faults"), Timekeeper())
+    table = OwnTable(Ids(1).stream("faults"), Timekeeper())
     plan = OwnPlan(table)
     fault = plan.duplicate(url="http://a/", times=1)
 
@@ -763,7 +762,7 @@ def test_a_services_own_kind_does_not_touch_requests(demo: Demo, client: httpx.C
 
 
 def test_a_plan_without_a_server_answers_plainly() -> None:
-    table = FaultTable(partial(Ids(1).stream, "faults"), Timekeeper())
+    table = FaultTable(Ids(1).stream("faults"), Timekeeper())
     plan = FaultPlan(table)
     plan.answer(503, times=1)
     plan.down()

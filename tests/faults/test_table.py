@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -210,21 +209,6 @@ def test_nobody_waits_for_a_handle_that_is_closed(plan: FaultPlan, table: FaultT
     assert sent(table) == Answer(b"fine")
 
 
-def test_all_that_is_random_in_a_plan_comes_of_one_source() -> None:
-    made: list[Any] = []
-
-    def stream() -> Any:
-        made.append(Ids(1).stream("faults"))
-        return made[-1]
-
-    plan = FaultPlan(FaultTable(stream, Timekeeper()))
-    plan.answer(503)
-    assert made == []
-    plan.random(0.5)
-    plan.random(0.5)
-    assert len(made) == 1
-
-
 def test_the_facts_of_a_services_own_table_stay_when_it_meets_its_app(table: FaultTable) -> None:
     class Own(App):
         fact_fields: ClassVar[Mapping[str, Field]] = {"command": Field(TEXT)}
@@ -240,7 +224,7 @@ def test_the_facts_of_a_services_own_table_stay_when_it_meets_its_app(table: Fau
         return set(table.fact_fields)
 
     assert attach(table) == {"url", "label"}
-    plain = FaultTable(partial(Ids(1).stream, "faults"), Timekeeper())
+    plain = FaultTable(Ids(1).stream("faults"), Timekeeper())
     assert attach(plain) == {"command"}
     plan = FaultPlan(plain)
     with plan.answer(503):

@@ -110,7 +110,7 @@ RAISING = {
     def test_it(kv_server, fakecloud):
         requests.post(f"{kv_server.url}/nowhere/at/all", headers=kv_server.headers, json={"a": 1})
         fakecloud.problems.clear()
-        fakecloud._recorded.report("unrouted", "nothing there", path="/x")
+        fakecloud._context.problems.report("unrouted", "nothing there", path="/x")
         fakecloud.allow("unrouted", path=refuses)
         assert False
     """,
@@ -154,7 +154,7 @@ TOLD: dict[str, tuple[str, list[str]]] = {
             raise RuntimeError("no predicate")
 
         def test_it(kv_server, fakecloud):
-            fakecloud._recorded.report("unrouted", "nothing there", path="/x")
+            fakecloud._context.problems.report("unrouted", "nothing there", path="/x")
             fakecloud.allow("unrouted", path=refuses)
         """,
         ["the check for strict-mode violations could not be made: path=refuses raised",
