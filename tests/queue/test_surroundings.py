@@ -294,11 +294,12 @@ def test_the_plain_form_on_a_loop_that_the_destination_needs(clock: str) -> None
             server = await asyncio.start_server(serve, "127.0.0.1", 0)
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             with Cloud(clock=clock, delivery="driven") as cloud:  # type: ignore[arg-type]
-                queue: Any = cloud.queue(attempt_cap=0.1)
-                queue.publish(url, retries=0)
-                (blocked,) = queue.deliver_due()
-                queue.publish(url, retries=0)
-                (fine,) = await queue.aio.deliver_due()
+                impatient: Any = cloud.queue(name="impatient", attempt_cap=0.1)
+                impatient.publish(url, retries=0)
+                (blocked,) = impatient.deliver_due()
+                patient: Any = cloud.queue(name="patient")
+                patient.publish(url, retries=0)
+                (fine,) = await patient.aio.deliver_due()
                 assert fine.status == 200
             server.close()
             failed: BaseException | None = blocked.exception

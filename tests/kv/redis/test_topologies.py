@@ -77,7 +77,7 @@ class TestFaults:
             assert cloud.problems == []
 
     def test_a_server_that_hangs_is_given_up(self, process: Process) -> None:
-        url = f"redis://127.0.0.1:{process.port}?socket_timeout=0.2"
+        url = f"redis://127.0.0.1:{process.port}?socket_timeout=1"
         with Cloud() as cloud:
             server = cloud.kv_server(engine=url)
             process._process.send_signal(signal.SIGSTOP)
