@@ -31,8 +31,8 @@ class CommandError(ServiceError):
         return hash(self.text)
 
 
-class HandedOn(CommandError):
-    """An error of a command in a script that returned it, and that statistics have already counted."""
+class CountedError(CommandError):
+    """An error that the statistics already include: of a command whose script returned the error."""
 
 
 class RestError(ServiceError):
@@ -147,8 +147,11 @@ NOT_IN_TRANSACTION = b"ERR Command not allowed inside a transaction"
 REPLY_TOO_DEEP = b"ERR reached lua stack limit"
 """The error in place of the innermost part of a script's reply."""
 
-exec_aborted_by = Template("EXECABORT Transaction discarded because of: <reason>")
-"""The reason is a message without its error code."""
+
+def exec_aborted_by(cause: bytes) -> bytes:
+    """The error of EXEC for a transaction that another error has aborted."""
+    return one_line(b"EXECABORT Transaction discarded because of: " + cause.removeprefix(b"ERR "))
+
 
 # -- strings and bitmaps -------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ class Admission:
     ) -> CommandSpec | None:
         """Return the command to run, or None if it was queued; raise ``CommandError`` to reject it.
 
-        ``during_script`` means that the command would run beside a script, without the lock.
+        ``during_script`` means that the command would run during a script, without the lock.
         """
         spec: CommandSpec | None = None
         try:
@@ -64,8 +64,7 @@ class Admission:
             self._engine.statistics.count_rejection(spec, error)
             if spec is not None and spec.name == "EXEC":
                 session.discard_transaction()
-                reason = error.text.removeprefix(b"ERR ")
-                raise CommandError(errors.exec_aborted_by(reason)) from None
+                raise CommandError(errors.exec_aborted_by(error.text)) from None
             raise
         return spec
 
@@ -85,7 +84,7 @@ class Admission:
         if not session.user.unrestricted:
             engine.users.permit(session, spec, argv)
         if during_script:
-            engine.turns.check_beside(spec)
+            engine.turns.check_during_script(spec)
             return
         if engine.eviction.limit and engine.lacks_memory(session):
             self._check_memory(session, spec)

@@ -61,22 +61,22 @@ class Changes:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.followed = False
+        self.recording = False
         """Whether keyspaces currently record changed keys."""
 
-    def follow(self) -> None:
+    def start_or_stop(self) -> None:
         """Start or stop recording, whenever something that depends on it is added or removed."""
         engine = self._engine
-        self.followed = bool(
+        self.recording = bool(
             engine.waiters
             or engine.tracking
             or engine.notifications
             or any(keyspace.indexes is not None for keyspace in engine.databases)
         )
         for keyspace in engine.databases:
-            keyspace.record_changes(self.followed, for_tracking=bool(engine.tracking))
+            keyspace.record_changes(self.recording, for_tracking=bool(engine.tracking))
 
-    def hand_on(self, writer: Session | None, now_ms: int) -> None:
+    def process(self, writer: Session | None, now_ms: int) -> None:
         """Send invalidation messages for changed keys, and retry the commands blocked on them."""
         engine = self._engine
         if engine.tracking:

@@ -170,7 +170,7 @@ class Engine:
         self.pubsub.drop(session)
         if session.tracking is not None:
             self.tracking.stop(session)
-            self.changes.follow()
+            self.changes.start_or_stop()
         if session.monitor is not None:
             self.monitors.remove(session.monitor)
             session.monitor = None
@@ -182,7 +182,7 @@ class Engine:
         if session.db.indexes is not None:
             self.index_ahead(session, argv)
         if not self.lock.acquire(False) and not self.turns.wait(argv):
-            return self.run_beside(session, argv)
+            return self.run_during_script(session, argv)
         try:
             spec = self._lookup.get(argv[0])
             if (
@@ -200,8 +200,8 @@ class Engine:
             try:
                 return self.run(session, spec, argv)
             finally:
-                if self.changes.followed:
-                    self.changes.hand_on(session, self.now_ms)
+                if self.changes.recording:
+                    self.changes.process(session, self.now_ms)
         finally:
             self.lock.release()
 
@@ -312,8 +312,8 @@ class Engine:
                 raise CommandError(CLIENT_LEFT)
             self.give_way()
 
-    def run_beside(self, session: Session, argv: list[bytes]) -> Reply:
-        """Run a line beside a script that holds the lock; raise ``CommandError`` for most lines."""
+    def run_during_script(self, session: Session, argv: list[bytes]) -> Reply:
+        """Run a line during a script, which holds the lock; raise ``CommandError`` for most lines."""
         spec = self.admission.admit(session, argv, during_script=True)
         if spec is None:
             return QUEUED
@@ -343,7 +343,7 @@ class Engine:
             begun_us, signal = self.clock.now_us(), self.clock.signal()
             waiter = Waiter(session, blocked, spec, self.line, begun_us, signal, blocked.on_timeout)
             self.waiters[session.id] = waiter
-            self.changes.follow()
+            self.changes.start_or_stop()
             # Another client may have written a key since the command ran, so retry once now.
             for key in blocked.keys:
                 session.db.touch(key, "")
@@ -354,7 +354,7 @@ class Engine:
         """Return the reply to a client that was blocked: of the retried command, or of the timeout."""
         with self.lock:
             self.waiters.pop(waiter.session.id, None)
-            self.changes.follow()
+            self.changes.start_or_stop()
             if waiter.spec is not None:
                 if isinstance(waiter.reply, CommandError):
                     self.statistics.count_failure(waiter.spec, waiter.reply)
@@ -429,8 +429,8 @@ class Engine:
             self.update_time()
             for keyspace in self.databases:
                 keyspace.purge()
-            if self.changes.followed:
-                self.changes.hand_on(None, self.now_ms)
+            if self.changes.recording:
+                self.changes.process(None, self.now_ms)
 
     def update_time(self) -> None:
         self.now_us = self.clock.now_us()
@@ -447,7 +447,7 @@ class Engine:
         if self.eviction.limit:
             # Evict keys immediately if the memory limit was lowered.
             self.eviction.make_room(self.clock.now_us() // 1000)
-        self.changes.follow()
+        self.changes.start_or_stop()
         self.follow_policy()
 
     def follow_policy(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..errors import CommandError, HandedOn
+from ..errors import CommandError, CountedError
 from ..table.config import Config
 from ..table.registry import CommandSpec
 from .session import Session
@@ -93,7 +93,7 @@ class Statistics:
 
     def _count_error(self, error: CommandError) -> None:
         """Count an error by its first word, unless the error was counted where it was first raised."""
-        if isinstance(error, HandedOn):
+        if isinstance(error, CountedError):
             return
         word = error.text.split(b" ", 1)[0].decode("utf-8", "replace")
         self.errors[word] = self.errors.get(word, 0) + 1

@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 from ...core.errors import ContractError
 from .cluster import ClusterLink
-from .connection import CONNECT_TIMEOUT, REPLY_TIMEOUT, Link, Place, RawParser, SentinelLink
+from .connection import CONNECT_TIMEOUT, REPLY_TIMEOUT, Address, Link, RawParser, SentinelLink
 
 _REDIS_SCHEMES = {
     "redis": "redis",
@@ -69,10 +69,10 @@ def _link(url: str) -> Link:
                 f"engine={_without_password(url)!r} does not name the primary: pass a URL such as "
                 "'redis+sentinel://host:26379/mymaster'"
             )
-        sentinels = [_place(host, 26379) for host in hosts]
+        sentinels = [_address(host, 26379) for host in hosts]
         return SentinelLink(primary, sentinels, options(f"/{database}" if database else ""))
     if clustered:
-        return ClusterLink([_place(host, 6379) for host in hosts], options(path))
+        return ClusterLink([_address(host, 6379) for host in hosts], options(path))
     return Link(options(path))
 
 
@@ -94,7 +94,7 @@ def _options(url: str) -> dict[str, Any]:
     return options
 
 
-def _place(host: str, port: int) -> Place:
+def _address(host: str, port: int) -> Address:
     parts = urlsplit(f"//{host}")
     if not parts.hostname:
         raise ValueError(f"{host!r} is not a host name with an optional port")

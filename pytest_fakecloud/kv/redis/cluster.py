@@ -20,7 +20,7 @@ from redis.crc import key_slot
 from ...core.timeparse import monotonic
 from ..errors import CommandError
 from ..reply import Reply
-from .connection import REPLY_TIMEOUT, Link, Login, Place, Unreachable
+from .connection import REPLY_TIMEOUT, Address, Link, Login, Unreachable
 from .rewriting import find_spec
 
 PAUSE = 0.01
@@ -35,14 +35,14 @@ class ClusterLink(Link):
 
     clustered = True
 
-    def __init__(self, places: list[Place], options: dict[str, Any]) -> None:
+    def __init__(self, nodes: list[Address], options: dict[str, Any]) -> None:
         super().__init__(options)
-        self._nodes = places
+        self._nodes = nodes
         """The nodes that can be queried for the slots: those in the URL, and all that they listed."""
-        self._primaries: list[Place] = []
+        self._primaries: list[Address] = []
         self._key = b""
         self._slot = 0
-        self._slot_node: Place | None = None
+        self._slot_node: Address | None = None
 
     def pin(self, key: bytes) -> None:
         """Use the node that serves a key's slot, and follow the slot when it moves."""
@@ -52,7 +52,7 @@ class ClusterLink(Link):
         """Run a command line on the slot's node. Follow the slot if it has moved or is moving."""
         if not _has_keys(argv):
             self._wait_until_slot_is_whole()
-        reply = self._follow(lambda place, asked: self._run(argv, login, place, asking=asked))
+        reply = self._follow(lambda node, asked: self._run(argv, login, node, asking=asked))
         self._run_on_other_primaries(argv)
         return reply
 
@@ -61,10 +61,10 @@ class ClusterLink(Link):
         if not any(map(_has_keys, lines)):
             self._wait_until_slot_is_whole()
 
-        def send(place: Place, asked: bool) -> list[Reply]:
+        def send(node: Address, asked: bool) -> list[Reply]:
             # If ASKING is sent before MULTI, it applies to the whole transaction.
             first = [[b"ASKING"], [b"MULTI"]] if asked else [[b"MULTI"]]
-            replies = self._batch([*lines, [b"EXEC"]], login, place, first)
+            replies = self._batch([*lines, [b"EXEC"]], login, node, first)
             for reply in replies:
                 if _is_redirection(reply):
                     raise cast("CommandError", reply)
@@ -82,7 +82,7 @@ class ClusterLink(Link):
         """Run command lines together. Lines that a node redirected are repeated one by one."""
         if not lines:
             return []
-        replies = self._follow(lambda place, _: self._batch(lines, None, place, []))
+        replies = self._follow(lambda node, _: self._batch(lines, None, node, []))
         for at, reply in enumerate(replies):
             if _is_redirection(reply):
                 try:
@@ -98,22 +98,22 @@ class ClusterLink(Link):
             self._slot_node = None
             raise
 
-    def _follow(self, send: Callable[[Place, bool], T]) -> T:
+    def _follow(self, send: Callable[[Address, bool], T]) -> T:
         """Call ``send`` with the node that serves the slot, again after each redirection.
 
         Its second argument says whether a node redirected only this request (ASK). Raises
         ``Unreachable`` after ``REPLY_TIMEOUT`` seconds.
         """
         until = monotonic() + REPLY_TIMEOUT
-        asked: Place | None = None
+        asked: Address | None = None
         redirections = 0
         while True:
             if redirections > 1:
                 # Follow the first redirection immediately, and later ones after a pause.
                 _pause()
-            place = asked or self._home()
+            node = asked or self._home()
             try:
-                return send(place, asked is not None)
+                return send(node, asked is not None)
             except CommandError as error:
                 if not _is_redirection(error):
                     raise
@@ -128,17 +128,17 @@ class ClusterLink(Link):
             redirections += 1
             asked = None
             if word == b"ASK":
-                asked = _redirection_target(rest, place)
+                asked = _redirection_target(rest, node)
             elif word == b"MOVED":
-                self._slot_node = _redirection_target(rest, place)
+                self._slot_node = _redirection_target(rest, node)
 
     def _wait_until_slot_is_whole(self) -> None:
         """Wait until one node serves the whole slot: commands without keys are not redirected."""
 
-        def send(place: Place, asked: bool) -> Reply:
+        def send(node: Address, asked: bool) -> Reply:
             if asked:
                 raise CommandError(b"TRYAGAIN the slot is moving")
-            return self._run([b"EXISTS", self._key], None, place)
+            return self._run([b"EXISTS", self._key], None, node)
 
         self._follow(send)
 
@@ -149,25 +149,25 @@ class ClusterLink(Link):
         if [word.upper() for word in argv[:2]] not in _USER_COMMANDS:
             return
         self._discover()
-        for place in self._primaries:
-            if place != self._slot_node:
+        for node in self._primaries:
+            if node != self._slot_node:
                 with suppress(CommandError, Unreachable):
-                    self._run(argv, None, place)
+                    self._run(argv, None, node)
 
-    def _home(self) -> Place:
+    def _home(self) -> Address:
         return self._slot_node or self._discover()
 
-    def _discover(self) -> Place:
+    def _discover(self) -> Address:
         """Query the known nodes for the slots; return the node that serves the fake's slot."""
         failed: object = "it has no nodes"
-        for place in self._nodes:
+        for node in self._nodes:
             try:
-                ranges = cast("list[Any]", self._run([b"CLUSTER", b"SLOTS"], None, place))
+                ranges = cast("list[Any]", self._run([b"CLUSTER", b"SLOTS"], None, node))
             except Unreachable as error:
                 failed = error.message
                 continue
             listed = [
-                [_address(host, port, place) for host, port, *_ in nodes] for _, _, *nodes in ranges
+                [_address(host, port, node) for host, port, *_ in nodes] for _, _, *nodes in ranges
             ]
             self._primaries = [nodes[0] for nodes in listed]
             self._nodes = list(dict.fromkeys([*self._nodes, *chain(*listed)]))
@@ -184,12 +184,12 @@ def _pause() -> None:
     threading.Event().wait(PAUSE)
 
 
-def _address(host: bytes | None, port: int, asked: Place) -> Place:
+def _address(host: bytes | None, port: int, asked: Address) -> Address:
     # A node that does not know its own host name sends none: use the one at which it was queried.
     return (host.decode() if host and host != b"?" else asked[0], port)
 
 
-def _redirection_target(text: bytes, asked: Place) -> Place:
+def _redirection_target(text: bytes, asked: Address) -> Address:
     """Return the address in a redirection such as ``MOVED <slot> <host>:<port>``."""
     host, _, port = text.split()[-1].rpartition(b":")
     return _address(host, int(port), asked)

@@ -38,7 +38,7 @@ _GET_CONNECTION_ARGUMENTS = (
 """Arguments of redis-py's ``get_connection()``: version 5.2 requires one, later ones none."""
 
 Login = tuple[bytes, bytes]
-Place = tuple[str, int]
+Address = tuple[str, int]
 
 
 class Unreachable(RestError):
@@ -60,7 +60,7 @@ class Link:
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
         self._lock = threading.Lock()
-        self._pools: dict[tuple[Login | None, Place | None], Any] = {}
+        self._pools: dict[tuple[Login | None, Address | None], Any] = {}
         self._users: dict[Login, list[bytes]] = {}
         self.database = int(options.get("db") or 0)
 
@@ -108,9 +108,9 @@ class Link:
         return self._batch(lines, None, self._home(), []) if lines else []
 
     def _run(
-        self, argv: list[bytes], login: Login | None, place: Place | None, *, asking: bool = False
+        self, argv: list[bytes], login: Login | None, node: Address | None, *, asking: bool = False
     ) -> Reply:
-        with self._leased(login, place) as connection:
+        with self._leased(login, node) as connection:
             if asking:
                 exchange(connection, [b"ASKING"])
             return exchange(connection, argv)
@@ -119,25 +119,25 @@ class Link:
         self,
         lines: list[list[bytes]],
         login: Login | None,
-        place: Place | None,
+        node: Address | None,
         first: list[list[bytes]],
     ) -> list[Reply]:
         # The commands in `first` must succeed before the others are sent.
-        with self._leased(login, place) as connection:
+        with self._leased(login, node) as connection:
             for line in first:
                 exchange(connection, line)
             connection.send_packed_command(connection.pack_commands(lines), check_health=False)
             return [read_reply(connection) for _ in lines]
 
     @contextmanager
-    def _leased(self, login: Login | None, place: Place | None) -> Iterator[Any]:
+    def _leased(self, login: Login | None, node: Address | None) -> Iterator[Any]:
         """Take a connection from the pool within a ``with`` block.
 
         Raises ``LoginRefused`` for a wrong password, and ``Unreachable`` without a connection. If a
         reply is interrupted by any other exception, redis-py itself disconnects.
         """
-        pool = self._pool(login, place)
-        connection = self._connection(pool, login, place)
+        pool = self._pool(login, node)
+        connection = self._connection(pool, login, node)
         try:
             yield connection
         except (LostConnection, LateReply, OSError) as error:
@@ -146,21 +146,21 @@ class Link:
         finally:
             pool.release(connection)
 
-    def _connection(self, pool: Any, login: Login | None, place: Place | None) -> Any:
+    def _connection(self, pool: Any, login: Login | None, node: Address | None) -> Any:
         try:
             try:
                 return pool.get_connection(*_GET_CONNECTION_ARGUMENTS)
             except AuthenticationError:
                 if login is None or login not in self._users:
                     raise
-                self._run([b"ACL", b"SETUSER", login[0], *self._users[login]], None, place)
+                self._run([b"ACL", b"SETUSER", login[0], *self._users[login]], None, node)
                 return pool.get_connection(*_GET_CONNECTION_ARGUMENTS)
         except AuthenticationError as error:
             raise LoginRefused(self.where, error) from None
         except (RedisError, OSError) as error:
             raise self.unreachable(error) from None
 
-    def _home(self) -> Place | None:
+    def _home(self) -> Address | None:
         """Return the node to use, or None if the server has only one node."""
         return None
 
@@ -204,16 +204,16 @@ class Link:
         for pool in pools:
             pool.disconnect()
 
-    def _pool(self, login: Login | None, place: Place | None) -> Any:
+    def _pool(self, login: Login | None, node: Address | None) -> Any:
         with self._lock:
-            pool = self._pools.get((login, place))
+            pool = self._pools.get((login, node))
             if pool is None:
                 options = dict(self._options)
-                if place is not None:
-                    options["host"], options["port"] = place
+                if node is not None:
+                    options["host"], options["port"] = node
                 if login is not None:
                     options["redis_connect_func"] = _becoming(login)
-                pool = self._pools[login, place] = self._make_pool(options)
+                pool = self._pools[login, node] = self._make_pool(options)
             return pool
 
     def _make_pool(self, options: dict[str, Any]) -> Any:
@@ -234,9 +234,7 @@ def _becoming(login: Login) -> Callable[[Any], None]:
 class SentinelLink(Link):
     """Connections to the primary that Sentinel names, which is looked up for each connection."""
 
-    def __init__(
-        self, service: str, sentinels: list[tuple[str, int]], options: dict[str, Any]
-    ) -> None:
+    def __init__(self, service: str, sentinels: list[Address], options: dict[str, Any]) -> None:
         super().__init__({k: v for k, v in options.items() if k not in ("host", "port")})
         self._service = service
         self._sentinel = Sentinel(

@@ -231,7 +231,7 @@ class RedisEngine:
         *queued, replies = self.share.link.transaction([one.argv for one in queue], login)
         for reply in queued:
             if isinstance(reply, CommandError):
-                raise CommandError(errors.exec_aborted_by(reply.text.removeprefix(b"ERR ")))
+                raise CommandError(errors.exec_aborted_by(reply.text))
         if not isinstance(replies, list):
             raise replies if isinstance(replies, CommandError) else CommandError(errors.EXECABORT)
         return [self._answered(*pair) for pair in zip(queue, replies, strict=True)]

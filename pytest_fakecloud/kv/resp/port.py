@@ -13,6 +13,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from ...core.calls import CutBytes
 from ...core.timeparse import monotonic
@@ -23,6 +24,7 @@ from ...http.server import serve_http
 from .. import errors
 from ..engine.blocking import Waiter
 from ..engine.engine import Engine
+from ..engine.session import Session
 from ..errors import CommandError
 from ..model import TURN_SECONDS
 from ..reply import LARGEST, NO_REPLY, Blocked, Reply, resp_parts, size_of, to_resp
@@ -190,36 +192,37 @@ class PortConnection:
         """Run a command; return an HTTP status and the reply, of a large one only the beginning.
 
         With ``put=True``, add the reply to the outbox, before later pushes: under the engine's lock,
-        except for a command that runs beside a script, and the error of a search.
+        except for a command that runs during a script, and the error of a search.
         """
         engine, session = self.engine, self.session
-        mode = session.reply_mode
+        encode = partial(self._encode_reply, argv, session.reply_mode, put)
         try:
             engine.index_ahead(session, argv)
         except CommandError as error:
-            return self._encode_reply(argv, error, mode, put)
+            return encode(error)
         if not engine.turns.take(argv):
-            return self._encode_reply(argv, self._execute_or_reject(argv, beside=True), mode, put)
+            return encode(self._execute_or_reject(argv, engine.run_during_script))
         try:
             self._executing = threading.get_ident()
             try:
-                reply = self._execute_or_reject(argv)
+                reply = self._execute_or_reject(argv, engine.execute)
             finally:
                 self._executing = None
             if not isinstance(reply, Blocked):
-                return self._encode_reply(argv, reply, mode, put)
+                return encode(reply)
             waiter = engine.block(session, reply)
         finally:
             engine.lock.release()
         reply = self._wait(waiter)
         with engine.lock:
-            return self._encode_reply(argv, reply, mode, put)
+            return encode(reply)
 
-    def _execute_or_reject(self, argv: list[bytes], *, beside: bool = False) -> Reply:
-        run = self.engine.run_beside if beside else self.engine.execute
+    def _execute_or_reject(
+        self, argv: list[bytes], execute: Callable[[Session, list[bytes]], Reply]
+    ) -> Reply:
         try:
             self._check(argv)
-            return run(self.session, argv)
+            return execute(self.session, argv)
         except CommandError as error:
             return error
 
@@ -246,7 +249,7 @@ class PortConnection:
             raise
 
     def _encode_reply(
-        self, argv: list[bytes], reply: Reply, mode: str, put: bool
+        self, argv: list[bytes], mode: str, put: bool, reply: Reply
     ) -> tuple[int, bytes]:
         session = self.session
         reply = self.app.with_int_text(reply)

@@ -136,7 +136,7 @@ class RecordedCommands:
                 if reply is None:
                     reply = NIL_ARRAY
                 elif isinstance(reply, CommandError) and not reply.text.startswith(b"EXECABORT"):
-                    reply = CommandError(errors.exec_aborted_by(reply.text.removeprefix(b"ERR ")))
+                    reply = CommandError(errors.exec_aborted_by(reply.text))
             elif isinstance(reply, CommandError):
                 session.abort_transaction()
             elif name not in RUN_IN_TRANSACTION:

@@ -263,8 +263,7 @@ class KVApp(App):
                         raise CommandError(errors.EXEC_WITHOUT_MULTI)
                     self.engine.execute(session, line)
                 except CommandError as error:
-                    reason = error.text.removeprefix(b"ERR ")
-                    raise CommandError(errors.exec_aborted_by(reason)) from None
+                    raise CommandError(errors.exec_aborted_by(error.text)) from None
             replies = self.engine.execute(session, [b"EXEC"])
         return replies if isinstance(replies, list) else []
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ..errors import CommandError, HandedOn, one_line
+from ..errors import CommandError, CountedError, one_line
 from ..reply import BigNumber, Bool, Map, SetReply, Status, Verbatim
 
 Number = int | float
@@ -116,7 +116,7 @@ def _hexadecimal(text: bytes) -> float:
 
 
 def _failure(text: bytes, counted: bool = False) -> CommandError:
-    return (HandedOn if counted else CommandError)(one_line(text))
+    return (CountedError if counted else CommandError)(one_line(text))
 
 
 def callbacks() -> dict[bytes, Callable[..., Any]]:

@@ -176,7 +176,7 @@ class LuaHost:
             b"setresp": partial(setattr, self, "_resp"),
             b"clock": clock,
             b"levels": lambda: self.levels,
-            b"look": check_progress,
+            b"check_progress": check_progress,
         }
         settings = {
             b"instructions": limits.instructions,

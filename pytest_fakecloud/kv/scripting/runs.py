@@ -120,13 +120,13 @@ class Turns:
         return self._engine.lock.acquire(False) or self.wait(argv)
 
     def wait(self, argv: list[bytes]) -> bool:
-        """Wait for the engine's lock; return False if the line runs without it, beside a script."""
+        """Wait for the engine's lock; return False if the line runs during a script."""
         thread = threading.get_ident()
         self.queued.add(thread)
         try:
             while not self._engine.lock.acquire(timeout=_ASK_SECONDS):
                 run = self._engine.scripting.running
-                if run is not None and self._goes_beside(run, argv):
+                if run is not None and self._runs_during_script(run, argv):
                     return False
             return True
         finally:
@@ -140,7 +140,7 @@ class Turns:
         if self.queued:
             self._taken.wait(_GIVE_WAY_TIMEOUT)
 
-    def _goes_beside(self, run: ScriptRun, argv: list[bytes]) -> bool:
+    def _runs_during_script(self, run: ScriptRun, argv: list[bytes]) -> bool:
         """Return whether a command line is handled while the script holds the lock."""
         threshold_ms = self._engine.config.number("busy-reply-threshold")
         # A run of this length makes other commands receive a BUSY error.
@@ -154,7 +154,7 @@ class Turns:
         needs_lock = "allow_busy" in spec.flags and spec.name not in _RUN_DURING_SCRIPT
         return is_busy and not needs_lock
 
-    def check_beside(self, spec: CommandSpec) -> None:
+    def check_during_script(self, spec: CommandSpec) -> None:
         """Raise a BUSY error if the command may not run while a script is running."""
         if self._vendor and spec.name in _KILLS:
             return

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.timeparse import give_way, monotonic
 from ..acl.users import Denied
-from ..errors import OOM, CommandError, HandedOn, one_line
+from ..errors import OOM, CommandError, CountedError, one_line
 from ..reply import Reply
 from ..table.availability import asks_to_wait
 from . import errors
@@ -241,7 +241,7 @@ class Scripting:
         except ScriptFailure as failure:
             if run.killed:
                 failure.text = errors.KILLED
-            kind = HandedOn if failure.counted else CommandError
+            kind = CountedError if failure.counted else CommandError
             raise kind(self._failure_text(failure, run.name)) from None
         except HostLost:
             raise self._lose_host() from None

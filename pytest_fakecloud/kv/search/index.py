@@ -65,13 +65,13 @@ class SearchIndex:
 
     def copy(self) -> SearchIndex:
         """Return a copy of the index. Documents are shared, because they are immutable."""
-        twin = SearchIndex(self.definition)
-        twin.documents = dict(self.documents)
-        twin.waiting = dict(self.waiting)
-        twin._numbers = dict(self._numbers)
-        twin._changed = self._changed.copy()
-        twin._next = self._next
-        return twin
+        other = SearchIndex(self.definition)
+        other.documents = dict(self.documents)
+        other.waiting = dict(self.waiting)
+        other._numbers = dict(self._numbers)
+        other._changed = self._changed.copy()
+        other._next = self._next
+        return other
 
     def to_python(self) -> dict[str, Any]:
         definition = self.definition
@@ -307,9 +307,9 @@ class Indexes:
 
     def copy(self) -> Indexes:
         """Return a copy for a snapshot: only the aliases, because indexes are values of keys."""
-        twin = Indexes(self.delay_ms, self.delay_reads)
-        twin.aliases = dict(self.aliases)
-        return twin
+        other = Indexes(self.delay_ms, self.delay_reads)
+        other.aliases = dict(self.aliases)
+        return other
 
 
 def find_index(keyspace: Keyspace, name: str) -> SearchIndex | None:

@@ -11,7 +11,7 @@ pytest.importorskip("redis")
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.redis import cluster
 from pytest_fakecloud.kv.redis.cluster import ClusterLink
-from pytest_fakecloud.kv.redis.connection import Login, Place
+from pytest_fakecloud.kv.redis.connection import Address, Login
 from pytest_fakecloud.kv.reply import OK, Reply
 
 SLOTS = [[0, 9000, [b"", 1]], [9001, 16383, [b"", 2]]]
@@ -22,21 +22,21 @@ class Nodes(ClusterLink):
 
     def __init__(self) -> None:
         super().__init__([("h", 1)], {})
-        self.ran: list[tuple[Place | None, bytes]] = []
+        self.ran: list[tuple[Address | None, bytes]] = []
 
     def _run(
-        self, argv: list[bytes], login: Login | None, place: Place | None, *, asking: bool = False
+        self, argv: list[bytes], login: Login | None, node: Address | None, *, asking: bool = False
     ) -> Reply:
         if argv[0] == b"CLUSTER":
             return SLOTS
         if login is not None:
             raise CommandError(b"NOPERM")
         if argv[0] == b"acl":
-            self.ran.append((place, argv[1]))
+            self.ran.append((node, argv[1]))
         return OK
 
-    def _batch(self, lines: Any, login: Any, place: Any, first: Any) -> list[Reply]:
-        self.ran += [(place, line[1]) for line in lines[:-1]]
+    def _batch(self, lines: Any, login: Any, node: Any, first: Any) -> list[Reply]:
+        self.ran += [(node, line[1]) for line in lines[:-1]]
         results = [CommandError(b"ERR") if line[-1] == b"bad" else OK for line in lines[:-1]]
         return [*results, results]
 
@@ -66,21 +66,21 @@ def test_transactions_change_users_on_every_primary(nodes: Nodes) -> None:
 def test_nodes_that_point_at_each_other_are_not_asked_in_a_busy_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[Place | None] = []
+    asked: list[Address | None] = []
 
     class Confused(Nodes):
         def _run(
             self,
             argv: list[bytes],
             login: Login | None,
-            place: Place | None,
+            node: Address | None,
             *,
             asking: bool = False,
         ) -> Reply:
-            asked.append(place)
+            asked.append(node)
             if len(asked) == 6:
                 return OK
-            other = 2 if place == ("h", 1) else 1
+            other = 2 if node == ("h", 1) else 1
             raise CommandError(b"MOVED 0 h:%d" % other)
 
     pauses: list[float] = []

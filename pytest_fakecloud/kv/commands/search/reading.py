@@ -29,7 +29,7 @@ def indexes_of(session: Session) -> Indexes:
         keyspace.indexes = indexes = Indexes(*session.engine.search_delay)
         # The database may already contain indexes that were moved here from another database.
         indexes.adopt(keyspace.values)
-        session.engine.changes.follow()
+        session.engine.changes.start_or_stop()
         return indexes
     return keyspace.indexes
 

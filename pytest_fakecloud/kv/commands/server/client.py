@@ -115,7 +115,7 @@ def client_tracking(session: Session, args: Args) -> Reply:
         tracking.start(session, wanted)
     else:
         tracking.stop(session)
-    session.engine.changes.follow()
+    session.engine.changes.start_or_stop()
     return OK
 
 

@@ -12,7 +12,7 @@ local getinfo, gethook, sethook = debug.getinfo, debug.gethook, debug.sethook
 local floor, sub, byte, dump, format, gsub =
   math.floor, string.sub, string.byte, string.dump, string.format, string.gsub
 local create = coroutine.create
-local clock = py.look
+local clock = py.check_progress
 
 local host = { py = py, limits = limits }
 

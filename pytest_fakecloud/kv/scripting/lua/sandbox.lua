@@ -68,9 +68,9 @@ local function next_pair(...)
 end
 
 local function copy(content)
-  local twin = {}
-  for key, value in pairs(content) do twin[key] = value end
-  return twin
+  local other = {}
+  for key, value in pairs(content) do other[key] = value end
+  return other
 end
 
 local function all_pairs(...)
