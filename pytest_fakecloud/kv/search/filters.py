@@ -164,24 +164,18 @@ class _Reader:
         return Phrase(spec, self._tokens(spec, text), slop, prefix)
 
     def phrase(self, spec: FieldSpec, operand: Any) -> Clause:
-        given = _options(spec, "$phrase", operand, ("slop", "prefix"))
-        if "slop" in given and "prefix" in given:
+        text, given = _options(spec, "$phrase", operand, {"slop": 0, "prefix": False})
+        if isinstance(operand, dict) and {"slop", "prefix"} <= operand.keys():
             raise SearchError(f"$phrase of field '{spec.name}' takes slop or prefix, not both")
-        slop = _count(spec, "$phrase", "slop", given.get("slop", 0))
-        prefix = _flag(spec, "$phrase", "prefix", given.get("prefix", False))
-        return self._phrase_of(spec, given["value"], slop, prefix)
+        return self._phrase_of(spec, text, **given)
 
     def fuzzy(self, spec: FieldSpec, operand: Any) -> Clause:
-        given = _options(spec, "$fuzzy", operand, ("distance", "transpositionCostOne", "prefix"))
-        distance = _count(spec, "$fuzzy", "distance", given.get("distance", 1))
-        if distance > 2:
+        defaults = {"distance": 1, "transpositionCostOne": True, "prefix": False}
+        text, given = _options(spec, "$fuzzy", operand, defaults)
+        if given["distance"] > 2:
             raise SearchError(f"$fuzzy of field '{spec.name}' takes a distance of at most 2")
-        swap = _flag(
-            spec, "$fuzzy", "transpositionCostOne", given.get("transpositionCostOne", True)
-        )
-        prefix = _flag(spec, "$fuzzy", "prefix", given.get("prefix", False))
-        tokens = self._tokens(spec, given["value"])
-        near = [Fuzzy(spec, token, distance, swap, prefix) for token in tokens if token is not None]
+        tokens = self._tokens(spec, text)
+        near = [Fuzzy(spec, token, *given.values()) for token in tokens if token is not None]
         return _all(near)
 
     def regex(self, spec: FieldSpec, operand: Any) -> Clause:
@@ -290,31 +284,25 @@ def _string(spec: FieldSpec, operator: str, operand: Any) -> str:
 
 
 def _options(
-    spec: FieldSpec, operator: str, operand: Any, known: tuple[str, ...]
-) -> dict[str, Any]:
-    """Return the options of an operator, whose text is ``value``. A string is the text alone."""
-    given = operand if isinstance(operand, dict) else {"value": operand}
-    for name in given:
-        if name not in (*known, "value"):
+    spec: FieldSpec, operator: str, operand: Any, defaults: dict[str, int]
+) -> tuple[str, dict[str, Any]]:
+    """Return the text of an operator, and its options; each has the type of its default.
+
+    The operand is the text alone, or an object with the text as ``value``.
+    """
+    given = dict(operand) if isinstance(operand, dict) else {"value": operand}
+    text = given.pop("value", None)
+    for name, value in given.items():
+        if name not in defaults:
             raise SearchError(
                 f"{operator} of field '{spec.name}' has no option '{name}'; its options are "
-                f"{', '.join(('value', *known))}"
+                f"{', '.join(('value', *defaults))}"
             )
-    _string(spec, operator, given.get("value"))
-    return given
-
-
-def _count(spec: FieldSpec, operator: str, name: str, value: Any) -> int:
-    if value.__class__ is not int or value < 0:
-        where = f"{name} in {operator} of field '{spec.name}'"
-        raise _wrong(where, "a non-negative integer", value)
-    return int(value)
-
-
-def _flag(spec: FieldSpec, operator: str, name: str, value: Any) -> bool:
-    if value.__class__ is not bool:
-        raise _wrong(f"{name} in {operator} of field '{spec.name}'", "true or false", value)
-    return bool(value)
+        kind = type(defaults[name])
+        if type(value) is not kind or value < 0:
+            expected = "true or false" if kind is bool else "a non-negative integer"
+            raise _wrong(f"{name} in {operator} of field '{spec.name}'", expected, value)
+    return _string(spec, operator, text), {**defaults, **given}
 
 
 def _unsupported(operator: str, spec: FieldSpec) -> SearchError:
