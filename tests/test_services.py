@@ -281,8 +281,8 @@ def test_a_service_is_known_by_its_fixture_and_by_its_word(run: Run) -> None:
 
         @pytest.mark.fakecloud(kv={"daily_limit": 7}, kv_server={"max_pipeline_length": 3})
         def test_marker(kv_server):
-            assert kv_server._app.limits.daily_limit == 7
-            assert kv_server._app.limits.max_pipeline_length == 3
+            assert kv_server._app.settings.daily_limit == 7
+            assert kv_server._app.settings.max_pipeline_length == 3
         """
     ).assert_outcomes(passed=1)
 

@@ -46,13 +46,15 @@ class KVServer(KVContents, Handle):
         if config.database_password is not None:
             self._password = config.database_password
         self.dialect = config.dialect
-        self._new_engine = partial(_memory_engine, context, config, context.clock.now_us())
+        self._new_engine = partial(
+            Engine, context.clock, context.ids, config, context.clock.now_us()
+        )
         self._creation_lock = threading.Lock()
         real = None if config.engine is None else _real_engine(context, config.engine, config)
         self._created_engine: AnyEngine | None = real
         self._port: DatabasePort | None = None
         engine, clock = self._get_or_create_engine, context.clock
-        app = KVApp(engine, clock, partial(getattr, self, "token"), config, config.int_text)
+        app = KVApp(engine, clock, partial(getattr, self, "token"), config)
         super().__init__(context, app, config)
         if real is not None:
             self._mount.on_close.append(real.close)
@@ -279,22 +281,6 @@ class KVServer(KVContents, Handle):
         return Between(self._app.interruptions, commands, execute)
 
 
-def _memory_engine(context: Context, config: KVConfig, started_us: int) -> Engine:
-    engine = Engine(
-        context.clock,
-        context.ids,
-        config.dialect,
-        config,
-        started_us,
-        documented_only=config.documented_only,
-        debug_command=config.debug_command,
-        version=config.version,
-        modules=tuple(config.modules),
-    )
-    engine.search_delay = config.search_ready_after_ms, config.search_ready_after_reads
-    return engine
-
-
 def _real_engine(context: Context, url: str, config: KVConfig) -> RedisEngine:
     try:
         from .redis.engine import RedisEngine
@@ -303,12 +289,4 @@ def _real_engine(context: Context, url: str, config: KVConfig) -> RedisEngine:
             f"engine={url.partition('://')[0]!r} needs redis-py: "
             "pip install 'pytest-fakecloud[redis]'"
         ) from error
-    return RedisEngine(
-        context.clock,
-        context.ids,
-        url,
-        isolation=config.isolation,
-        dialect=config.dialect,
-        max_key_size=config.max_key_size,
-        documented_only=config.documented_only,
-    )
+    return RedisEngine(context.clock, context.ids, url, config)

@@ -41,37 +41,7 @@ VERSION: dict[Dialect, str] = {"vendor": "8.2.0", "redis": "7.0.15"}
 """Default version that a server reports, by dialect; the vendor's is from its documentation."""
 
 _LIMIT = optional(whole(0))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Limits of the vendor's plans; None means no limit."""
-
-    max_request_size: int | None = setting(10_000_000, _LIMIT, engines="both")
-    """Maximum size of a command in bytes; each command of a pipeline counts separately."""
-    daily_limit: int | None = setting(None, _LIMIT, engines="both")
-    """Maximum number of commands per UTC day of the fake's clock."""
-    max_pipeline_length: int | None = setting(None, _LIMIT, engines="both")
-    """Maximum number of commands in one request."""
-    max_requests_per_second: int | None = setting(None, _LIMIT, engines="both")
-    """Maximum number of commands per second of the fake's clock."""
-    max_key_size: int | None = setting(None, _LIMIT, engines="both")
-    """Maximum length of a key in bytes."""
-    max_record_size: int | None = setting(None, _LIMIT)
-    """Maximum size of a value in bytes."""
-    max_data_size: int | None = setting(None, _LIMIT)
-    """Maximum size of a database in bytes."""
-    max_connections: int | None = setting(None, _LIMIT, engines="both")
-    """Maximum number of open connections to the database port and event streams together."""
-    max_pending_entries: int | None = setting(1000, _LIMIT)
-    """Maximum number of pending entries of one stream consumer."""
-    max_search_indexes: int | None = setting(10, _LIMIT)
-    """Maximum number of search indexes in one database."""
-
-    @property
-    def bounds_data(self) -> bool:
-        """Whether any limit requires measuring the data of write commands."""
-        return (self.max_key_size, self.max_record_size, self.max_data_size) != (None, None, None)
+"""A limit; None means that there is none."""
 
 
 class KVSettings(HandleSettings, total=False):
@@ -111,7 +81,7 @@ _KEY_SIZE: Kind[Any] = optional(either(whole(0), choice("dialect")))
 
 
 @dataclass(frozen=True, kw_only=True)
-class KVConfig(Limits, HandleConfig):
+class KVConfig(HandleConfig):
     """The settings of a ``KVServer``."""
 
     dialect: Dialect = first_of(*get_args(Dialect), engines="both")
@@ -120,8 +90,6 @@ class KVConfig(Limits, HandleConfig):
     """The version of a stock server (``"7.2"``), which determines its commands; by default 7.0.15."""
     modules: Sequence[str] = setting((), texts(*MODULES))
     """The modules that a stock server has loaded: ``["ReJSON"]`` for ``JSON.*``; by default none."""
-    max_key_size: Any = setting("dialect", _KEY_SIZE, engines="both")
-    """Maximum length of a key in bytes; by default 32,768, with ``dialect="redis"`` unlimited."""
     search_ready_after_ms: int | None = setting(None, optional(duration("ms")))
     """Fake time until a change becomes searchable."""
     search_ready_after_reads: int | None = setting(None, optional(whole(0)))
@@ -140,6 +108,31 @@ class KVConfig(Limits, HandleConfig):
     """URL of a real server (``"redis://…"``) that runs the commands; by default they run in memory."""
     isolation: Isolation = first_of(*get_args(Isolation), engines="real")
     """The part of a real server for the fake: a key prefix, a numbered database, or everything."""
+    max_request_size: int | None = setting(10_000_000, _LIMIT, engines="both")
+    """Maximum size of a command in bytes; each command of a pipeline counts separately."""
+    daily_limit: int | None = setting(None, _LIMIT, engines="both")
+    """Maximum number of commands per UTC day of the fake's clock."""
+    max_pipeline_length: int | None = setting(None, _LIMIT, engines="both")
+    """Maximum number of commands in one request."""
+    max_requests_per_second: int | None = setting(None, _LIMIT, engines="both")
+    """Maximum number of commands per second of the fake's clock."""
+    max_key_size: Any = setting("dialect", _KEY_SIZE, engines="both")
+    """Maximum length of a key in bytes; by default 32,768, with ``dialect="redis"`` unlimited."""
+    max_record_size: int | None = setting(None, _LIMIT)
+    """Maximum size of a value in bytes."""
+    max_data_size: int | None = setting(None, _LIMIT)
+    """Maximum size of a database in bytes."""
+    max_connections: int | None = setting(None, _LIMIT, engines="both")
+    """Maximum number of open connections to the database port and event streams together."""
+    max_pending_entries: int | None = setting(1000, _LIMIT)
+    """Maximum number of pending entries of one stream consumer."""
+    max_search_indexes: int | None = setting(10, _LIMIT)
+    """Maximum number of search indexes in one database."""
+
+    @property
+    def bounds_data(self) -> bool:
+        """Whether any limit requires measuring the data of write commands."""
+        return (self.max_key_size, self.max_record_size, self.max_data_size) != (None, None, None)
 
     def __post_init__(self) -> None:
         check_engine(self, self.engine)

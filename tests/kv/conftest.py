@@ -28,6 +28,7 @@ from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.engine.session import Session
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.settings import KVConfig
 from tests.harness import one_tls_context as one_tls_context
 
 NOW = "2026-01-01T00:00:00Z"
@@ -175,7 +176,7 @@ def modules(request: pytest.FixtureRequest) -> tuple[str, ...]:
 def engine(
     clock: Timekeeper, dialect: Any, version: str | None, modules: tuple[str, ...]
 ) -> Engine:
-    return Engine(clock, Ids(7), dialect, version=version, modules=modules)
+    return Engine(clock, Ids(7), KVConfig(dialect=dialect, version=version, modules=modules))
 
 
 @pytest.fixture

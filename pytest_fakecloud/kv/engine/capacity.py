@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from .. import errors
 from ..errors import CommandError
-from ..settings import Limits
+from ..settings import KVConfig
 from ..table.columns import KeySpec
 from ..table.registry import CommandSpec
 from ..table.syntax import try_int
@@ -29,7 +29,7 @@ _NUMBER = 8
 class Capacity:
     """Checks commands against the size limits of a database."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: KVConfig) -> None:
         self._limits = limits
         self._keys_only = limits.max_record_size is None and limits.max_data_size is None
         self._longest_key = sys.maxsize if limits.max_key_size is None else limits.max_key_size

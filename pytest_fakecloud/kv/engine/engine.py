@@ -16,12 +16,12 @@ from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ..acl.users import AclUser
-from ..errors import CLIENT_LEFT, CommandError, over_budget, unknown_command
+from ..errors import CLIENT_LEFT, CommandError, over_budget
 from ..model import Transport
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
 from ..scripting.runs import Turns
 from ..scripting.scripts import Scripting, ScriptingCopy
-from ..settings import VERSION, Dialect, Limits
+from ..settings import VERSION, KVConfig
 from ..table.config import Config
 from ..table.registry import CommandSpec, function_of, table_of
 from ..table.versions import SHORTEST_DOUBLES
@@ -59,48 +59,34 @@ class EngineCopy(NamedTuple):
 class Engine:
     """An in-memory key-value store: ``execute()`` takes a command line and returns its reply.
 
-    ``dialect`` is ``"vendor"`` (the REST service: one database, some commands of its own) or
-    ``"redis"`` (stock behaviour, sixteen databases). ``limits`` restrict the data that clients, but
-    not the test, can store. ``documented_only`` rejects clients' commands that the vendor does not
-    document. ``debug_command`` enables DEBUG. ``version`` is the version to report, by default the
-    dialect's. ``modules`` are the modules loaded in a stock server (``versions.MODULES``).
-    ``started_us`` is the start time to report, in microseconds since the Unix epoch. A single
-    re-entrant ``lock`` guards all state.
+    In the vendor's dialect, it has one database, otherwise sixteen. Limits and ``documented_only``
+    restrict clients, but not the test. ``started_us`` is the start time to report, in microseconds
+    since the Unix epoch. A single re-entrant ``lock`` guards all state.
     """
 
     def __init__(
         self,
         clock: Timekeeper,
         ids: Ids,
-        dialect: Dialect = "vendor",
-        limits: Limits | None = None,
+        settings: KVConfig | None = None,
         started_us: int | None = None,
-        *,
-        documented_only: bool = False,
-        debug_command: bool = False,
-        version: str | None = None,
-        modules: tuple[str, ...] = (),
     ) -> None:
         self.clock = clock
         self.ids = ids
-        self.dialect = dialect
-        self.version = version or VERSION[dialect]
-        self.modules = modules
-        """Modules loaded in a stock server; empty in the vendor's dialect."""
-        self.table = table_of(dialect, self.version, modules)
+        self.settings = settings = settings or KVConfig()
+        self.dialect = dialect = settings.dialect
+        self.version = settings.version or VERSION[dialect]
+        self.table = table_of(dialect, self.version, tuple(settings.modules))
         """The command table of the reported version, which also lists the changes that apply to it."""
         self._lookup = self.table.lookup
         self.print_double = None if self.table.knows[SHORTEST_DOUBLES] else with_17_digits
         """Function that formats floating-point numbers for replies; None to leave them unchanged."""
-        self.limits = limits or Limits()
-        self.search_delay: tuple[int | None, int | None] = (None, None)
-        """Delay until searches find a change, in milliseconds and in searches; None: no delay."""
         self.searches: deque[Search] = deque(maxlen=1000)
         """Searches made by clients, newest last."""
-        self._capacity = Capacity(self.limits) if self.limits.bounds_data else None
+        self._capacity = Capacity(settings) if settings.bounds_data else None
         self.lock = threading.RLock()
         self.random = ids.stream("kv", "random")
-        self.config = Config(dialect, self.table, debug_command=debug_command)
+        self.config = Config(dialect, self.table, debug_command=settings.debug_command)
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
         self.started_us = clock.now_us() if started_us is None else started_us
         self.now_us = self.started_us
@@ -126,7 +112,7 @@ class Engine:
         self.tracking = Tracking(self.sessions.connected, self.config, self.databases)
         self.notifications = Notifications(self)
         self.changes = Changes(self)
-        self.admission = Admission(self, documented_only)
+        self.admission = Admission(self, settings.documented_only)
         self.running: CommandSpec | None = None
         """The running command or, between commands, the last one."""
         self.line: list[bytes] = []
@@ -213,8 +199,7 @@ class Engine:
             self.now_us = start_us
             self.now_ms = session.db.now_ms = start_us // 1000
         function = spec.function or function_of(spec)
-        if function is None:
-            raise CommandError(unknown_command(argv))
+        assert function is not None
         self.running, self.line = spec, argv
         session.db.counts_reads = spec.reads_keys
         if self.monitors and "skip_monitor" in spec.flags:

@@ -114,13 +114,10 @@ class Session:
     # -- transactions ----------------------------------------------------------------------------
 
     def unwatch(self) -> None:
-        for watched in self.watched:
-            watchers = watched.db.watchers
-            watching = watchers.get(watched.key)
-            if watching is not None and self in watching:
-                watching.remove(self)
-                if not watching:
-                    del watchers[watched.key]
+        for db, key, _ in self.watched:
+            db.watchers[key].remove(self)
+            if not db.watchers[key]:
+                del db.watchers[key]
         self.watched.clear()
         self.watch_broken = False
 

@@ -28,7 +28,7 @@ from ...core.timekeeper import Timekeeper
 from .. import errors
 from ..errors import CommandError
 from ..reply import OK, QUEUED, Reply
-from ..settings import Isolation
+from ..settings import KVConfig
 from ..table.availability import check_family_over_rest, check_over_rest
 from ..table.registry import EVERYTHING, CommandSpec
 from ..table.rows import DOCUMENTED
@@ -70,31 +70,18 @@ class RedisEngine:
     The scheme of ``url`` is ``redis``, ``rediss``, ``unix``, ``valkey``, ``valkeys``,
     ``redis+cluster`` or ``redis+sentinel`` (``redis+sentinel://host:port/primary``). The query of
     the URL can contain connection settings of redis-py, and ``prefix=`` to let several processes
-    share a prefix. ``max_key_size`` limits the size in bytes of keys that clients write.
-    ``documented_only`` rejects commands that the vendor does not document, except in scripts.
+    share a prefix. The setting ``documented_only`` does not apply to commands in scripts.
 
     Raises ``ContractError`` for an invalid URL, an unreachable server, and a clock with fake time.
     """
 
-    def __init__(
-        self,
-        clock: Timekeeper,
-        ids: Ids,
-        url: str,
-        *,
-        isolation: Isolation = "prefix",
-        dialect: str = "vendor",
-        max_key_size: int | None = None,
-        documented_only: bool = False,
-    ) -> None:
+    def __init__(self, clock: Timekeeper, ids: Ids, url: str, settings: KVConfig) -> None:
         clock.check_real_time()
         self.clock = clock
         self.table = EVERYTHING
-        self.isolation = isolation
-        self._max_key_size = max_key_size
-        self._documented_only = documented_only
+        self.settings = settings
         self.lock = nullcontext()  # The server itself runs one command at a time.
-        self.share = share = Share(url, isolation)
+        self.share = share = Share(url, settings.isolation)
         self._prefixes = share.prefixes
         self.pubsub = Subscriptions(share.link, share.prefixes)
         self.monitors = MonitorFeed(share.link, share.prefixes)
@@ -103,9 +90,9 @@ class RedisEngine:
         self.users = RedisUsers(share.link, share.prefixes)
         fraction = ids.stream("kv", "random").random
         self._rewriter = Rewriter(share.prefixes, fraction, self.pubsub.patterns)
-        self._scripts = RedisScripts() if dialect == "vendor" else None
+        self._scripts = RedisScripts() if settings.dialect == "vendor" else None
         # The first copy becomes the baseline.
-        self._has_baseline = isolation != "none"
+        self._has_baseline = settings.isolation != "none"
         self._release_clock = clock.tie_to_real_time(
             f"the real server behind it ({share.link.where}) runs in real time. To move the clock, use "
             "the in-memory engine (leave out engine=)"
@@ -130,7 +117,7 @@ class RedisEngine:
                 check_over_rest(spec, argv)
             elif (family := EVERYTHING.find_family(argv)) is not None:
                 check_family_over_rest(family)
-        limited = self._documented_only and session.transport != "local"
+        limited = self.settings.documented_only and session.transport != "local"
         if spec is not None and limited and spec.name not in DOCUMENTED:
             raise CommandError(errors.not_available(spec.name))
 
@@ -165,7 +152,7 @@ class RedisEngine:
         """Raise ``CommandError`` if the user's permissions or the limit for keys forbid a command."""
         if not session.user.unrestricted:
             session.user.check(spec, argv)
-        limit = self._max_key_size
+        limit = self.settings.max_key_size
         if limit is None or session.transport == "local":
             return
         for place, key in spec.key_positions(argv):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...http.messages import Request
 from .. import errors
 from ..errors import CommandError
-from ..settings import Limits
+from ..settings import KVConfig
 
 _DAY_US = 86_400_000_000
 _SECOND_US = 1_000_000
@@ -18,7 +18,7 @@ _SECOND_US = 1_000_000
 class CommandLimits:
     """Enforces the limits of a database. ``now_us`` returns the time of the fake's clock."""
 
-    def __init__(self, limits: Limits, now_us: Callable[[], int]) -> None:
+    def __init__(self, limits: KVConfig, now_us: Callable[[], int]) -> None:
         self._max_size = limits.max_request_size
         self._now_us = now_us
         self._lock = threading.Lock()

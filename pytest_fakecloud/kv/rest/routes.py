@@ -26,7 +26,7 @@ from ..errors import CommandError, RestError
 from ..model import TURN_SECONDS, AnyEngine, AnySession
 from ..races import Interruptions
 from ..reply import LARGEST, Reply, size_of
-from ..settings import IntText, Limits
+from ..settings import KVConfig
 from ..table.registry import COMMANDS
 from .formats import Format, Headers, format_of, option
 from .limits import CommandLimits
@@ -54,9 +54,7 @@ class KVApp(App):
     """The key-value service as an HTTP application.
 
     ``engine`` is a function that returns the engine, and ``token`` one that returns the standard
-    token. ``limits`` are the limits of requests. ``int_text`` is the word for integers in the error
-    about values that are not integers: real Redis servers write ``integer``, the vendor's
-    documentation ``int``.
+    token.
     """
 
     service: ClassVar[str] = "kv"
@@ -72,14 +70,12 @@ class KVApp(App):
         engine: Callable[[], AnyEngine],
         clock: Timekeeper,
         token: Callable[[], str],
-        limits: Limits,
-        int_text: IntText = "integer",
+        settings: KVConfig,
     ) -> None:
         self._find_engine = engine
-        self.int_text = int_text
         self._token = token
-        self.limits = limits
-        self.command_limits = CommandLimits(limits, clock.now_us)
+        self.settings = settings
+        self.command_limits = CommandLimits(settings, clock.now_us)
         self.interruptions = Interruptions()
         self.connections: set[object] = set()
         """Open connections to the database port and open event streams."""
@@ -269,7 +265,7 @@ class KVApp(App):
 
     def _lines(self, request: Request) -> list[list[bytes]]:
         lines = commands_of_body(request.body)
-        limit = self.limits.max_pipeline_length
+        limit = self.settings.max_pipeline_length
         if limit is not None and len(lines) > limit:
             raise RestError(400, errors.pipeline_too_long(limit, len(lines)))
         return lines
@@ -313,7 +309,7 @@ class KVApp(App):
         return Stream(events.chunks(), on_close=closed)
 
     def is_full(self) -> bool:
-        limit = self.limits.max_connections
+        limit = self.settings.max_connections
         return limit is not None and len(self.connections) >= limit
 
     def _check_stream(self, session: AnySession, line: list[bytes]) -> None:
@@ -335,7 +331,7 @@ class KVApp(App):
 
     def with_int_text(self, reply: Reply) -> Reply:
         """Write "int" for "integer" in a reply's errors if ``int_text`` says so, in place in lists."""
-        if self.int_text == "int":
+        if self.settings.int_text == "int":
             if isinstance(reply, CommandError):
                 return self.error_of(reply)
             lists = [reply] if isinstance(reply, list) else []
@@ -350,7 +346,7 @@ class KVApp(App):
 
     def error_of(self, error: CommandError) -> CommandError:
         """Return the error, with "int" instead of "integer" if the setting ``int_text`` says so."""
-        if self.int_text == "int" and error.text == errors.NOT_INTEGER:
+        if self.settings.int_text == "int" and error.text == errors.NOT_INTEGER:
             return CommandError(errors.NOT_INTEGER_VENDOR)
         return error
 

@@ -167,7 +167,7 @@ def callbacks() -> dict[bytes, Callable[..., Any]]:
 _HEADER = 12
 """Size in bytes of a chunk's header, which also contains the format and the sizes of types."""
 _CALL, _TAIL_CALL = 28, 29
-_NIL, _BOOLEAN, _NUMBER, _STRING = 0, 1, 3, 4
+_BOOLEAN, _NUMBER, _STRING = 1, 3, 4
 _INT, _SIZE = struct.Struct("i"), struct.Struct("N")
 """An ``int`` and a ``size_t`` in the form of this machine, which has also compiled the chunk."""
 
@@ -240,5 +240,3 @@ class _Chunk:
             self._at += 8
         elif kind == _STRING:
             self._skip_string()
-        elif kind != _NIL:
-            raise ValueError(f"unknown constant type {kind}")

@@ -17,6 +17,7 @@ from pytest_fakecloud.kv.acl.users import AclUser, KeyPattern, keys_of
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.budget import cases
 from tests.kv.comparison.faces import InProcess
@@ -272,7 +273,7 @@ def _details(reply: Any) -> list[Any]:
 
 def test_every_key_of_a_line_needs_permission() -> None:
     """The second key of ``LCS`` was once mistaken for an option."""
-    engine = Engine(Timekeeper(), Ids(1), "redis")
+    engine = Engine(Timekeeper(), Ids(1), KVConfig(dialect="redis"))
     owner = engine.session()
     for line in (["SET", "mine", "x"], ["SET", "theirs", "x"]):
         engine.execute(owner, [word.encode() for word in line])

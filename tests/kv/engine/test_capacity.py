@@ -11,7 +11,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.capacity import content_size
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.settings import Limits
+from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.harness import check_each, sections
 from tests.kv.conftest import NOW, argv
@@ -35,7 +35,7 @@ class Bounded:
 
     def __init__(self, *before: str, **limits: int) -> None:
         self.clock = Timekeeper(NOW)
-        self.engine = Engine(self.clock, Ids(7), "vendor", limits=Limits(**limits))
+        self.engine = Engine(self.clock, Ids(7), KVConfig(**{"max_key_size": None, **limits}))
         self._client = self.engine.session(transport="rest")
         tester = self.engine.session()
         for line in before:

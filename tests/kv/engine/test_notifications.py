@@ -14,6 +14,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.settings import KVConfig
 from tests.harness import wait_until
 
 from ...harness import sections
@@ -61,7 +62,9 @@ def listen(engine: Engine) -> Callable[..., Listener]:
 
 @pytest.mark.parametrize(("name", "version"), [("stock", "7.0.15"), ("fields", "9.1.0")])
 def test_every_command_sends_the_events_of_a_real_server(name: str, version: str) -> None:
-    engine = Engine(Timekeeper("2026-01-01T00:00:00Z"), Ids(1), "redis", version=version)
+    engine = Engine(
+        Timekeeper("2026-01-01T00:00:00Z"), Ids(1), KVConfig(dialect="redis", version=version)
+    )
     session = engine.session()
     engine.execute(session, [b"CONFIG", b"SET", b"notify-keyspace-events", b"KAmn"])
     listener = Listener(engine)

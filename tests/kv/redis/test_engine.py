@@ -126,7 +126,7 @@ def make(real: Server, isolation: str, monkeypatch: pytest.MonkeyPatch) -> Calla
 @pytest.fixture
 def server(make: Callable[..., KVServer], context: Context) -> Iterator[KVServer]:
     with make(context) as server:
-        if server._engine.isolation == "none":  # type: ignore[attr-defined]
+        if server._engine.settings.isolation == "none":  # type: ignore[attr-defined]
             server.set_baseline()
         yield server
         assert [problem.text for problem in context.problems if problem.kind == "bug"] == []
@@ -236,7 +236,7 @@ class TestStreams(test_routes.TestStreams):
             assert "data: message,news,x" in lines
 
     def test_keys_expire_while_clients_listen(self, server: KVServer) -> None:
-        if server._engine.isolation != "none":  # type: ignore[attr-defined]
+        if server._engine.settings.isolation != "none":  # type: ignore[attr-defined]
             pytest.skip("CONFIG SET reaches beyond a handle's share of a real server")
         server.execute("CONFIG", "SET", "notify-keyspace-events", "Ex")
         with listening(server, "/psubscribe/__keyevent*") as lines:
@@ -641,7 +641,7 @@ class TestSharing:
         before = other.values()
         assert run("EVAL", "return redis.call('SET', KEYS[1], 'v')", 1, "k") == "OK"
         full = other._engine.share.prefixes.keys.decode() + "k"  # type: ignore[attr-defined]
-        if server._engine.isolation == "prefix":  # type: ignore[attr-defined]
+        if server._engine.settings.isolation == "prefix":  # type: ignore[attr-defined]
             for code in (f"redis.call('DEL', '{full}')", "redis.call('SET', 'k', 'v')"):
                 for line in (["EVAL", code, 0], ["EVAL_RO", code, 0]):
                     with pytest.raises(CommandError):

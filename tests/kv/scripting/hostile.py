@@ -18,6 +18,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.scripting.runs import ScriptLimits
+from pytest_fakecloud.kv.settings import KVConfig
 
 LIMITS = ScriptLimits(instructions=5_000_000, seconds=0.05, memory=16 * 2**20)
 
@@ -86,7 +87,7 @@ def scripts(seed: int) -> Iterator[str]:
 
 def main(seed: int, count: int) -> None:
     """Run scripts in this process, and print their time and memory."""
-    engine = Engine(Timekeeper(), Ids(seed), "redis")
+    engine = Engine(Timekeeper(), Ids(seed), KVConfig(dialect="redis"))
     engine.scripting.limits = LIMITS
     session = engine.session()
     found = []

@@ -13,7 +13,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.settings import Limits
+from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS, function_of
 from tests.budget import cases
 from tests.harness import check_each
@@ -130,9 +130,8 @@ def test_every_command_meets_an_index() -> None:
 
 
 def meets_an_index(name: str) -> None:
-    engine = Engine(
-        Timekeeper(NOW), Ids(1), limits=Limits(max_data_size=10_000, max_record_size=1000)
-    )
+    settings = KVConfig(max_data_size=10_000, max_record_size=1000)
+    engine = Engine(Timekeeper(NOW), Ids(1), settings)
     session = engine.session(transport="rest")
     for line in ("SEARCH.CREATE i ON STRING PREFIX 1 p: SCHEMA t TEXT", "SET p:1 {}", "SET j x"):
         engine.execute(session, line.encode().split())

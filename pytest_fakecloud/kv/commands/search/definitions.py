@@ -32,7 +32,7 @@ def search_create(session: Session, args: Args) -> Reply:
             if there.definition != definition:
                 raise SearchError(f"Index {decoded(name)} already exists with another definition")
             return 0
-        most = session.engine.limits.max_search_indexes
+        most = session.engine.settings.max_search_indexes
         if most is not None and len(indexes.named) >= most:
             raise SearchError(f"Exceeded max index count of {most}")
         index = SearchIndex(definition)

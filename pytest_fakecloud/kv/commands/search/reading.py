@@ -24,9 +24,11 @@ def as_command_errors() -> Iterator[None]:
 
 def indexes_of(session: Session) -> Indexes:
     """Return the search indexes of the database; from the first call on, they follow all changes."""
-    keyspace = session.db
+    keyspace, settings = session.db, session.engine.settings
     if not isinstance(keyspace.indexes, Indexes):
-        keyspace.indexes = indexes = Indexes(*session.engine.search_delay)
+        keyspace.indexes = indexes = Indexes(
+            settings.search_ready_after_ms, settings.search_ready_after_reads
+        )
         # The database may already contain indexes that were moved here from another database.
         indexes.adopt(keyspace.values)
         session.engine.changes.start_or_stop()

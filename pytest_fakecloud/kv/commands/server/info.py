@@ -212,7 +212,7 @@ used_cpu_user_children:0.000000 used_cpu_sys_main_thread:0.000000 used_cpu_user_
 
 
 def _modules(engine: Engine) -> Iterator[str]:
-    for name in engine.modules:
+    for name in engine.settings.modules:
         version = MODULE_VERSIONS[name]
         yield f"module:name={name},ver={version},api=1,filters=0,usedby=[],using=[],options=[]"
 

@@ -191,7 +191,7 @@ def _filtered(
     if kind == b"ACLCAT":
         return [spec for spec in specs if "@" + name.lower() in spec.categories]
     if kind == b"MODULE":
-        group = MODULES[name] if name in session.engine.modules else None
+        group = MODULES[name] if name in session.engine.settings.modules else None
         return [spec for spec in specs if spec.group == group]
     raise CommandError(errors.SYNTAX)
 

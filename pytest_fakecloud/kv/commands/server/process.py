@@ -112,7 +112,7 @@ def module_list(session: Session, args: Args) -> Reply:
 def loaded_modules(session: Session) -> list[Reply]:
     return [
         Map([b"name", name.encode(), b"ver", MODULE_VERSIONS[name], b"path", b"", b"args", []])
-        for name in session.engine.modules
+        for name in session.engine.settings.modules
     ]
 
 

@@ -217,7 +217,7 @@ def _new_entries(
     if not has_new:
         return None
     entries = stream.range(group.last_id + 1, count=words.count)
-    limit, held = session.engine.limits.max_pending_entries, len(consumer.pending)
+    limit, held = session.engine.settings.max_pending_entries, len(consumer.pending)
     if is_vendor and not words.noack and limit is not None and held + len(entries) > limit:
         where = (key, words.group, consumer.name)
         raise CommandError(errors.pending_limit(limit, held, len(entries), *where))

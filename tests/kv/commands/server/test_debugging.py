@@ -14,6 +14,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.settings import KVConfig
 from tests.harness import wait_until
 from tests.kv.comparison.faces import InProcess, Port
 from tests.kv.comparison.servers import running
@@ -78,7 +79,7 @@ def test_errors() -> None:
 
 def test_a_push_comes_before_the_reply() -> None:
     pushed: list[object] = []
-    engine = Engine(Timekeeper(), Ids(1), "redis", debug_command=True)
+    engine = Engine(Timekeeper(), Ids(1), KVConfig(dialect="redis", debug_command=True))
     session = engine.session(transport="port")
     session.resp = 3
     session.deliver = pushed.append
@@ -201,6 +202,6 @@ def test_replies_of_every_type_are_a_real_servers(resp: int) -> None:
 
 
 def test_over_rest_it_is_not_there() -> None:
-    engine = Engine(Timekeeper(), Ids(1), "vendor")
+    engine = Engine(Timekeeper(), Ids(1))
     with pytest.raises(CommandError, match="not allowed"):
         engine.execute(engine.session(), b"DEBUG SLEEP 1".split())
