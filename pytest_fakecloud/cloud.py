@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import errno
-import queue
-import secrets
+import os
 import sys
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -87,7 +86,7 @@ class Cloud(AnyCloud):
         _close_dropped()
         super().__init__()
         self._time = Timekeeper(now, clock)
-        ids = Ids(secrets.randbits(32) if seed is None else seed)
+        ids = Ids(int.from_bytes(os.urandom(4)) if seed is None else seed)
         self._context = Context(self._time, ids, Journal(Recorder(self._time.now_us)), delivery)
         self._starting = threading.RLock()
         self._time.on_background = self._deliver
@@ -328,7 +327,7 @@ class Cloud(AnyCloud):
             source=self,
         )
         # Close the cloud in another thread, because this one may hold any lock.
-        _dropped.put(self)
+        _dropped.append(self)
         if handles := self._context.handles:
             handles[0]._mount.hub.later(_close_dropped)
 
@@ -349,14 +348,17 @@ class Cloud(AnyCloud):
         )
 
 
-_dropped: queue.SimpleQueue[Cloud] = queue.SimpleQueue()
+_dropped: deque[Cloud] = deque()
 """Clouds that were garbage-collected without being closed."""
 
 
 def _close_dropped() -> None:
-    while not _dropped.empty():
-        with suppress(queue.Empty):
-            _dropped.get_nowait().close()
+    while _dropped:
+        try:
+            cloud = _dropped.popleft()
+        except IndexError:  # Another thread has taken the last one.
+            return
+        cloud.close()
 
 
 def _call_all(ends: Iterable[Callable[[], object]]) -> None:

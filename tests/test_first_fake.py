@@ -38,10 +38,10 @@ FIRSTS = {
 NOBODYS = {
     "asyncio", "calendar", "concurrent", "confluent_kafka", "cronsim", "cryptography",
     "decimal", "difflib", "email", "fractions", "http.client", "http.server", "httpx",
-    "jsonpath", "jwt", "locale", "lupa", "multiprocessing", "pydantic", "pytest",
-    "pytest_httpserver", "qstash", "redis", "requests", "responses", "Stemmer", "ssl",
-    "subprocess", "sysconfig", "tempfile", "trustme", "unittest", "urllib.request", "urllib3",
-    "werkzeug", "xml", "zoneinfo",
+    "jsonpath", "jwt", "locale", "logging", "lupa", "multiprocessing", "pathlib", "pydantic", "pytest",
+    "pytest_httpserver", "qstash", "queue", "redis", "requests", "responses", "secrets", "Stemmer",
+    "ssl", "subprocess", "sysconfig", "tempfile", "textwrap", "traceback", "trustme", "unittest",
+    "urllib.request", "urllib3", "werkzeug", "xml", "zipfile", "zoneinfo",
 }  # fmt: skip
 """Modules that no first answer needs, except those that pytest imports in every run."""
 MOST = {"kv": 113, "queue": 114, "vector": 76, "broker": 78}

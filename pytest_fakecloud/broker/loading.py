@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 from ..core.errors import ContractError
@@ -16,7 +16,10 @@ from .errors import string
 from .model import INT64_MAX, Header, ProducerRecord
 
 Loadable = (
-    Mapping[str, Iterable[object]] | Iterable[ProducerRecord | Mapping[str, object]] | str | Path
+    Mapping[str, Iterable[object]]
+    | Iterable[ProducerRecord | Mapping[str, object]]
+    | str
+    | PathLike[str]
 )
 """Records to load: a mapping ``{topic: [value or message, ...]}``, a list of messages that contain
 their topic, or JSON lines.
@@ -89,7 +92,7 @@ def checked(message: ProducerRecord) -> ProducerRecord:
 
 def messages_in(data: Any) -> Iterator[ProducerRecord]:
     """Yield the messages from data in any form that ``Broker.load()`` accepts."""
-    if isinstance(data, Path):
+    if isinstance(data, PathLike):
         data = _text_of(data)
     if isinstance(data, str):
         data = [_json(n, line) for n, line in enumerate(data.split("\n"), 1) if line.strip()]
@@ -102,7 +105,7 @@ def messages_in(data: Any) -> Iterator[ProducerRecord]:
             yield checked(_message(item, None))
 
 
-def _text_of(path: Path) -> str:
+def _text_of(path: PathLike[str]) -> str:
     from ..files import DATA_BYTES, read_file  # Imported here, because few tests load a file.
 
     try:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from types import TracebackType
 
 
 class ServiceError(Exception):
@@ -59,9 +59,26 @@ def describe_error(error: BaseException) -> str:
         text = "str() of it raises"
     if issubclass(type(error), ContractError | OSError) and text:
         return text
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    place = ""
+    for trace in _traceback_entries(error):
+        file = os.path.basename(trace.tb_frame.f_code.co_filename)
+        place = f" ({file}:{trace.tb_lineno})"
     return f"{type(error).__name__}: {text}{place}"
+
+
+def formatted(error: BaseException) -> str:
+    """Return an exception with its traceback, as Python prints it."""
+    # Imported here, because most processes never format one.
+    import traceback
+
+    return "".join(traceback.format_exception(error))
+
+
+def _traceback_entries(error: BaseException) -> Iterator[TracebackType]:
+    trace = error.__traceback__
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
 
 
 @contextmanager
@@ -136,8 +153,8 @@ def runs_through_test(error: BaseException) -> bool:
     """Return whether a traceback includes a function of a test file or a conftest: a module that
     pytest has rewritten, or that is named ``conftest``, ``test_…`` or ``…_test``.
     """
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        names = frame.f_globals
+    for trace in _traceback_entries(error):
+        names = trace.tb_frame.f_globals
         name = str(names.get("__name__", "")).rpartition(".")[2]
         if "@pytest_ar" in names or name == "conftest":
             return True

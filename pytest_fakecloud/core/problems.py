@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from .errors import ContractError, describe_error, shown
+from .errors import ContractError, describe_error, formatted, shown
 from .field_types import MAPPING, MESSAGE_ID, METHOD, PATH, TEXT, URL, OneOf
 from .matching import Field, Query
 from .wording import unknown_name
@@ -62,7 +61,7 @@ class Problems(list[Problem]):
         text = (
             f"{what}: {shown(error)}\n"
             "This is a bug of pytest-fakecloud, please report it with the traceback:\n"
-            + "".join(traceback.format_exception(error))
+            f"{formatted(error)}"
         )
         self.report("bug", text, exception=error, **facts)
 

@@ -11,7 +11,6 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from pathlib import PurePath
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from .clock import Reads
 
 _PACKAGE = f"{__package__.partition('.')[0]}."
-_FOLDER = f"{PurePath(__file__).parents[1]}{os.sep}"
+_FOLDER = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"
 Place: TypeAlias = dict[str, str | int]
 """A file, a line and a function."""
 _ACTIONS = 1_000
@@ -384,7 +383,9 @@ def is_library(filename: str) -> bool:
     """Return whether a file belongs to a library, perhaps of another environment, or to this package."""
     if filename.startswith((*_library_folders(), _FOLDER, "<frozen")):
         return True
-    return not {"site-packages", "dist-packages"}.isdisjoint(PurePath(filename).parts)
+    return not {"site-packages", "dist-packages"}.isdisjoint(
+        os.path.normpath(filename).split(os.sep)
+    )
 
 
 @lru_cache

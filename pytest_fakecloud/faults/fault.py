@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import cached_property
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
@@ -222,7 +222,7 @@ def _caller() -> str:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_own(frame):
         frame = frame.f_back
-    return f"at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else ""
+    return f"at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
 
 
 def _reader_of(fact: str) -> Callable[[Any], object]:

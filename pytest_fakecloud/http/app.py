@@ -6,7 +6,6 @@ Its pipeline records a request, authenticates it, applies faults, calls the endp
 from __future__ import annotations
 
 import json
-import traceback
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import orjson
 
 from ..core.calls import Call, Headers, end_faults
-from ..core.errors import ContractError, ServiceError, raised_by_test, shown
+from ..core.errors import ContractError, ServiceError, formatted, raised_by_test, shown
 from ..core.matching import Field
 from ..core.problems import Problems, shortened
 from ..core.recorder import Recorder
@@ -228,7 +227,7 @@ class App:
 
     def _report_bug(self, request: Request, error: BaseException) -> None:
         call = request.call
-        call.note = "".join(traceback.format_exception(error))
+        call.note = formatted(error)
         asked = f"{self.name}: {request.method} {shortened(request.target)}"
         of_test = raised_by_test(error)
         if of_test is not None:

@@ -12,17 +12,16 @@ import contextlib
 import errno
 import functools
 import os
-import queue
 import selectors
 import socket
 import sys
 import threading
-import traceback
 import weakref
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ..core.concurrency.workers import WorkerPool
-from ..core.errors import ContractError
+from ..core.errors import ContractError, formatted
 from ..core.timeparse import give_way
 from .mount import Acceptor, Mount
 from .ports import PortAllocator, kept, listen
@@ -55,7 +54,7 @@ class Hub:
         self._lock = threading.Lock()
         self._mounts: weakref.WeakSet[Mount] = weakref.WeakSet()
         self._held: set[Mount] = set()
-        self._later: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self._later: deque[Callable[[], object]] = deque()
         self.ports = PortAllocator()
         self._selector: selectors.BaseSelector | None = None
         self._wakes = False
@@ -165,7 +164,7 @@ class Hub:
 
     def later(self, function: Callable[[], object]) -> None:
         """Call a function in the hub's thread. Takes no lock, so it can be called from ``__del__``."""
-        self._later.put(function)
+        self._later.append(function)
         self._nudge()
 
     def forget(self, mount: Mount) -> None:
@@ -236,7 +235,7 @@ class Hub:
         except Exception as error:
             # Continue, because a failing socket must not affect the others. It may work again
             # later, e.g. when a tool that forbids creating sockets is switched off.
-            traceback.print_exception(error, file=sys.stderr)
+            print(formatted(error), end="", file=sys.stderr)
             give_way(0.01)
         return True
 
@@ -249,11 +248,11 @@ class Hub:
             pass
         except OSError:
             return False
-        while not self._later.empty():
+        while self._later:
             try:
-                self._later.get()()
+                self._later.popleft()()
             except BaseException as error:
-                traceback.print_exception(error, file=sys.stderr)
+                print(formatted(error), end="", file=sys.stderr)
         return True
 
     def _report_scarce(self, data: object, error: OSError) -> None:

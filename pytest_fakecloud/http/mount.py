@@ -6,14 +6,13 @@ import contextlib
 import socket
 import sys
 import threading
-import traceback
 import warnings
 import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ContractError
+from ..core.errors import ContractError, formatted
 from ..core.timeparse import give_way, monotonic
 from .connection import Connection, ConnectionHandler
 from .ports import BACKLOG
@@ -173,7 +172,7 @@ class Mount:
     def report(self, error: BaseException) -> None:
         """Pass an exception from a handler to ``on_error``, or print it to standard error."""
         if not self.on_error:
-            traceback.print_exception(error, file=sys.stderr)
+            print(formatted(error), end="", file=sys.stderr)
         for take in tuple(self.on_error):
             take(error)
 
@@ -246,6 +245,9 @@ def _describe_busy(connection: Connection) -> str:
     )
     if worker is None:
         return text
+    # Imported here, because a handler is rarely still busy.
+    import traceback
+
     frame = sys._current_frames().get(worker.ident or 0)
     where = "".join(traceback.format_stack(frame)[-3:]) if frame is not None else ""
     return f"{text}, in thread {worker.name}\n{where}"

@@ -6,10 +6,9 @@ attempts that did not end in a 2xx. Source: decided here.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,48 +32,12 @@ from .wire.text import as_text, shortened_body
 
 if TYPE_CHECKING:
     from .engine.engine import Engine
+    from .log_collector import LogCollector
     from .signature_checks import Refusal
 
 _MAX_FINISHED = 1_000
 _QUEUES_OWN = ("upstash-", "user-agent", "content-type", "host", "content-length")
 """Beginnings of the names of headers that the queue sets itself."""
-
-
-class LogCollector(logging.Handler):
-    """Collects the exceptions that are logged during deliveries.
-
-    A queue uses one collector for all its deliveries, because creating a logging handler takes
-    longer than a delivery.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        # Imported here, because a run's first fake is quicker without modules of deliveries.
-        from .signature_checks import WATCHER
-
-        self._watcher = WATCHER
-        self._root = logging.getLogger()
-        self._open: dict[int, list[BaseException]] = {}
-
-    @contextmanager
-    def collecting(self, started: StartedDelivery) -> Iterator[None]:
-        """Collect what happens during one delivery. Deliveries may overlap."""
-        with self._watcher.collecting(started.refused):
-            self._open[id(started)] = started.logged
-            self._root.addHandler(self)
-            try:
-                yield
-            finally:
-                del self._open[id(started)]
-                if not self._open:
-                    self._root.removeHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        if error is not None:
-            for logged in tuple(self._open.values()):
-                if error not in logged and len(logged) < 3:
-                    logged.append(error)
 
 
 class StartedDelivery(NamedTuple):
@@ -126,6 +89,9 @@ class AttemptDetails:
 
     @cached_property
     def _collector(self) -> LogCollector:
+        # Imported here, because a run's first fake is quicker without modules of deliveries.
+        from .log_collector import LogCollector
+
         return LogCollector()
 
     def finish(self, delivery: Delivery, outcome: Outcome) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import secrets
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
@@ -47,7 +47,7 @@ _SERVED_HISTORY_US = 7 * DAY
 
 
 def _new_key() -> str:
-    return "sig_" + "".join(secrets.choice(BASE62) for _ in range(28))
+    return "sig_" + "".join(random.SystemRandom().choices(BASE62, k=28))
 
 
 class Queue(QueueAssertions, QueueActions, Handle):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import PurePath
 
+from ..core.errors import formatted
 from ..core.recorder import is_library
 from .model import Outcome
 from .wire.delivery import failure_text
@@ -25,6 +25,9 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
     The text begins with ``did``. The source line is left out if it is long or repeats the
     exception.
     """
+    # Imported here, because most handlers raise no exception.
+    import traceback
+
     text = f"{did} {type(exception).__name__}"
     if str(exception):
         text += f": {exception}"
@@ -40,7 +43,7 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
         # The exception names only the key or index, so show what was indexed.
         if isinstance(exception, LookupError):
             source += _indexed_values(frame.f_locals, line)
-    return f"{text} ({PurePath(last.filename).name}:{last.lineno} in {last.name}{source})"
+    return f"{text} ({os.path.basename(last.filename)}:{last.lineno} in {last.name}{source})"
 
 
 def _indexed_values(names: Mapping[str, object], line: str) -> str:
@@ -73,4 +76,4 @@ def handler_traceback(outcome: Outcome) -> str | None:
     """Return the traceback of a handler whose exception became an error response, or None."""
     if outcome.exception is None or outcome.status is None:
         return None
-    return "".join(traceback.format_exception(outcome.exception))
+    return formatted(outcome.exception)

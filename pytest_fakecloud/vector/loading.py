@@ -18,12 +18,10 @@ record, and for a file the line or row.
 from __future__ import annotations
 
 import math
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from os import PathLike
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import orjson
@@ -35,6 +33,9 @@ from .embedding import Embedder, is_sequence, is_sparse
 from .errors import VectorError, invalid_dimension
 from .fields import FieldReader, from_array
 from .model import VectorRecord
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Raw = dict[str, Any]
 """The fields of a record by name, not checked yet."""
@@ -160,6 +161,9 @@ def _items(source: Any, name: str = "") -> Iterator[tuple[str, object]]:
     The records of a mapping are yielded as tuples ``(id, record)``.
     """
     if isinstance(source, str | PathLike):
+        # Imported here, because few tests load a file.
+        from pathlib import Path
+
         yield from _from_file(Path(source))
         return
     if isinstance(source, Mapping):
@@ -279,6 +283,8 @@ def _arrays(path: Path) -> dict[str, Any]:
 
 def _check_archive(file: BinaryIO) -> None:
     """Raise ``ValueError`` for an archive whose members would need too much memory."""
+    import zipfile  # imported here, because few tests load an archive
+
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
     file.seek(0)

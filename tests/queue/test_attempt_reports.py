@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.queue.attempt_reports import LogCollector, StartedDelivery
+from pytest_fakecloud.queue.attempt_reports import StartedDelivery
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Reply
 from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.log_collector import LogCollector
 
 from .edge import delivery
 
