@@ -73,11 +73,6 @@ class Selector:
     allowed only with certain first arguments.
     """
 
-    __slots__ = (
-        "all_channels", "all_commands", "all_keys", "channels", "commands", "first_words", "future",
-        "keys", "table",
-    )  # fmt: skip
-
     def __init__(self, table: Table = EVERYTHING) -> None:
         self.table = table
         self.commands: frozenset[CommandSpec] = frozenset()

@@ -97,8 +97,6 @@ Counters = dict[bytes, tuple[int, int]]
 class Frequencies(Counters):
     """The access counters of one database's keys."""
 
-    __slots__ = ("_config", "_random")
-
     def __init__(self, config: Config, random: RandomStream) -> None:
         super().__init__()
         self._config = config

@@ -68,12 +68,6 @@ class Keyspace:
     ==========================  ===========  ===========  =========
     """
 
-    __slots__ = (
-        "_order", "_purge_at", "_soonest", "accessed", "changed", "changes", "counts_reads",
-        "expired", "expires", "frequencies", "hits", "index", "indexes", "misses", "notify",
-        "now_ms", "touched", "values", "volatile", "watchers",
-    )  # fmt: skip
-
     def __init__(self, index: int = 0) -> None:
         self.index = index
         self.now_ms = 0

@@ -35,7 +35,9 @@ _COMPARED = 10
 
 
 @dataclass(slots=True)
-class _Entry:
+class LogEntry:
+    """An entry of ACL LOG. ``client`` is the client's line in CLIENT LIST."""
+
     reason: str
     context: str
     object: bytes
@@ -50,15 +52,11 @@ class AclLog:
 
     def __init__(self, longest: Callable[[], int]) -> None:
         self._longest = longest
-        self._entries: list[_Entry] = []
+        self._entries: list[LogEntry] = []
 
-    def add(
-        self, reason: str, context: str, object: bytes, name: bytes, at_us: int, client: bytes
-    ) -> None:
-        """Add an entry. ``client`` is the client's line in CLIENT LIST."""
-        entry = _Entry(reason, context, object, name, at_us, client)
+    def add(self, entry: LogEntry) -> None:
         for place, known in enumerate(self._entries[:_COMPARED]):
-            if known == entry and abs(at_us - known.at_us) <= _SAME_WITHIN_US:
+            if known == entry and abs(entry.at_us - known.at_us) <= _SAME_WITHIN_US:
                 del self._entries[place]
                 entry.count = known.count + 1
                 break
@@ -198,8 +196,8 @@ class Users:
         self, session: Session, reason: str, context: str, object: bytes, name: str
     ) -> None:
         client = self._engine.describe(session).rstrip(b"\n")
-        user = encoded(name)
-        self.log.add(reason, context, object, user, self._engine.clock.now_us(), client)
+        at_us = self._engine.clock.now_us()
+        self.log.add(LogEntry(reason, context, object, encoded(name), at_us, client))
 
     # -- copies ----------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import codecs
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import orjson
 
@@ -40,13 +41,11 @@ class Format:
     def replies(self, replies: list[Reply], size: int, headers: Headers) -> Answer | Stream:
         """Return the response to several commands, which have ``size`` bytes of strings."""
         if _is_large(size):
-            if self.resp2:
-                parts = (part for reply in replies for part in resp_parts(reply))
-                return self._in_pieces(parts, headers)
-            return self._in_pieces(json_of_each(replies, self.base64), headers)
-        if self.resp2:
-            return self._whole(b"".join(map(to_resp, replies)), headers)
-        return self._whole(self._envelopes(replies), headers)
+            encoded = chain.from_iterable(map(resp_parts, replies))
+            parts = encoded if self.resp2 else json_of_each(replies, self.base64)
+            return self._in_pieces(parts, headers)
+        body = b"".join(map(to_resp, replies)) if self.resp2 else self._envelopes(replies)
+        return self._whole(body, headers)
 
     def error(self, error: CommandError) -> Answer:
         if self.resp2:

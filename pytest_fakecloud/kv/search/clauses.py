@@ -74,7 +74,7 @@ class Clause:
         """Yield pairs of a field and a term to highlight in results."""
         return iter(())
 
-    def refusals(self, index: SearchIndex, number: int) -> list[str]:
+    def mismatches(self, index: SearchIndex, number: int) -> list[str]:
         """Return the reasons why a document does not match, or an empty list if it matches."""
         return []
 
@@ -99,7 +99,7 @@ class Nothing(Clause):
     def find(self, index: SearchIndex) -> Matches:
         return {}
 
-    def refusals(self, index: SearchIndex, number: int) -> list[str]:
+    def mismatches(self, index: SearchIndex, number: int) -> list[str]:
         return [self.why]
 
 
@@ -116,7 +116,7 @@ class _Leaf(Clause):
         """Describe the terms after analysis; return ``""`` if analysis did not change them."""
         return ""
 
-    def refusals(self, index: SearchIndex, number: int) -> list[str]:
+    def mismatches(self, index: SearchIndex, number: int) -> list[str]:
         """If the document does not match, describe the sought terms and the document's value."""
         if number in self.find(index):
             return []
@@ -322,8 +322,8 @@ class _Wrapper(Clause):
     def highlighted_terms(self) -> Iterator[tuple[str, str]]:
         return self.inner.highlighted_terms()
 
-    def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        return self.inner.refusals(index, number)
+    def mismatches(self, index: SearchIndex, number: int) -> list[str]:
+        return self.inner.mismatches(index, number)
 
     def __str__(self) -> str:
         return str(self.inner)
@@ -347,9 +347,9 @@ class Named(_Wrapper):
 
     words: str
 
-    def refusals(self, index: SearchIndex, number: int) -> list[str]:
+    def mismatches(self, index: SearchIndex, number: int) -> list[str]:
         """Return the first reason why a document does not match, after the clause's text."""
-        why = self.inner.refusals(index, number)
+        why = self.inner.mismatches(index, number)
         return [f"{self.words}: {why[0]}"] if why else []
 
     def __str__(self) -> str:
@@ -375,11 +375,11 @@ class AnyOf(Clause):
         for clause in self.clauses:
             yield from clause.highlighted_terms()
 
-    def refusals(self, index: SearchIndex, number: int) -> list[str]:
+    def mismatches(self, index: SearchIndex, number: int) -> list[str]:
         """Return the reasons of all clauses, or an empty list if any clause matches."""
         said: list[str] = []
         for clause in self.clauses:
-            why = clause.refusals(index, number)
+            why = clause.mismatches(index, number)
             if not why:
                 return []
             said += why
@@ -417,10 +417,10 @@ class AllOf(Clause):
         for clause in (*self.must, *self.should):
             yield from clause.highlighted_terms()
 
-    def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        said = [why for clause in self.must for why in clause.refusals(index, number)]
+    def mismatches(self, index: SearchIndex, number: int) -> list[str]:
+        said = [why for clause in self.must for why in clause.mismatches(index, number)]
         for clause in self.must_not:
-            if not clause.refusals(index, number):
+            if not clause.mismatches(index, number):
                 said.append(f"$mustNot excludes it: {clause}")
         return said
 

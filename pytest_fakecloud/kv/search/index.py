@@ -34,10 +34,6 @@ class SearchIndex:
     """
 
     type_name = "search"
-    __slots__ = (
-        "_changed", "_next", "_numbers", "_postings", "_unposted", "definition", "documents",
-        "waiting",
-    )  # fmt: skip
 
     def __init__(self, definition: Definition) -> None:
         self.definition = definition

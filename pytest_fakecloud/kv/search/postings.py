@@ -23,8 +23,6 @@ class _Additions:
     They are never removed, even if no document has them any more.
     """
 
-    __slots__ = ("_known", "_new")
-
     def __init__(self) -> None:
         self._known: set[Any] = set()
         self._new: list[Any] = []
@@ -37,8 +35,6 @@ class _Additions:
 
 class Terms(_Additions):
     """Terms in a prefix tree."""
-
-    __slots__ = ("_root",)
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,8 +94,6 @@ _FEW = 64
 class Ordered(_Additions):
     """Values in order."""
 
-    __slots__ = ("_sorted",)
-
     def __init__(self) -> None:
         super().__init__()
         self._sorted: list[Any] = []
@@ -125,8 +119,6 @@ GAP = 1 << 20
 
 class TextPostings:
     """The tokens of a TEXT field. ``terms`` maps a token to its positions in each document."""
-
-    __slots__ = ("known", "lengths", "terms", "total")
 
     def __init__(self) -> None:
         self.terms: dict[str, dict[int, list[int]]] = {}
@@ -167,8 +159,6 @@ class TextPostings:
 
 class ValuePostings:
     """The values of other fields: documents by value, and values in order by document (``of``)."""
-
-    __slots__ = ("numbers", "of", "order")
 
     def __init__(self) -> None:
         self.numbers: dict[Any, set[int]] = {}
@@ -216,8 +206,6 @@ class ValuePostings:
 
 class FacetPostings(ValuePostings):
     """The paths of a FACET field. A document is also found by the ancestors of its paths."""
-
-    __slots__ = ()
 
     def add(self, number: int, values: tuple[Any, ...]) -> None:
         super().add(number, _with_ancestors(values))

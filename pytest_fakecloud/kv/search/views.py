@@ -74,7 +74,7 @@ class SearchIndexView:
                 clause = parse_filter(index.definition, json.dumps(filter).encode())
                 if number is None:
                     return [_not_indexed(keyspace, index, name)]
-                why = clause.refusals(index, number)
+                why = clause.mismatches(index, number)
             except SearchError as error:
                 raise ContractError(f"the vendor rejects this filter: {error}") from None
             if name in index.waiting:

@@ -11,7 +11,6 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import filterfalse
 from typing import Any, NamedTuple, TypeAlias
 
 from ....core.budget import spend
@@ -147,16 +146,19 @@ def _hash_order(keys: Collection[Any]) -> list[Any]:
     return [*(number for number in slots if number is not None), *texts]
 
 
-def _term_filter(args: Arguments, name: str, spec: FieldSpec) -> Callable[[Any], bool] | None:
+def _term_filter(
+    args: Arguments, name: str, spec: FieldSpec, default: bool
+) -> Callable[[Any], bool]:
     """Return a predicate for ``include`` or ``exclude``: a regular expression or a list of terms.
 
-    Decided here: an expression has to match the key that the reply shows.
+    Without the argument, the predicate returns ``default``. Decided here: an expression has to
+    match the key that the reply shows.
     """
     wanted = args.take(
         name, "a regular expression or an array", lambda value: isinstance(value, str | list)
     )
     if wanted is None:
-        return None
+        return lambda term: default
     if isinstance(wanted, list):
         terms = [one for one in wanted if not isinstance(one, list | dict)]
         if spec.kind == "DATE":
@@ -203,19 +205,16 @@ def _terms(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
         args, lambda key: key in ("count", "key") or key.partition(".")[0] in known
     )
     absent = _missing(args, spec)
-    include = _term_filter(args, "include", spec)
-    exclude = _term_filter(args, "exclude", spec)
+    includes = _term_filter(args, "include", spec, default=True)
+    excludes = _term_filter(args, "exclude", spec, default=False)
     args.take_flag("showTermDocCountError", True)
 
     def compute(numbers: DocumentNumbers) -> list[Any]:
         groups = _group_documents(numbers, column, absent, lambda value: value)
         # This is the order of terms whose ranks are equal.
         terms = _hash_order(groups) if spec.kind == "F64" else sorted(groups, key=_sort_key)
-        chosen = [term for term in terms if len(groups[term]) >= least]
-        if include is not None:
-            chosen = list(filter(include, chosen))
-        if exclude is not None:
-            chosen = list(filterfalse(exclude, chosen))
+        frequent = [term for term in terms if len(groups[term]) >= least]
+        chosen = [term for term in frequent if includes(term) and not excludes(term)]
         chosen.sort(key=_rank_of(order.key, groups, subs), reverse=not order.ascending)
         shown = chosen[:size]
         _check_count(args, len(shown))

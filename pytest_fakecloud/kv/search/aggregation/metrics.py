@@ -23,10 +23,8 @@ def _values(
     index: SearchIndex, args: Arguments, allowed: tuple[str, ...]
 ) -> Callable[[DocumentNumbers], Values]:
     spec, column = column_of(index, args, allowed)
-    if spec.kind == "KEYWORD":
-        missing = args.take("missing", "a string", lambda value: isinstance(value, str))
-    else:
-        missing = args.take("missing", "a number", is_number)
+    take = args.take_string if spec.kind == "KEYWORD" else args.take_number
+    missing = take("missing")
     absent = () if missing is None else (missing,)
 
     def collect(numbers: DocumentNumbers) -> Values:

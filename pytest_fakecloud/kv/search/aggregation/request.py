@@ -60,6 +60,10 @@ class Arguments:
             default,
         )
 
+    def take_string(self, name: str) -> str | None:
+        found: str | None = self.take(name, "a string", lambda value: isinstance(value, str))
+        return found
+
     def take_number(self, name: str, default: Any = None) -> Any:
         return self.take(name, "a number", is_number, default)
 
@@ -102,7 +106,7 @@ def column_of(
     index: SearchIndex, args: Arguments, allowed: tuple[str, ...]
 ) -> tuple[FieldSpec, dict[int, tuple[Any, ...]]]:
     """Return the field of an aggregation and its values by document, or raise an error."""
-    name = args.take("field", "a string", lambda value: isinstance(value, str))
+    name = args.take_string("field")
     if name is None:
         # This is the vendor's error message.
         raise SearchError(f"Aggregation '{args.alias}' is missing required 'field' property")
