@@ -103,7 +103,7 @@ class World:
         if not self.real:
             return None
         if need == WHOLE_SERVER:
-            alone = getattr(self.server._engine, "isolation", "none") == "none"
+            alone = self.server._engine.settings.isolation == "none"  # type: ignore[attr-defined]
             return None if alone else f"needs {need}"
         known = self.server.execute("COMMAND", "INFO", need)[0]
         return None if known else f"the server has no {need}"

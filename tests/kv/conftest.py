@@ -159,24 +159,15 @@ def dialect(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def version(request: pytest.FixtureRequest) -> str | None:
-    """The announced version, which ``@pytest.mark.dialect("redis", version="7.2.0")`` sets."""
+def settings(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The engine's settings, e.g. of ``@pytest.mark.dialect("redis", version="7.2.0")``."""
     marker = request.node.get_closest_marker("dialect")
-    return marker.kwargs.get("version") if marker else None
+    return marker.kwargs if marker else {}
 
 
 @pytest.fixture
-def modules(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """The loaded modules, which ``@pytest.mark.dialect("redis", modules=("ReJSON",))`` sets."""
-    marker = request.node.get_closest_marker("dialect")
-    return marker.kwargs.get("modules", ()) if marker else ()
-
-
-@pytest.fixture
-def engine(
-    clock: Timekeeper, dialect: Any, version: str | None, modules: tuple[str, ...]
-) -> Engine:
-    return Engine(clock, Ids(7), KVConfig(dialect=dialect, version=version, modules=modules))
+def engine(clock: Timekeeper, dialect: Any, settings: dict[str, Any]) -> Engine:
+    return Engine(clock, Ids(7), KVConfig(dialect=dialect, **settings))
 
 
 @pytest.fixture
@@ -290,4 +281,4 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "dialect(name, version, modules): the engine fixture's")
+    config.addinivalue_line("markers", "dialect(name, **settings): the engine fixture's")

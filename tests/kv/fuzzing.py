@@ -18,6 +18,8 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp.parser import CommandReader, ProtocolFault
 
+from .comparison.wire import pack
+
 COUNTS = ["-1", "0", "1", "2", "3", "03", "+3", "3 ", "x", "", "2147483647", "2147483648", "9" * 25]
 LENGTHS = ["-1", "0", "1", "03", "x", "", "16384", "16385", "536870912", "536870913", "9" * 25, "٣"]
 WORDS = [
@@ -36,20 +38,15 @@ LINES = [
 ]  # fmt: skip
 
 
-def packed(words: list[bytes]) -> bytes:
-    """Encode a command in the Redis protocol."""
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
-
-
 def frame(luck: random.Random) -> bytes:
     """Return one command, valid or not."""
     kind = luck.random()
     if kind < 0.5:
-        return packed([word.encode() for word in luck.choice(LINES)])
+        return pack([word.encode() for word in luck.choice(LINES)])
     if kind < 0.65:
         return luck.choice(INLINE) + luck.choice([b"\r\n", b"\n", b"\r\n\r\n", b"\r"])
     if kind < 0.8:
-        return packed(luck.sample(WORDS, luck.randint(0, 4)))
+        return pack(luck.sample(WORDS, luck.randint(0, 4)))
     words = luck.sample(WORDS, 2)
     count = luck.choice([*COUNTS, "2", "2", "2"])
     lengths = [luck.choice([*LENGTHS, *[str(len(word))] * 6]) for word in words]
@@ -119,7 +116,7 @@ def main(rounds: int, on_port: int, seed: int = 0) -> tuple[Counter[str], Counte
     context = Context.alone()
     with KVServer(context) as server:
         where = server.database_url.rpartition("@")[0]
-        login = packed([b"AUTH", where.rpartition(":")[2].encode()])
+        login = pack([b"AUTH", where.rpartition(":")[2].encode()])
         port_ones = Counter(attempt_port(server, login, luck) for _ in range(on_port))
         server.execute("FLUSHALL")
         assert not [problem for problem in context.problems if problem.kind == "bug"]

@@ -21,11 +21,10 @@ from pytest_fakecloud.kv.table.config import Config
 from pytest_fakecloud.kv.values.json import JsonValue
 
 from .backing import OwnServer
-from .rdb.packing import count, file_of, text
+from .rdb.packing import LIBRARY, count, file_of, text
 
 NOW = "2026-01-01T00:00:00Z"
 NOW_MS = 1767225600000
-LIBRARY = "#!lua name=l\nredis.register_function('f', function() return 7 end)"
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import redis
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.journal import recorder_of
-from pytest_fakecloud.handle import Context
+from pytest_fakecloud.handle import Context, Handle
 from pytest_fakecloud.kv.acl.users import AclUser
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
@@ -560,3 +560,16 @@ class TestBetween:
             assert isinstance(problem.exception, ContractError)
             assert "the run= of between() failed after 2 commands" in problem.text
             assert told in problem.text
+
+
+def test_completion_lists_only_public_names() -> None:
+    own = {name for name in dir(KVServer) if not name.startswith("_")}
+    assert own - {*dir(Handle), *Handle.__annotations__} == {
+        *(
+            "between", "database_url", "dump_rdb", "execute", "keys", "read_only_token",
+            "reset_password",
+        ),
+        *("assert_not_searched", "assert_searched", "search_index", "searches"),
+        *("ttl", "value", "values"),
+        *("elements", "entries", "hash", "integer", "members", "scores", "string"),
+    }  # fmt: skip

@@ -7,6 +7,8 @@ import struct
 from pytest_fakecloud.kv.rdb.crc64 import crc64
 from pytest_fakecloud.kv.rdb.packed import Entry, write_listpack
 
+LIBRARY = b"#!lua name=l\nredis.register_function('f', function() return 7 end)"
+
 
 def count(number: int) -> bytes:
     """Encode a length."""

@@ -20,14 +20,13 @@ from pytest_fakecloud.kv.rdb.source import RdbError
 from pytest_fakecloud.kv.values.digest import value_digest
 from tests.budget import cases
 
-from .packing import OTHERS, count, file_of, sealed, text, ziplist
+from .packing import LIBRARY, OTHERS, count, file_of, sealed, text, ziplist
 
 LINES = """SET s hello|SET n 12345|SET z aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 RPUSH l a b -7 1000|SADD i 1 2 70000|SADD m a b|ZADD zs 1.5 a 2 b
 HSET h f v n 10|HPEXPIREAT h 9000000000000 FIELDS 1 f
 XADD x 1-1 f v|XADD x 2-0 g w h 1|XGROUP CREATE x g 0|XREADGROUP GROUP g ann COUNT 1 STREAMS x >
 JSON.SET j $ {"a":[1]}|PEXPIREAT s 9000000000000"""
-LIBRARY = b"#!lua name=l\nredis.register_function('f', function() return 7 end)"
 
 
 @pytest.fixture(scope="module")

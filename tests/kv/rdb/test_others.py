@@ -118,13 +118,9 @@ def test_a_score_that_is_not_a_number_is_rejected() -> None:
         read(5, count(1) + text(b"a") + struct.pack("<d", math.nan))
 
 
-def test_a_library_of_a_release_candidate_gets_its_first_line() -> None:
-    old = b"\xf6" + text(b"lib") + text(b"LUA") + b"\x01" + text(b"about") + text(b"return 1")
-    assert read_file(file_of(old)).libraries == [b"#!lua name=lib\nreturn 1"]
-
-
-def test_a_library_of_a_release_candidate_needs_no_description() -> None:
-    old = b"\xf6" + text(b"lib") + text(b"LUA") + b"\x00" + text(b"return 1")
+@pytest.mark.parametrize("description", [b"\x01" + text(b"about"), b"\x00"])
+def test_a_library_of_a_release_candidate_gets_its_first_line(description: bytes) -> None:
+    old = b"\xf6" + text(b"lib") + text(b"LUA") + description + text(b"return 1")
     assert read_file(file_of(old)).libraries == [b"#!lua name=lib\nreturn 1"]
 
 

@@ -19,6 +19,7 @@ from tests.budget import cases
 from ..comparison.servers import RealServer
 from ..comparison.wire import Error, pack, read
 from .made import lines_of
+from .packing import LIBRARY
 
 BINARY = shutil.which("redis-server")
 BATCH = 100
@@ -142,15 +143,7 @@ def test_a_dump_of_redis_is_loaded_and_one_of_the_fake_starts_redis(tmp_path: Pa
     ours.mkdir()
     with redis(theirs) as first, fake() as copy:
         keys, streams = keys_of(first, cases(2000))
-        first.run(
-            [
-                [
-                    b"FUNCTION",
-                    b"LOAD",
-                    b"#!lua name=l\nredis.register_function('f', function() return 7 end)",
-                ]
-            ]
-        )
+        first.run([[b"FUNCTION", b"LOAD", LIBRARY]])
         first.run([[b"SELECT", b"3"], [b"SET", b"there", b"3"], [b"SELECT", b"0"], [b"SAVE"]])
         copy.handle.load(theirs / "dump.rdb")
         same(first, copy, keys, streams)

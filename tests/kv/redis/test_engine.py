@@ -170,7 +170,6 @@ TestEncoding = again(test_routes.TestEncoding)
 TestTransactions = again(test_routes.TestTransactions)
 TestTokens = again(test_routes.TestTokens)
 TestAvailability = again(test_routes.TestAvailability)
-TestJournal = again(test_routes.TestJournal)
 
 
 def at_the_start_of_a_second(server: KVServer) -> int:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.resp.parser import CommandReader, ProtocolFault, protocol_of
+from tests.kv.comparison.wire import pack
 
 
 def reader(*, known: bool = True, longest: int = 1000) -> CommandReader:
@@ -18,11 +19,6 @@ def all_of(source: CommandReader) -> list[list[bytes]]:
     while (line := source.next()) is not None:
         found.append(line)
     return found
-
-
-def packed(line: list[bytes]) -> bytes:
-    words = b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in line)
-    return b"*%d\r\n" % len(line) + words
 
 
 class TestWayIn:
@@ -45,7 +41,7 @@ class TestCommands:
         st.integers(1, 9),
     )
     def test_however_it_is_cut(self, lines: list[list[bytes]], size: int) -> None:
-        wire = b"".join(map(packed, lines))
+        wire = b"".join(map(pack, lines))
         source, found = reader(), []
         for at in range(0, len(wire), size):
             source.feed(wire[at : at + size])
@@ -58,18 +54,18 @@ class TestCommands:
     def test_short_and_long_commands_side_by_side(self, count: int, size: int) -> None:
         lines = [[b"GET", b"k"], [b"x" * size] * count, [b"y" * size, b""], [b"PING"]]
         source = reader()
-        source.feed(b"".join(map(packed, lines)))
+        source.feed(b"".join(map(pack, lines)))
         assert all_of(source) == lines
         assert not source.pending
 
     @pytest.mark.parametrize("end", range(1, 27))
     def test_the_end_of_a_short_command_may_come_later(self, end: int) -> None:
-        line = packed([b"SET", b"key", b"v"])
+        line = pack([b"SET", b"key", b"v"])
         source = reader()
-        source.feed(packed([b"PING"]) + line[:-end])
+        source.feed(pack([b"PING"]) + line[:-end])
         assert all_of(source) == [[b"PING"]]
         assert source.pending == (end < len(line))
-        source.feed(line[-end:] + packed([b"PING"]))
+        source.feed(line[-end:] + pack([b"PING"]))
         assert all_of(source) == [[b"SET", b"key", b"v"], [b"PING"]]
 
     def test_both_forms_in_one_connection(self) -> None:
@@ -87,7 +83,7 @@ class TestCommands:
 
     def test_a_large_word_costs_its_size(self) -> None:
         source = reader(longest=2**24)
-        wire = packed([b"SET", b"k", b"x" * 2**22])
+        wire = pack([b"SET", b"k", b"x" * 2**22])
         for at in range(0, len(wire), 4096):
             source.feed(wire[at : at + 4096])
             line = source.next()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import socket
 import ssl
@@ -939,10 +938,6 @@ def test_a_real_server_has_a_port_of_its_own() -> None:
         server._created_engine = object()  # type: ignore[assignment]
         with pytest.raises(ContractError, match="connect to that server"):
             _ = server.database_url
-
-
-def test_replies_of_the_reader_itself() -> None:
-    assert wire.read(io.BytesIO(b"*-1\r\n")) == NilArray()
 
 
 def test_secured_connections_are_pushed_to_as_well() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 from weakref import ref
 
 import pytest
@@ -14,6 +13,7 @@ from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.scripting.callbacks import keep_frames
 from pytest_fakecloud.kv.scripting.errors import HostLost
 from pytest_fakecloud.kv.scripting.host import LuaHost
+from tests.harness import in_threads
 from tests.kv.conftest import Run
 
 
@@ -89,11 +89,7 @@ def test_threads_take_turns() -> None:
         for _ in range(200):
             engine.execute(session, [b"EVAL", script, b"0"])
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    in_threads(*[work] * 4)
     assert engine.execute(engine.session(), [b"GET", b"n"]) == b"800"
 
 

@@ -31,9 +31,9 @@ def real(request: pytest.FixtureRequest) -> Iterator[RealServer]:
 
 
 @pytest.fixture
-def version(real: RealServer) -> str:
+def settings(real: RealServer) -> dict[str, str]:
     """The announced version, that of the server it is compared with."""
-    return {"redis": "7.0.15", "valkey": "9.1.0"}[real.name]
+    return {"version": {"redis": "7.0.15", "valkey": "9.1.0"}[real.name]}
 
 
 WORDING = (
