@@ -1,7 +1,6 @@
 """Prefix sums of block lengths, which convert between positions of items and blocks.
 
-They are used by lists and sorted sets, which store their blocks differently. No library maintains
-such sums separately from the blocks.
+Sorted sets use them. No library maintains such sums separately from the blocks.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from .. import errors
 from ..engine.keyspace import Keyspace
 from ..engine.session import Session
-from ..errors import CommandError
+from ..errors import CommandError, Template
 from ..table.registry import Args, CommandSpec
 from ..table.syntax import I64_MAX, parse_database, parse_int
 
@@ -16,17 +16,18 @@ REST = -1
 
 
 def options(
-    args: Args, at: int, sizes: Mapping[bytes, int], error: bytes = errors.SYNTAX
+    args: Args, at: int, sizes: Mapping[bytes, int], error: bytes | Template = errors.SYNTAX
 ) -> Iterator[tuple[bytes, Args]]:
-    """Yield each option from ``at`` on in upper case, with as many values as ``sizes`` says."""
+    """Yield each option from ``at`` on in upper case, with as many values as ``sizes`` says.
+
+    The error for an unknown word, or for too few values, may have a placeholder for the word.
+    """
     while at < len(args):
         word = args[at].upper()
         size = sizes.get(word)
-        if size is None:
-            raise CommandError(error)
-        end = len(args) if size == REST else at + 1 + size
-        if end > len(args):
-            raise CommandError(error)
+        end = len(args) if size == REST else at + 1 + (size or 0)
+        if size is None or end > len(args):
+            raise CommandError(error(args[at]) if isinstance(error, Template) else error)
         yield word, args[at + 1 : end]
         at = end
 

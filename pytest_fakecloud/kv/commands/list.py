@@ -12,7 +12,15 @@ from ..reply import NIL_ARRAY, OK, Reply
 from ..table.registry import Args, command, variant
 from ..table.syntax import I64_MAX, I64_MIN, parse_int
 from ..values.lists import QuickList
-from .arguments import arity_error, is_first, options, parse_bounds, parse_negatable, slice_bounds
+from .arguments import (
+    arity_error,
+    is_first,
+    options,
+    parse_bounds,
+    parse_negatable,
+    running,
+    slice_bounds,
+)
 from .blocking import parse_timeout, pop_or_wait, pop_several, try_or_wait
 
 _ENDS = (b"LEFT", b"RIGHT")
@@ -100,7 +108,7 @@ def lrange(session: Session, args: Args) -> Reply:
     """Return the elements of a list between two indexes, both inclusive."""
     first, last = parse_bounds(args[1], args[2])
     items = session.db.get(args[0], QuickList) or _MISSING
-    return list(items.slice(*slice_bounds(first, last, len(items))))
+    return items.slice(*slice_bounds(first, last, len(items)))
 
 
 @command("LPOS")
@@ -156,8 +164,10 @@ def ltrim(session: Session, args: Args) -> Reply:
     items = session.db.get(args[0], QuickList)
     if items is not None:
         start, stop = slice_bounds(first, last, len(items))
-        items.remove_slice(stop, len(items))
-        items.remove_slice(0, start)
+        for _ in range(len(items) - stop):
+            items.pop_right()
+        for _ in range(start):
+            items.pop_left()
         session.db.note_removal(args[0])
     return OK
 
@@ -166,12 +176,8 @@ def _take(
     session: Session, key: bytes, items: QuickList, left: bool, count: int = 1
 ) -> list[bytes]:
     """Remove elements from one end; return them in the order of removal."""
-    if count == 1:
-        taken = [items.pop_left() if left else items.pop_right()]
-    elif left:
-        taken = items.remove_slice(0, min(count, len(items)))
-    else:
-        taken = items.remove_slice(max(len(items) - count, 0), len(items))[::-1]
+    pop = items.pop_left if left else items.pop_right
+    taken = [pop() for _ in range(min(count, len(items)))]
     session.db.note_removal(key, "lpop" if left else "rpop")
     return taken
 
@@ -199,6 +205,20 @@ def lmpop(session: Session, args: Args) -> Reply:
     return pop_several(session, args, _ENDS, QuickList, partial(_take, session))
 
 
+@variant(
+    "BLPOP",
+    "Remove and return the head of the first non-empty list, or block until a list has an element.",
+    left=True,
+)
+@variant(
+    "BRPOP",
+    "Remove and return the tail of the first non-empty list, or block until a list has an element.",
+    left=False,
+)
+def blpop(session: Session, args: Args, *, left: bool) -> Reply:
+    return pop_or_wait(session, args, QuickList, partial(_take, session, left=left))
+
+
 def _move(
     session: Session, source: bytes, target: bytes, *, from_left: bool, to_left: bool
 ) -> Reply:
@@ -219,48 +239,28 @@ def _move(
     return item
 
 
-@command("LMOVE")
-def lmove(session: Session, args: Args) -> Reply:
-    """Move an element from either end of a list to either end of another, and return it."""
-    from_left, to_left = (is_first(word, *_ENDS) for word in args[2:4])
-    return _move(session, args[0], args[1], from_left=from_left, to_left=to_left)
-
-
-@command("RPOPLPUSH")
-def rpoplpush(session: Session, args: Args) -> Reply:
-    """Move the last element of a list to the head of another, and return it."""
-    return _move(session, args[0], args[1], from_left=False, to_left=True)
-
-
-@command("BLPOP")
-def blpop(session: Session, args: Args) -> Reply:
-    """Remove and return the head of the first non-empty list, or block until a list has an element."""
-    return pop_or_wait(session, args, QuickList, partial(_take, session, left=True))
-
-
-@command("BRPOP")
-def brpop(session: Session, args: Args) -> Reply:
-    """Remove and return the tail of the first non-empty list, or block until a list has an element."""
-    return pop_or_wait(session, args, QuickList, partial(_take, session, left=False))
-
-
-def _blocking_move(session: Session, args: Args, *, from_left: bool, to_left: bool) -> Reply:
+@variant("RPOPLPUSH", "Move the last element of a list to the head of another, and return it.")
+@variant(
+    "BRPOPLPUSH",
+    "Move the last element of a list to the head of another; block while the list is empty.",
+)
+def rpoplpush(
+    session: Session, args: Args, *, from_left: bool = False, to_left: bool = True
+) -> Reply:
+    move = partial(_move, session, args[0], args[1], from_left=from_left, to_left=to_left)
+    if "blocking" not in running(session).flags:
+        return move()
     timeout_ms = parse_timeout(session, args[-1])
-
-    def attempt(keys: list[bytes]) -> Reply:
-        return _move(session, args[0], args[1], from_left=from_left, to_left=to_left)
-
-    return try_or_wait(session, args[:1], timeout_ms, attempt, QuickList, empty=None)
+    return try_or_wait(session, args[:1], timeout_ms, lambda keys: move(), QuickList, empty=None)
 
 
-@command("BLMOVE")
-def blmove(session: Session, args: Args) -> Reply:
-    """Move an element between the ends of two lists, or block until the source has an element."""
+@variant(
+    "LMOVE", "Move an element from either end of a list to either end of another, and return it."
+)
+@variant(
+    "BLMOVE",
+    "Move an element between the ends of two lists, or block until the source has an element.",
+)
+def lmove(session: Session, args: Args) -> Reply:
     from_left, to_left = (is_first(word, *_ENDS) for word in args[2:4])
-    return _blocking_move(session, args, from_left=from_left, to_left=to_left)
-
-
-@command("BRPOPLPUSH")
-def brpoplpush(session: Session, args: Args) -> Reply:
-    """Move the last element of a list to the head of another; block while the list is empty."""
-    return _blocking_move(session, args, from_left=False, to_left=True)
+    return rpoplpush(session, args, from_left=from_left, to_left=to_left)

@@ -76,9 +76,9 @@ def script_show(session: Session, args: Args) -> Reply:
     return script.source
 
 
-@command("SCRIPT KILL")
-def script_kill(session: Session, args: Args) -> Reply:
-    """Stop the running script if it has not written anything."""
+@variant("SCRIPT KILL", "Stop the running script if it has not written anything.")
+@variant("FUNCTION KILL", "Stop the running function if it has not written anything.")
+def kill(session: Session, args: Args) -> Reply:
     session.engine.turns.kill()
     return OK
 
@@ -194,11 +194,4 @@ def function_restore(session: Session, args: Args) -> Reply:
         raise CommandError(errors.BAD_POLICY)
     engine = session.engine
     engine.scripting.libraries.restore(args[0], policy, engine.version)
-    return OK
-
-
-@command("FUNCTION KILL")
-def function_kill(session: Session, args: Args) -> Reply:
-    """Stop the running function if it has not written anything."""
-    session.engine.turns.kill()
     return OK

@@ -10,7 +10,7 @@ from ...errors import CommandError
 from ...reply import OK, Map, Reply, Status
 from ...table.registry import Args, command
 from ...table.syntax import decoded, parse_int
-from ..arguments import arity_error, find_database
+from ..arguments import arity_error, find_database, options
 from .client import check_printable
 from .process import loaded_modules
 
@@ -89,18 +89,12 @@ def hello(session: Session, args: Args) -> Reply:
         version = parse_int(args[0], error=errors.PROTO_NOT_INTEGER)
         if version not in (2, 3):
             raise CommandError(errors.NOPROTO)
-    user, name, at = session.user, session.name, 1
-    while at < len(args):
-        word = args[at].upper()
-        if word == b"AUTH" and at + 2 < len(args):
-            user = _log_in(session, decoded(args[at + 1]), args[at + 2], b"HELLO")
-            at += 3
-        elif word == b"SETNAME" and at + 1 < len(args):
-            name = args[at + 1]
-            check_printable(name)
-            at += 2
+    user, name = session.user, session.name
+    for word, values in options(args, 1, {b"AUTH": 2, b"SETNAME": 1}, errors.hello_syntax):
+        if word == b"AUTH":
+            user = _log_in(session, decoded(values[0]), values[1], b"HELLO")
         else:
-            raise CommandError(errors.hello_syntax(args[at]))
+            check_printable(name := values[0])
     if not user.known:
         raise CommandError(errors.HELLO_NOAUTH)
     session.user, session.name, session.resp = user, name, version

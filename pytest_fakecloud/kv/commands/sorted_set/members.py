@@ -252,16 +252,18 @@ def zmpop(session: Session, args: Args) -> Reply:
     return pop_several(session, args, _ENDS, SortedSet, partial(_take_pairs, session))
 
 
-@command("BZPOPMIN")
-def bzpopmin(session: Session, args: Args) -> Reply:
-    """Remove and return the lowest member of the first non-empty set; block while all are empty."""
-    return pop_or_wait(session, args, SortedSet, partial(_take_one, session, lowest=True))
-
-
-@command("BZPOPMAX")
-def bzpopmax(session: Session, args: Args) -> Reply:
-    """Remove and return the highest member of the first non-empty set; block while all are empty."""
-    return pop_or_wait(session, args, SortedSet, partial(_take_one, session, lowest=False))
+@variant(
+    "BZPOPMIN",
+    "Remove and return the lowest member of the first non-empty set; block while all are empty.",
+    lowest=True,
+)
+@variant(
+    "BZPOPMAX",
+    "Remove and return the highest member of the first non-empty set; block while all are empty.",
+    lowest=False,
+)
+def bzpop(session: Session, args: Args, *, lowest: bool) -> Reply:
+    return pop_or_wait(session, args, SortedSet, partial(_take_one, session, lowest=lowest))
 
 
 @command("ZRANDMEMBER")

@@ -108,28 +108,27 @@ def _leading_ids(args: Args, at: int) -> list[int]:
     return ids
 
 
+_CLAIM_SIZES = {
+    **dict.fromkeys((b"FORCE", b"JUSTID"), 0),
+    **dict.fromkeys((b"IDLE", b"TIME", b"RETRYCOUNT", b"LASTID"), 1),
+}
+
+
 def _parse_claim(session: Session, args: Args, at: int) -> _Claim:
     claim = _Claim()
-    while at < len(args):
-        word = args[at].upper()
-        more = at + 1 < len(args)
+    for word, values in options(args, at, _CLAIM_SIZES, errors.unrecognized_claim_option):
         if word == b"FORCE":
             claim.force = True
         elif word == b"JUSTID":
             claim.justid = True
-        elif word in (b"IDLE", b"TIME", b"RETRYCOUNT") and more:
-            at += 1
-            number = _claim_number(args[at], "XCLAIM", f"{word.decode()} option")
+        elif word == b"LASTID":
+            claim.last_id = parse_id(values[0])
+        else:
+            number = _claim_number(values[0], "XCLAIM", f"{word.decode()} option")
             if word == b"RETRYCOUNT":
                 claim.retrycount = number
             else:
                 claim.delivered_ms = session.now_ms - number if word == b"IDLE" else number
-        elif word == b"LASTID" and more:
-            at += 1
-            claim.last_id = parse_id(args[at])
-        else:
-            raise CommandError(errors.unrecognized_claim_option(args[at]))
-        at += 1
     return claim
 
 
