@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from .. import errors
 from ..engine.keyspace import Keyspace
@@ -10,6 +11,8 @@ from ..engine.session import Session
 from ..errors import CommandError, Template
 from ..table.registry import Args, CommandSpec
 from ..table.syntax import I64_MAX, parse_database, parse_int
+
+T = TypeVar("T")
 
 REST = -1
 """Number of values, for ``options()``, of an option that takes all arguments after it."""
@@ -80,6 +83,14 @@ def inclusive_range(start: int, end: int, length: int) -> tuple[int, int]:
     start = max(start + length, 0) if start < 0 else start
     end = max(end + length, 0) if end < 0 else end
     return start, min(end, length - 1)
+
+
+def existing(session: Session, key: bytes, kind: type[T], error: bytes = errors.NO_SUCH_KEY) -> T:
+    """Return the value of a key; raise ``error`` for a missing key, or WRONGTYPE."""
+    value = session.db.get(key, kind)
+    if value is None:
+        raise CommandError(error)
+    return value
 
 
 def is_first(word: bytes, first: bytes, second: bytes) -> bool:

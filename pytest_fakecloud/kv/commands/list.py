@@ -14,6 +14,7 @@ from ..table.syntax import I64_MAX, I64_MIN, parse_int
 from ..values.lists import QuickList
 from .arguments import (
     arity_error,
+    existing,
     is_first,
     options,
     parse_bounds,
@@ -78,9 +79,7 @@ def _find_index(items: QuickList, text: bytes) -> int | None:
 @command("LSET")
 def lset(session: Session, args: Args) -> Reply:
     """Set the element at an index of a list."""
-    items = session.db.get(args[0], QuickList)
-    if items is None:
-        raise CommandError(errors.NO_SUCH_KEY)
+    items = existing(session, args[0], QuickList)
     index = _find_index(items, args[1])
     if index is None:
         raise CommandError(errors.INDEX_OUT_OF_RANGE)

@@ -147,7 +147,7 @@ class Writer:
         self.raw(first_ms.to_bytes(8, "little"))
         self.length(len(value))
         for field, text in value.fields.items():
-            at_ms = value.expiry(field)
+            at_ms = value.expires.get(field)
             self.length(0 if at_ms is None else at_ms - first_ms + 1)
             self.string(field)
             self.string(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy as shallow_copy
 from itertools import chain
 from typing import ClassVar
 
@@ -49,10 +50,9 @@ class HashValue:
         return "listpack"
 
     def copy(self) -> HashValue:
-        twin = HashValue()
-        twin.fields = dict(self.fields)
-        twin.expires = dict(self.expires)
-        twin._longest, twin._most, twin._volatile = self._longest, self._most, self._volatile
+        twin = shallow_copy(self)
+        twin.fields, twin.expires = self.fields.copy(), self.expires.copy()
+        twin._order = None
         return twin
 
     def stay_packed(self) -> None:
@@ -86,10 +86,6 @@ class HashValue:
         """Set the time at which an existing field expires, in Unix milliseconds."""
         self.expires[field] = at_ms
         self._volatile = True
-
-    def expiry(self, field: bytes) -> int | None:
-        """Return the time at which a field expires, in Unix milliseconds, or None."""
-        return self.expires.get(field)
 
     def persist(self, field: bytes) -> bool:
         """Remove the TTL of a field; return whether it had one."""

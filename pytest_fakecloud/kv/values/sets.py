@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy as shallow_copy
 from typing import ClassVar
 
 from ..table.config import Config
@@ -56,12 +57,8 @@ class SetValue:
         return "hashtable"
 
     def copy(self) -> SetValue:
-        twin = SetValue()
-        twin._members = self._members.copy()
-        twin._places = self._places.copy()
-        twin._integers = self._integers
-        twin._peak = self._peak
-        twin._longest = self._longest
+        twin = shallow_copy(self)
+        twin._members, twin._places = self._members.copy(), self._places.copy()
         return twin
 
     def add(self, member: bytes) -> bool:

@@ -9,7 +9,7 @@ depend on them.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from copy import copy as shallow_copy
 from itertools import groupby
 from typing import ClassVar, NamedTuple
@@ -84,11 +84,11 @@ class Stream:
 
     type_name: ClassVar[str] = "stream"
     __slots__ = (
-        "_keys", "_nodes", "entries_added", "groups", "last_id", "length", "max_deleted_id",
+        "_keys", "entries_added", "groups", "last_id", "length", "max_deleted_id", "nodes",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self._nodes: list[Node] = []
+        self.nodes: list[Node] = []
         self._keys: list[int] = []
         self.length = 0
         self.last_id = 0
@@ -100,14 +100,10 @@ class Stream:
     def of_nodes(cls, nodes: list[Node]) -> Stream:
         """Return a stream that consists of nodes in ascending order. The caller sets the counters."""
         stream = cls()
-        stream._nodes = nodes
+        stream.nodes = nodes
         stream._keys = [node.key for node in nodes]
         stream.length = sum(len(node.ids) for node in nodes)
         return stream
-
-    @property
-    def nodes(self) -> Sequence[Node]:
-        return self._nodes
 
     def __len__(self) -> int:
         return self.length
@@ -121,7 +117,7 @@ class Stream:
     def copy(self) -> Stream:
         """Return a copy, including the groups and their pending entries."""
         twin = shallow_copy(self)
-        twin._nodes = [node.copy() for node in self._nodes]
+        twin.nodes = [node.copy() for node in self.nodes]
         twin._keys = self._keys.copy()
         twin.groups = {name: group.copy() for name, group in self.groups.items()}
         return twin
@@ -129,12 +125,12 @@ class Stream:
     @property
     def first_id(self) -> int:
         """The lowest ID in the stream, or 0 if the stream is empty."""
-        return self._nodes[0].ids[0] if self._nodes else 0
+        return self.nodes[0].ids[0] if self.nodes else 0
 
     @property
     def highest_id(self) -> int:
         """The highest ID in the stream, or 0 if the stream is empty."""
-        return self._nodes[-1].ids[-1] if self._nodes else 0
+        return self.nodes[-1].ids[-1] if self.nodes else 0
 
     def awaited(self, entry_id: int) -> bool:
         """Return whether any group has not received or not acknowledged an entry."""
@@ -156,15 +152,14 @@ class Stream:
         self, entry_id: int, fields: list[bytes], max_bytes: int = 4096, max_entries: int = 100
     ) -> None:
         """Append an entry, whose ID must be the highest, to a node with these limits."""
-        nodes = self._nodes
-        node = nodes[-1] if nodes else None
+        node = self.nodes[-1] if self.nodes else None
         if (
             node is None
             or node.size + sum(map(len, fields)) >= (max_bytes or 1 << 30)
             or (max_entries and len(node.ids) + node.deleted >= max_entries)
         ):
             node = Node(entry_id, fields[::2])
-            nodes.append(node)
+            self.nodes.append(node)
             self._keys.append(entry_id)
         node.append(entry_id, fields)
         self.length += 1
@@ -175,7 +170,7 @@ class Stream:
         node = bisect_right(self._keys, entry_id) - 1
         if node < 0:
             return None
-        ids = self._nodes[node].ids
+        ids = self.nodes[node].ids
         index = bisect_left(ids, entry_id)
         return _Place(node, index) if index < len(ids) and ids[index] == entry_id else None
 
@@ -184,7 +179,7 @@ class Stream:
 
     def get(self, entry_id: int) -> list[bytes] | None:
         place = self._place(entry_id)
-        return None if place is None else self._nodes[place.node].fields[place.entry]
+        return None if place is None else self.nodes[place.node].fields[place.entry]
 
     def delete(self, entry_id: int) -> bool:
         place = self._place(entry_id)
@@ -195,11 +190,11 @@ class Stream:
         return True
 
     def _remove(self, place: _Place) -> None:
-        node = self._nodes[place.node]
+        node = self.nodes[place.node]
         del node.ids[place.entry], node.fields[place.entry]
         node.deleted += 1
         if not node.ids:
-            del self._nodes[place.node], self._keys[place.node]
+            del self.nodes[place.node], self._keys[place.node]
         self.length -= 1
 
     def written(self) -> Iterator[tuple[bytes, list[bytes]]]:
@@ -213,7 +208,7 @@ class Stream:
         found: list[Entry] = []
         first, stop = bisect_right(self._keys, start) - 1, bisect_right(self._keys, end)
         order = -1 if reverse else 1
-        for node in self._nodes[max(first, 0) : stop][::order]:
+        for node in self.nodes[max(first, 0) : stop][::order]:
             i, j = bisect_left(node.ids, start), bisect_right(node.ids, end)
             if count is not None and count < len(found) + j - i:
                 missing = count - len(found)
@@ -245,15 +240,15 @@ class Stream:
             return self._trim_acknowledged(left, end, whole_nodes)
         removed: list[int] = []
         whole = 0
-        for node in self._nodes:
+        for node in self.nodes:
             if left < len(node.ids):
                 break
             removed += node.ids
             left -= len(node.ids)
             whole += 1
-        del self._nodes[:whole], self._keys[:whole]
+        del self.nodes[:whole], self._keys[:whole]
         if left and not whole_nodes:
-            node = self._nodes[0]
+            node = self.nodes[0]
             removed += node.ids[:left]
             del node.ids[:left], node.fields[:left]
             node.deleted += left
@@ -265,14 +260,14 @@ class Stream:
         if max_length is not None:
             return max(self.length - max_length, 0)
         at = bisect_left(self._keys, min_id)
-        below = sum(len(node.ids) for node in self._nodes[: max(at - 1, 0)])
-        return below + (bisect_left(self._nodes[at - 1].ids, min_id) if at else 0)
+        below = sum(len(node.ids) for node in self.nodes[: max(at - 1, 0)])
+        return below + (bisect_left(self.nodes[at - 1].ids, min_id) if at else 0)
 
     def _trim_acknowledged(self, most: int, end: int, whole_nodes: bool) -> list[int]:
         """Remove up to ``most`` entries that no group awaits, with IDs up to ``end``."""
         end = min([end, *(group.last_id for group in self.groups.values())])
         removed: list[int] = []
-        for node in self._nodes:
+        for node in self.nodes:
             if node.ids[0] > end or len(removed) >= most:
                 break
             free = [each for each in node.ids if each <= end and not self.awaited(each)]

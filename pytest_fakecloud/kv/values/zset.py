@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy as shallow_copy
 from itertools import dropwhile, takewhile
 from typing import ClassVar, NamedTuple
 
@@ -56,25 +57,25 @@ _MAX_ENTRIES, _MAX_VALUE = 128, 64
 
 
 class SortedSet:
-    """A sorted set: a dictionary from member to score (never NaN), and items in order."""
+    """A sorted set: ``scores`` from member to score (never NaN), and the items in order."""
 
     type_name: ClassVar[str] = "zset"
-    __slots__ = ("_longest", "_order", "_peak", "_scan_order", "_scores")
+    __slots__ = ("_longest", "_order", "_peak", "_scan_order", "scores")
 
     def __init__(self, scores: Mapping[bytes, float] | None = None) -> None:
         """Build a sorted set from scores. This sorts once, which is faster than adding each member."""
-        self._scores: dict[bytes, float] = dict(scores or {})
-        self._order = ScoreOrder((score, member) for member, score in self._scores.items())
+        self.scores: dict[bytes, float] = dict(scores or {})
+        self._order = ScoreOrder((score, member) for member, score in self.scores.items())
         # Redis never converts a set back, so the encoding depends on the largest size so far.
-        self._peak = len(self._scores)
-        self._longest = max(map(len, self._scores), default=0)
+        self._peak = len(self.scores)
+        self._longest = max(map(len, self.scores), default=0)
         self._scan_order: ScanOrder | None = None
 
     def __len__(self) -> int:
-        return len(self._scores)
+        return len(self.scores)
 
     def __contains__(self, member: bytes) -> bool:
-        return member in self._scores
+        return member in self.scores
 
     def __iter__(self) -> Iterator[Item]:
         return iter(self._order)
@@ -93,11 +94,8 @@ class SortedSet:
         self._peak = max(self._peak, 1 << 62)  # above every limit
 
     def copy(self) -> SortedSet:
-        twin = SortedSet.__new__(SortedSet)
-        twin._scores = self._scores.copy()
-        twin._order = self._order.copy()
-        twin._peak = self._peak
-        twin._longest = self._longest
+        twin = shallow_copy(self)
+        twin.scores, twin._order = self.scores.copy(), self._order.copy()
         twin._scan_order = None
         return twin
 
@@ -106,11 +104,11 @@ class SortedSet:
         self._longest = 0
 
     def score(self, member: bytes) -> float | None:
-        return self._scores.get(member)
+        return self.scores.get(member)
 
     def set(self, member: bytes, score: float) -> bool:
         """Set the score of a new or existing ``member``; return whether anything changed."""
-        scores = self._scores
+        scores = self.scores
         if not score and self._fits_listpack(member):
             score = 0.0
         old = scores.get(member)
@@ -136,17 +134,17 @@ class SortedSet:
 
         A listpack stores integral scores as integers, so -0 becomes 0.
         """
-        peak = max(self._peak, len(self._scores) + (member not in self._scores))
+        peak = max(self._peak, len(self.scores) + (member not in self.scores))
         return peak <= _MAX_ENTRIES and max(self._longest, len(member)) <= _MAX_VALUE
 
     def as_stored(self) -> SortedSet:
         """Return the set as Redis stores it in a key. In a small set, a score of -0 becomes 0."""
-        if self._scores and self._fits_listpack(b"") and 0.0 in self._scores.values():
-            return SortedSet({member: score + 0.0 for member, score in self._scores.items()})
+        if self.scores and self._fits_listpack(b"") and 0.0 in self.scores.values():
+            return SortedSet({member: score + 0.0 for member, score in self.scores.items()})
         return self
 
     def remove(self, member: bytes) -> bool:
-        score = self._scores.pop(member, None)
+        score = self.scores.pop(member, None)
         if score is None:
             return False
         self._order.remove(score, member)
@@ -154,11 +152,11 @@ class SortedSet:
 
     def rank(self, member: bytes, *, reverse: bool = False) -> int | None:
         """Return the number of members before or, in reverse, after a member; None without it."""
-        score = self._scores.get(member)
+        score = self.scores.get(member)
         if score is None:
             return None
         rank = self._order.position(score, member)
-        return len(self._scores) - 1 - rank if reverse else rank
+        return len(self.scores) - 1 - rank if reverse else rank
 
     def at(self, rank: int) -> Item:
         return self._order.at(rank)
@@ -191,7 +189,7 @@ class SortedSet:
         the result for the small encoding, which walks through the set: it starts at the first
         member inside one end of the range, and stops at the first member outside the other end.
         """
-        if members.empty or not self._scores:
+        if members.empty or not self.scores:
             return []
         first_score = self._order.at(0)[0]
         if first_score == self._order.at(len(self._order) - 1)[0]:
@@ -228,12 +226,12 @@ class SortedSet:
         """Remove and return the items with ``start <= rank < stop``."""
         removed = self._order.remove_slice(start, stop)
         for _, member in removed:
-            del self._scores[member]
+            del self.scores[member]
         return removed
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[Item]]:
         """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` items."""
         if self._scan_order is None:
-            self._scan_order = ScanOrder(self._scores)
+            self._scan_order = ScanOrder(self.scores)
         following, members = self._scan_order.page(cursor, count)
-        return following, [(self._scores[member], member) for member in members]
+        return following, [(self.scores[member], member) for member in members]

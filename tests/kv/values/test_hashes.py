@@ -11,9 +11,9 @@ def test_setting_reports_new_fields_and_drops_expiry() -> None:
     assert value.set(b"a", b"1")
     value.expire_at(b"a", 5)
     assert not value.set(b"a", b"2", keep_ttl=True)
-    assert value.expiry(b"a") == 5
+    assert value.expires.get(b"a") == 5
     assert not value.set(b"a", b"3")
-    assert value.expiry(b"a") is None
+    assert value.expires.get(b"a") is None
     assert value.expires == {}
 
 
@@ -37,6 +37,6 @@ def test_a_copy_is_independent() -> None:
     twin = value.copy()
     twin.remove(b"a")
     assert b"a" in value
-    assert value.expiry(b"a") == 5
+    assert value.expires.get(b"a") == 5
     assert twin.encoding(Config()) == "hashtable"
     assert len(twin) == 0

@@ -86,7 +86,7 @@ def hexpire(session: Session, args: Args) -> Reply:
     at_ms = expiry_ms(session, args[1], may_be_past=True)
 
     def expire(value: HashValue, field: bytes) -> int:
-        if not allows_expiry(condition, value.expiry(field), at_ms):
+        if not allows_expiry(condition, value.expires.get(field), at_ms):
             return 0
         return 1 if _expire_or_remove(session, value, field, at_ms) else 2
 
@@ -127,7 +127,7 @@ def httl(session: Session, args: Args, *, unit: Unit) -> Reply:
     rounds_down = unit.is_absolute and session.engine.dialect == "vendor"
 
     def read(value: HashValue, field: bytes) -> int:
-        at_ms = value.expiry(field)
+        at_ms = value.expires.get(field)
         if at_ms is None:
             return -1
         # As tests of the official clients show, the vendor rounds down for HEXPIRETIME.

@@ -17,7 +17,7 @@ from .matches import (
     NOT_STATIC,
     ROOT_ONLY,
     check_depth,
-    existing,
+    existing_document,
     find,
     no_path,
     optional_path,
@@ -228,7 +228,7 @@ def json_del(session: Session, args: Args) -> Reply:
 def json_clear(session: Session, args: Args) -> Reply:
     """Empty the arrays and objects at a path, set numbers to 0, and return the number of changes."""
     path = optional_path(session, args)
-    document = existing(session, args[0])
+    document = existing_document(session, args[0])
     changed = 0
     deepest_first = sorted(find(path, document.root), key=lambda match: -len(match.parts))
     # Clear children before their parents: clearing a parent would remove its children without

@@ -18,7 +18,7 @@ from ...errors import CommandError, Template, one_line
 from ...reply import Reply
 from ...table.registry import Args
 from ...values.json import DEEPEST, TYPE_WORDS, JsonError, JsonValue, depth, parse_json
-from ..arguments import arity_error
+from ..arguments import arity_error, existing
 
 if TYPE_CHECKING:
     from ...values.json_path import Location, Path
@@ -67,12 +67,8 @@ def read_value(text: bytes) -> Any:
         raise CommandError(one_line(b"ERR " + str(error).encode())) from None
 
 
-def existing(session: Session, key: bytes) -> JsonValue:
-    """Return the JSON document of a key; raise an error if there is none."""
-    document = session.db.get(key, JsonValue)
-    if document is None:
-        raise CommandError(NO_KEY)
-    return document
+def existing_document(session: Session, key: bytes) -> JsonValue:
+    return existing(session, key, JsonValue, NO_KEY)
 
 
 def no_path(path: Path) -> CommandError:
@@ -132,7 +128,7 @@ def change_arrays(
 
     ``check`` raises ``CommandError`` for an array that the operation must not change.
     """
-    document = existing(session, key)
+    document = existing_document(session, key)
     matches = find(path, document.root)
     arrays = [match for match in matches if match.value.__class__ is list]
     if check is not None:
@@ -181,7 +177,7 @@ def replace(
 
     Returns the result for each match; None for a match of another type.
     """
-    document = existing(session, key)
+    document = existing_document(session, key)
     matches = find(path, document.root)
     results = _results(path, matches, operation, *kinds)
     for match, result in zip(matches, results, strict=True):

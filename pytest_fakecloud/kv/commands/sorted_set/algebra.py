@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ....core.budget import spend
@@ -31,32 +31,24 @@ _LOOKUP_STEPS = 4
 
 @dataclass(slots=True)
 class _Source:
-    """An input, with its weight: a sorted set, a set (all scores are 1), or None for a missing key."""
+    """An input: the scores of its members, which are 1 in a set, and a weight."""
 
-    value: SortedSet | SetValue | None
+    scores: Mapping[bytes, float]
     weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.value, SortedSet | SetValue | None):
-            raise CommandError(WRONGTYPE)
-
-    def __len__(self) -> int:
-        return 0 if self.value is None else len(self.value)
-
-    def items(self) -> Iterable[tuple[bytes, float]]:
-        if isinstance(self.value, SortedSet):
-            return ((member, score) for score, member in self.value)
-        return ((member, 1.0) for member in self.value or ())
-
-    def score(self, member: bytes) -> float | None:
-        if isinstance(self.value, SortedSet):
-            return self.value.score(member)
-        return 1.0 if self.value is not None and member in self.value else None
 
     def weighted(self, score: float) -> float:
         """Return a score times the weight, where zero times infinity is zero."""
         product = self.weight * score
         return 0.0 if math.isnan(product) else product
+
+
+def _find_source(session: Session, key: bytes) -> _Source:
+    value = session.db.lookup(key)
+    if isinstance(value, SortedSet):
+        return _Source(value.scores)
+    if isinstance(value, SetValue | None):
+        return _Source(dict.fromkeys(value or (), 1.0))
+    raise CommandError(WRONGTYPE)
 
 
 @dataclass(slots=True)
@@ -76,7 +68,7 @@ def _parse(session: Session, args: Args) -> _Request:
         raise CommandError(input_key_needed(running(session).full_name))
     if numkeys > len(args) - 1:
         raise CommandError(errors.SYNTAX)
-    request = _Request([_Source(session.db.lookup(key)) for key in args[1 : 1 + numkeys]])
+    request = _Request([_find_source(session, key) for key in args[1 : 1 + numkeys]])
     known = {"WEIGHTS": numkeys, "AGGREGATE": 1, "WITHSCORES": 0, "LIMIT": 1}
     sizes = {word.encode(): known[word] for word in running(session).options if word in known}
     for word, values in options(args, 1 + numkeys, sizes):
@@ -95,12 +87,16 @@ def _parse(session: Session, args: Args) -> _Request:
     return request
 
 
+def _size(source: _Source) -> int:
+    return len(source.scores)
+
+
 def _union(request: _Request) -> dict[bytes, float]:
     result: dict[bytes, float] = {}
     # Process the smallest input first, as Redis does: the sum of floats depends on the order.
-    for source in sorted(request.sources, key=len):
-        spend(_LOOKUP_STEPS * len(source))
-        for member, score in source.items():
+    for source in sorted(request.sources, key=_size):
+        spend(_LOOKUP_STEPS * len(source.scores))
+        for member, score in source.scores.items():
             weighted = source.weighted(score)
             if member in result:
                 result[member] = request.aggregate(result[member], weighted)
@@ -110,13 +106,13 @@ def _union(request: _Request) -> dict[bytes, float]:
 
 
 def _intersection(request: _Request) -> dict[bytes, float]:
-    first, *others = sorted(request.sources, key=len)
+    first, *others = sorted(request.sources, key=_size)
     result: dict[bytes, float] = {}
-    for member, score in first.items():
+    for member, score in first.scores.items():
         spend(2 + _LOOKUP_STEPS * len(others))
         combined = first.weighted(score)
         for other in others:
-            found = other.score(member)
+            found = other.scores.get(member)
             if found is None:
                 break
             # Unlike for the first source, Redis does not replace NaN (0 times infinity) here.
@@ -130,11 +126,11 @@ def _intersection(request: _Request) -> dict[bytes, float]:
 
 def _difference(request: _Request) -> dict[bytes, float]:
     first, *others = request.sources
-    spend(len(first) * (2 + 2 * len(others)))
+    spend(len(first.scores) * (2 + 2 * len(others)))
     return {
         member: score
-        for member, score in first.items()
-        if all(other.score(member) is None for other in others)
+        for member, score in first.scores.items()
+        if not any(member in other.scores for other in others)
     }
 
 

@@ -13,7 +13,7 @@ from ...table.registry import Args, CommandSpec, command
 from ...table.syntax import parse_int
 from ...values.consumer_group import SEQUENCE_MAX
 from ...values.stream import Stream, format_id
-from ..arguments import arity_error, options, running
+from ..arguments import arity_error, existing, options, running
 from .ids import parse_id, parse_ids, parse_new_id
 
 _POLICIES = (b"KEEPREF", b"DELREF", b"ACKED")
@@ -203,9 +203,7 @@ def xsetid(session: Session, args: Args) -> Reply:
             max_deleted_id = parse_id(value)
             if last_id < max_deleted_id:
                 raise CommandError(errors.XSETID_BELOW_GIVEN)
-    stream = session.db.get(args[0], Stream)
-    if stream is None:
-        raise CommandError(errors.NO_SUCH_KEY)
+    stream = existing(session, args[0], Stream)
     checks_deleted = session.engine.table.knows["XSETID checks the highest deleted id"]
     if checks_deleted and last_id < stream.max_deleted_id:
         raise CommandError(errors.XSETID_BELOW_DELETED)

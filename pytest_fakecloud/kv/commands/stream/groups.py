@@ -13,7 +13,7 @@ from ...table.syntax import parse_int
 from ...table.versions import EARLY_CONSUMERS, ESTIMATED_COUNTERS
 from ...values.consumer_group import ID_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group, advance
 from ...values.stream import Stream, format_id
-from ..arguments import options, subcommand_error
+from ..arguments import existing, options, subcommand_error
 from .ids import entry_reply, parse_extreme_id, parse_id, parse_ids
 from .read import ReadWords, answer_read, entries_reply, read_words, streams_reply
 
@@ -54,10 +54,7 @@ def _group_words(session: Session, args: Args, *flags: bytes) -> tuple[bool, int
 
 
 def _existing(session: Session, key: bytes) -> Stream:
-    stream = session.db.get(key, Stream)
-    if stream is None:
-        raise CommandError(errors.XGROUP_NO_KEY)
-    return stream
+    return existing(session, key, Stream, errors.XGROUP_NO_KEY)
 
 
 def _existing_group(session: Session, args: Args) -> tuple[Stream, Group]:

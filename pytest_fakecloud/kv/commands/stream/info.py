@@ -13,16 +13,9 @@ from ...table.syntax import parse_int
 from ...table.versions import ESTIMATED_COUNTERS
 from ...values.consumer_group import UNKNOWN_ENTRIES_READ, Consumer, Group, lag
 from ...values.stream import Stream, format_id
-from ..arguments import subcommand_error
+from ..arguments import existing, subcommand_error
 from .ids import entry_reply
 from .read import entries_reply
-
-
-def _stream(session: Session, key: bytes) -> Stream:
-    stream = session.db.get(key, Stream)
-    if stream is None:
-        raise CommandError(errors.NO_SUCH_KEY)
-    return stream
 
 
 def _progress(session: Session, stream: Stream, group: Group) -> list[Reply]:
@@ -36,7 +29,7 @@ def _progress(session: Session, stream: Stream, group: Group) -> list[Reply]:
 @command("XINFO GROUPS")
 def xinfo_groups(session: Session, args: Args) -> Reply:
     """Return the consumer groups of a stream."""
-    stream = _stream(session, args[0])
+    stream = existing(session, args[0], Stream)
     return [
         Map([
             b"name", name,
@@ -55,7 +48,7 @@ def xinfo_consumers(session: Session, args: Args) -> Reply:
     ``inactive`` is -1 for a consumer that never received an entry. If the group does not exist, the
     vendor returns an empty list, while Redis raises NOGROUP.
     """
-    group = _stream(session, args[0]).groups.get(args[1])
+    group = existing(session, args[0], Stream).groups.get(args[1])
     if group is None:
         if session.engine.dialect == "vendor":
             return []
@@ -78,7 +71,7 @@ def xinfo_consumers(session: Session, args: Args) -> Reply:
 @command("XINFO STREAM")
 def xinfo_stream(session: Session, args: Args) -> Reply:
     """Return information about a stream; with FULL, include its entries and groups."""
-    stream = _stream(session, args[0])
+    stream = existing(session, args[0], Stream)
     is_full = len(args) > 1 and args[1].upper() == b"FULL"
     count: int | None = 10
     if is_full and len(args) == 4 and args[2].upper() == b"COUNT":
