@@ -82,19 +82,6 @@ def test_half_a_second_beside_the_process_is_the_process_s_time() -> None:
     clock.check_real_time()
 
 
-def test_a_clock_that_is_tied_says_the_first_reason(clock: Timekeeper) -> None:
-    untie = clock.tie_to_real_time("a server runs")
-    also = clock.tie_to_real_time("another one runs")
-    told = "this clock cannot be stopped or moved: "
-    for act in (clock.freeze, lambda: clock.spend_until(NOON_US), lambda: clock.rewind(NOON)):
-        assert error_of(act) == f"{told}a server runs"
-    assert clock.run_due() == []
-    untie()
-    assert error_of(clock.freeze) == f"{told}another one runs"
-    also()
-    clock.freeze()
-
-
 # -- anchored ------------------------------------------------------------------------------------
 
 
@@ -169,6 +156,7 @@ def test_who_listens_hears_of_each_change_of_the_clock(clock: Timekeeper) -> Non
         clock.rewind,
         lambda: clock.spend_until(NOON_US + 1),
         lambda: clock.advance(1),
+        lambda: clock.call_at(NOON_US + DAY, print, lane="background"),
     ):
         heard.clear()
         change()
@@ -257,6 +245,8 @@ def test_settling_does_what_is_due_by_now_and_changes_no_time(clock: Timekeeper)
     clock.call_at(NOON_US - 5, done.append)
     clock.call_at(NOON_US, done.append)
     clock.call_at(NOON_US + 1, done.append)
+    clock.call_at(NOON_US, done.append, lane="driven")
+    clock.call_at(NOON_US, done.append, lane="background")
     assert clock.settle() == NOON_US
     assert done == [NOON_US - 5, NOON_US]
     clock.call_at(NOON_US, done.append)

@@ -24,7 +24,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import LAST_US, instant_us, monotonic, to_datetime
 from pytest_fakecloud.core.timers import Lane
 
-from ..harness import wait_until
+from ..harness import error_of, wait_until
 
 NOON = "2026-01-01T12:00:00Z"
 NOON_US = instant_us(NOON)
@@ -114,15 +114,6 @@ def test_advance_and_move_to(clock: Timekeeper) -> None:
     clock.move_to(clock.now())
     clock.advance(0)
     assert clock.now().isoformat() == "2026-01-02T23:00:00+00:00"
-
-
-def test_time_cannot_go_back(clock: Timekeeper) -> None:
-    with pytest.raises(ContractError, match="time cannot go back"):
-        clock.move_to("2025-12-31T00:00:00Z")
-    with pytest.raises(ContractError):
-        clock.advance(-1)
-    assert clock.now_us() == NOON_US
-    clock.advance(1)  # the clock still works
 
 
 def test_a_running_clock_that_is_advanced_runs_on() -> None:
@@ -225,19 +216,6 @@ def test_advance_to_next_and_run_due(clock: Timekeeper) -> None:
     assert len(clock.advance_to_next()) == 1
     assert clock.advance_to_next() == []
     assert clock.now_us() == NOON_US + 9 * SECOND
-
-
-def test_settle_fires_state_timers_only() -> None:
-    clock = Timekeeper(NOON, "running")
-    seen: list[str] = []
-    lanes: list[Lane] = ["driven", "state", "background"]
-    for lane in lanes:
-        clock.call_at(NOON_US, lambda at, lane=lane: seen.append(lane), lane=lane)
-    clock.call_at(NOON_US + 3600 * SECOND, lambda at: seen.append("later"))
-    clock.settle()
-    assert seen == ["state"]
-    clock.dispatch(print)
-    assert seen == ["state", "background"]
 
 
 def test_settle_inside_a_timer_leaves_the_order_to_the_advance(clock: Timekeeper) -> None:
@@ -439,23 +417,6 @@ def test_time_that_is_read_just_before_it_stands_does_not_go_back(
     assert seen == sorted(seen)
 
 
-def test_an_advance_inside_a_handler_is_an_error_in_both(clock: Timekeeper) -> None:
-    inner: list[BaseException] = []
-
-    def handler(at_us: int) -> None:
-        try:
-            clock.advance(1)
-        except ContractError as error:
-            inner.append(error)  # An application could likewise answer 500 to any error.
-
-    clock.call_at(NOON_US + SECOND, handler)
-    clock.call_at(NOON_US + 2 * SECOND, lambda at: inner.append(AssertionError("went on")))
-    with pytest.raises(ContractError, match="already being advanced"):
-        clock.advance(10)
-    assert len(inner) == 1
-    assert clock.now_us() == NOON_US + SECOND
-
-
 def test_freezing_and_resuming_during_an_advance(clock: Timekeeper) -> None:
     clock.call_at(NOON_US + SECOND, lambda at: clock.resume())
     clock.advance(10)
@@ -512,19 +473,6 @@ def test_an_advance_waits_for_a_delivery_in_the_background(background: ThreadPoo
     advanced.result(10)
     dispatched.result(10)
     assert order == ["delivered", "advanced"]
-
-
-def test_listeners_hear_of_moves_and_of_background_timers(clock: Timekeeper) -> None:
-    heard: list[int] = []
-    stop = clock.on_move(lambda: heard.append(clock.now_us() - NOON_US))
-    clock.call_at(NOON_US + 50 * SECOND, lambda at: None, lane="background")
-    assert heard == [0]
-    clock.advance(10)
-    assert heard[-1] == 10 * SECOND
-    stop()
-    count = len(heard)
-    clock.advance(1)
-    assert len(heard) == count
 
 
 # -- waiting -------------------------------------------------------------------------------------
@@ -728,13 +676,14 @@ def test_a_clock_tied_to_real_time_neither_stops_nor_moves() -> None:
         lambda: clock.move_to("2100-01-01T00:00:00Z"),
         clock.advance_to_next,
         clock.freeze,
+        lambda: clock.spend_until(clock.now_us()),
+        lambda: clock.rewind(NOON),
         lambda: asyncio.run(clock.aio.advance(1)),
         lambda: asyncio.run(clock.aio.move_to("2100-01-01T00:00:00Z")),
         lambda: asyncio.run(clock.aio.advance_to_next()),
         lambda: list(clock._steps(lambda: clock.now_us() + 60_000_000)),
     ):
-        with pytest.raises(ContractError, match="because of another"):
-            move()
+        assert error_of(move) == "this clock cannot be stopped or moved: because of another"
     assert clock.mode == "running"
     clock.run_due()
     assert len(fired) == 1
@@ -742,15 +691,6 @@ def test_a_clock_tied_to_real_time_neither_stops_nor_moves() -> None:
     clock.advance(3600)
     with pytest.raises(ContractError, match="not at the process's time"):
         clock.check_real_time()
-
-
-def test_time_ends_with_the_year_9999() -> None:
-    clock = Timekeeper("9999-12-31T23:00:00Z")
-    with pytest.raises(ContractError, match="which ends with the year 9999: start earlier"):
-        clock.advance("1h")
-    assert clock.now().isoformat() == "9999-12-31T23:00:00+00:00"
-    clock.advance("59m")
-    assert clock.now().isoformat() == "9999-12-31T23:59:00+00:00"
 
 
 def test_a_running_clock_stands_at_the_end_of_time() -> None:
