@@ -49,6 +49,8 @@ def test_each_call_fails_once_in_each_way(cloud: Cloud, orders: Broker) -> None:
     assert all(failure.exception is not None and failure.held for failure in found)
     found.assert_held()
     assert orders.records("orders") == []
+    assert cloud.problems == []
+    send(orders, "fine")
     # The faults are not the test's actions.
     kinds = {action.kind for action in recorder_of(cloud.journal).shared.actions}
     assert kinds.isdisjoint({"add_fault", "remove_fault"})
@@ -135,12 +137,6 @@ def test_code_that_is_awaited_is_for_the_other_one(cloud: Cloud, orders: Broker)
 
     with pytest.raises(ContractError, match=r"use cloud\.aio\.every_failure"):
         cloud.every_failure(run)
-
-
-def test_no_fault_is_left_and_none_counts_as_forgotten(cloud: Cloud, orders: Broker) -> None:
-    cloud.every_failure(lambda: send(orders, "a"))
-    assert cloud.problems == []
-    send(orders, "fine")
 
 
 def test_code_that_is_awaited(cloud: Cloud, orders: Broker) -> None:

@@ -209,30 +209,6 @@ def test_handles_that_start_and_close_while_the_cloud_is_looked_at(cloud: Cloud)
     at_once(start_and_close, start_and_close, look, look, listen, be_called, lambda: rows(cloud))
 
 
-def test_handles_that_close_while_they_are_gone_through(cloud: Cloud) -> None:
-    for _ in range(5):
-        cloud.kv_server()
-    for handle in cloud._context.handles:
-        handle.close()
-    assert cloud.handles == []
-
-
-def test_listeners_that_leave_while_they_are_told(cloud: Cloud) -> None:
-    told: list[int] = []
-    stops: list[Callable[[], None]] = []
-
-    def leaves(number: int) -> Callable[[Any], None]:
-        def listener(handle: Any) -> None:
-            told.append(number)
-            stops[number]()
-
-        return listener
-
-    stops += [cloud._on_start(leaves(number)) for number in range(4)]
-    cloud.kv_server()
-    assert told == [0, 1, 2, 3]
-
-
 def test_streams_of_ids_are_neither_lost_nor_kept() -> None:
     ids = Ids(1)
     kept: list[Any] = []

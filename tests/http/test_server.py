@@ -94,18 +94,6 @@ def test_a_clients_default_timeout_is_not_taken_over(demo: Demo) -> None:
         socket.setdefaulttimeout(None)
 
 
-def test_a_request_may_come_byte_by_byte(raw: Raw) -> None:
-    request = (
-        b"POST /echo/x HTTP/1.1\r\nHost: h\r\nX-Long-Name: some value\r\n"
-        b"Content-Length: 2\r\n\r\nab"
-    )
-    for position in range(len(request)):
-        raw.send(request[position : position + 1])
-    sent = json.loads(raw.reply().body)
-    assert sent["body"] == "ab"
-    assert ["X-Long-Name", "some value"] in sent["headers"]
-
-
 def test_a_good_request_before_a_bad_one_is_answered(raw: Raw) -> None:
     raw.send("GET /echo/1 HTTP/1.1\r\nHost: h\r\n\r\nGET /echo/2 HTTP/1.1\r\nBad Header: x\r\n\r\n")
     assert raw.reply().status == 200
@@ -192,21 +180,6 @@ def test_header_values_are_latin_1(raw: Raw) -> None:
     assert ["X-Empty", ""] in sent
 
 
-def test_more_headers_than_a_connection_remembers(raw: Raw) -> None:
-    for group in range(3):
-        names = [f"X-{group}-{number}" for number in range(700)]
-        reply = raw.get("/echo/x", *(f"{name}: 1" for name in names))
-        assert [pair[0] for pair in json.loads(reply.body)["headers"]] == ["Host", *names]
-
-
-def test_the_same_headers_again_are_the_same_for_the_engine(raw: Raw) -> None:
-    for host in ("a", "a", "b"):
-        for token in ("1", "1", "2"):
-            raw.send(f"GET /echo/x HTTP/1.1\r\nHost: {host}\r\nX: {token}\r\nx: {token} \r\n\r\n")
-            sent = json.loads(raw.reply().body)["headers"]
-            assert sent == [["Host", host], ["X", token], ["x", token]]
-
-
 # -- bodies --------------------------------------------------------------------------------------
 
 
@@ -219,17 +192,6 @@ def test_a_chunked_body_with_extensions_and_trailers(demo: Demo, raw: Raw) -> No
     assert sent["body"] == "abcdefg"
     assert [name for name, _ in sent["headers"]] == ["Host", "Transfer-Encoding", "Trailer"]
     assert json.loads(raw.get("/echo/y").body)["headers"] == [["Host", "h"]]
-
-
-def test_a_chunked_body_cut_anywhere(demo: Demo, raw: Raw) -> None:
-    request = (
-        b"POST /echo/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
-        b"5\r\nhello\r\n1;e=1\r\n,\r\n6\r\n world\r\n0\r\nT: 1\r\n\r\n"
-    )
-    for position in range(1, len(request), 3):
-        raw.send(request[:position])
-        raw.send(request[position:])
-        assert json.loads(raw.reply().body)["body"] == "hello, world"
 
 
 def test_a_body_of_a_megabyte_comes_whole(raw: Raw) -> None:

@@ -54,19 +54,6 @@ def test_what_is_written_comes_first(ask: Ask) -> None:
     assert reply.header("Transfer-Encoding") == "chunked"
 
 
-def test_a_generator_is_sent_as_it_comes(ask: Ask) -> None:
-    def app(environ: dict[str, Any], start: Any) -> Iterator[bytes]:
-        start("200 OK", PLAIN)
-        yield b"one, "
-        yield b"two"
-
-    reply, _, ended = ask(app)
-    assert (reply.chunks, ended) == ([b"one, ", b"two"], False)
-    # HTTP/1.0 has no chunks: the end of the connection ends the body.
-    reply, _, ended = ask(app, version="1.0")
-    assert (reply.body, reply.header("Transfer-Encoding"), ended) == (b"one, two", None, True)
-
-
 def test_a_generator_of_nothing_has_a_length(ask: Ask) -> None:
     def app(environ: dict[str, Any], start: Any) -> Iterator[bytes]:
         start("200 OK", PLAIN)
@@ -118,16 +105,6 @@ def test_an_application_may_end_the_connection(ask: Ask) -> None:
 
     reply, _, ended = ask(app)
     assert (reply.header("Connection"), ended) == ("close", True)
-
-
-@pytest.mark.parametrize(("method", "status"), [("HEAD", "200 OK"), ("GET", "204 No Content")])
-def test_some_answers_have_no_body(ask: Ask, method: str, status: str) -> None:
-    def app(environ: dict[str, Any], start: Any) -> Iterator[bytes]:
-        start(status, PLAIN)
-        yield b"never seen"
-
-    reply, failed, ended = ask(app, method)
-    assert (reply.status, reply.body, failed, ended) == (int(status[:3]), b"", [], False)
 
 
 def test_what_has_failed_before_the_head_may_be_said_otherwise(ask: Ask) -> None:

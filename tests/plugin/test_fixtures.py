@@ -166,16 +166,6 @@ def test_a_test_without_fakes_finds_the_process_as_it_was(
     assert "NO_PROXY" not in os.environ
 
 
-def test_the_seed_can_come_from_the_command_line(run: Run) -> None:
-    run(
-        """
-        def test_seed(fakecloud):
-            assert fakecloud.seed == "11"
-        """,
-        "--fakecloud-seed=11",
-    ).assert_outcomes(passed=1)
-
-
 def test_settings_merge_from_function_to_ini(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nfakecloud_clock = frozen")
     run(
@@ -332,19 +322,6 @@ def test_wrong_settings_are_an_error_of_their_test(run: Run, marker: str, text: 
     )
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines([text])
-
-
-def test_an_unknown_key_errors_even_without_a_fixture(run: Run) -> None:
-    result = run(
-        """
-        import pytest
-
-        @pytest.mark.fakecloud(nope=1)
-        def test_wrong():
-            pass
-        """
-    )
-    result.assert_outcomes(errors=1)
 
 
 def test_env_sets_the_clients_variables_and_gives_them_back(

@@ -37,10 +37,13 @@ def test_what_is_meant_is_not_warned_of(run: Run) -> None:
 
 
 def test_what_is_not_meant_is_warned_of_and_the_warning_says_what_to_do(run: Run) -> None:
-    result = run(of("pass", "fakecloud.allow('refused', path='/set/*')"))
+    result = run(of("pass", "fakecloud.allow('refused', path='/set/*')"), "-Werror")
     result.assert_outcomes(passed=2, warnings=2)
     result.stdout.fnmatch_lines(
-        ["*kv_server: answered 401 to 1 of 1 call*fakecloud.allow('refused', path=...)*"]
+        [
+            "*FakecloudWarning: kv_server: answered 401 to 1 of 1 call: no credentials were sent*"
+            "fakecloud.allow('refused', path=...)*"
+        ]
     )
 
 

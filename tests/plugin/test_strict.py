@@ -264,23 +264,6 @@ def test_unittest_cases_are_told_apart(run: Run) -> None:
     )
 
 
-def test_wrong_credentials_never_fail_a_passing_test(run: Run) -> None:
-    result = run(
-        """
-        import requests
-
-        def test_it(broker):
-            assert requests.get(broker.url + "/topics").status_code == 401
-        """,
-        "-W",
-        "error",
-    )
-    result.assert_outcomes(passed=1, warnings=1)
-    result.stdout.fnmatch_lines(
-        ["*FakecloudWarning: broker: answered 401 to 1 of 1 call: no credentials were sent*"]
-    )
-
-
 def test_a_failing_test_names_wrong_credentials(run: Run) -> None:
     result = run(
         """
