@@ -231,7 +231,7 @@ class ControlApp(App):
 
     def session(self, request: Request) -> Session:
         """Exchange a sign-in code, ``{"code": ...}``, for the control token. Each code works once."""
-        given = str(fields(request, "code").get("code"))
+        given = str(fields(request).get("code"))
         for code in tuple(self._codes):
             # Another request may remove the code at the same time; only one of them may use it.
             with suppress(ValueError):
@@ -246,7 +246,7 @@ class ControlApp(App):
 
     def reset(self, request: Request) -> Clock:
         """Return one fake (``{"handle": name}``) or all fakes to their baseline."""
-        name = fields(request, "handle").get("handle")
+        name = fields(request).get("handle")
         if name is None:
             self.cloud.reset()
         else:
@@ -258,7 +258,7 @@ class ControlApp(App):
 
         ``{"now": a time, "clock": "running"|"frozen"}`` overrides the start time or the mode.
         """
-        body = fields(request, "now", "clock")
+        body = fields(request)
         self._objects.forget()
         with contract():
             self.cloud.begin(body.get("now"), body.get("clock"))

@@ -10,6 +10,7 @@ from ...core.errors import ContractError, ServiceError
 from ...core.wording import unknown_name
 from ...http.messages import Request
 from ...http.readers import decode_segment, json_value
+from .shapes import body_fields
 
 if TYPE_CHECKING:
     from ...cloud import Cloud
@@ -43,8 +44,8 @@ def contract(status: int = 422) -> Iterator[None]:
         raise Refused(status, str(error)) from error
 
 
-def fields(request: Request, *known: str) -> dict[str, Any]:
-    """Return the fields of the body; raise ``Refused`` for a field that is not one of ``known``."""
+def fields(request: Request, *, allow_others: bool = False) -> dict[str, Any]:
+    """Return the fields of the body; raise ``Refused`` for one that is not in its type in ``BODIES``."""
     if not request.body:
         return {}
     try:
@@ -53,7 +54,8 @@ def fields(request: Request, *known: str) -> dict[str, Any]:
         raise Refused(400, f"the body is not JSON: {error}") from None
     if not isinstance(body, dict):
         raise Refused(422, f"the body must be a JSON object, got {body!r}")
-    unknown = [name for name in body if known and name not in known]
-    if unknown:
+    known = body_fields(request.route)
+    unknown = [name for name in body if name not in known]
+    if unknown and not allow_others:
         raise Refused(422, unknown_name("field of this request", unknown[0], known))
     return body

@@ -45,7 +45,7 @@ class CallRoutes:
         encoded by the codec; returns ``{"value": …}`` or ``{"raise": …}``. Only the names on the
         object's remote surface are allowed.
         """
-        body = fields(request, "object", "name", "args", "kwargs", "get")
+        body = fields(request)
         name, get = body.get("name"), body.get("get", False)
         arguments, keywords = body.get("args", []), body.get("kwargs", {})
         if not isinstance(name, str):

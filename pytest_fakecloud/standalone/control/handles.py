@@ -53,7 +53,7 @@ class HandleRoutes:
 
     def start_handle(self, request: Request) -> HandleEntry:
         """Start another fake: ``{"fixture": "kv_server", "settings": {…}}``."""
-        body = fields(request, "fixture", "settings")
+        body = fields(request)
         settings = {} if body.get("settings") is None else body["settings"]
         if not isinstance(settings, dict):
             raise Refused(422, f"settings must be an object, got {settings!r}")
@@ -83,7 +83,7 @@ class HandleRoutes:
         injected faults, and is recorded. A string ``body`` is sent unchanged, any other value as
         JSON. Returns ``{"status", "headers", "body"}``, or ``{"broken"}`` for a broken connection.
         """
-        body = fields(request, "method", "target", "headers", "body")
+        body = fields(request)
         with contract():
             return send(named(self._cloud, request), **body)
 
@@ -110,7 +110,7 @@ class HandleRoutes:
 
     def add_fault(self, request: Request) -> Fault:
         """Inject a fault: ``{"kind": "answer", "args": [503], "times": 1, "route": "publish"}``."""
-        body = fields(request)
+        body = fields(request, allow_others=True)
         plan = named(self._cloud, request).faults
         kind = body.pop("kind", None)
         arguments = body.pop("args", [])

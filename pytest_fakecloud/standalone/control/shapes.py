@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict, get_args
 
 from ...core.clock import Mode
 
@@ -310,6 +310,12 @@ class _AdvanceToNext(TypedDict):
 ClockMove = _Freeze | _Resume | _Advance | _MoveTo | _AdvanceToNext
 
 
+class SignIn(TypedDict):
+    """The sign-in code to exchange."""
+
+    code: str
+
+
 class Reset(TypedDict, total=False):
     """The name of the fake to reset; by default all fakes are reset."""
 
@@ -376,6 +382,7 @@ class Use(TypedDict):
 
 BODIES: Mapping[str, Any] = {
     "move_clock": ClockMove,
+    "session": SignIn,
     "reset": Reset,
     "begin": Begin,
     "set_seed": Seed,
@@ -387,6 +394,14 @@ BODIES: Mapping[str, Any] = {
     "call": Use,
 }
 """The type of the request body of each endpoint, by route name."""
+
+
+def body_fields(route: str) -> list[str]:
+    """Return the names of the fields of a request body, by route name."""
+    kinds = get_args(BODIES[route]) or (BODIES[route],)
+    return list(dict.fromkeys(name for kind in kinds for name in kind.__annotations__))
+
+
 RESPONSES: Mapping[str, Any] = {
     "journal": list[Row],
     "ready": Ready,
