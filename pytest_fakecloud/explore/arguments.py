@@ -92,7 +92,7 @@ def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
     """Raise ``ContractError`` for an event of a strand that no program can begin."""
     known = [program.name for program in programs]
     for event in schedule:
-        for name in (event.process, event.detail) if event.kind in SWITCHES else (event.process,):
+        for name in (event.strand, event.detail) if event.kind in SWITCHES else (event.strand,):
             root = re.split(r"[/:+]", name)[0]
             if root not in (*known, CLOCK) and not re.fullmatch(r"delivery\d+", root):
                 raise ContractError(f"{shown(str(event))}: {unknown_name('client', root, known)}")

@@ -83,12 +83,12 @@ class Plan:
 class Point:
     """A point in a run, such as a call, and the events that are possible there."""
 
-    process: str
+    strand: str
     number: int
     choices: Sequence[tuple[Kind, str]]
 
     def events(self) -> list[Event]:
-        return [Event(self.process, self.number, kind, detail) for kind, detail in self.choices]
+        return [Event(self.strand, self.number, kind, detail) for kind, detail in self.choices]
 
 
 @dataclass(slots=True, eq=False)
@@ -102,7 +102,7 @@ class Line:
     """
 
     at_us: int
-    process: str
+    strand: str
     words: str = ""
     call: Call | None = None
     event: bool = False

@@ -59,7 +59,7 @@ EDGE = "edge"
 JUMPS = 3
 """Number of known times to which ``jump`` events move the clock, from each point."""
 
-_EVENT = re.compile(r"(?P<process>[^\s,]+)\.(?P<point>\d+) (?P<kind>\w+)(?: (?P<detail>[^\s,]+))?")
+_EVENT = re.compile(r"(?P<strand>[^\s,]+)\.(?P<point>\d+) (?P<kind>\w+)(?: (?P<detail>[^\s,]+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +109,13 @@ class Event:
     or the count of a ``fail``.
     """
 
-    process: str
+    strand: str
     point: int
     kind: Kind
     detail: str = ""
 
     def __str__(self) -> str:
-        return f"{self.process}.{self.point} {self.kind}{f' {self.detail}' * bool(self.detail)}"
+        return f"{self.strand}.{self.point} {self.kind}{f' {self.detail}' * bool(self.detail)}"
 
     @property
     def ends_call(self) -> bool:
@@ -134,7 +134,7 @@ class Schedule(Sequence[Event]):
         self._events = tuple(_applicable(list(events)))
         self._places: dict[tuple[str, int], list[Event]] = {}
         for event in self._events:
-            self._places.setdefault((event.process, event.point), []).append(event)
+            self._places.setdefault((event.strand, event.point), []).append(event)
         for events in self._places.values():
             events.sort(key=lambda event: event.order)
 
@@ -155,9 +155,9 @@ class Schedule(Sequence[Event]):
             )
         return schedule
 
-    def at(self, process: str, point: int) -> Sequence[Event]:
+    def at(self, strand: str, point: int) -> Sequence[Event]:
         """Return the events at a point, in the order in which they are applied."""
-        return self._places.get((process, point), ())
+        return self._places.get((strand, point), ())
 
     def __getitem__(self, index: int) -> Event:  # type: ignore[override]
         return self._events[index]
@@ -193,12 +193,12 @@ def _applicable(events: Sequence[Event]) -> Iterator[Event]:
     outcomes: dict[tuple[str, int], Event] = {}
     for event in sorted(events, key=lambda event: event.order):
         if event.ends_call:
-            outcomes.setdefault((event.process, event.point), event)
+            outcomes.setdefault((event.strand, event.point), event)
     seen: set[Event] = set()
     for event in events:
         is_repeated = event in seen and event.kind not in SWITCHES
         seen.add(event)
-        is_overruled = event.ends_call and outcomes[event.process, event.point] != event
+        is_overruled = event.ends_call and outcomes[event.strand, event.point] != event
         if not is_repeated and not is_overruled:
             yield event
 
@@ -214,4 +214,4 @@ def _read(text: str) -> Event:
     if kind not in KINDS:
         raise ContractError(unknown_name("kind of event", kind, KINDS))
     _DETAILS.get(kind, _NO_DETAIL).check(text, kind, detail)
-    return Event(found["process"], int(found["point"]), kind, detail)
+    return Event(found["strand"], int(found["point"]), kind, detail)

@@ -56,10 +56,10 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def noted(simulation: Simulation) -> Run:
         run = play(simulation)
         calls = [
-            (line.process, line.at_us, line.words if line.call is None else line.call.body)
+            (line.strand, line.at_us, line.words if line.call is None else line.call.body)
             for line in run.lines
         ]
-        points = [(point.process, point.number) for point in run.points]
+        points = [(point.strand, point.number) for point in run.points]
         found.append((list(map(str, run.fired)), calls, points, list(map(repr, run.errors))))
         return run
 

@@ -100,9 +100,9 @@ def _holds(run: Run, event: Event) -> bool:
 def _switch(line: Line, first: Line, run: Run) -> Event | None:
     """Return the event that lets the strand of the call ``first`` run before the call ``line``."""
     step = run.steps[line.step]
-    if step.strand != line.process:
+    if step.strand != line.strand:
         return None
-    return Event(line.process, step.point, "switch", first.process)
+    return Event(line.strand, step.point, "switch", first.strand)
 
 
 def _conflicts(run: Run, undisturbed: Run) -> Iterator[Conflict]:
@@ -142,18 +142,18 @@ def _delays(run: Run) -> Iterator[tuple[str, int]]:
     begin = 0
     for event in run.fired:
         if event.kind in _DELAYS:
-            name = event.process if event.kind not in SWITCHES else event.detail
+            name = event.strand if event.kind not in SWITCHES else event.detail
             name = "clock" if name == CLOCK else name
             for at, line in enumerate(run.lines[begin:], begin):
-                if line.event and line.call is None and line.process == name:
-                    yield event.process, at
+                if line.event and line.call is None and line.strand == name:
+                    yield event.strand, at
                     begin = at + 1
                     break
 
 
 def _is_of(line: Line, strand: str) -> bool:
     """Return whether a strand, or a task or thread that it started, made a call."""
-    return line.process == strand or line.process.startswith((f"{strand}:", f"{strand}+"))
+    return line.strand == strand or line.strand.startswith((f"{strand}:", f"{strand}+"))
 
 
 def _conflicts_between(
@@ -192,12 +192,12 @@ def _conflicts_of_deliveries(calls: Sequence[_Call], orders: _Orders) -> Iterato
     delivered = [call for call in calls if _is_delivery(call.line)]
     for index in range(len(delivered) - 1, 0, -1):
         late = delivered[index]
-        others = [call for call in delivered[:index] if call.line.process != late.line.process]
+        others = [call for call in delivered[:index] if call.line.strand != late.line.strand]
         yield from _conflicts_before(others, [late], orders)
 
 
 def _is_delivery(line: Line) -> bool:
-    return line.process.startswith("delivery")
+    return line.strand.startswith("delivery")
 
 
 class _Orders:
@@ -219,10 +219,10 @@ class _Orders:
             positions = (self._positions.get(key) for key in keys)
             position = next((position for position in positions if position is not None), None)
             if position is not None:
-                latest[line.process] = position
+                latest[line.strand] = position
                 self._places[line] = position, 0
-            elif line.process in latest:
-                self._places[line] = latest[line.process], 1
+            elif line.strand in latest:
+                self._places[line] = latest[line.strand], 1
 
     def is_reversed(self, early: Line, late: Line) -> bool:
         """Return whether the undisturbed run made two calls in the other order."""
@@ -240,12 +240,12 @@ def _keyed(run: Run) -> Iterator[tuple[Line, list[_Key]]]:
     for line in run.lines:
         if line.call is None:
             continue
-        number = numbers[line.process] = numbers.get(line.process, 0) + 1
+        number = numbers[line.strand] = numbers.get(line.strand, 0) + 1
         text = call_text(line.call, lookups)
         if _is_delivery(line):
-            yield line, [(line.process, number, text), ("delivery", number, text)]
+            yield line, [(line.strand, number, text), ("delivery", number, text)]
         else:
-            yield line, [(line.process, number, text.partition(" ")[0])]
+            yield line, [(line.strand, number, text.partition(" ")[0])]
 
 
 def cause_text(cause: Conflict | Line | None, run: Run) -> str:
@@ -267,7 +267,7 @@ def _event_text(line: Line, run: Run) -> str:
         return f"{_named(line, lookups)} {line.words}"
     if event.kind in _OF_A_FAKE:
         return line.words
-    text = f"{line.process} {line.words}"
+    text = f"{line.strand} {line.words}"
     call = _nearest_call(line, run, is_next=event.kind in PAUSES) if event.point else None
     if call is None:
         return text
@@ -282,11 +282,11 @@ def _nearest_call(line: Line, run: Run, *, is_next: bool) -> Line | None:
     """Return the next call of an event's strand, or the call before the event."""
     at = run.lines.index(line)
     near = run.lines[at + 1 :] if is_next else run.lines[:at][::-1]
-    return next((one for one in near if one.process == line.process and one.call is not None), None)
+    return next((one for one in near if one.strand == line.strand and one.call is not None), None)
 
 
 def _named(line: Line, lookups: Lookups) -> str:
-    return f"{line.process}'s {_call_text(line, lookups)}"
+    return f"{line.strand}'s {_call_text(line, lookups)}"
 
 
 def _call_text(line: Line, lookups: Lookups) -> str:

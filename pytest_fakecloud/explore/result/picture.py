@@ -177,7 +177,7 @@ def _decisive_line(run: Run, cause: Conflict | Line | None) -> Line | None:
 
 
 def _strand(line: Line) -> str:
-    return line.process.removesuffix(":loop")
+    return line.strand.removesuffix(":loop")
 
 
 def _place(source: str) -> dict[str, Any] | None:

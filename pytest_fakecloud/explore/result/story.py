@@ -56,11 +56,11 @@ def _rows_of(entries: Sequence[list[Line]], run: Run) -> list[tuple[str, str]]:
     latest: dict[str, _Row] = {}
     for entry in entries:
         line, text = entry[0], _entry_text(entry, lookups, _shown(entry, decisive, run))
-        row = latest.get(line.process)
+        row = latest.get(line.strand)
         if row is not None and row.text == text and not any(one.event for one in entry):
             row.repeats.append(line)
         else:
-            latest[line.process] = row = _Row(line, text)
+            latest[line.strand] = row = _Row(line, text)
             rows.append(row)
     return [(_at(run, row.line.at_us), row.with_repeats(run)) for row in rows]
 
@@ -108,7 +108,7 @@ def lookups_of_run(run: Run) -> Lookups:
 
 def _is_look(entry: Sequence[Line], run: Run) -> bool:
     """Return whether an entry only shows that a restarted worker found no work."""
-    return entry[0].process in run.idle_restarts and len(entry) == 1 and entry[0].call is not None
+    return entry[0].strand in run.idle_restarts and len(entry) == 1 and entry[0].call is not None
 
 
 def _without_repeats(
@@ -142,7 +142,7 @@ def _calls_of(lines: Sequence[Line]) -> list[object]:
 
 def _start_of(line: Line) -> str:
     """Return the strand that a line belongs to; each restart of a worker is a strand of its own."""
-    return line.process.partition("+")[0].partition(":")[0]
+    return line.strand.partition("+")[0].partition(":")[0]
 
 
 def _entries(lines: Sequence[Line]) -> list[list[Line]]:
@@ -157,7 +157,7 @@ def _entries(lines: Sequence[Line]) -> list[list[Line]]:
 
 def _goes_on(last: Line, line: Line) -> bool:
     """Return whether a line belongs to the same entry as the previous line."""
-    if (last.process, last.at_us) != (line.process, line.at_us):
+    if (last.strand, last.at_us) != (line.strand, line.at_us):
         return False
     # An event shares the entry of the call after it; a call with a fault has its own entry.
     return last.call is None or not (line.event or last.event)
@@ -198,8 +198,8 @@ def _entry_text(entry: Sequence[Line], lookups: Lookups, shown: Container[Line])
         else:
             words += [_line_text(line, lookups) for line in lines]
     if entry[0].breaks:
-        return f"{entry[0].process} {entry[0].words}"
-    return f"{entry[0].process.removesuffix(':loop')}: {'; '.join(words)}"
+        return f"{entry[0].strand} {entry[0].words}"
+    return f"{entry[0].strand.removesuffix(':loop')}: {'; '.join(words)}"
 
 
 def _line_text(line: Line, lookups: Lookups) -> str:
@@ -293,7 +293,7 @@ def _conflicting(calls: Sequence[Line], run: Run) -> Iterator[Line]:
 
 def _strand(line: Line) -> str:
     """Return the strand that made a call; a strand and its restarts are the same."""
-    return re.sub(r"/\d+|:loop$", "", line.process)
+    return re.sub(r"/\d+|:loop$", "", line.strand)
 
 
 def _beside_events(lines: Sequence[Line]) -> Iterator[Line]:
@@ -302,14 +302,14 @@ def _beside_events(lines: Sequence[Line]) -> Iterator[Line]:
     waiting: set[str] = set()
     for line in lines:
         if line.call is not None:
-            latest[line.process] = line
-            if line.process in waiting:
-                waiting.remove(line.process)
+            latest[line.strand] = line
+            if line.strand in waiting:
+                waiting.remove(line.strand)
                 yield line
         elif line.event:
-            waiting.add(line.process)
-            if line.process in latest:
-                yield latest[line.process]
+            waiting.add(line.strand)
+            if line.strand in latest:
+                yield latest[line.strand]
 
 
 def _pending_reads(lines: Sequence[Line], run: Run) -> Iterator[Line]:

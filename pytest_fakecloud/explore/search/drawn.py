@@ -148,7 +148,7 @@ def _mutated(schedule: Schedule, pool: Sequence[Event], chance: random.Random) -
 def _call_pairs(run: Run) -> set[object]:
     """Return each pair of consecutive calls with their outcomes; a new pair shows a new state."""
     calls = [
-        (line.process, line.call.route, line.call.status, line.words)
+        (line.strand, line.call.route, line.call.status, line.words)
         for line in run.lines
         if line.call is not None
     ]

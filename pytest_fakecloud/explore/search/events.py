@@ -33,7 +33,7 @@ class Singles:
     """
 
     def __init__(self, run: Run, chance: random.Random | None = None) -> None:
-        self._points = {(point.process, point.number) for point in run.points}
+        self._points = {(point.strand, point.number) for point in run.points}
         self._touched: dict[tuple[str, int], Footprint] = {}
         self._strands: dict[str, Footprint] = {}
         for step in run.steps:
@@ -48,14 +48,14 @@ class Singles:
         if chance is not None:
             chance.shuffle(events)
         visits = _visits(run)
-        events.sort(key=lambda event: visits.get((event.process, event.point), 0))
+        events.sort(key=lambda event: visits.get((event.strand, event.point), 0))
         self.first = _in_turn(event for event in events if not self._is_like_another(event))
         self.others = _in_turn(event for event in events if self._is_like_another(event))
 
     def _is_like_another(self, event: Event) -> bool:
         """Return whether an event probably has the same effect as another one."""
-        kind, here = event.kind, self._touched.get((event.process, event.point))
-        before = self._touched.get((event.process, event.point - 1))
+        kind, here = event.kind, self._touched.get((event.strand, event.point))
+        before = self._touched.get((event.strand, event.point - 1))
         if kind in ("jump", "past", "nearly") and event.detail.isdigit():
             return True  # The next known time is the likeliest to matter.
         if kind == "tick" or event.detail == EDGE:
@@ -65,7 +65,7 @@ class Singles:
         if kind == "crash":  # like a crash at the call before
             return before is not None and not _writes(before)
         if kind == "late":  # like a switch at the next call
-            return (event.process, event.point + 1) in self._points
+            return (event.strand, event.point + 1) in self._points
         if kind == "switch":  # like a switch at the call before
             other = self._strands.get(event.detail, Footprint())
             return before is not None and not before.depends_on(other)
@@ -162,10 +162,10 @@ def delayed_again(run: Run) -> list[Schedule]:
     if event is None or event.kind not in DELAYS:
         return []
     after = run.points[_point_of(run, event) + 1 :]
-    others = [point for point in after if point.process != event.process]
+    others = [point for point in after if point.strand != event.strand]
     events = [each for point in others for each in point.events()] if run.overlaps else []
     if event.kind == "slow":
-        own = [point for point in after if point.process == event.process]
+        own = [point for point in after if point.strand == event.strand]
         events += [each for point in own[:_NEXT] for each in point.events() if each.kind == "delay"]
     return [run.schedule + each for each in events if each.kind in DELAYS]
 
@@ -203,19 +203,19 @@ def has_overlap(run: Run) -> bool:
     event = run.last_event
     if event is None or event.kind not in DELAYS:
         return False
-    own = (line.at_us for line in run.lines if line.event and line.process == event.process)
+    own = (line.at_us for line in run.lines if line.event and line.strand == event.strand)
     began = next(own, run.start_us)
     ended = began + int(event.detail or DELAY) * 1_000_000
     return any(
-        line.call is not None and line.process != event.process and began < line.at_us < ended
+        line.call is not None and line.strand != event.strand and began < line.at_us < ended
         for line in run.lines
     )
 
 
 def _point_of(run: Run, event: Event) -> int:
     """Return the index of an event's point; 0 for a point of the run that was not recorded."""
-    place = event.process, event.point
-    found = (at for at, p in enumerate(run.points) if (p.process, p.number) == place)
+    place = event.strand, event.point
+    found = (at for at, p in enumerate(run.points) if (p.strand, p.number) == place)
     return next(found, 0)
 
 

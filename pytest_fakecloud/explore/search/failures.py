@@ -55,10 +55,10 @@ def smallest(player: Player, run: Run, undisturbed: Run) -> Run:
 
 def _single_switches(run: Run, undisturbed: Run) -> Iterator[Schedule]:
     """Yield schedules with one switch of the undisturbed run, at strands of the run's events."""
-    strands = {event.process for event in run.fired} | {event.detail for event in run.fired}
+    strands = {event.strand for event in run.fired} | {event.detail for event in run.fired}
     for point in undisturbed.points:
         for event in point.events():
-            if event.kind == "switch" and {event.process, event.detail} <= strands:
+            if event.kind == "switch" and {event.strand, event.detail} <= strands:
                 yield Schedule([event])
 
 
@@ -105,21 +105,21 @@ def _smaller(schedule: Schedule, kinds: Collection[Kind]) -> Iterator[Schedule]:
 
 def _simpler(event: Event) -> Iterator[Event]:
     """Yield events that could replace an event and are easier to explain."""
-    process, point, kind, detail = event.process, event.point, event.kind, event.detail
+    strand, point, kind, detail = event.strand, event.point, event.kind, event.detail
     if kind in ("past", "nearly") and detail != EDGE:
-        yield Event(process, point, "jump", detail)
+        yield Event(strand, point, "jump", detail)
     if kind in ("jump", "past", "nearly") and detail:
-        yield Event(process, point, kind)
+        yield Event(strand, point, kind)
     if kind == "slow":
-        yield Event(process, point + 1, "delay", detail)
+        yield Event(strand, point + 1, "delay", detail)
     if kind == "late":
-        yield Event(process, point + 1, "switch", detail)
+        yield Event(strand, point + 1, "switch", detail)
     if kind in ("fail", "unreachable") and detail not in ("", "1"):
-        yield Event(process, point, kind, str(int(detail) - 1))
+        yield Event(strand, point, kind, str(int(detail) - 1))
     if kind not in SWITCHES | PAUSES | DELAYS:
         for clearer in TRIED[: TRIED.index(kind)]:
             if clearer in (_AT_DELIVERIES if point == 0 else _AT_CALLS):
-                yield Event(process, point, clearer)
+                yield Event(strand, point, clearer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Coverage:
             self.calls[name] = max(calls, self.calls.get(name, 0))
         for point in run.points:
             if point.choices:
-                self.points.setdefault(point.process, set()).add(point.number)
+                self.points.setdefault(point.strand, set()).add(point.number)
                 self.possible.update(kind for kind, _ in point.choices)
         self.attempted.update(event.kind for event in run.schedule)
         self.kinds.update(event.kind for event in run.fired)

@@ -157,7 +157,7 @@ class Scheduler(Part):
         self._run.fired.append(event)
         if event.detail == CLOCK:
             return
-        other = event.process.removesuffix(":loop")
+        other = event.strand.removesuffix(":loop")
         when = {
             "switch": "before {} continues" if event.point else "before {} starts",
             "late": "before {} receives its answer",

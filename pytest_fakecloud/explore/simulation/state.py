@@ -70,16 +70,16 @@ class Record:
     def touch_lock(self, name: str) -> None:
         self.touch([Touch("", "lock", name, True)])
 
-    def add_point(self, process: str, number: int, choices: Iterable[tuple[Kind, str]]) -> None:
+    def add_point(self, strand: str, number: int, choices: Iterable[tuple[Kind, str]]) -> None:
         kinds = self._scope.kinds
         allowed = [choice for choice in choices if choice[0] in kinds]
-        self.run.points.append(Point(process, number, allowed))
+        self.run.points.append(Point(strand, number, allowed))
 
     def add_line(
-        self, process: str, words: str = "", call: Call | None = None, *, event: bool = False
+        self, strand: str, words: str = "", call: Call | None = None, *, event: bool = False
     ) -> Line:
         step = len(self.run.steps) - 1
-        line = Line(self._world.now_us(), process, words, call, event=event, step=step)
+        line = Line(self._world.now_us(), strand, words, call, event=event, step=step)
         self.run.lines.append(line)
         return line
 
@@ -118,7 +118,7 @@ class RunState:
         """The events that have not run another strand first yet, by strand and point."""
         for event in plan.schedule:
             if event.kind in SWITCHES:
-                self.switches.setdefault((event.process, event.point), []).append(event)
+                self.switches.setdefault((event.strand, event.point), []).append(event)
         self._names = {one.name for one in subject.programs}
         self._parkings = itertools.count(1)
         for one in subject.programs:
