@@ -198,7 +198,7 @@ class Stack:
         return self.items.pop() if self.items else None
 
 
-def test_every_answer_is_compared_with_a_model(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+def test_every_answer_is_compared_with_a_model(cloud: Cloud, redis: Redis) -> None:
     @observed
     def push(item: str) -> int:
         return redis.rpush("stack", item)
@@ -253,9 +253,7 @@ def test_a_failure_that_does_not_always_repeat_says_so(
     )
 
 
-def test_a_thread_from_before_may_work_for_the_code(
-    cloud: Cloud, kv: KVServer, redis: Redis
-) -> None:
+def test_a_thread_from_before_may_work_for_the_code(cloud: Cloud, redis: Redis) -> None:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
 
@@ -286,9 +284,7 @@ def test_a_partition_cuts_one_client_off(cloud: Cloud, kv: KVServer, redis: Redi
     assert seen == [("1", "3")]
 
 
-def test_a_promise_may_call_a_fake_whose_token_is_rotated(
-    cloud: Cloud, kv: KVServer, redis: Redis
-) -> None:
+def test_a_promise_may_call_a_fake_whose_token_is_rotated(cloud: Cloud, redis: Redis) -> None:
     def run() -> None:
         for number in range(2):
             try:
