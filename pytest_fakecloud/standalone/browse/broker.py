@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ...core.timeparse import to_datetime
-from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, page_of_names, plain
+from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, cut, page_of, page_of_names, plain
 
 if TYPE_CHECKING:
     from ...broker.handle import Broker
@@ -55,7 +55,7 @@ def records(handle: Broker, wanted: Wanted) -> View:
     page = page_of(
         _filtered(every, wanted),
         wanted,
-        place=lambda one: (sign * one.timestamp, one.partition, sign * one.offset),
+        sort_key=lambda one: (sign * one.timestamp, one.partition, sign * one.offset),
         show=_record,
         text=lambda one: f"{one.key or ''} {one.value}",
     )
@@ -81,8 +81,7 @@ def _record(one: Record) -> View:
         "offset": one.offset,
         "at": to_datetime(one.timestamp * 1000).isoformat(),
         "key": one.key,
-        "value": one.value[:PREVIEW],
-        "is_whole": len(one.value) <= PREVIEW,
+        **cut("value", one.value, PREVIEW),
     }
 
 

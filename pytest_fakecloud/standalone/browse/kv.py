@@ -17,7 +17,7 @@ from ...kv.engine.keyspace import Keyspace, type_name
 from ...kv.python_values import Converted, encode, python_value
 from ...kv.search.index import SearchIndex
 from ...kv.values.sizes import usage
-from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, page_of_names, plain
+from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, cut, page_of, page_of_names, plain
 
 if TYPE_CHECKING:
     from ...kv.handle import KVServer
@@ -109,7 +109,7 @@ def keys(handle: KVServer, wanted: Wanted) -> View:
         page = page_of(
             found,
             wanted,
-            place=lambda one: (one.name.decode("latin-1"),),
+            sort_key=lambda one: (one.name.decode("latin-1"),),
             show=lambda one: _row(every, one.name, one.value),
             text=lambda one: _text(one.name),
             facet=("type", lambda one: type_name(one.value)),
@@ -190,23 +190,21 @@ def key(handle: KVServer, id: str, wanted: Wanted) -> View:
 
 def _content(value: Any, wanted: Wanted) -> View:
     if isinstance(value, bytes | bytearray):
-        return _shortened(_text(bytes(value))) | {"is_editable": _is_text(value)}
+        text = cut("value", _text(bytes(value)), LONGEST_TEXT)
+        return text | {"is_editable": _is_text(value)}
     content: Any = python_value(value)
     if value.type_name not in _ELEMENTS:
-        return _shortened(json.dumps(plain(content), indent=2, ensure_ascii=False))
+        text = json.dumps(plain(content), indent=2, ensure_ascii=False)
+        return cut("value", text, LONGEST_TEXT)
     columns, rows = _ELEMENTS[value.type_name]
     page = page_of(
         enumerate(rows(content)),
         wanted,
-        place=lambda one: (one[0],),
+        sort_key=lambda one: (one[0],),
         show=lambda one: dict(zip(columns, one[1], strict=True)),
         text=lambda one: " ".join(map(str, one[1])),
     )
     return {"columns": list(columns), "elements": page}
-
-
-def _shortened(text: str) -> View:
-    return {"value": text[:LONGEST_TEXT], "is_whole": len(text) <= LONGEST_TEXT}
 
 
 _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[Any]]]]] = {

@@ -19,7 +19,7 @@ from ...core.errors import ContractError, ServiceError
 from ...core.timeparse import instant_us
 
 T = TypeVar("T")
-Place: TypeAlias = tuple[int | str, ...]
+SortKey: TypeAlias = tuple[int | str, ...]
 """The sort key of an item."""
 View: TypeAlias = dict[str, Any]
 
@@ -92,7 +92,7 @@ def page_of(
     items: Iterable[T],
     wanted: Wanted,
     *,
-    place: Callable[[T], Place],
+    sort_key: Callable[[T], SortKey],
     show: Callable[[T], View],
     text: Callable[[T], str],
     facet: tuple[str, Callable[[T], str]] | None = None,
@@ -116,15 +116,15 @@ def page_of(
         page["facets"] = dict(sorted(Counter(map(value_of, found)).items()))
         if value := wanted.filters.get(name):
             found = [item for item in found if value_of(item) == value]
-    found = sorted(found, key=place)
-    start, end = _ends(found, wanted, place)
+    found = sorted(found, key=sort_key)
+    start, end = _ends(found, wanted, sort_key)
     rows = found[start:end]
     if rows:
-        first, last = place(rows[0]), place(rows[-1])
+        first, last = sort_key(rows[0]), sort_key(rows[-1])
     else:
         # The page is before or behind all items, because those around its cursor were removed. A
         # longer key is greater than its beginning, and the empty key is less than any other.
-        first, last = (*place(found[-1]), "") if found else (), ()
+        first, last = (*sort_key(found[-1]), "") if found else (), ()
     return page | {
         "matching": len(found),
         "first": start + 1 if rows else 0,
@@ -136,16 +136,16 @@ def page_of(
 
 def page_of_names(names: Iterable[str], wanted: Wanted, show: Callable[[str], View]) -> View:
     """Return a page of items that are sorted and searched by their names."""
-    return page_of(names, wanted, place=lambda name: (name,), show=show, text=str)
+    return page_of(names, wanted, sort_key=lambda name: (name,), show=show, text=str)
 
 
-def _ends(found: list[T], wanted: Wanted, place: Callable[[T], Place]) -> tuple[int, int]:
+def _ends(found: list[T], wanted: Wanted, sort_key: Callable[[T], SortKey]) -> tuple[int, int]:
     start = 0
     try:
         if wanted.after:
-            start = bisect_right(found, _read(wanted.after), key=place)
+            start = bisect_right(found, _read(wanted.after), key=sort_key)
         elif wanted.before:
-            end = bisect_left(found, _read(wanted.before), key=place)
+            end = bisect_left(found, _read(wanted.before), key=sort_key)
             return max(0, end - wanted.limit), end
     except (TypeError, ValueError, RecursionError):
         raise ContractError(
@@ -154,15 +154,20 @@ def _ends(found: list[T], wanted: Wanted, place: Callable[[T], Place]) -> tuple[
     return start, min(len(found), start + wanted.limit)
 
 
-def _cursor(place: Place) -> str:
-    return json.dumps(place, separators=(",", ":"))
+def _cursor(sort_key: SortKey) -> str:
+    return json.dumps(sort_key, separators=(",", ":"))
 
 
-def _read(cursor: str) -> Place:
-    place = json.loads(cursor)
-    if not isinstance(place, list):
-        raise TypeError(place)
-    return tuple(place)
+def _read(cursor: str) -> SortKey:
+    sort_key = json.loads(cursor)
+    if not isinstance(sort_key, list):
+        raise TypeError(sort_key)
+    return tuple(sort_key)
+
+
+def cut(name: str, text: str, most: int) -> View:
+    """Return the beginning of a text under a name, and whether it is the whole text."""
+    return {name: text[:most], "is_whole": len(text) <= most}
 
 
 def plain(value: Any) -> Any:

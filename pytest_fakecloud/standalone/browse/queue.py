@@ -16,7 +16,7 @@ from ...queue.wire.text import as_text, header_map
 from ...queue.workflow.log import run_record
 from ..control.shapes import Attempt, DeadLetter
 from ..control.shapes import Message as MessageView
-from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, page_of_names, plain
+from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, cut, page_of, page_of_names, plain
 
 if TYPE_CHECKING:
     from ...queue.handle import Queue
@@ -45,8 +45,7 @@ def _locked(show: F) -> F:
 
 
 def _body(data: bytes) -> View:
-    text = data.decode("utf-8", "replace")
-    return {"body": text[:LONGEST_BODY], "is_whole": len(text) <= LONGEST_BODY}
+    return cut("body", data.decode("utf-8", "replace"), LONGEST_BODY)
 
 
 def _at(at_us: int | None) -> str | None:
@@ -114,7 +113,7 @@ def _messages(handle: Queue, wanted: Wanted, kinds: Iterable[str]) -> View:
     page = page_of(
         filter(_filter(wanted), every),
         wanted,
-        place=lambda one: (-one.number,),
+        sort_key=lambda one: (-one.number,),
         show=_message_row,
         text=_text_of,
         facet=("state", lambda one: STATE_NAMES[one.state]),
@@ -214,7 +213,7 @@ def dead_letters(handle: Queue, wanted: Wanted) -> View:
     return page_of(
         handle.dead_letters(),
         wanted,
-        place=lambda letter: (-letter.message._record.number, letter.id),
+        sort_key=lambda letter: (-letter.message._record.number, letter.id),
         show=show,
         text=lambda letter: f"{letter.id} {_text_of(letter.message._record)}",
     )
@@ -240,7 +239,7 @@ def schedules(handle: Queue, wanted: Wanted) -> View:
     return page_of(
         handle.schedules(),
         wanted,
-        place=lambda schedule: (schedule._record.created_us, schedule.id),
+        sort_key=lambda schedule: (schedule._record.created_us, schedule.id),
         show=show,
         text=lambda schedule: f"{schedule.id} {schedule.cron} {schedule.destination}",
     )
@@ -294,7 +293,7 @@ def url_groups(handle: Queue, wanted: Wanted) -> View:
     return page_of(
         engine.url_groups.by_name.values(),
         wanted,
-        place=lambda group: (group.name,),
+        sort_key=lambda group: (group.name,),
         show=show,
         text=lambda group: f"{group.name} {' '.join(one.url for one in group.endpoints)}",
     )
@@ -346,7 +345,7 @@ def runs(handle: Queue, wanted: Wanted) -> View:
     return page_of(
         engine.workflow.runs.values(),
         wanted,
-        place=lambda run: (-run.number, run.id),
+        sort_key=lambda run: (-run.number, run.id),
         show=show,
         text=lambda run: f"{run.id} {as_text(run.url)} {' '.join(run.settings.labels)}",
         facet=("state", _run_state),

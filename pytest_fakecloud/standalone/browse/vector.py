@@ -51,7 +51,7 @@ def vectors(handle: VectorIndex, wanted: Wanted) -> View:
     page = page_of(
         found,
         wanted,
-        place=lambda one: (one.id,),
+        sort_key=lambda one: (one.id,),
         show=_row,
         text=lambda one: f"{one.id} {_json(one.metadata)} {one.data or ''}",
     )
@@ -111,8 +111,8 @@ def vector(handle: VectorIndex, id: str, wanted: Wanted) -> View:
     (record,) = handle._engine.fetch(namespace, [name])
     if record is None:
         raise NotFound(f"namespace {namespace!r:.100} has no vector {name!r:.200}")
-    place = {"id": name, "namespace": namespace, "url": quote(name, safe="")}
-    return {**place, **handle._plain(record)}
+    url = quote(name, safe="")
+    return {"id": name, "namespace": namespace, "url": url, **handle._plain(record)}
 
 
 def vector_view(handle: VectorIndex) -> dict[str, Any]:
