@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from traceback import walk_tb
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any
 
 from ..core.errors import ContractError, ends_the_test
-from ..core.recorder import is_library
+from ..core.recorder import is_library, is_own
 
-_OURS = f"{__package__.partition('.')[0]}."
 _RUNNERS = ("_pytest.", "pluggy.")
 
 
@@ -37,7 +36,7 @@ def _hidden(info: Any) -> Any:
         return info
     chain = [error, *causes_of(error)]
     rest = _without_ours(error.__traceback__)
-    has_ours = any(_is_ours(frame) for one in chain for frame, _ in walk_tb(one.__traceback__))
+    has_ours = any(is_own(frame) for one in chain for frame, _ in walk_tb(one.__traceback__))
     if not _has_testers(rest) or not has_ours:
         return info
     error.__traceback__ = rest
@@ -50,7 +49,7 @@ def _hidden(info: Any) -> Any:
 def _without_ours(trace: TracebackType | None) -> TracebackType | None:
     entries = []
     while trace is not None:
-        if not _is_ours(trace.tb_frame):
+        if not is_own(trace.tb_frame):
             entries.append(trace)
         trace = trace.tb_next
     rest: TracebackType | None = None
@@ -71,16 +70,7 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 
 def _has_testers(trace: TracebackType | None) -> bool:
     return any(
-        not _module(frame).startswith((_OURS, *_RUNNERS))
+        not str(frame.f_globals.get("__name__")).startswith(_RUNNERS)
         and not is_library(frame.f_code.co_filename)
         for frame, _ in walk_tb(trace)
     )
-
-
-def _is_ours(frame: FrameType) -> bool:
-    return _module(frame).startswith(_OURS)
-
-
-def _module(frame: FrameType) -> str:
-    name: Any = frame.f_globals.get("__name__")
-    return name if isinstance(name, str) else ""
