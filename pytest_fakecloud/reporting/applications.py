@@ -38,7 +38,7 @@ _Receiver = Callable[..., None]
 
 
 @dataclass(slots=True, eq=False)
-class Served:
+class ServedRequest:
     """One request to the application.
 
     ``began`` and ``ended`` are journal numbers (``ended`` is 0 if the end is unknown). ``status``
@@ -60,7 +60,7 @@ class Served:
     ended: int = 0
     status: int | None = None
     raised: str = ""
-    overlaps: list[Served] = field(default_factory=list)
+    overlaps: list[ServedRequest] = field(default_factory=list)
     body: str = ""
     body_type: str = ""
     path: str = ""
@@ -70,13 +70,13 @@ class Served:
     answer_type: str = ""
 
 
-class Recorder:
+class RequestRecorder:
     """Records requests for one cloud at a time."""
 
     def __init__(self) -> None:
         self.cloud: AnyCloud | None = None
-        self.served: deque[Served] = deque(maxlen=_MOST)
-        self._under_way: list[Served] = []
+        self.served: deque[ServedRequest] = deque(maxlen=_MOST)
+        self._under_way: list[ServedRequest] = []
         self._lock = threading.Lock()
 
     def use(self, cloud: AnyCloud | None) -> None:
@@ -97,7 +97,7 @@ class Recorder:
             thread = threading.get_ident() if "REQUEST_METHOD" in environ else 0
         with self._lock:
             number = recorder_of(cloud.journal).reserve()
-            request = Served(number, at_us, target, framework, environ, thread, path=path)
+            request = ServedRequest(number, at_us, target, framework, environ, thread, path=path)
             request.body, request.body_type = _body_of(environ)
             names = sorted(name for name in environ if str(name).startswith("HTTP_"))
             request.headers = tuple((name, str(environ[name])) for name in names)
@@ -131,12 +131,12 @@ class Recorder:
                 request.answer, request.answer_size = body[:_BODY], len(body)
             request.answer_type = str(getattr(response, "headers", {}).get("Content-Type", ""))
 
-    def _end(self, request: Served) -> None:
+    def _end(self, request: ServedRequest) -> None:
         if self.cloud is not None:
             request.ended = recorder_of(self.cloud.journal).reserve()
         self._under_way = [other for other in self._under_way if other is not request]
 
-    def _find_open(self, environ: object) -> Served | None:
+    def _find_open(self, environ: object) -> ServedRequest | None:
         """Return the request with this WSGI environment or ASGI scope, unless a response ended it."""
         requests = reversed(self.served) if environ is not None else ()
         return next((each for each in requests if each.environ is environ), None)
@@ -146,7 +146,7 @@ class Listener:
     """Observes requests through the frameworks' signals and test clients, until it is closed."""
 
     def __init__(self) -> None:
-        self.recorder = Recorder()
+        self.recorder = RequestRecorder()
         self._observed: set[str] = set()
         self._connected: list[tuple[Any, _Receiver]] = []
         self._wrapped: list[tuple[Any, str, Any]] = []

@@ -15,14 +15,15 @@ from typing import Any
 from ..core.calls import Call, Event
 from ..core.errors import shown
 from ..core.timeparse import to_datetime
-from .applications import Served
+from .applications import ServedRequest
 from .bodies import compact, decoded, each_from_base64, parsed, printable
 from .connections import is_error, on_connection, reply
+from .lookups import Lookups
 from .masking import HIDDEN, Mask, hides_words
 from .model import VERSION, Finding, Place, Report, Row
 from .private_files import write_private
 from .text import problem
-from .wording import Lookups, describe, sentence, status_line
+from .wording import describe, sentence, status_line
 from .wording.kv import command_text
 
 LONGEST = 20_000
@@ -132,14 +133,14 @@ def _exchange(row: Row, lookups: Lookups) -> tuple[dict[str, Any] | None, dict[s
         if entry.facts.get("encoding") == "base64" and "decoded" in answer:
             answer["decoded"] = each_from_base64(answer["decoded"])
         return request, answer
-    if isinstance(entry, Served):
+    if isinstance(entry, ServedRequest):
         return _served(entry, mask)
     if row.kind == "attempt" and isinstance(entry, Event):
         return _delivered(entry, row.status, lookups)
     return None, None
 
 
-def _served(served: Served, mask: Mask) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _served(served: ServedRequest, mask: Mask) -> tuple[dict[str, Any], dict[str, Any] | None]:
     headers = [("Content-Type", served.body_type)] if served.body_type else []
     for variable, value in served.headers:
         name = variable.removeprefix("HTTP_").replace("_", "-").title()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.calls import ITEMS_OF_CUT, Call, Event, Headers
 from ..handle import closed_fakes_of, secrets_of
-from .applications import Served
+from .applications import ServedRequest
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
@@ -152,7 +152,7 @@ class Mask:
         }
         return masked
 
-    def served(self, served: Served) -> Served:
+    def served(self, served: ServedRequest) -> ServedRequest:
         """Return a copy of a request to the application with a masked target, body and exception.
 
         `as_json` masks the headers and the response when it decodes them.

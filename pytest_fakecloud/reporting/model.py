@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from ..core.calls import Call, Event
-from .applications import Served
+from .applications import ServedRequest
 from .lookups import Lookups
 
 APPLICATION = "application"
@@ -104,7 +104,7 @@ class Row:
     attempt: int = 0
     where: Place | None = None
     same: object = None
-    entry: Call | Event | Served | None = None
+    entry: Call | Event | ServedRequest | None = None
     delivery: Event | None = None
     failure: str = ""
 

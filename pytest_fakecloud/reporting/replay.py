@@ -29,6 +29,7 @@ from ..queue.model import Outcome
 from ..queue.wire.text import as_text
 from .lookups import executed_at
 from .model import Report
+from .rows import began
 from .views import VIEWS, Change, State, changes_of, frames, shortened, state_of
 
 if TYPE_CHECKING:
@@ -312,8 +313,7 @@ class _Player:
             order = executed_at(entry)
             yield work._replace(order=order, perform=partial(copy.replay_call, entry))
         elif isinstance(copy, _QueueCopy) and entry.kind == "attempt":
-            began = entry.data.get("began") or entry.number
-            yield work._replace(order=began, perform=partial(copy.begin_attempt, entry))
+            yield work._replace(order=began(entry), perform=partial(copy.begin_attempt, entry))
             yield work._replace(perform=partial(copy.finish_attempt, entry))
         elif isinstance(entry, Action) and entry.call is not None:
             yield work._replace(perform=partial(copy.replay_action, entry))

@@ -11,7 +11,7 @@ from ..core.calls import Call
 from ..core.errors import report_failure
 from ..handle import Handle, closed_fakes_of
 from ..queue.timeline import dead_letter_lines, schedule_lines, unfinished_lines
-from .applications import Served
+from .applications import ServedRequest
 from .findings import ObservedTest, find
 from .lookups import Lookups, lookups_of
 from .masking import Mask
@@ -34,7 +34,7 @@ def report_of(
     *,
     test: str = "",
     failure: str = "",
-    served: Sequence[Served] = (),
+    served: Sequence[ServedRequest] = (),
     idle_s: float | None = None,
     raised: BaseException | None = None,
     hints: Sequence[str] = (),

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
 from ..handle import closed_fakes_of
-from .applications import Served
+from .applications import ServedRequest
 from .lookups import Lookups, has_full_answer, records_of
 from .masking import Mask
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row
@@ -29,7 +29,7 @@ _VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ah
 def rows(
     cloud: AnyCloud,
     entries: Iterable[Entry] | None = None,
-    served: Iterable[Served] = (),
+    served: Iterable[ServedRequest] = (),
     lookups: Lookups | None = None,
 ) -> list[Row]:
     """Return the journal of a cloud as rows, with credentials masked.
@@ -250,7 +250,7 @@ def _succeeded(call: Call) -> bool:
 
 
 def _served_rows(
-    served: Iterable[Served], found: Sequence[Row], entries: Sequence[Entry], mask: Mask
+    served: Iterable[ServedRequest], found: Sequence[Row], entries: Sequence[Entry], mask: Mask
 ) -> list[Row]:
     in_background = [
         began(entry)
@@ -280,13 +280,13 @@ def _served_rows(
     return made
 
 
-def _within(one: Served, other: Served, spans: Iterable[tuple[int, int]]) -> bool:
+def _within(one: ServedRequest, other: ServedRequest, spans: Iterable[tuple[int, int]]) -> bool:
     """Return whether a fault's function made one of two overlapping requests during the other."""
     outer, inner = (one, other) if one.began < other.began else (other, one)
     return any(outer.began < start < inner.began and 0 < inner.ended <= end for start, end in spans)
 
 
-def _is_delivery_of(row: Row, one: Served) -> bool:
+def _is_delivery_of(row: Row, one: ServedRequest) -> bool:
     if row.delivery is None or not row.attempt or not row.began < one.began < row.ended:
         return False
     path = parts_of(str(row.delivery.data.get("url", ""))).path or "/"

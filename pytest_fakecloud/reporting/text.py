@@ -13,10 +13,11 @@ from ..core.calls import Call
 from ..core.timeparse import to_datetime
 from ..core.wording import counted
 from .bodies import CONTROLS, printable
+from .lookups import Lookups
 from .model import Finding, Report, Row
 from .report import report_of
 from .selection import Line, folded, kept, merged, without_held_runs
-from .wording import Lookups, Summary, describe, effect, sentence
+from .wording import Summary, describe, effect, sentence
 from .wording.common import Script, clock_time
 from .wording.kv import PIPELINED
 

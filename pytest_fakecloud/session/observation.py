@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import pytest
 
     from ..any_cloud import AnyCloud
-    from ..reporting.applications import Listener, Served
+    from ..reporting.applications import Listener, ServedRequest
     from .options import RunOptions
 
 _FRAMEWORKS = ("flask", "django.core.signals", "starlette.testclient", "httpx")
@@ -53,7 +53,7 @@ class Observation:
         if self._listener is not None:
             self._listener.listen(None)
 
-    def served(self, cloud: AnyCloud) -> list[Served]:
+    def served(self, cloud: AnyCloud) -> list[ServedRequest]:
         """Return the requests served during the test that used a cloud."""
         recorder = None if self._listener is None else self._listener.recorder
         return list(recorder.served) if recorder is not None and recorder.cloud is cloud else []

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.applications import Served
+from pytest_fakecloud.reporting.applications import ServedRequest
 from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.page import file_name, page, write, write_index
 from pytest_fakecloud.reporting.report import report_of
@@ -269,7 +269,7 @@ def test_a_reply_in_base64_is_decoded(cloud: Cloud) -> None:
 
 
 def test_a_request_to_the_application_has_headers_and_a_status(cloud: Cloud) -> None:
-    served = Served(1, 0, "GET /orders", "Flask", {}, 1, ended=2, status=429)
+    served = ServedRequest(1, 0, "GET /orders", "Flask", {}, 1, ended=2, status=429)
     served.headers = (("HTTP_AUTHORIZATION", "Bearer secret"), ("HTTP_X_USER", "ada"))
     row = as_json(report_of(cloud, served=[served]))["rows"][0]
     assert row["request"]["headers"] == [["Authorization", "***"], ["X-User", "ada"]]

@@ -19,7 +19,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
-from pytest_fakecloud.reporting.applications import Served
+from pytest_fakecloud.reporting.applications import ServedRequest
 from pytest_fakecloud.reporting.as_json import as_json, write
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import text
@@ -193,9 +193,9 @@ def test_the_json_is_written_beside_the_page(cloud: Cloud, tmp_path: Path) -> No
     assert row["subjects"] == [{"kind": "key", "name": "lock:a", "fake": "kv_server"}]
 
 
-def request(**more: Any) -> Served:
+def request(**more: Any) -> ServedRequest:
     given = {"began": 0, "at_us": 0, "target": "GET /a", "framework": "Flask", "environ": None}
-    return Served(**{**given, "thread": 0, "ended": 9, "status": 200, "path": "/a", **more})
+    return ServedRequest(**{**given, "thread": 0, "ended": 9, "status": 200, "path": "/a", **more})
 
 
 SERVED: list[tuple[dict[str, Any], list[str]]] = [

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.applications import Served
+from pytest_fakecloud.reporting.applications import ServedRequest
 from pytest_fakecloud.reporting.bodies import scalar, shortened
 from pytest_fakecloud.reporting.lookups import lookups_of
 from pytest_fakecloud.reporting.model import Finding
@@ -89,7 +89,8 @@ def test_of_a_long_pipeline_the_first_and_all_errors_are_told(cloud: Cloud) -> N
 def test_a_repeated_explanation_of_a_row_without_answer_is_not_shown_again(cloud: Cloud) -> None:
     raised = f"the handler raised KeyError: {'x' * 60}"
     served = [
-        Served(n, n, f"GET /{n}", "Flask", None, 0, ended=n + 1, raised=raised) for n in (10, 20)
+        ServedRequest(n, n, f"GET /{n}", "Flask", None, 0, ended=n + 1, raised=raised)
+        for n in (10, 20)
     ]
     told = text(report_of(cloud, served=served))
     assert told.count("x" * 60) == 1

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ...reporting.wording import Lookups
+from ...reporting.lookups import Lookups
 from ..footprint import ALL, Footprint, Touch
 from ..run import Line, Run
 from ..schedule import CLOCK, PAUSES, SWITCHES, Event, Schedule

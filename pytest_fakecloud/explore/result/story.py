@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from ...core.calls import Call
 from ...core.wording import counted
 from ...reporting.connections import gathered
-from ...reporting.wording import Lookups, summarise
+from ...reporting.lookups import Lookups
+from ...reporting.wording import summarise
 from ..footprint import ALL, Touch
 from ..run import Line, Run
 

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Action, Call, Entry, Event
-from ..applications import Served
+from ..applications import ServedRequest
 from ..lookups import Lookups, records_of
 from ..model import Finding, Severity, Subject
 
@@ -82,7 +82,7 @@ class ObservedTest:
     lookups: Lookups
     idle_s: float | None = None
     raised: BaseException | None = None
-    served: Sequence[Served] = ()
+    served: Sequence[ServedRequest] = ()
     commands: dict[object, list[Any]] = field(default_factory=dict, init=False)
     """The commands of key-value servers and of their databases (see `kv.commands.history()`)."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ...core.calls import Call, Event
-from ..applications import Served
+from ..applications import ServedRequest
 from ..bodies import readable, shortened, visible
 from ..connections import error_of
 from ..lookups import Lookups
@@ -17,7 +17,7 @@ from . import broker, common, kv, queue, vector
 from .broker import effect
 from .common import EXCERPT, Sentences, Summary, filled
 
-__all__ = ["Lookups", "Summary", "describe", "effect", "sentence", "summarise"]
+__all__ = ["Summary", "describe", "effect", "sentence", "summarise"]
 
 _BY_SERVICE: Mapping[str, Callable[[Call, Lookups], Summary | None]] = {
     "kv": kv.summary,
@@ -67,7 +67,7 @@ def _described(row: Row, last: Row, lookups: Lookups) -> Summary:
         return Summary(row.failure)
     if isinstance(entry, Call):
         return _call(row, last, entry, lookups)
-    if isinstance(entry, Served):
+    if isinstance(entry, ServedRequest):
         is_form = entry.body_type.startswith("multipart/")
         body = "" if is_form else shortened(readable(entry.body, entry.body_type), 120)
         what = " ".join(filter(None, [entry.target, body, f"({entry.framework})"]))

@@ -16,7 +16,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
-from pytest_fakecloud.reporting.applications import Served
+from pytest_fakecloud.reporting.applications import ServedRequest
 from pytest_fakecloud.reporting.findings import MOST
 from pytest_fakecloud.reporting.text import section
 
@@ -133,7 +133,7 @@ def test_calls_before_a_restored_snapshot_are_ignored(cloud: Cloud) -> None:
 # -- commands during requests to the application ---------------------------------------------------
 
 
-def serve(cloud: Cloud, *requests: tuple[str, dict[str, Any]]) -> list[Served]:
+def serve(cloud: Cloud, *requests: tuple[str, dict[str, Any]]) -> list[ServedRequest]:
     """Send a command during each request to the application; return the requests."""
     server = cloud.kv_server()
     reserve = recorder_of(cloud.journal).reserve
@@ -143,7 +143,7 @@ def serve(cloud: Cloud, *requests: tuple[str, dict[str, Any]]) -> list[Served]:
         httpx.post(server.url, json=command.split(), headers=server.headers)
         usual: dict[str, Any] = {"target": "POST /pay", "framework": "Flask", "environ": None}
         usual |= {"thread": 0, "began": began, "at_us": 0, "ended": reserve()}
-        served.append(Served(**{**usual, **how}))
+        served.append(ServedRequest(**{**usual, **how}))
     return served
 
 
@@ -170,7 +170,7 @@ def test_a_limit_that_two_endpoints_share(
         ({"status": 429}, 0),
         ({"status": 500, "body": "another"}, 0),
         ({"status": 500, "headers": (("HTTP_COOKIE", "bob"),)}, 0),
-        ({"status": 500, "overlaps": [Served(0, 0, "GET /", "Flask", None, 1)]}, 0),
+        ({"status": 500, "overlaps": [ServedRequest(0, 0, "GET /", "Flask", None, 1)]}, 0),
         ({"status": 500, "ended": 0}, 0),
         ({"status": 500, "target": "POST /other"}, 0),
     ],
