@@ -120,10 +120,10 @@ def _failure(run: Run) -> BaseException | None:
 
 def _described(run: Run, kinds: set[str]) -> list[str]:
     """Describe the violations of these kinds, equal ones of a client that retries only once."""
+    from .reporting.lookups import Lookups
     from .reporting.masking import Mask
     from .reporting.report import problems
     from .reporting.text import problem
-    from .reporting.wording import Lookups
 
     return [
         Mask(cloud).text(problem(one, Lookups()))
@@ -141,8 +141,9 @@ def _warn_of_refused_clients(cloud: AnyCloud) -> None:
     entries = cloud.journal.entries
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return
+    from .reporting.lookups import Lookups
     from .reporting.report import rejected
-    from .reporting.wording import Lookups, sentence
+    from .reporting.wording import sentence
 
     for one in rejected(cloud, every_call=True, meant=meant):
         why = sentence(one, Lookups())

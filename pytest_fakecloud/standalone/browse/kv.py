@@ -190,8 +190,8 @@ def key(handle: KVServer, id: str, wanted: Wanted) -> View:
 
 def _content(value: Any, wanted: Wanted) -> View:
     if isinstance(value, bytes | bytearray):
-        text = cut("value", _text(bytes(value)), LONGEST_TEXT)
-        return text | {"is_editable": _is_text(value)}
+        shown = cut("value", _text(bytes(value)), LONGEST_TEXT)
+        return shown | {"is_editable": _is_text(value)}
     content: Any = python_value(value)
     if value.type_name not in _ELEMENTS:
         text = json.dumps(plain(content), indent=2, ensure_ascii=False)

@@ -10,10 +10,10 @@ import pytest
 
 from pytest_fakecloud import Answer, Cloud
 from pytest_fakecloud.reporting.findings import ObservedTest, find
-from pytest_fakecloud.reporting.lookups import lookups_of
+from pytest_fakecloud.reporting.lookups import Lookups, lookups_of
 from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.text import section
-from pytest_fakecloud.reporting.wording import Lookups, sentence
+from pytest_fakecloud.reporting.wording import sentence
 
 from .cases import HOOK, Scene, answered, commands, found, kinds, logs, query
 
