@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from .core.problems import Allowances, ProblemFields
+from .core.problems import Allowances
 from .core.timers import Registry
 from .explore.cloud_promises import CloudPromises
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .core.problems import Problem
     from .core.results import Results
     from .core.timeparse import Instant
+    from .core.where import ProblemFields
     from .every_failure import FailureOptions, Failures
     from .explore.arguments import Runs
     from .explore.explore import Checks, ExploreOptions

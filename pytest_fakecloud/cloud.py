@@ -17,7 +17,7 @@ from .core.clock import STANDS, Clock, Mode
 from .core.errors import ContractError, shown
 from .core.ids import Ids
 from .core.journal import Journal
-from .core.problems import PROBLEM_FIELDS, Problem, ProblemFields
+from .core.problems import PROBLEM_FIELDS, Problem
 from .core.recorder import Recorder
 from .core.results import Results, results_of
 from .core.settings import PROCESS_TIME, SWITCH, TRANSPORT, choice, reject_unknown
@@ -29,6 +29,7 @@ from .transport.patches import Changes
 
 if TYPE_CHECKING:
     from .core.concurrency.dispatch import Dispatcher
+    from .core.where import ProblemFields
     from .process_time import ProcessTimeMode
     from .standalone.remote import RemoteCloud
     from .transport.inprocess import Interception

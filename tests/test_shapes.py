@@ -15,21 +15,24 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.assertions import ListedFields as ListedRecordFields
 from pytest_fakecloud.broker.model import MEMBER_FIELDS, OFFSET_FIELDS, RECORD_FIELDS
 from pytest_fakecloud.broker.routes import BrokerApp
-from pytest_fakecloud.core.call_fields import EVENT_KINDS, CallFields, EventFields
+from pytest_fakecloud.core.call_fields import EVENT_KINDS
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import MESSAGE_ID, PATH, TARGET, TEXT, URL, FieldType
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.core.matching import Field, Question
-from pytest_fakecloud.core.problems import ALLOWABLE, ProblemFields
+from pytest_fakecloud.core.problems import ALLOWABLE
 from pytest_fakecloud.core.where import (
+    CallFields,
+    EventFields,
     HandleWhere,
+    Matchers,
     MemberWhere,
     OffsetWhere,
+    ProblemFields,
     ProblemWhere,
     RecordWhere,
     SearchWhere,
 )
-from pytest_fakecloud.faults.fault import Matchers
 from pytest_fakecloud.faults.plan import fault_words, table_of
 from pytest_fakecloud.kv.search.views import SearchFields, searches_of
 from pytest_fakecloud.queue.capture.callbacks import FIELDS as CALLBACKS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict, get_args
+from typing import Any, get_args
 
 from .calls import Call, Outcome, cannot_tell, field_of
 from .errors import ContractError, shown
@@ -27,128 +27,6 @@ from .field_types import (
 )
 from .matching import HEADERS, Field
 from .wording import did_you_mean, unknown_name
-
-
-class SharedFacts(TypedDict, total=False):
-    """The facts by which both calls can be filtered and faults can be limited, by service."""
-
-    # Key-value servers. Calls to vector indexes also have a command.
-    command: object
-    words: object
-    index: object
-    encoding: object
-    # Vector indexes.
-    namespace: object
-    # Brokers.
-    topic: object
-    group: object
-    instance: object
-    # Queues.
-    url: object
-    label: object
-    queue: object
-
-
-class CallFields(SharedFacts, total=False):
-    """The fields that a call can be filtered by.
-
-    The first group are attributes of ``Call``, with ``json`` and ``answer_json`` for the parsed
-    bodies. The other groups are facts, which only calls to the named service have.
-    """
-
-    number: object
-    at: object
-    at_us: object
-    service: object
-    handle: object
-    method: object
-    target: object
-    path: object
-    headers: object
-    body: object
-    json: object
-    client: object
-    status: object
-    answer_headers: object
-    answer: object
-    answer_json: object
-    route: object
-    fault: object
-    outcome: object
-    reached: object
-    problem: object
-    note: object
-    # Facts of calls to vector indexes: fields of the body except vectors.
-    additionalK: object
-    cursor: object
-    data: object
-    deleteExisting: object
-    filter: object
-    fusionAlgorithm: object
-    id: object
-    ids: object
-    includeData: object
-    includeMetadata: object
-    includeVectors: object
-    limit: object
-    maxIdle: object
-    metadata: object
-    metadataUpdateMode: object
-    newNamespace: object
-    prefix: object
-    queryMode: object
-    topK: object
-    uuid: object
-    weightingStrategy: object
-    # Facts of calls to queues.
-    destination: object
-    dlq: object
-    event: object
-    key: object
-    name: object
-    run: object
-
-
-class EventFields(TypedDict, total=False):
-    """Fields of an event's data that tests can filter by. Each kind of event has some of them."""
-
-    # Fields that describe a queue's delivery attempts.
-    message_id: object
-    url: object
-    number: object
-    method: object
-    status: object
-    error: object
-    faults: object
-    message_kind: object
-    about: object
-    fault: object
-    note: object
-    exception: object
-    traceback: object
-    where: object
-    sent: object
-    sent_type: object
-    sent_headers: object
-    answer: object
-    answer_type: object
-    location: object
-    logged: object
-    signature: object
-    # Fields of events in a broker's consumer groups.
-    group: object
-    instance: object
-    topics: object
-    partitions: object
-    generation: object
-    assignment: object
-    offsets: object
-    reason: object
-    cause: object
-    # Data of the runs of ``every_failure``.
-    began: object
-    alone: object
-    held: object
 
 
 def _json_or_absent(read: Callable[[Call], Any]) -> Callable[[Call], Any]:
@@ -188,13 +66,12 @@ CALL_FIELDS: Mapping[str, Field] = {
 }
 """The fields that calls to every service can be filtered by. Services add their own facts."""
 EVENT_FIELD_TYPES: Mapping[str, FieldType] = {
-    **dict.fromkeys(EventFields.__annotations__, ANYTHING),
     "message_id": MESSAGE_ID,
     "about": MESSAGE_ID,
     "url": URL,
     "method": METHOD,
 }
-"""The data that events can be filtered by."""
+"""The types of those data of events that do not accept just any value."""
 EVENT_KINDS = frozenset(("refused", "run"))
 """Kinds of events of every service: rejected bytes, and runs of ``every_failure``."""
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from .call_fields import EVENT_FIELD_TYPES, CallFields, CallNames, EventFields, Listed, NamesOf
+from .call_fields import EVENT_FIELD_TYPES, CallNames, Listed, NamesOf
 from .calls import Call, Entry, Event
 from .field_types import ABSENT, ANYTHING
 from .matching import Field, Query
 from .recorder import Recorder
 from .results import Results, check_predicate, expect, results_of
 from .settings import optional, whole
+
+if TYPE_CHECKING:
+    from .where import CallFields, EventFields
 
 
 class Journal:
@@ -81,7 +84,10 @@ class Journal:
         """
         __tracebackhide__ = True
         events = [entry for entry in self._read() if isinstance(entry, Event)]
-        names = EVENT_FIELD_TYPES.keys() | {name for event in events for name in event.data}
+        # Imported here, because only conditions on events need these names at run time.
+        from .where import EventFields
+
+        names = EventFields.__annotations__.keys() | {n for event in events for n in event.data}
         asked = {
             name: Field(EVENT_FIELD_TYPES.get(name, ANYTHING), _event_value(name)) for name in names
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any
 
 from .errors import ContractError, describe_error, formatted, shown
 from .field_types import MAPPING, MESSAGE_ID, METHOD, PATH, TEXT, URL, OneOf
@@ -78,17 +78,6 @@ def raised_problem(error: BaseException, where: str, **facts: Any) -> Problem:
 def shortened(text: str, most: int = 2000) -> str:
     """Cut a string from an untrusted client to a length that is safe to keep."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
-
-
-class ProblemFields(TypedDict, total=False):
-    """Facts of a violation that ``allow()`` can match. Each kind of violation has some of them."""
-
-    handle: object
-    method: object
-    path: object
-    url: object
-    message_id: object
-    run_id: object
 
 
 PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {

@@ -1,10 +1,12 @@
-"""The fields that ``Results.where()`` accepts, by the class of the items, for type checkers.
+"""The keywords that select calls, events, items of ``Results``, violations, or calls for a fault.
 
+They are for type checkers: only these import the module, because creating the types takes time.
 ``tests/test_shapes.py`` compares them with the tables used at run time.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     )
     from ..queue.model import Attempt
     from ..queue.views import DeadLetterView, PublishedMessage, ScheduleView
-    from .call_fields import CallFields, EventFields
     from .calls import Call, Event
     from .problems import Problem
     from .results import Results
@@ -32,6 +33,163 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Test = Callable[[T], bool] | None
 """A function that decides about an item; None accepts every item."""
+
+
+# -- calls, events, violations, faults -------------------------------------------------------------
+
+
+class SharedFacts(TypedDict, total=False):
+    """The facts by which both calls can be filtered and faults can be limited, by service."""
+
+    # Key-value servers. Calls to vector indexes also have a command.
+    command: object
+    words: object
+    index: object
+    encoding: object
+    # Vector indexes.
+    namespace: object
+    # Brokers.
+    topic: object
+    group: object
+    instance: object
+    # Queues.
+    url: object
+    label: object
+    queue: object
+
+
+class CallFields(SharedFacts, total=False):
+    """The fields that a call can be filtered by.
+
+    The first group are attributes of ``Call``, with ``json`` and ``answer_json`` for the parsed
+    bodies. The other groups are facts, which only calls to the named service have.
+    """
+
+    number: object
+    at: object
+    at_us: object
+    service: object
+    handle: object
+    method: object
+    target: object
+    path: object
+    headers: object
+    body: object
+    json: object
+    client: object
+    status: object
+    answer_headers: object
+    answer: object
+    answer_json: object
+    route: object
+    fault: object
+    outcome: object
+    reached: object
+    problem: object
+    note: object
+    # Facts of calls to vector indexes: fields of the body except vectors.
+    additionalK: object
+    cursor: object
+    data: object
+    deleteExisting: object
+    filter: object
+    fusionAlgorithm: object
+    id: object
+    ids: object
+    includeData: object
+    includeMetadata: object
+    includeVectors: object
+    limit: object
+    maxIdle: object
+    metadata: object
+    metadataUpdateMode: object
+    newNamespace: object
+    prefix: object
+    queryMode: object
+    topK: object
+    uuid: object
+    weightingStrategy: object
+    # Facts of calls to queues.
+    destination: object
+    dlq: object
+    event: object
+    key: object
+    name: object
+    run: object
+
+
+class EventFields(TypedDict, total=False):
+    """Fields of an event's data that tests can filter by. Each kind of event has some of them."""
+
+    # Fields that describe a queue's delivery attempts.
+    message_id: object
+    url: object
+    number: object
+    method: object
+    status: object
+    error: object
+    faults: object
+    message_kind: object
+    about: object
+    fault: object
+    note: object
+    exception: object
+    traceback: object
+    where: object
+    sent: object
+    sent_type: object
+    sent_headers: object
+    answer: object
+    answer_type: object
+    location: object
+    logged: object
+    signature: object
+    # Fields of events in a broker's consumer groups.
+    group: object
+    instance: object
+    topics: object
+    partitions: object
+    generation: object
+    assignment: object
+    offsets: object
+    reason: object
+    cause: object
+    # Data of the runs of ``every_failure``.
+    began: object
+    alone: object
+    held: object
+
+
+class ProblemFields(TypedDict, total=False):
+    """Facts of a violation that ``allow()`` can match. Each kind of violation has some of them."""
+
+    handle: object
+    method: object
+    path: object
+    url: object
+    message_id: object
+    run_id: object
+
+
+class Matchers(SharedFacts, total=False):
+    """The keywords that every fault accepts.
+
+    ``times`` is the maximum number of hits, ``skip`` the number of matching requests that are let
+    through first, ``route`` an endpoint's name, path or ``"POST /path"``, ``when`` a predicate on
+    the ``Request`` (its ``call`` has the facts). The others are facts of services: ``command``,
+    ``words``, ``index`` and ``encoding``, ``namespace``, ``topic`` with ``group`` and ``instance``,
+    ``url`` with ``label``, ``kind``, ``queue`` and ``message_id``. See ``core.matching``.
+    """
+
+    times: int | None
+    skip: int
+    route: str | re.Pattern[str] | None
+    kind: object
+    message_id: object
+    when: Callable[[Any], object] | None
+
+
+# -- items of results ------------------------------------------------------------------------------
 
 
 class OffsetWhere(TypedDict, total=False):

@@ -11,7 +11,7 @@ from functools import cached_property
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
-from ..core.call_fields import CallNames, NamesOf, SharedFacts
+from ..core.call_fields import CallNames, NamesOf
 from ..core.conditions import checked_count
 from ..core.errors import ContractError, shown
 from ..core.field_types import ABSENT
@@ -28,24 +28,6 @@ WAIT, CUT, SPOIL, REPLACE = range(4)
 Respond: TypeAlias = Callable[[Serve], Response]
 """Returns the response to a request on which a rule fires. ``serve()`` is the usual response."""
 _COMMON = frozenset({"times", "skip", "route", "when"})
-
-
-class Matchers(SharedFacts, total=False):
-    """The keywords that every fault accepts.
-
-    ``times`` is the maximum number of hits, ``skip`` the number of matching requests that are let
-    through first, ``route`` an endpoint's name, path or ``"POST /path"``, ``when`` a predicate on
-    the ``Request`` (its ``call`` has the facts). The others are facts of services: ``command``,
-    ``words``, ``index`` and ``encoding``, ``namespace``, ``topic`` with ``group`` and ``instance``,
-    ``url`` with ``label``, ``kind``, ``queue`` and ``message_id``. See ``core.matching``.
-    """
-
-    times: int | None
-    skip: int
-    route: str | re.Pattern[str] | None
-    kind: object
-    message_id: object
-    when: Callable[[Any], object] | None
 
 
 _Condition: TypeAlias = tuple[Question, Callable[[Any], object]]

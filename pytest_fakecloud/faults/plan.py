@@ -7,7 +7,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType
-from typing import Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from ..core.conditions import check_function, checked_count
 from ..core.errors import ContractError, shown
@@ -16,9 +16,12 @@ from ..core.settings import SWITCH, choice, number
 from ..core.timeparse import Duration, duration_us
 from ..http.messages import Answer, Effect, HeaderPairs, Response, Serve
 from .answers import Step
-from .fault import CUT, REPLACE, SPOIL, WAIT, Fault, Matchers, Respond, Rule
+from .fault import CUT, REPLACE, SPOIL, WAIT, Fault, Respond, Rule
 from .kinds import CallRule, RandomRule, RateLimitRule, lost, truncated
 from .table import FaultTable
+
+if TYPE_CHECKING:
+    from ..core.where import Matchers
 
 
 class FaultPlan:

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
-from ..core.call_fields import CallFields
 from ..core.calls import Call
 from ..core.clock import Clock
 from ..core.conditions import check_function
@@ -28,6 +27,7 @@ from .action import action
 from .context import Context, note_token
 
 if TYPE_CHECKING:
+    from ..core.where import CallFields
     from ..http.mount import Mount
 
 C = TypeVar("C", bound=HandleConfig)

@@ -11,7 +11,6 @@ from urllib.parse import parse_qs, urlsplit
 from ..any_cloud import AnyCloud
 from ..core.clock import Clock, Mode
 from ..core.errors import ContractError
-from ..core.problems import ProblemFields
 from ..core.results import Results
 from ..core.timeparse import Instant, instant_us, to_datetime
 from ..core.timers import Registry
@@ -23,6 +22,7 @@ from .remote_objects import Connection, remote_handle
 if TYPE_CHECKING:
     from ..core.journal import Journal
     from ..core.problems import Problem
+    from ..core.where import ProblemFields
 
 
 class RemoteCloud(AnyCloud):

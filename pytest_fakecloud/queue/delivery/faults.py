@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ...core.field_types import MESSAGE_ID, URL, OneOf
 from ...core.matching import Field, Question
 from ...core.settings import whole
-from ...faults.fault import Fault, Matchers, ServiceRule
+from ...faults.fault import Fault, ServiceRule
 from ...faults.plan import FaultPlan
 from ...faults.table import FaultTable
 from ...http.messages import Answer, Request, Serve
@@ -27,6 +27,9 @@ from ..errors import QueueError, burst_limited, daily_limited
 from ..fields import DESTINATION, LABEL, NAME
 from ..model import CALLBACK, FAILURE_CALLBACK, KINDS, Delivery, Kind, Message
 from ..wire.text import as_text
+
+if TYPE_CHECKING:
+    from ...core.where import Matchers
 
 DELIVERY_KINDS = (
     "duplicate",
