@@ -110,12 +110,9 @@ def is_predicate(wanted: object, samples: Iterable[object]) -> bool:
     return callable(wanted) and not is_pattern(wanted) and not defines_equality(wanted, samples)
 
 
-_STAR = re.compile(r"(?<!\\)\*")
-
-
 def pieces_of(text: str) -> tuple[str, ...]:
     """Return the literal pieces of a glob pattern, between its stars."""
-    return tuple(piece.replace("\\*", "*") for piece in _STAR.split(text))
+    return tuple(piece.replace("\\*", "*") for piece in re.split(r"(?<!\\)\*", text))
 
 
 @lru_cache(maxsize=256)

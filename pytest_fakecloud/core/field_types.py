@@ -154,7 +154,7 @@ class Shaped(Text):
         self._fold = fold
         self.expected = f"{what} such as {example!r} (* matches anything), a pattern"
         self.begins = tuple(begins)
-        self._never = None if never is None else re.compile(never)
+        self._never = never
         self._fits = fits
 
     def check(self, name: str, wanted: Any) -> None:
@@ -176,7 +176,7 @@ class Shaped(Text):
             return f"{self.what} begins with {' or '.join(map(repr, self.begins))}"
         if self._never is not None:
             for piece in pieces:
-                if found := self._never.search(piece):
+                if found := re.search(self._never, piece):
                     return f"{self.what} does not contain {found[0]!r}"
         if whole and self._fits is not None and not self._fits(first):
             return f"it is not {self.what}"

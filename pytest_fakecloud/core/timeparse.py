@@ -35,9 +35,9 @@ _UNITS = {
     "w": 604_800_000_000,
 }
 _UNIT = "|".join(_UNITS)
-_PART = re.compile(rf"(\d+(?:\.\d+)?) *({_UNIT})")
+_PART = rf"(\d+(?:\.\d+)?) *({_UNIT})"
 # Possessive quantifiers prevent backtracking, which would restart at each digit of a long number.
-_TEXT = re.compile(rf" *+(-?) *+((?:\d++(?:\.\d++)? *+(?:{_UNIT}) *+)++)")
+_TEXT = rf" *+(-?) *+((?:\d++(?:\.\d++)? *+(?:{_UNIT}) *+)++)"
 # A hundred years exceeds any realistic schedule, and so far from today is a valid datetime.
 _LONGEST_US = 36_525 * 86_400_000_000
 
@@ -51,8 +51,8 @@ def duration_us(value: Duration) -> int:
     """
     if isinstance(value, timedelta):
         microseconds = value // _MICROSECOND
-    elif isinstance(value, str) and (found := _TEXT.fullmatch(value)):
-        spans = (float(count) * _UNITS[unit] for count, unit in _PART.findall(found[2]))
+    elif isinstance(value, str) and (found := re.fullmatch(_TEXT, value)):
+        spans = (float(count) * _UNITS[unit] for count, unit in re.findall(_PART, found[2]))
         microseconds = sum(round(min(span, 1e21)) for span in spans)
         microseconds = -microseconds if found[1] else microseconds
     elif _is_number(value) and -math.inf < value < math.inf:

@@ -16,7 +16,7 @@ from .kinds import lost, truncated
 if TYPE_CHECKING:
     from ..http.app import App
 
-_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+_VALUE = r"[^\x00-\x08\x0a-\x1f\x7f]*"
 Step = int | None | tuple[int, Any] | Answer | Literal["drop", "hang", "lose_answer", "truncate"]
 """A step of a sequence: a status, None for no fault, ``(status, body)``, or a fault's name."""
 
@@ -137,7 +137,7 @@ def checked_headers(headers: object) -> HeaderPairs:
             raise ContractError(
                 f"{shown(name)}: {shown(value)} is not a header: pass a name without spaces and a string"
             )
-        if not _VALUE.fullmatch(value):
+        if not re.fullmatch(_VALUE, value):
             raise ContractError(
                 f"{shown(name)}: {shown(value)} is not a header: its value contains a line break or "
                 "another control character"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
 
@@ -34,9 +35,13 @@ RouteMatch: TypeAlias = tuple[Route, dict[str, str]] | frozenset[str] | None
 
 
 class _Entry(NamedTuple):
-    shape: re.Pattern[str]
-    allowed: frozenset[str]
     number: int
+    pattern: str
+    allowed: frozenset[str]
+
+
+_INDEXED = 2
+"""Number of leading segments by which routes are indexed."""
 
 
 class RouteTable:
@@ -46,15 +51,17 @@ class RouteTable:
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
-        # Fakes of a service have their own endpoints (bound methods), but share compiled patterns.
-        self._by_head, self._others = _index(tuple((r.methods, r.pattern) for r in self.routes))
+        # Fakes of a service have their own endpoints (bound methods), but share their index.
+        self._by_head = _index(tuple((r.methods, r.pattern) for r in self.routes))
 
     def find(self, method: str, path: str) -> RouteMatch:
         """Return the result of searching for a request's route."""
-        entries = self._by_head.get(path.split("/", 2)[1], self._others)
+        segments = tuple(path.split("/", _INDEXED + 1)[1 : _INDEXED + 1])
+        while segments and segments not in self._by_head:
+            segments = segments[:-1]
         others: frozenset[str] = frozenset()
-        for shape, allowed, number in entries:
-            found = shape.fullmatch(path)
+        for number, pattern, allowed in self._by_head[segments]:
+            found = _shape(pattern).fullmatch(path)
             if found is not None:
                 if method in allowed:
                     return self.routes[number], found.groupdict("")
@@ -72,19 +79,24 @@ class RouteTable:
 
 
 @lru_cache(maxsize=256)
-def _index(
-    routes: tuple[tuple[str, str], ...],
-) -> tuple[dict[str, Sequence[_Entry]], Sequence[_Entry]]:
-    literal: dict[str, list[_Entry]] = {}
-    others: list[_Entry] = []
+def _index(routes: tuple[tuple[str, str], ...]) -> Mapping[tuple[str, ...], Sequence[_Entry]]:
+    """Return the routes that may match a path, by the path's first literal segments."""
+    by_own: dict[tuple[str, ...], list[_Entry]] = {(): []}
     for number, (methods, pattern) in enumerate(routes):
-        entry = _Entry(_shape(pattern), frozenset(methods.split()), number)
-        head = pattern.split("/", 2)[1]
-        if head.startswith("{"):
-            others.append(entry)
-        else:
-            literal.setdefault(head, []).append(entry)
-    return {head: entries + others for head, entries in literal.items()}, others
+        entry = _Entry(number, pattern, frozenset(methods.split()))
+        by_own.setdefault(_head(pattern), []).append(entry)
+    found = {}
+    for head in by_own:
+        starts = [head[:length] for length in range(1, len(head) + 1)]
+        found[head] = sorted(entry for start in starts for entry in by_own.get(start, ()))
+        found[head] += by_own[()]
+    return found
+
+
+def _head(pattern: str) -> tuple[str, ...]:
+    """Return the literal segments with which a pattern begins, at most ``_INDEXED``."""
+    segments = pattern.split("/")[1 : _INDEXED + 1]
+    return tuple(takewhile(lambda segment: not segment.startswith("{"), segments))
 
 
 @lru_cache(maxsize=1024)

@@ -70,7 +70,7 @@ def _matches_line(line: Sequence[str], wanted: Sequence[Any]) -> bool:
 
 
 COMMAND, LINES = _Command(), _Lines()
-_ON_AN_INDEX = re.compile(r"SEARCH\.(?!LIST)", re.IGNORECASE)
+_ON_AN_INDEX = r"(?i)SEARCH\.(?!LIST)"
 
 
 def facts_of(lines: list[list[str]]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def facts_of(lines: list[list[str]]) -> dict[str, Any]:
     return {
         "command": [command_name(line) for line in lines],
         "words": lines,
-        "index": [line[1] for line in lines if line[1:] and _ON_AN_INDEX.match(line[0])],
+        "index": [line[1] for line in lines if line[1:] and re.match(_ON_AN_INDEX, line[0])],
     }
 
 

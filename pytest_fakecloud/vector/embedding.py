@@ -24,7 +24,6 @@ from .model import MOST_DIMENSIONS, Floats, Kind, SparseVector
 
 DEFAULT_DIMENSION = 384
 MOST_ENTRIES = 1 << 20
-INDEX = re.compile(r"-?\d{1,10}")
 EXPECTED: Mapping[Kind, str] = {
     Kind.DENSE: "a list of numbers",
     Kind.SPARSE: "a mapping from index to weight",
@@ -40,7 +39,6 @@ MODELS: Mapping[str, int] = {
 }
 """The vendor's models with their dense dimensions; each name can be passed as ``embedding``."""
 _PUBLISHER = "baai/"
-_REVISION = re.compile(r"-v\d+(-\d+)*$")
 SPARSE_MODELS = frozenset(("bge-m3", "bm25"))
 
 
@@ -51,7 +49,7 @@ def model_of(name: str) -> str:
     Raises ``ContractError`` for an unknown model.
     """
     model = name.lower().replace("_", "-").replace(".", "-").removeprefix(_PUBLISHER)
-    model = _REVISION.sub("", model)
+    model = re.sub(r"-v\d+(-\d+)*$", "", model)
     if model not in MODELS:
         raise ContractError(unknown_name("model", name, MODELS, "embedding"))
     return model
@@ -266,7 +264,7 @@ def _sparse(value: Any) -> SparseVector:
 def _index(value: Any) -> Any:
     """Convert any integer, or a string of one (a name in a JSON object), to ``int``."""
     if isinstance(value, str):
-        return int(value) if INDEX.fullmatch(value) else value
+        return int(value) if re.fullmatch(r"-?\d{1,10}", value) else value
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return int(value)
     return int(value) if isinstance(value, np.integer) else value

@@ -16,7 +16,6 @@ import numpy as np
 
 from .model import Floats, SparseVector
 
-WORD = re.compile(r"\w+")
 TRIGRAM_WEIGHT = 0.5
 # The parameters of BM25: the saturation of repeated words, the influence of a text's length, and
 # the average number of words in a text.
@@ -24,25 +23,22 @@ K1 = 1.2
 B = 0.75
 AVERAGE_LENGTH = 32
 
-STOP_WORDS = frozenset(
-    WORD.findall(
-        """
-        a about above after again all also am an and any are as at be because been before being
-        below between both but by can did do does doing down during each few for from further had
-        has have having he her here hers him his how i if in into is it its itself just me more
-        most my no nor not now of off on once only or other our ours out over own same she so some
-        such than that the their theirs them then there these they this those through to too under
-        until up very was we were what when where which while who whom why will with you your
-        yours
-        """
-    )
-)
+_STOP_WORDS = """
+a about above after again all also am an and any are as at be because been before being
+below between both but by can did do does doing down during each few for from further had
+has have having he her here hers him his how i if in into is it its itself just me more
+most my no nor not now of off on once only or other our ours out over own same she so some
+such than that the their theirs them then there these they this those through to too under
+until up very was we were what when where which while who whom why will with you your
+yours
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 
 def words(text: str) -> list[str]:
     """Return the lower-cased words of a text, or its punctuation characters if it has no words."""
     lower = text.lower()
-    return WORD.findall(lower) or lower.split() or [lower]
+    return re.findall(r"\w+", lower) or lower.split() or [lower]
 
 
 def hash_dense(text: str, dimension: int) -> Floats:

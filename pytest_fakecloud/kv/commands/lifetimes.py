@@ -81,7 +81,6 @@ _LIFETIMES = frozenset({*_OPTION_UNITS, b"KEEPTTL", b"PERSIST"})
 COMPARISONS = frozenset({b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"})
 """Conditions that compare a value, or its digest, with the argument after them."""
 _FLAGS = frozenset({b"GET", b"NX", b"XX", b"FNX", b"FXX"})
-_DIGEST = re.compile(rb"[0-9a-fA-F]{16}")
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -150,7 +149,7 @@ def parse_set_options(session: Session, args: Args, at: int) -> SetOptions:
 
 def meets(comparison: bytes, operand: bytes, value: object) -> bool:
     """Return whether the current value of a key meets one of ``COMPARISONS``."""
-    if comparison in (b"IFDEQ", b"IFDNE") and not _DIGEST.fullmatch(operand):
+    if comparison in (b"IFDEQ", b"IFDNE") and not re.fullmatch(rb"[0-9a-fA-F]{16}", operand):
         raise CommandError(errors.BAD_DIGEST)
     if value is None:
         return comparison in (b"IFNE", b"IFDNE")

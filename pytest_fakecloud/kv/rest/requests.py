@@ -30,12 +30,12 @@ def _json(body: bytes) -> Any:
         raise RestError(400, f"{errors.BAD_JSON}: {error}") from None
 
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
 def _argument(item: Any, index: int, line_name: str) -> bytes:
     if isinstance(item, str):
-        return _LONE_SURROGATE.sub("\ufffd", item).encode()
+        try:
+            return item.encode()
+        except UnicodeEncodeError:
+            return re.sub("[\ud800-\udfff]", "\ufffd", item).encode()
     if item is True:
         return b"true"
     if item is False:

@@ -15,8 +15,6 @@ SCRIPT_FLAGS = frozenset(
 KEY_LOCKING = b"allow-key-locking"
 """A flag of the vendor's service: the script may access only its declared keys."""
 
-_NAME = re.compile(rb"[A-Za-z0-9_]+")
-
 
 class Shebang(NamedTuple):
     """A parsed shebang line, and the source after it (``body``), which starts with the line break.
@@ -74,7 +72,7 @@ def library_shebang(source: bytes) -> tuple[bytes, bytes]:
         name = word[len(b"name=") :]
     if name is None:
         raise CommandError(errors.NO_LIBRARY_NAME)
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(rb"[A-Za-z0-9_]+", name):
         raise CommandError(errors.BAD_LIBRARY_NAME)
     engine = words[0].removeprefix(b"#!")
     if engine.lower() != b"lua":

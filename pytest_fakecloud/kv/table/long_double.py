@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import fractions
 import math
+import re
 from typing import TypeAlias
 
 from ..errors import NOT_FLOAT, CommandError
@@ -21,7 +22,7 @@ def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
     """Parse an 80-bit float. Infinities are valid, NaN is not."""
     if len(text) >= 5120:
         raise CommandError(error)
-    if INFINITY.fullmatch(text):
+    if re.fullmatch(INFINITY, text):
         return float(text)
     if DECIMAL.fullmatch(text):
         exponent = parse_exponent(text.lower().partition(b"e")[2])
@@ -31,7 +32,7 @@ def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
             raise CommandError(error)
         # Convert through Decimal, because Fraction parses strings of at most 4,300 digits.
         exact = fractions.Fraction(decimal.Decimal(text.decode()))
-    elif HEXADECIMAL.fullmatch(text):
+    elif re.fullmatch(HEXADECIMAL, text):
         exact = hexadecimal_value(text)
     else:
         raise CommandError(error)

@@ -82,10 +82,8 @@ def parse_unsigned(text: bytes, error: bytes) -> int:
 # Possessive quantifiers (++) do not backtrack. With ordinary ones, a long number followed by a
 # letter would take quadratic time.
 DECIMAL = re.compile(rb"[+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?")
-HEXADECIMAL = re.compile(
-    rb"[+-]?0[xX](?:[0-9a-fA-F]++\.?[0-9a-fA-F]*+|\.[0-9a-fA-F]++)(?:[pP][+-]?\d++)?"
-)
-INFINITY = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
+HEXADECIMAL = rb"[+-]?0[xX](?:[0-9a-fA-F]++\.?[0-9a-fA-F]*+|\.[0-9a-fA-F]++)(?:[pP][+-]?\d++)?"
+INFINITY = rb"(?i)[+-]?inf(?:inity)?"
 
 
 def parse_float(text: bytes, error: bytes = NOT_FLOAT) -> float:
@@ -95,9 +93,9 @@ def parse_float(text: bytes, error: bytes = NOT_FLOAT) -> float:
         if math.isinf(value) or (value == 0 and is_nonzero(text)):
             raise CommandError(error)
         return value
-    if INFINITY.fullmatch(text):
+    if re.fullmatch(INFINITY, text):
         return float(text)
-    if HEXADECIMAL.fullmatch(text):
+    if re.fullmatch(HEXADECIMAL, text):
         try:
             value = float.fromhex(text.decode())
         except OverflowError:

@@ -17,7 +17,7 @@ from ..wire import filters
 from ..wire.text import as_text, as_wire, json_headers
 from ..wire.values import check_name, check_nesting
 
-_ID = re.compile(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)
+_ID = r"(?a)(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z"
 """Matches ids of messages, of workflow runs and of dead letters."""
 _IDENTIFIED = {"messageIds": "message", "dlqIds": "dlq message", "workflowRunIds": "workflow run"}
 """For each field for ids in a bulk request, the kind of object that the ids identify."""
@@ -123,13 +123,13 @@ def bulk_object(request: Request, ids: str) -> dict[str, Any]:
     if the values look like ids.
     """
     text = request.body.strip()
-    if _ID.match(text.decode("latin-1")):
+    if re.match(_ID, text.decode("latin-1")):
         return {ids: text.decode("latin-1")}
     value = _read_json(text, "body") if text else {}
     if isinstance(value, dict):
         return value
     given = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, str) and _ID.match(one) for one in given):
+    if not all(isinstance(one, str) and re.match(_ID, one) for one in given):
         raise bad_request(f"invalid body: expected a JSON object, or only {ids}")
     return {ids: given}
 

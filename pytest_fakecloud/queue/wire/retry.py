@@ -29,9 +29,9 @@ RETRY_HEADERS = (
     "X-RateLimit-Reset-Requests",
     "X-RateLimit-Reset-Tokens",
 )
-_TOKEN = re.compile(r"\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|([A-Za-z_]+)|(.))", re.ASCII)
-_GO_DURATION = re.compile(r"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+\Z", re.ASCII)
-_GO_GROUP = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_TOKEN = r"(?a)\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|([A-Za-z_]+)|(.))"
+_GO_DURATION = r"(?a)[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+\Z"
+_GO_GROUP = r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
 _GO_UNIT = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6, "m": 6e7, "h": 3.6e9}
 _DEEPEST = 50
 """Maximum nesting of an expression, so that parsing never exceeds Python's recursion limit."""
@@ -77,7 +77,7 @@ class RetryDelay:
             raise self._bad(f"it is longer than {_LONGEST} characters")
         self._tokens: list[str] = [
             number or name or sign
-            for number, name, sign in _TOKEN.findall(text)
+            for number, name, sign in re.findall(_TOKEN, text)
             if (number or name or sign).strip()
         ]
         self._at = 0
@@ -213,9 +213,9 @@ def asked_wait(headers: Sequence[tuple[str, str]], now_us: int) -> tuple[int, st
 
 def go_duration_us(text: str) -> int | None:
     """Parse a duration of Go (``1h30m``, ``1.5s``) into microseconds; None if it is malformed."""
-    if not _GO_DURATION.match(text) or len(text) >= 100:
+    if not re.match(_GO_DURATION, text) or len(text) >= 100:
         return None
-    total = sum(float(number) * _GO_UNIT[unit] for number, unit in _GO_GROUP.findall(text))
+    total = sum(float(number) * _GO_UNIT[unit] for number, unit in re.findall(_GO_GROUP, text))
     return round(min(total, 1e18)) * (-1 if text.startswith("-") else 1)
 
 

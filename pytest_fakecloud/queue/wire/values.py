@@ -16,7 +16,6 @@ from ..model import DAY, SECOND, FlowSettings, Redaction
 from .text import as_text, quoted
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 LONGEST_US = 36_525 * DAY
 """Maximum delay in microseconds. No plan allows more, and longer delays exceed the range of dates."""
 LATEST_US = 253_402_300_799 * SECOND
@@ -25,10 +24,9 @@ LONGEST_PERIOD_US = 7 * DAY
 """Maximum period of a flow-control rate."""
 MAX_NESTING = 500
 """Maximum depth of JSON. Deeper JSON may be readable, but too deep to be written again in a response."""
-_DURATION = re.compile(r"(?:\d{1,15}[smhd])+\Z", re.ASCII)
-_GROUP = re.compile(r"(\d+)([smhd])")
+_DURATION = r"(?a)(?:\d{1,15}[smhd])+\Z"
 _UNIT = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": DAY}
-_REDACT_HEADER = re.compile(r"headers?\[([^\[\]]+)\]\Z", re.IGNORECASE)
+_REDACT_HEADER = r"(?i)headers?\[([^\[\]]+)\]\Z"
 
 
 def check_nesting(value: Any) -> Any:
@@ -56,12 +54,12 @@ def read_json(text: str | bytes) -> Any:
 def read_duration(text: str, what: str) -> int:
     """Parse a duration such as ``1d10h30m`` (units s, m, h, d) into microseconds."""
     compact = text.strip()
-    if not _DURATION.match(compact):
+    if not re.match(_DURATION, compact):
         raise bad_request(
             f"invalid {what}: {quoted(text)} is not a duration, use numbers with s, m, h or d"
             " such as 10s or 1d10h30m"
         )
-    total = sum(int(number) * _UNIT[unit] for number, unit in _GROUP.findall(compact))
+    total = sum(int(number) * _UNIT[unit] for number, unit in re.findall(r"(\d+)([smhd])", compact))
     if total > LONGEST_US:
         raise bad_request(f"invalid {what}: {text!r} is longer than 100 years")
     return total
@@ -127,7 +125,7 @@ def check_url(url: str, what: str) -> str:
 
 def check_name(name: str, what: str) -> str:
     """Return a name of letters, digits, ``-``, ``.`` and ``_``; raise a 400 error for another."""
-    if not NAME.match(name):
+    if not re.match(r"[A-Za-z0-9._-]+\Z", name):
         raise bad_request(
             f"invalid {what}: {quoted(name)} may only contain letters, digits, hyphen, underscore"
             " and dot"
@@ -177,7 +175,7 @@ def read_redaction(text: str) -> Redaction:
             body = True
         elif part.lower() in ("header", "headers"):
             every = True
-        elif found := _REDACT_HEADER.match(part):
+        elif found := re.match(_REDACT_HEADER, part):
             names.add(found.group(1).strip().lower())
         elif part:
             raise bad_request(
