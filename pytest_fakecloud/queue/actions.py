@@ -156,14 +156,12 @@ class QueueActions:
             )
         engine = self._engine
         with engine.lock:
-            row = engine.dead_letters.get(wanted)
-            (accepted,) = engine.publisher.retry_dead_letters([engine.dead_letters.message(row)])
-            engine.dead_letters.delete([row])
+            (accepted,) = engine.retry_dead_letters([engine.dead_letters.get(wanted)])
         return PublishedMessage(engine, accepted.message_id)
 
     def _dead_letter_of(self, message: PublishedMessage) -> str:
-        rows = {row.message_id: row.id for row in self._engine.dead_letters.all()}
-        found = rows.get(message._id)
+        ids = {letter.message_id: letter.id for letter in self._engine.dead_letters.all()}
+        found = ids.get(message._id)
         if found is None:
             state = message.state
             why = "was retried, deleted or expired" if state == "dead_lettered" else f"is {state}"

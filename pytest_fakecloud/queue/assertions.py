@@ -109,10 +109,7 @@ class QueueAssertions:
         __tracebackhide__ = True
         self._note_inspection()
         asked = Query(_conditions(where, url=url), DEAD_LETTERS, "dead letter")
-        found = (
-            DeadLetterView(self._engine, row.id, row.message_id, row.at_us)
-            for row in self._engine.dead_letters.all()
-        )
+        found = (DeadLetterView(self._engine, letter) for letter in self._engine.dead_letters.all())
         return results_of(filter(asked, found), DEAD_LETTERS, "dead letter")
 
     def schedules(self) -> Results[ScheduleView]:

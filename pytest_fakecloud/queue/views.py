@@ -15,6 +15,7 @@ from ..core.results import Results, results_of
 from ..core.settings import whole
 from ..core.timeparse import to_datetime
 from .engine.engine import Engine
+from .engine.history import DeadLetter
 from .engine.schedules import Schedule
 from .fields import CRON, DESTINATION, DLQ_ID, LABEL, NAME, always, found_attempts, json_of
 from .model import KINDS, Attempt, Kind, Message
@@ -210,11 +211,11 @@ class DeadLetterView:
 
     __slots__ = ("_engine", "at", "id", "message")
 
-    def __init__(self, engine: Engine, dlq_id: str, message_id: str, at_us: int) -> None:
+    def __init__(self, engine: Engine, letter: DeadLetter) -> None:
         self._engine = engine
-        self.id = dlq_id
-        self.at = to_datetime(at_us)
-        self.message = PublishedMessage(engine, message_id)
+        self.id = letter.id
+        self.at = to_datetime(letter.at_us)
+        self.message = PublishedMessage(engine, letter.message_id)
 
     @property
     def url(self) -> str:

@@ -16,7 +16,7 @@ the message is cancelled.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -30,10 +30,10 @@ from ..wire.signing import Signer
 from ..workflow.runs import WorkflowRuns
 from .admission import Admission
 from .attempts import AttemptRunner
-from .history import DeadLetters, History
+from .history import DeadLetter, DeadLetters, History
 from .lifecycle import Lifecycle
 from .ordered_queues import OrderedQueues
-from .publishing import Publisher
+from .publishing import Accepted, Pairs, Publisher
 from .quota import Quota
 from .state import State, copies
 
@@ -149,6 +149,16 @@ class Engine(State):
                 [self.pending[one] for one in ids if one in self.pending]
             )
 
+    def retry_dead_letters(
+        self, letters: Collection[DeadLetter], headers: Pairs = ()
+    ) -> list[Accepted]:
+        """Publish the messages of dead letters again, as the publisher does, and delete the letters."""
+        with self.lock:
+            messages = map(self.dead_letters.message, letters)
+            accepted = self.publisher.retry_dead_letters(messages, headers)
+            self.dead_letters.delete(letters)
+            return accepted
+
     def next_due_us(self) -> int | None:
         """Return the time of the next change of a message, or None. Runs of schedules do not count."""
         with self.lock:
@@ -188,7 +198,7 @@ class Engine(State):
             (self.url_groups, "by_name", copies),
             (self.queues, "by_name", copies),
             (self.schedules, "by_id", copies),
-            (self.dead_letters, "rows", dict),
+            (self.dead_letters, "by_id", dict),
             (self.publisher.deduplication, "seen", dict),
             (self.quota, "usage", replace),
             (self.workflow, "runs", copies),

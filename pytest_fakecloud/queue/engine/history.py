@@ -43,58 +43,58 @@ class DeadLetters:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self.rows: dict[str, DeadLetter] = {}
+        self.by_id: dict[str, DeadLetter] = {}
         self._count = 0
 
     def add(self, message: Message, at_us: int) -> str:
-        row = DeadLetter(f"{at_us // 1000}-{self._count}", self._count, message.id, at_us)
+        letter = DeadLetter(f"{at_us // 1000}-{self._count}", self._count, message.id, at_us)
         self._count += 1
-        self.rows[row.id] = row
-        return row.id
+        self.by_id[letter.id] = letter
+        return letter.id
 
     def all(self) -> list[DeadLetter]:
         """Return the dead letters that have not expired, oldest first."""
         with self._state.lock:
             self._drop_expired()
-            return list(self.rows.values())
+            return list(self.by_id.values())
 
     def get(self, dlq_id: str) -> DeadLetter:
         """Return a dead letter; raise a 404 error if it does not exist or has expired."""
         with self._state.lock:
             self._drop_expired()
-            return existing(self.rows.get(dlq_id), "dlq message", dlq_id)
+            return existing(self.by_id.get(dlq_id), "dlq message", dlq_id)
 
     def _drop_expired(self) -> None:
         oldest = self._state.clock.now_us() - self._state.limits.retention_us
-        for row in list(self.rows.values()):
-            if row.at_us > oldest:
+        for letter in list(self.by_id.values()):
+            if letter.at_us > oldest:
                 break
-            del self.rows[row.id]
+            del self.by_id[letter.id]
 
-    def message(self, row: DeadLetter) -> Message:
-        return self._state.messages[row.message_id]
+    def message(self, letter: DeadLetter) -> Message:
+        return self._state.messages[letter.message_id]
 
     def select(self, filters: Filters) -> tuple[list[DeadLetter], str | None]:
         """Return a page of the matching dead letters, and the cursor of the next page."""
         with self._state.lock:
             no_answer = self._state.settings.no_answer_status
-            rows = []
-            for row in self.all():
-                message = self.message(row)
+            letters = []
+            for letter in self.all():
+                message = self.message(letter)
                 if filters.fields.get("source") == ["workflow"] and message.failure_of is not None:
                     continue
                 status = (message.last_outcome or Outcome()).status_or(no_answer)
-                if filters.matches(message, row.at_us, status=status, dlq_id=row.id):
-                    rows.append(row)
-            return page(rows, lambda row: row.number, filters, latest_first=False)
+                if filters.matches(message, letter.at_us, status=status, dlq_id=letter.id):
+                    letters.append(letter)
+            return page(letters, lambda letter: letter.number, filters, latest_first=False)
 
-    def delete(self, rows: Iterable[DeadLetter]) -> int:
+    def delete(self, letters: Iterable[DeadLetter]) -> int:
         """Delete dead letters and return the number of those that still existed."""
         with self._state.lock:
-            return sum(self.rows.pop(row.id, None) is not None for row in rows)
+            return sum(self.by_id.pop(letter.id, None) is not None for letter in letters)
 
     def discard(self, dlq_id: str | None) -> None:
-        self.rows.pop(dlq_id or "", None)
+        self.by_id.pop(dlq_id or "", None)
 
 
 class History:
@@ -177,7 +177,7 @@ class History:
         if message.finished_us is None or message.open_children:
             return None
         expires = message.finished_us + self._span_us
-        letter = self._dead_letters.rows.get(message.dlq_id or "")
+        letter = self._dead_letters.by_id.get(message.dlq_id or "")
         if letter is None:
             return expires
         return max(expires, letter.at_us + self._state.limits.retention_us)

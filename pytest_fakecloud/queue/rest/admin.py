@@ -11,13 +11,13 @@ from ..wire import records
 from ..wire.headers import read_given
 from ..wire.text import as_wire, json_headers
 from ..wire.values import LONGEST_PERIOD_US, check_name, read_flag, read_integer
-from .payloads import Endpoints, endpoints_of, field_of, json_object, query_of, segment
+from .payloads import RouteFamily, endpoints_of, field_of, json_object, query_of, segment
 
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
 """The vendor's documentation spells this path in both ways."""
 
 
-class AdministrationRoutes(Endpoints):
+class AdministrationRoutes(RouteFamily):
     """Endpoints for schedules (except their creation), queues and URL groups."""
 
     def routes(self) -> list[Route]:
@@ -153,7 +153,7 @@ class AdministrationRoutes(Endpoints):
         self.engine.url_groups.remove_endpoints(group, wanted, self.engine.clock.now_us())
 
 
-class FlowRoutes(Endpoints):
+class FlowRoutes(RouteFamily):
     """Endpoints for flow control."""
 
     def routes(self) -> list[Route]:

@@ -15,7 +15,6 @@ from ...http.messages import Answer, Request
 from ...http.routing import Route
 from ..engine.engine import Engine
 from ..engine.history import DeadLetter
-from ..engine.publishing import Accepted
 from ..errors import bad_request, not_found
 from ..model import Message
 from ..wire import filters, records
@@ -24,7 +23,7 @@ from ..wire.text import as_text, unprefixed
 from ..workflow import restarts
 from ..workflow.model import WorkflowRun
 from .payloads import (
-    Endpoints,
+    RouteFamily,
     accepted_record,
     bulk_pairs,
     cursor_field,
@@ -41,13 +40,13 @@ _OVERRIDES = ("retries", "retry-delay", "flow-control-", "label", "delay", "fail
 """Prefixes of the settings that can be given when a run is resumed or restarted."""
 
 
-def letter_record(engine: Engine, row: DeadLetter) -> records.Record:
-    message = engine.dead_letters.message(row)
-    shown = records.dead_letter_record(message, row.id, engine.settings.no_answer_status)
+def letter_record(engine: Engine, letter: DeadLetter) -> records.Record:
+    message = engine.dead_letters.message(letter)
+    shown = records.dead_letter_record(message, letter.id, engine.settings.no_answer_status)
     return shown | engine.workflow.dead_letter_fields(message)
 
 
-class HistoryRoutes(Endpoints):
+class HistoryRoutes(RouteFamily):
     """Endpoints for dead letters and logs."""
 
     def routes(self) -> list[Route]:
@@ -64,29 +63,30 @@ class HistoryRoutes(Endpoints):
 
     def list_dead_letters(self, request: Request) -> object:
         chosen = filters.read_filters(query_of(request), filters.FOR_DEAD_LETTERS)
-        rows, cursor = self.engine.dead_letters.select(chosen)
-        shown = [letter_record(self.engine, row) for row in rows]
+        letters, cursor = self.engine.dead_letters.select(chosen)
+        shown = [letter_record(self.engine, letter) for letter in letters]
         return {"messages": shown} | cursor_field(cursor)
 
     def get_dead_letter(self, request: Request) -> object:
         return letter_record(self.engine, self.engine.dead_letters.get(segment(request, "id")))
 
     def delete_dead_letter(self, request: Request) -> None:
-        letters = self.engine.dead_letters
-        letters.delete([letters.get(segment(request, "id"))])
+        store = self.engine.dead_letters
+        store.delete([store.get(segment(request, "id"))])
 
     def delete_dead_letters(self, request: Request) -> object:
-        rows, cursor = self._chosen_letters(request)
-        return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
+        letters, cursor = self._chosen_letters(request)
+        return {"deleted": self.engine.dead_letters.delete(letters)} | cursor_field(cursor)
 
     def retry_dead_letter(self, request: Request) -> Answer:
-        row = self.engine.dead_letters.get(segment(request, "id"))
-        (accepted,) = self._retry([row], request)
+        letter = self.engine.dead_letters.get(segment(request, "id"))
+        (accepted,) = self.engine.retry_dead_letters([letter], request.headers.pairs)
         return Answer(accepted_record(accepted), 201)
 
     def retry_dead_letters(self, request: Request) -> Answer:
-        rows, cursor = self._chosen_letters(request, known=True)
-        responses = [accepted_record(one) for one in self._retry(rows, request)]
+        letters, cursor = self._chosen_letters(request, known=True)
+        accepted = self.engine.retry_dead_letters(letters, request.headers.pairs)
+        responses = [accepted_record(one) for one in accepted]
         return Answer({"cursor": cursor or "", "responses": responses}, 201)
 
     def _chosen_letters(
@@ -101,36 +101,29 @@ class HistoryRoutes(Endpoints):
         )
         if chosen.empty and has_empty_ids(request, "dlqIds"):
             return [], None
-        rows, cursor = self.engine.dead_letters.select(chosen)
+        letters, cursor = self.engine.dead_letters.select(chosen)
         ids = chosen.fields.get("dlqIds") or chosen.fields.get("dlqId")
-        if known and ids and not rows:
+        if known and ids and not letters:
             raise not_found("dlq message", ", ".join(ids))
-        return rows, cursor
-
-    def _retry(self, rows: list[DeadLetter], request: Request) -> list[Accepted]:
-        letters = self.engine.dead_letters
-        messages = map(letters.message, rows)
-        accepted = self.engine.publisher.retry_dead_letters(messages, request.headers.pairs)
-        letters.delete(rows)
-        return accepted
+        return letters, cursor
 
     def _log_page(self, request: Request) -> tuple[list[records.Record], dict[str, str]]:
         chosen = filters.read_filters(query_of(request), filters.FOR_LOGS, most=_MAX_LOGS)
-        rows, cursor = self.engine.history.log_page(chosen)
+        entries, cursor = self.engine.history.log_page(chosen)
         messages, no_answer = self.engine.messages, self.engine.settings.no_answer_status
-        found = [records.log_record(row, messages[row.message_id], no_answer) for row in rows]
+        found = [records.log_record(one, messages[one.message_id], no_answer) for one in entries]
         return found, cursor_field(cursor)
 
     def list_events(self, request: Request) -> object:
-        rows, cursor = self._log_page(request)
-        return {"events": rows} | cursor
+        found, cursor = self._log_page(request)
+        return {"events": found} | cursor
 
     def list_logs(self, request: Request) -> object:
-        rows, cursor = self._log_page(request)
-        return {"logs": rows, "events": rows} | cursor
+        found, cursor = self._log_page(request)
+        return {"logs": found, "events": found} | cursor
 
 
-class WorkflowHistoryRoutes(Endpoints):
+class WorkflowHistoryRoutes(RouteFamily):
     """Endpoints for the dead letters of workflow runs."""
 
     def routes(self) -> list[Route]:
@@ -149,19 +142,19 @@ class WorkflowHistoryRoutes(Endpoints):
         ]
 
     def list_dead_letters(self, request: Request) -> object:
-        rows, cursor = self._letters(query_of(request), request)
-        shown = [letter_record(self.engine, row) for row in rows]
+        letters, cursor = self._letters(query_of(request), request)
+        shown = [letter_record(self.engine, letter) for letter in letters]
         return {"messages": shown} | cursor_field(cursor)
 
     def get_dead_letter(self, request: Request) -> object:
-        return letter_record(self.engine, self._row(segment(request, "id")))
+        return letter_record(self.engine, self._letter(segment(request, "id")))
 
     def delete_one(self, request: Request) -> object:
-        return {"deleted": self.engine.dead_letters.delete([self._row(segment(request, "id"))])}
+        return {"deleted": self.engine.dead_letters.delete([self._letter(segment(request, "id"))])}
 
     def delete_dead_letters(self, request: Request) -> object:
-        rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
-        return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
+        letters, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
+        return {"deleted": self.engine.dead_letters.delete(letters)} | cursor_field(cursor)
 
     def resume(self, request: Request) -> object:
         return self._start_again(request, restarts.resume)
@@ -189,8 +182,8 @@ class WorkflowHistoryRoutes(Endpoints):
         return {"deleted": 1}
 
     def _failure_of(self, request: Request) -> tuple[WorkflowRun, Message | None]:
-        row = self._row(segment(request, "id"))
-        run = self.runs.require_run_of(self.engine.dead_letters.message(row))
+        letter = self._letter(segment(request, "id"))
+        run = self.runs.require_run_of(self.engine.dead_letters.message(letter))
         return run, self.runs.failure_callback(run)
 
     def _start_again(
@@ -204,30 +197,30 @@ class WorkflowHistoryRoutes(Endpoints):
         )
         single = "id" in request.params
         if single:
-            rows, cursor = [self._row(segment(request, "id"))], None
+            letters, cursor = [self._letter(segment(request, "id"))], None
         else:
-            rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
+            letters, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
         # If the daily limit has no room for all selected runs, or the first message of one of them
         # has been forgotten, start none of them.
         engine = self.engine
-        engine.quota.check_room(len(rows))
-        messages = [engine.dead_letters.message(row) for row in rows]
+        engine.quota.check_room(len(letters))
+        messages = [engine.dead_letters.message(letter) for letter in letters]
         for message in messages:
             if start is restarts.restart or not restarts.steps_to_keep(engine, message):
                 restarts.first_message(engine, message)
         runs = []
-        for row, message in zip(rows, messages, strict=True):
+        for letter, message in zip(letters, messages, strict=True):
             runs.append(start(engine, message, given))
-            engine.dead_letters.delete([row])
+            engine.dead_letters.delete([letter])
         if single:
             return _created(runs[0])
         return {"workflowRuns": [_created(run) for run in runs]} | cursor_field(cursor)
 
-    def _row(self, dlq_id: str) -> DeadLetter:
-        row = self.engine.dead_letters.get(dlq_id)
-        if self.engine.dead_letters.message(row).workflow is None:
+    def _letter(self, dlq_id: str) -> DeadLetter:
+        letter = self.engine.dead_letters.get(dlq_id)
+        if self.engine.dead_letters.message(letter).workflow is None:
             raise not_found("dlq message", dlq_id)
-        return row
+        return letter
 
     def _letters(
         self, pairs: list[tuple[str, str]], request: Request

@@ -24,8 +24,8 @@ _IDENTIFIED = {"messageIds": "message", "dlqIds": "dlq message", "workflowRunIds
 _KINDS = {str: "a string", dict: "an object", bool: "true or false"}
 
 
-class Endpoints:
-    """One family of endpoints. They are called with the engine's lock held.
+class RouteFamily:
+    """The routes of one family of endpoints, which are called with the engine's lock held.
 
     An endpoint that returns None responds with an empty body.
     """

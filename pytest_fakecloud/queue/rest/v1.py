@@ -17,7 +17,7 @@ from ..wire import records
 from ..wire.delivery import without_none
 from ..wire.text import as_text, as_wire
 from ..wire.values import check_name, check_url
-from .payloads import Endpoints, caller_of, destination_of, json_object, segment
+from .payloads import RouteFamily, caller_of, destination_of, json_object, segment
 
 OK = {"status": "ok"}
 _DOCUMENTED = {
@@ -30,7 +30,7 @@ _DOCUMENTED = {
 """The limits in the documentation of version 1, which are shown if the plan has none."""
 
 
-class V1Routes(Endpoints):
+class V1Routes(RouteFamily):
     """Endpoints of ``/v1``."""
 
     def routes(self) -> list[Route]:

@@ -27,7 +27,7 @@ from ..workflow.log import run_record
 from ..workflow.model import SDK_VERSION, RunState, WorkflowRun
 from ..workflow.steps import wire_pairs
 from .payloads import (
-    Endpoints,
+    RouteFamily,
     bulk_pairs,
     caller_of,
     cursor_field,
@@ -67,7 +67,7 @@ _RUN_FIELDS: dict[str, Callable[[WorkflowRun], tuple[str, ...]]] = {
 _FILTERS = frozenset({*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"})
 
 
-class WorkflowRoutes(Endpoints):
+class WorkflowRoutes(RouteFamily):
     """Endpoints for workflow runs."""
 
     def routes(self) -> list[Route]:

@@ -317,10 +317,10 @@ def test_a_dead_letter_goes_with_its_message_whether_anybody_looks_or_not() -> N
     bench.clock.run_due()
     bench.clock.advance("59s")
     sweep(bench)
-    assert len(bench.engine.messages) == len(bench.engine.dead_letters.rows) == 1
+    assert len(bench.engine.messages) == len(bench.engine.dead_letters.by_id) == 1
     bench.clock.advance("20s")
     sweep(bench)
-    assert (bench.engine.messages, bench.engine.dead_letters.rows) == ({}, {})
+    assert (bench.engine.messages, bench.engine.dead_letters.by_id) == ({}, {})
 
 
 @pytest.mark.parametrize("kept", ["paused", "pinned_parallelism", "pinned_rate", None])
