@@ -241,11 +241,11 @@ class Destinations:
 
 def route_to(table: Destinations, url: str) -> DestinationRoute | None:
     """Return the route that matches a URL, or None."""
-    target = split_wire(url if "://" in url else named_url(url) or url)
+    split = split_wire(url if "://" in url else named_url(url) or url)
     best: tuple[int, DestinationRoute] | None = None
     with table._lock:
         for scope, route in table._routes.items():
-            if (best is None or scope.length >= best[0]) and scope.takes(target):
+            if (best is None or scope.length >= best[0]) and scope.takes(split):
                 best = (scope.length, route)
     return best[1] if best else None
 

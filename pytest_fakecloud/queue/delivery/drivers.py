@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from ...core.clock import Target
 from ...core.concurrency.aio import drive
 from ...core.results import Results
 from ...core.timekeeper import Timekeeper
@@ -31,10 +32,6 @@ class NotIdle(AssertionError):
 
     ``run_until_idle(within=...)`` raises it with the timelines of the first undelivered messages.
     """
-
-
-Target = Callable[[], int]
-"""Returns the time to move the clock to, in microseconds; called when the clock is about to move."""
 
 
 class Driver:

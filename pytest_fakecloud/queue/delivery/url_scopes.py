@@ -25,10 +25,10 @@ Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]
 """The URLs of a route: a prefix, a pattern with ``*``, a regular expression or a function."""
 
 
-class Target(NamedTuple):
+class SplitUrl(NamedTuple):
     """A URL split for comparison. ``origin`` is empty if the URL is malformed."""
 
-    url: str
+    text: str
     origin: str
     rest: str
 
@@ -44,9 +44,9 @@ class Pattern:
     asked: Question = field(compare=False)
     length: int = 0
 
-    def takes(self, target: Target) -> bool:
+    def takes(self, url: SplitUrl) -> bool:
         # "*" matches every URL, which is known sooner without comparing.
-        return self.length < 0 or self.asked.agrees(target.url)
+        return self.length < 0 or self.asked.agrees(url.text)
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class Prefix:
         """The rank of the scope among all scopes that match a URL."""
         return len(self.origin) + len(self.rest)
 
-    def takes(self, target: Target) -> bool:
-        if self.origin != target.origin or not target.rest.startswith(self.rest):
+    def takes(self, url: SplitUrl) -> bool:
+        if self.origin != url.origin or not url.rest.startswith(self.rest):
             return False
-        following = target.rest[len(self.rest) : len(self.rest) + 1]
+        following = url.rest[len(self.rest) : len(self.rest) + 1]
         # A prefix with a query matches further parameters.
         return self.rest[-1:] in ("", "/") or following in ("", "/", "?", "&")
 
@@ -76,37 +76,34 @@ UrlScope: TypeAlias = Pattern | Prefix
 def scope_of(url: object) -> UrlScope:
     """Return the scope for a URL argument; raise ``ContractError`` if it is not a destination."""
     __tracebackhide__ = True
-    if url == "*":
-        return Pattern(url, Question("url", url, TEXT), length=-1)
-    if callable(url) or is_pattern(url):
-        return Pattern(url, Question("url", url, TEXT))
-    target = split_text(named_url(url) or url) if isinstance(url, str) else None
-    if target is not None and target.origin and "*" in target.url:
-        return Pattern(url, Question("url", url, TEXT))
-    if target is None or not target.origin:
+    split = split_text(named_url(url) or url) if isinstance(url, str) else SplitUrl("", "", "")
+    has_wildcard = url == "*" or (split.origin and "*" in split.text)
+    if has_wildcard or callable(url) or is_pattern(url):
+        return Pattern(url, Question("url", url, TEXT), length=-1 if url == "*" else 0)
+    if not split.origin:
         raise ContractError(
             f"{shown(url)} is not a destination; pass an absolute URL such as "
             "'https://app.example.com/hook', one with * for anything, a pattern, a function of the "
             "URL, or '*' for all other destinations"
         )
-    return Prefix(target.origin, "" if target.rest == "/" else target.rest)
+    return Prefix(split.origin, "" if split.rest == "/" else split.rest)
 
 
-def split_wire(url: str) -> Target:
+def split_wire(url: str) -> SplitUrl:
     """Split a URL that has one character per byte, as messages store it."""
     return split_text(url if url.isascii() else as_text(url))
 
 
 @lru_cache(maxsize=1024)  # A test delivers to few URLs, but often.
-def split_text(url: str) -> Target:
+def split_text(url: str) -> SplitUrl:
     """Split a URL into a comparable origin, empty if the URL is malformed, and the rest."""
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        return Target(url, "", url)
+        return SplitUrl(url, "", url)
     scheme, host = parts.scheme.lower(), (parts.hostname or "").rstrip(".")
     if scheme not in _DEFAULT_PORTS or not host:
-        return Target(url, "", url)
+        return SplitUrl(url, "", url)
     origin = f"{scheme}://{host}:{port or _DEFAULT_PORTS[scheme]}"
-    return Target(url, origin, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+    return SplitUrl(url, origin, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))

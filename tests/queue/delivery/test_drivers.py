@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.queue.delivery.drivers import Driver, NotIdle, Target
+from pytest_fakecloud.core.clock import Target
+from pytest_fakecloud.queue.delivery.drivers import Driver, NotIdle
 
 from ..engine.bench import Bench
 
