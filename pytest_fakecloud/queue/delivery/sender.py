@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ipaddress
 import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from ...core.concurrency.aio import in_thread
 from ...core.errors import raised_by_test, runs_through_test
 from ..model import Delivery, Outcome
 from ..settings import Unstubbed
+from ..wire.targets import loopback_address
 from ..wire.text import as_text
 from .deadlines import DEFAULT_CAP, Deadlines
 from .destination_routes import DestinationRoute
@@ -109,7 +108,9 @@ class Sender:
             if isinstance(mocked, Outcome):
                 return mocked
             mismatch = mocked
-        return None if is_loopback(delivery.url) else self._no_handler(delivery, mismatch)
+        if loopback_address(delivery.url) is not None:
+            return None
+        return self._no_handler(delivery, mismatch)
 
     def _report_if_raised_by_test(self, delivery: Delivery, outcome: Outcome) -> Outcome:
         """Report an exception that the test's code raised and no call will raise; return the outcome.
@@ -179,17 +180,3 @@ def _raised_by_test(outcome: Outcome) -> BaseException | None:
     if isinstance(found, AssertionError) and outcome.where in ("wsgi", "asgi"):
         return found if runs_through_test(found) else None
     return found
-
-
-def is_loopback(url: str) -> bool:
-    """Return whether a URL's host is ``localhost``, ``*.localhost``, in 127.0.0.0/8, or ::1."""
-    try:
-        host = (urlsplit(url).hostname or "").rstrip(".")
-    except ValueError:
-        return False
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -9,6 +9,7 @@ both names.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
 from ..engine.ordered_queues import OrderedQueue
@@ -16,9 +17,10 @@ from ..engine.schedules import Schedule
 from ..engine.url_groups import Endpoint, UrlGroup
 from ..model import SECOND, HeaderList, LogEntry, Message, Outcome, PublishSettings, Redaction
 from .delivery import destination_headers, encoded, failure_text, source_headers, without_none
-from .text import as_text, canonical, header_map
+from .text import as_text, header_map
 
 Record = dict[str, Any]
+_FORWARD = re.compile(r"\Aforward-", re.IGNORECASE)
 
 
 def ms(instant_us: int) -> int:
@@ -51,13 +53,8 @@ def shown_headers(headers: HeaderList, redaction: Redaction) -> dict[str, list[s
 
 def nested_headers(headers: HeaderList) -> dict[str, list[str]]:
     """Return the nested settings of a callback as the API represents them, without prefixes."""
-    shown: dict[str, list[str]] = {}
-    for name, value in headers:
-        plain = name.removeprefix("Upstash-")
-        if plain.lower().startswith("forward-"):
-            plain = plain[len("forward-") :]
-        shown.setdefault(canonical(plain), []).append(as_text(value))
-    return shown
+    own = ((name.removeprefix("Upstash-"), value) for name, value in headers)
+    return header_map((_FORWARD.sub("", name), value) for name, value in own)
 
 
 def _caller(ip: str) -> Record:

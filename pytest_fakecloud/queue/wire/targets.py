@@ -77,16 +77,24 @@ def check_public(url: str) -> None:
 
     Decided here: private addresses such as 10.0.0.1 are accepted.
     """
+    loopback = loopback_address(url)
+    if loopback is not None:
+        raise bad_request(
+            f"invalid destination url: endpoint resolves to a loopback address: {loopback}"
+        )
     host = (urlsplit(url).hostname or "").rstrip(".")
-    refused = "invalid destination url: endpoint resolves to a loopback address: "
-    if host == "localhost" or host.endswith(".localhost"):
-        raise bad_request(refused + "127.0.0.1")
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        address = None
-    if address is not None and address.is_loopback:
-        raise bad_request(refused + host)
-    # Do not resolve names, but reject those that are known not to be public.
-    if address is None and ("." not in host or host.endswith(_NEVER_PUBLIC)):
+    # Do not resolve names, but reject those that are known not to be public. (IPv6 addresses, with
+    # their colons, may have no dot.)
+    if ":" not in host and ("." not in host or host.endswith(_NEVER_PUBLIC)):
         raise bad_request(f"invalid destination url: unable to resolve host: {host}")
+
+
+def loopback_address(url: str) -> str | None:
+    """Return the loopback address that a URL's host is or, for localhost, stands for; or None."""
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".")
+        if host == "localhost" or host.endswith(".localhost"):
+            return "127.0.0.1"
+        return host if ipaddress.ip_address(host).is_loopback else None
+    except ValueError:
+        return None
