@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,32 +19,26 @@ from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.workflow.model import RunStep
 from pytest_fakecloud.queue.workflow.steps import wire_pairs
 
+from ..scene import Scene
+
 APP = "https://app.example.com/flow"
 FEATURES = "LazyFetch,InitialBody,WF_TriggerOnConfig"
 TOO_DEEP = b"[" * 100_000
 """JSON that is nested too deeply for Python's parser."""
 
 
-class Wire:
-    """A queue, an application that records its deliveries, and an HTTP client for the queue."""
-
-    def __init__(self, **options: Any) -> None:
-        self.queue = Queue(Context.alone(now="2026-03-02T10:00:00Z"), **options)
-        self.route = self.queue.destinations.accept("*")
-        self.http = httpx.Client(base_url=self.queue.url, headers=self.queue.headers)
-
-    def close(self) -> None:
-        self.http.close()
-        self.queue.close()
+class RunScene(Scene):
+    """A queue and requests about workflow runs, whose steps are delivered to ``APP``."""
 
     def ask(self, method: str, path: str, status: int = 200, **options: Any) -> Any:
-        answer = self.http.request(method, path, **options)
-        assert answer.status_code == status, answer.text
-        return answer.json() if answer.content else None
+        answer = self.request(method, path, **options)
+        assert answer.status == status, answer
+        return answer.json() if answer.body else None
 
-    def publish(
+    def send(
         self, run: str, body: object = b"", status: int = 201, url: str = APP, **headers: str
     ) -> Any:
+        """Publish a step of a run."""
         sent = {
             "Upstash-Workflow-RunId": run,
             "Upstash-Workflow-Init": "false",
@@ -55,10 +47,10 @@ class Wire:
             **{name.replace("_", "-"): value for name, value in headers.items()},
         }
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return self.ask("POST", f"/v2/publish/{url}", status, content=data, headers=sent)
+        return self.ask("POST", f"/v2/publish/{url}", status, headers=sent, body=data)
 
     def start(self, run: str = "r", body: object = b"first", url: str = APP, **headers: str) -> Any:
-        return self.publish(run, body, 201, url, **{"Upstash_Workflow_Init": "true", **headers})
+        return self.send(run, body, 201, url, **{"Upstash_Workflow_Init": "true", **headers})
 
     def start_and_deliver(self, *arguments: Any, **options: Any) -> None:
         self.start(*arguments, **options)
@@ -68,15 +60,11 @@ class Wire:
         found: list[dict[str, Any]] = self.ask("GET", f"/v2/workflows/events?{query}")["runs"]
         return found
 
-    @property
-    def delivered(self) -> list[DeliveredRequest]:
-        return self.route.deliveries
-
 
 @pytest.fixture
-def wire() -> Iterator[Wire]:
-    with closing(Wire()) as wire:
-        yield wire
+def scene() -> Iterator[RunScene]:
+    with RunScene() as scene:
+        yield scene
 
 
 def bodies(request: DeliveredRequest) -> list[bytes]:
@@ -89,25 +77,24 @@ def step(number: int, **more: Any) -> dict[str, Any]:
     return {"stepId": number, "stepName": f"s{number}", "stepType": "Run", "concurrent": 1, **more}
 
 
-def test_the_signature_is_about_the_list(wire: Wire) -> None:
+def test_the_signature_is_about_the_list(scene: RunScene) -> None:
     from qstash import Receiver
 
-    wire.start_and_deliver()
-    (request,) = wire.delivered
-    keys = (wire.queue.current_signing_key, wire.queue.next_signing_key)
+    scene.start_and_deliver()
+    (request,) = scene.came
+    keys = (scene.queue.current_signing_key, scene.queue.next_signing_key)
     signature = request.headers.get("Upstash-Signature") or ""
     Receiver(*keys).verify(signature=signature, body=request.text, url=APP)
 
 
-def test_a_list_that_just_fits_is_sent(wire: Wire) -> None:
-    wire.start_and_deliver(body=b"x" * 900)
-    whole = len(wire.delivered[0].body)
+def test_a_list_that_just_fits_is_sent(scene: RunScene) -> None:
+    scene.start_and_deliver(body=b"x" * 900)
+    whole = len(scene.came[0].body)
     for size, sent in ((whole, whole), (whole - 1, 0)):
-        tight = Wire(limits={"message_size": size})
-        tight.start(body=b"x" * 900)
-        tight.queue.run_until_idle()
-        assert len(tight.delivered[0].body) == sent
-        tight.close()
+        with RunScene(limits={"message_size": size}) as tight:
+            tight.start(body=b"x" * 900)
+            tight.queue.run_until_idle()
+            assert len(tight.came[0].body) == sent
 
 
 @pytest.mark.parametrize(
@@ -119,48 +106,50 @@ def test_a_list_that_just_fits_is_sent(wire: Wire) -> None:
         ("failureCall", "RUN_STARTED", 0),
     ],
 )
-def test_a_call_that_failed_fails_no_run(wire: Wire, call_type: str, state: str, told: int) -> None:
-    wire.queue.destinations.answers("https://third.example.com", 500)
+def test_a_call_that_failed_fails_no_run(
+    scene: RunScene, call_type: str, state: str, told: int
+) -> None:
+    scene.queue.destinations.answers("https://third.example.com", 500)
     sent = {"Upstash_Workflow_CallType": call_type, "Upstash_Retries": "0"}
     for run, delay in (("over", "1m"), ("r", "0s")):
-        wire.start(run, Upstash_Failure_Callback=f"{APP}/failed")
-        wire.publish(run, url="https://third.example.com", **sent, Upstash_Delay=delay)
-    wire.queue.deliver_due()
-    assert [one.url for one in wire.delivered].count(f"{APP}/failed") == told
-    wire.ask("DELETE", "/v2/workflows/runs/over?cancel=false")
-    wire.queue.run_until_idle()
-    runs = {run["workflowRunId"]: run for run in wire.runs()}
+        scene.start(run, Upstash_Failure_Callback=f"{APP}/failed")
+        scene.send(run, url="https://third.example.com", **sent, Upstash_Delay=delay)
+    scene.queue.deliver_due()
+    assert [one.url for one in scene.came].count(f"{APP}/failed") == told
+    scene.ask("DELETE", "/v2/workflows/runs/over?cancel=false")
+    scene.queue.run_until_idle()
+    runs = {run["workflowRunId"]: run for run in scene.runs()}
     states = {name: run["workflowState"] for name, run in runs.items()}
     assert states == {"r": state, "over": "RUN_SUCCESS"}
     assert ("failureFunction" in runs["r"]) is (call_type == "step")
 
 
-def test_a_callback_is_tried_as_often_as_the_run_says(wire: Wire) -> None:
+def test_a_callback_is_tried_as_often_as_the_run_says(scene: RunScene) -> None:
     named = {"Upstash_Callback_Workflow_RunId": "r", "Upstash_Callback_Feature_Set": FEATURES}
-    wire.start(Upstash_Retries="5")
+    scene.start(Upstash_Retries="5")
     for own in ({}, {"Upstash_Callback_Retries": "2"}):
         more = {"Upstash_Retries": "1", "Upstash_Callback": APP, **named, **own}
-        wire.publish("r", b"call", Upstash_Workflow_CallType="toCallback", **more)
-    wire.queue.run_until_idle()
-    assert [one.max_retries for one in wire.queue.messages(kind="callback")] == [5, 2]
-    wire.queue.destinations.answers(APP, 500, 500, 200)
+        scene.send("r", b"call", Upstash_Workflow_CallType="toCallback", **more)
+    scene.queue.run_until_idle()
+    assert [one.max_retries for one in scene.queue.messages(kind="callback")] == [5, 2]
+    scene.queue.destinations.answers(APP, 500, 500, 200)
     for mark in ({}, {"Upstash_Failure_Callback_Retries": "2"}):
         about = {name.replace("Callback", "Failure_Callback", 1): it for name, it in named.items()}
         more = {"Upstash_Retries": "0", "Upstash_Failure_Callback": f"{APP}/no", **about, **mark}
-        wire.publish("r", b"call", Upstash_Workflow_CallType="toCallback", **more)
-    wire.queue.run_until_idle()
-    assert [one.max_retries for one in wire.queue.messages(kind="failure_callback")] == [5, 2]
+        scene.send("r", b"call", Upstash_Workflow_CallType="toCallback", **more)
+    scene.queue.run_until_idle()
+    assert [one.max_retries for one in scene.queue.messages(kind="failure_callback")] == [5, 2]
 
 
-def rejected(wire: Wire) -> list[dict[str, Any]]:
-    problems = wire.queue._context.problems
+def rejected(scene: RunScene) -> list[dict[str, Any]]:
+    problems = scene.queue._context.problems
     return [one.facts for one in problems if one.kind == "rejected_step"]
 
 
-def test_a_rejected_step_in_a_batch_is_a_problem(wire: Wire) -> None:
-    wire.start()
+def test_a_rejected_step_in_a_batch_is_a_problem(scene: RunScene) -> None:
+    scene.start()
     of_run = {"Upstash-Workflow-RunId": "r", "Upstash-Workflow-Init": "false"}
-    answers = wire.ask(
+    answers = scene.ask(
         "POST",
         "/v2/batch",
         json=[
@@ -170,7 +159,7 @@ def test_a_rejected_step_in_a_batch_is_a_problem(wire: Wire) -> None:
         ],
     )
     assert ["error" in one for one in answers] == [False, True, True]
-    (problem,) = wire.queue._context.problems
+    (problem,) = scene.queue._context.problems
     assert (problem.kind, problem.facts) == (
         "rejected_step",
         {"run_id": "r", "url": APP, "handle": "queue"},
@@ -190,10 +179,12 @@ def test_a_rejected_step_in_a_batch_is_a_problem(wire: Wire) -> None:
         ({"destination": APP, "headers": {"Upstash-Workflow-RunId": "new"}, "body": 5}, "new", APP),
     ],
 )
-def test_a_malformed_step_is_a_problem_too(wire: Wire, item: Any, run_id: str, url: str) -> None:
-    (answer,) = wire.ask("POST", "/v2/batch", json=[item])
+def test_a_malformed_step_is_a_problem_too(
+    scene: RunScene, item: Any, run_id: str, url: str
+) -> None:
+    (answer,) = scene.ask("POST", "/v2/batch", json=[item])
     assert answer["status"] == 400
-    assert rejected(wire) == [{"run_id": run_id, "url": url, "handle": "queue"}]
+    assert rejected(scene) == [{"run_id": run_id, "url": url, "handle": "queue"}]
 
 
 @pytest.mark.parametrize(
@@ -208,25 +199,25 @@ def test_a_malformed_step_is_a_problem_too(wire: Wire, item: Any, run_id: str, u
         {"headers": {"Upstash-Workflow-RunId": ""}},
     ],
 )
-def test_a_rejected_item_of_no_run_is_no_problem(wire: Wire, item: Any) -> None:
-    wire.ask("POST", "/v2/batch", json=[item])
-    assert rejected(wire) == []
+def test_a_rejected_item_of_no_run_is_no_problem(scene: RunScene, item: Any) -> None:
+    scene.ask("POST", "/v2/batch", json=[item])
+    assert rejected(scene) == []
 
 
-def test_a_rejected_step_with_half_a_character_can_be_reported(wire: Wire) -> None:
+def test_a_rejected_step_with_half_a_character_can_be_reported(scene: RunScene) -> None:
     body = b'[{"destination": "\\ud800", "headers": {"Upstash-Workflow-RunId": "\\ud800"}}]'
-    wire.ask("POST", "/v2/batch", content=body)
-    (problem,) = wire.queue._context.problems
+    scene.ask("POST", "/v2/batch", body=body)
+    (problem,) = scene.queue._context.problems
     assert problem.text.encode()
 
 
-def test_callbacks_about_a_cancelled_run_are_dropped(wire: Wire) -> None:
+def test_callbacks_about_a_cancelled_run_are_dropped(scene: RunScene) -> None:
     def cancel(request: DeliveredRequest) -> None:
-        wire.ask("DELETE", "/v2/workflows/runs/r")
+        scene.ask("DELETE", "/v2/workflows/runs/r")
 
-    wire.queue.destinations.call("https://third.example.com", cancel)
-    wire.start()
-    wire.publish(
+    scene.queue.destinations.call("https://third.example.com", cancel)
+    scene.start()
+    scene.send(
         "r",
         b"call",
         url="https://third.example.com/x",
@@ -235,59 +226,56 @@ def test_callbacks_about_a_cancelled_run_are_dropped(wire: Wire) -> None:
         Upstash_Callback_Workflow_RunId="r",
         Upstash_Callback_Workflow_CallType="fromCallback",
     )
-    wire.queue.run_until_idle()
-    assert [request.url for request in wire.delivered] == [APP]
+    scene.queue.run_until_idle()
+    assert [request.url for request in scene.came] == [APP]
 
 
-def wait(wire: Wire, event: str, status: int = 200, run: str = "r", **more: Any) -> Any:
+def wait(scene: RunScene, event: str, status: int = 200, run: str = "r", **more: Any) -> Any:
     asked = {"url": APP, "step": step(1, stepType="Wait"), "timeout": "1h", **more}
-    return wire.ask(
+    return scene.ask(
         "POST", f"/v2/wait/{event}", status, json=asked, headers={"Upstash-Workflow-RunId": run}
     )
 
 
-def test_the_timeline_of_a_notified_step_says_so(wire: Wire) -> None:
-    wire.start_and_deliver()
-    wait(wire, "e")
-    (told,) = wire.ask("POST", "/v2/notify/e", 201, content=b"data")
-    wire.queue.deliver_due()
-    assert "(notified of e)" in wire.queue.message(told["messageId"]).timeline
+def test_the_timeline_of_a_notified_step_says_so(scene: RunScene) -> None:
+    scene.start_and_deliver()
+    wait(scene, "e")
+    (told,) = scene.ask("POST", "/v2/notify/e", 201, body=b"data")
+    scene.queue.deliver_due()
+    assert "(notified of e)" in scene.queue.message(told["messageId"]).timeline
 
 
-def test_headers_of_a_wait_are_utf8(wire: Wire) -> None:
-    wire.start_and_deliver()
-    wait(wire, "e", url=APP + "/ä", timeoutHeaders={"Upstash-Forward-X": ["é", "日"]})
-    wire.queue.run_until_idle()
-    came = wire.delivered[-1]
+def test_headers_of_a_wait_are_utf8(scene: RunScene) -> None:
+    scene.start_and_deliver()
+    wait(scene, "e", url=APP + "/ä", timeoutHeaders={"Upstash-Forward-X": ["é", "日"]})
+    scene.queue.run_until_idle()
+    came = scene.came[-1]
     assert came.delivery.url == (APP + "/ä").encode().decode("latin-1")
     assert came.headers.getlist("X") == [text.encode().decode("latin-1") for text in ("é", "日")]
 
 
-def test_a_webhook_needs_no_token_and_everything_else_does(wire: Wire) -> None:
-    wire.start()
-    wait(wire, "hook")
-    url = wire.queue.url
-    answer = httpx.put(
-        f"{url}/v2/workflows/hooks/user/r/hook?x=%2F", content=b"\x00", headers={"X-A": "1"}
-    )
-    assert answer.status_code == 200
-    assert httpx.get(f"{url}/v2/workflows/events").status_code == 401
-    wire.queue.deliver_due()
-    out = json.loads(bodies(wire.delivered[-1])[-1])["out"]
+def test_a_webhook_needs_no_token_and_everything_else_does(scene: RunScene) -> None:
+    scene.start()
+    wait(scene, "hook")
+    path = "/v2/workflows/hooks/user/r/hook?x=%2F"
+    scene.ask("PUT", path, headers={"X-A": "1"}, body=b"\x00", token="")
+    scene.ask("GET", "/v2/workflows/events", 401, token="")
+    scene.queue.deliver_due()
+    out = json.loads(bodies(scene.came[-1])[-1])["out"]
     event = json.loads(base64.b64decode(out))
-    assert (event["method"], event["url"]) == ("PUT", "/v2/workflows/hooks/user/r/hook?x=%2F")
+    assert (event["method"], event["url"]) == ("PUT", path)
     assert base64.b64decode(event["body"]) == b"\x00"
     assert event["header"]["X-A"] == ["1"]
-    assert event["host"] == url.removeprefix("http://")
+    assert event["host"] == scene.queue.url.removeprefix("http://")
 
 
-def failed_run(wire: Wire, run: str = "r", body: object = b"first", **headers: str) -> str:
-    route = wire.queue.destinations.answers(APP, 200, 500)
-    wire.start_and_deliver(run, body, **headers)
-    wire.publish(run, step(1), Upstash_Retries="0")
-    wire.queue.run_until_idle()
+def failed_run(scene: RunScene, run: str = "r", body: object = b"first", **headers: str) -> str:
+    route = scene.queue.destinations.answers(APP, 200, 500)
+    scene.start_and_deliver(run, body, **headers)
+    scene.send(run, step(1), Upstash_Retries="0")
+    scene.queue.run_until_idle()
     route.remove()
-    dlq_id: str = wire.runs(f"workflowRunId={run}")[0]["dlqId"]
+    dlq_id: str = scene.runs(f"workflowRunId={run}")[0]["dlqId"]
     return dlq_id
 
 
@@ -295,30 +283,31 @@ FAILURE = "https://app.example.com/failed"
 
 
 def test_a_run_whose_first_messages_are_forgotten() -> None:
-    wire = Wire(history="1h")
-    resumed = wire.ask("POST", f"/v2/workflows/dlq/resume/{failed_run(wire)}")["workflowRunId"]
-    wire.ask("POST", f"/v2/notify/{resumed}/never", 201, content=b"x")
-    (began,) = {run["steps"][0]["steps"][0]["createdAt"] for run in wire.runs()}
-    wire.publish(resumed, step(2), Upstash_Delay="2h", Upstash_Retries="0")
-    wire.queue.advance("1h")
-    (run,) = wire.runs()
-    assert [one["createdAt"] for group in run["steps"][:1] for one in group["steps"]] == [began]
-    wire.queue.destinations.answers(APP, 500)
-    wire.queue.advance("1h")
-    (row,) = wire.ask("GET", "/v2/workflows/dlq")["messages"]
-    refused = wire.ask("POST", f"/v2/workflows/dlq/restart/{row['dlqId']}", 404)
-    assert refused["error"] == f"first message of workflow run {resumed} not found"
-    wire.close()
+    with RunScene(history="1h") as scene:
+        resumed = scene.ask("POST", f"/v2/workflows/dlq/resume/{failed_run(scene)}")[
+            "workflowRunId"
+        ]
+        scene.ask("POST", f"/v2/notify/{resumed}/never", 201, body=b"x")
+        (began,) = {run["steps"][0]["steps"][0]["createdAt"] for run in scene.runs()}
+        scene.send(resumed, step(2), Upstash_Delay="2h", Upstash_Retries="0")
+        scene.queue.advance("1h")
+        (run,) = scene.runs()
+        assert [one["createdAt"] for group in run["steps"][:1] for one in group["steps"]] == [began]
+        scene.queue.destinations.answers(APP, 500)
+        scene.queue.advance("1h")
+        (row,) = scene.ask("GET", "/v2/workflows/dlq")["messages"]
+        refused = scene.ask("POST", f"/v2/workflows/dlq/restart/{row['dlqId']}", 404)
+        assert refused["error"] == f"first message of workflow run {resumed} not found"
 
 
 @pytest.mark.parametrize("single", [True, False])
 @pytest.mark.parametrize("verb", ["resume", "restart"])
 def test_settings_given_with_a_resume_or_restart_are_those_of_the_new_run(
-    wire: Wire, verb: str, single: bool
+    scene: RunScene, verb: str, single: bool
 ) -> None:
-    dlq_id = failed_run(wire, Upstash_Label="old", Upstash_Failure_Callback=FAILURE)
-    wire.queue.run_until_idle()
-    before = len(wire.delivered)
+    dlq_id = failed_run(scene, Upstash_Label="old", Upstash_Failure_Callback=FAILURE)
+    scene.queue.run_until_idle()
+    before = len(scene.came)
     given = {
         "upstash-label": "new,second",
         "Service-Delay": "5m",
@@ -330,28 +319,28 @@ def test_settings_given_with_a_resume_or_restart_are_those_of_the_new_run(
         "Upstash-Retry-Delay": "2000",
     }
     path = f"/v2/workflows/dlq/{verb}" + (f"/{dlq_id}" if single else f"?dlqIds={dlq_id}")
-    made = wire.ask("POST", path, headers=given)
+    made = scene.ask("POST", path, headers=given)
     run_id = (made if single else made["workflowRuns"][0])["workflowRunId"]
-    waiting = wire.queue.pending().only()
+    waiting = scene.queue.pending().only()
     assert waiting.labels == ("new", "second")
-    wire.queue.advance("299s")
-    assert len(wire.delivered) == before
-    wire.queue.advance("1s")
-    assert len(wire.delivered) == before + 1
-    assert wire.runs(f"workflowRunId={run_id}")[0]["labels"] == ["new", "second"]
+    scene.queue.advance("299s")
+    assert len(scene.came) == before
+    scene.queue.advance("1s")
+    assert len(scene.came) == before + 1
+    assert scene.runs(f"workflowRunId={run_id}")[0]["labels"] == ["new", "second"]
     # Later steps of the new run keep these settings, except for the delay.
-    wire.queue.destinations.answers(APP, 500)
-    later = wire.publish(run_id, step(5))["messageId"]
-    shown = wire.ask("GET", f"/v2/messages/{later}")
+    scene.queue.destinations.answers(APP, 500)
+    later = scene.send(run_id, step(5))["messageId"]
+    shown = scene.ask("GET", f"/v2/messages/{later}")
     assert (shown["labels"], shown["flowControlKey"]) == (["new", "second"], "slow")
     assert (shown["maxRetries"], shown["retryDelayExpression"]) == (1, "2000")
     assert shown["notBefore"] == shown["createdAt"]
-    wire.queue.run_until_idle()
-    assert (wire.delivered[-1].url, wire.delivered[-1].method) == (f"{FAILURE}/new", "PUT")
+    scene.queue.run_until_idle()
+    assert (scene.came[-1].url, scene.came[-1].method) == (f"{FAILURE}/new", "PUT")
 
 
 @pytest.mark.parametrize("verb", ["resume", "restart"])
-def test_a_resumed_or_restarted_run_keeps_its_settings(wire: Wire, verb: str) -> None:
+def test_a_resumed_or_restarted_run_keeps_its_settings(scene: RunScene, verb: str) -> None:
     kept = {
         "Upstash_Label": "old",
         "Upstash_Flow_Control_Key": "slow",
@@ -362,65 +351,62 @@ def test_a_resumed_or_restarted_run_keeps_its_settings(wire: Wire, verb: str) ->
         "Upstash_Redact_Fields": "header[X-A]",
         "Upstash_Forward_X_A": "secret",
     }
-    dlq_id = failed_run(wire, **kept)
-    wire.queue.run_until_idle()
-    wire.ask("POST", f"/v2/workflows/dlq/{verb}/{dlq_id}")
-    again = wire.queue.pending().only()
-    shown = wire.ask("GET", f"/v2/messages/{again.id}")
+    dlq_id = failed_run(scene, **kept)
+    scene.queue.run_until_idle()
+    scene.ask("POST", f"/v2/workflows/dlq/{verb}/{dlq_id}")
+    again = scene.queue.pending().only()
+    shown = scene.ask("GET", f"/v2/messages/{again.id}")
     assert (shown["label"], shown["flowControlKey"]) == ("old", "slow")
     assert shown["failureCallback"] == FAILURE
     if verb == "restart":
         assert (shown["timeout"], shown["method"]) == (7_000, "PUT")
         assert shown["header"]["X-A"][0].startswith("REDACTED:")
-    wire.queue.run_until_idle()
-    assert wire.delivered[-1].headers.get("X-A") == "secret"
+    scene.queue.run_until_idle()
+    assert scene.came[-1].headers.get("X-A") == "secret"
 
 
-def test_a_reset_forgets_the_runs(wire: Wire) -> None:
-    wire.start()
-    wire.queue.reset()
-    assert wire.runs() == []
+def test_a_reset_forgets_the_runs(scene: RunScene) -> None:
+    scene.start()
+    scene.queue.reset()
+    assert scene.runs() == []
 
 
 def test_a_run_ends_even_where_its_invoker_cannot_be_told() -> None:
-    wire = Wire(limits={"daily_messages": 3})
-    wire.start("parent")
-    invocation = {"workflowRunId": "parent", "workflowUrl": APP, "step": step(1)}
-    wire.start("child", json.dumps(invocation).encode(), Upstash_Workflow_Invoke="true")
-    wire.publish("parent", b"third")
-    wire.ask("DELETE", "/v2/workflows/runs/child?cancel=false")
-    assert [run["workflowState"] for run in wire.runs()] == ["RUN_SUCCESS", "RUN_STARTED"]
-    assert "daily rate limit" in wire.queue.messages()[1].timeline
-    (problem,) = wire.queue._context.problems
-    assert problem.facts == {"run_id": "parent", "url": APP, "handle": "queue"}
-    assert problem.text.startswith(
-        "queue: rejected the result of a run that it invoked, a step of workflow run parent at"
-        f" {APP}: 429 Exceeded daily rate limit."
-    )
-    wire.close()
+    with RunScene(limits={"daily_messages": 3}) as scene:
+        scene.start("parent")
+        invocation = {"workflowRunId": "parent", "workflowUrl": APP, "step": step(1)}
+        scene.start("child", json.dumps(invocation).encode(), Upstash_Workflow_Invoke="true")
+        scene.send("parent", b"third")
+        scene.ask("DELETE", "/v2/workflows/runs/child?cancel=false")
+        assert [run["workflowState"] for run in scene.runs()] == ["RUN_SUCCESS", "RUN_STARTED"]
+        assert "daily rate limit" in scene.queue.messages()[1].timeline
+        (problem,) = scene.queue._context.problems
+        assert problem.facts == {"run_id": "parent", "url": APP, "handle": "queue"}
+        assert problem.text.startswith(
+            "queue: rejected the result of a run that it invoked, a step of workflow run parent at"
+            f" {APP}: 429 Exceeded daily rate limit."
+        )
 
 
-def test_an_invocation_with_half_a_character_and_a_utf8_url(wire: Wire) -> None:
-    wire.start("parent")
+def test_an_invocation_with_half_a_character_and_a_utf8_url(scene: RunScene) -> None:
+    scene.start("parent")
     url = f"{APP}/ä"
     body = {"workflowRunId": "parent", "workflowUrl": url, "step": step(1), "body": "\ud83d"}
-    wire.start_and_deliver("child", json.dumps(body).encode(), Upstash_Workflow_Invoke="true")
-    assert bodies(wire.delivered[-1]) == ["\ud83d".encode("utf-8", "surrogatepass")]
-    child = wire.ask("GET", "/v2/workflows/events?workflowRunId=child")["runs"][0]
+    scene.start_and_deliver("child", json.dumps(body).encode(), Upstash_Workflow_Invoke="true")
+    assert bodies(scene.came[-1]) == ["\ud83d".encode("utf-8", "surrogatepass")]
+    child = scene.ask("GET", "/v2/workflows/events?workflowRunId=child")["runs"][0]
     assert child["invoker"]["workflowUrl"] == url
 
 
 @pytest.mark.parametrize("depth", [400, 600, 940, 960, 970, 979, 985, 990, 995])
-def test_json_that_can_be_parsed_but_not_written(wire: Wire, depth: int) -> None:
+def test_json_that_can_be_parsed_but_not_written(scene: RunScene, depth: int) -> None:
     deep = "[" * depth + "]" * depth
-    wire.start_and_deliver()
-    wire.publish(
-        "r", f'{{"stepType": "Run", "stepId": 1, "stepName": "s1", "out": {deep}}}'.encode()
-    )
+    scene.start_and_deliver()
+    scene.send("r", f'{{"stepType": "Run", "stepId": 1, "stepName": "s1", "out": {deep}}}'.encode())
     call = {"stepType": "Call", "stepId": 2, "stepName": "s2", "out": f'{{"body": {deep}}}'}
-    wire.publish("r", call)
-    wire.queue.run_until_idle()
-    (run,) = wire.runs()
+    scene.send("r", call)
+    scene.queue.run_until_idle()
+    (run,) = scene.runs()
     assert len(run["steps"]) == 3
     wait = f'{{"url": "{APP}", "step": {{"stepName": "w"}}, "timeoutBody": {deep}}}'
     invocation = f'{{"workflowRunId": "r", "workflowUrl": "{APP}", "step": {{"a": {deep}}}}}'
@@ -431,17 +417,16 @@ def test_json_that_can_be_parsed_but_not_written(wire: Wire, depth: int) -> None
         (f"publish/{APP}", invocation, init | {"Upstash-Workflow-RunId": "invoked"}),
         ("batch", deep, {}),
     ):
-        answer = wire.http.post(f"/v2/{path}", content=body, headers=headers)
-        assert answer.status_code < 500, (path, answer.text)
-    assert len(wire.ask("GET", "/v2/waiters/event")) == (depth < 500)
+        answer = scene.request("POST", f"/v2/{path}", headers, body.encode())
+        assert answer.status < 500, (path, answer)
+    assert len(scene.ask("GET", "/v2/waiters/event")) == (depth < 500)
     if depth < 500:
-        assert wire.ask("DELETE", "/v2/workflows/runs/invoked?cancel=false") == {"cancelled": 0}
-        wire.queue.run_until_idle()
+        assert scene.ask("DELETE", "/v2/workflows/runs/invoked?cancel=false") == {"cancelled": 0}
+        scene.queue.run_until_idle()
 
 
-def test_the_token_may_be_in_the_query_of_every_endpoint(wire: Wire) -> None:
-    del wire.http.headers["Authorization"]
-    query = f"?qstash_token={wire.queue.token}&source=workflow"
+def test_the_token_may_be_in_the_query_of_every_endpoint(scene: RunScene) -> None:
+    query = f"?qstash_token={scene.queue.token}&source=workflow"
     for method, path in (
         ("GET", "events"),
         ("GET", "logs"),
@@ -452,7 +437,7 @@ def test_the_token_may_be_in_the_query_of_every_endpoint(wire: Wire) -> None:
         ("DELETE", "runs"),
     ):
         mark = "&source" if path in ("events", "logs", "runs") else "&none"
-        wire.ask(method, f"/v2/workflows/{path}{query.partition(mark)[0]}")
+        scene.ask(method, f"/v2/workflows/{path}{query.partition(mark)[0]}", token="")
 
 
 @pytest.mark.parametrize("body", [b"", b"\xff", b"[]", b'{"a": 1}', b'"x"', TOO_DEEP])
