@@ -185,21 +185,6 @@ def test_a_response_has_the_rest_of_the_daily_limit() -> None:
         assert response.headers["RateLimit-Remaining"] == "2"
 
 
-def test_a_loop_with_a_delay_is_cut_too() -> None:
-    with Scene(loop_limit=5) as scene:
-
-        def again(request: Any) -> int:
-            scene.publish({"Upstash-Delay": "1s"})
-            return 200
-
-        scene.answer = again
-        scene.publish()
-        with pytest.raises(AssertionError, match=r"endless loop: 50 deliveries .* one call"):
-            scene.queue.run_until_idle()
-        # Separate driving calls are no loop: one message is due now, and one every second.
-        assert len(scene.queue.advance("10s")) == 11
-
-
 NAMES = (
     "Method Delay Not-Before Retries Retry-Delay Timeout Callback Failure-Callback Cron Label",
     "Schedule-Id Queue-Name Deduplication-Id Content-Based-Deduplication Flow-Control-Key",

@@ -143,11 +143,6 @@ def test_publishing_without_http(queue: Queue) -> None:
     assert repr(message) == f"<Message {message.id} PUT {DEST} pending>"
 
 
-def test_publishing_raises_the_error_of_the_service(queue: Queue) -> None:
-    with pytest.raises(QueueError, match="add http:// or https://"):
-        queue.publish("nowhere")
-
-
 def test_arguments_in_other_forms(queue: Queue) -> None:
     message = queue.publish(DEST, body=bytearray(b"x"), label=["a", "b"])
     assert (message.body, message.labels) == (b"x", ("a", "b"))
@@ -546,17 +541,6 @@ def test_waiting_describes_a_paused_queue(queue: Queue) -> None:
     assert "waits: queue orders is paused" in left.waiting
 
 
-def test_advance_from_a_handler_is_a_contract_error(queue: Queue) -> None:
-    def handler(request: object) -> int:
-        queue.advance("1s")
-        return 200
-
-    queue.destinations.call(DEST, handler)
-    queue.publish(DEST)
-    with pytest.raises(ContractError, match="already being advanced"):
-        queue.advance("1m")
-
-
 @pytest.mark.parametrize("kind", [LookupError, StopIteration])
 def test_a_handler_may_raise_out_of_the_driving_call(kind: type[Exception]) -> None:
     with Queue(Context.alone(now=NOW), raise_exceptions=True) as queue:
@@ -658,16 +642,6 @@ def test_the_queue_stands_still_without_driving() -> None:
         message = queue.publish(DEST)
         assert message.state == "pending"
         assert queue.messages(state="pending") == [message]
-
-
-def test_an_unstubbed_destination_is_a_problem_only_when_attempted(queue: Queue) -> None:
-    queue.publish(DEST, retries=0)
-    assert queue._context.problems == []
-    attempt = queue.deliver_due().only()
-    assert (attempt.status, attempt.where) == (None, "unstubbed")
-    (problem,) = queue._context.problems
-    assert problem.kind == "unstubbed"
-    assert DEST in problem.text
 
 
 def test_cancelling_by_hand(queue: Queue) -> None:

@@ -23,12 +23,11 @@ import freezegun
 import pytest
 import responses
 import time_machine
-import trio
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery.drivers import Attempts
-from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, DestinationTimeout
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 
 from . import matrix_app
 
@@ -283,45 +282,6 @@ def test_advancing_inside_a_handler_is_a_contract_error(clock: str, place: str) 
     watched(run)
 
 
-def test_the_plain_form_on_a_loop_that_the_destination_needs(clock: str) -> None:
-    def run() -> None:
-        async def main() -> BaseException | None:
-            async def serve(reader: Any, writer: Any) -> None:
-                await reader.readuntil(b"\r\n\r\n")
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-                writer.close()
-
-            server = await asyncio.start_server(serve, "127.0.0.1", 0)
-            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            with Cloud(clock=clock, delivery="driven") as cloud:  # type: ignore[arg-type]
-                impatient: Any = cloud.queue(name="impatient", attempt_cap=0.1)
-                impatient.publish(url, retries=0)
-                (blocked,) = impatient.deliver_due()
-                patient: Any = cloud.queue(name="patient")
-                patient.publish(url, retries=0)
-                (fine,) = await patient.aio.deliver_due()
-                assert fine.status == 200
-            server.close()
-            failed: BaseException | None = blocked.exception
-            return failed
-
-        error = asyncio.run(main())
-        assert isinstance(error, DestinationTimeout)
-        assert "use an awaitable method (await queue.aio.advance(...))" in str(error)
-
-    watched(run)
-
-
-def test_trio_drives_too(clock: str) -> None:
-    def run() -> None:
-        cell = Cell(clock, "asyncio", APP)
-        with cell.cloud() as (_, queue):
-            cell.publish(queue)
-            check(trio.run(queue.aio.run_until_idle), 1)
-
-    watched(run)
-
-
 def test_a_long_poll_elsewhere_ends_when_the_clock_passes_its_deadline(clock: str) -> None:
     def run() -> None:
         with Cloud(clock=clock, delivery="driven") as cloud:  # type: ignore[arg-type]
@@ -378,40 +338,6 @@ def test_a_client_of_the_fake_is_served_while_time_is_moved() -> None:
             queue.publish(APP + "/")
             assert queue.advance("1s").only().status == 200
             assert answered == [200]
-
-    watched(run)
-
-
-def test_many_clients_while_deliveries_go_on_in_the_background() -> None:
-    def run() -> None:
-        with Cloud() as cloud:
-            queue = cloud.queue()
-            came: list[str] = []
-            queue.destinations.call(APP, lambda request: came.append(request.text))
-            host, port = queue.url.removeprefix("http://").split(":")
-            headers = {"Authorization": f"Bearer {queue.token}"}
-            path = f"/v2/enqueue/orders/{APP}/hook"
-
-            def client(name: str) -> None:
-                connection = http.client.HTTPConnection(host, int(port), timeout=20)
-                for number in range(25):
-                    connection.request("POST", path, f"{name}{number}", headers)
-                    answer = connection.getresponse()
-                    answer.read()
-                    assert answer.status == 201
-                connection.close()
-
-            clients = [threading.Thread(target=client, args=(name,)) for name in "abcd"]
-            for one in clients:
-                one.start()
-            for one in clients:
-                one.join()
-            until(lambda: len(came) == 100)
-            assert len(came) == len(set(came)) == 100
-            for name in "abcd":
-                own = [text for text in came if text.startswith(name)]
-                assert own == [f"{name}{number}" for number in range(25)]
-            assert cloud.problems == []
 
     watched(run)
 

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import QueueError
 from ..model import MESSAGE, Api, HeaderList, Kind, Message, PublishSettings
@@ -215,10 +215,7 @@ class Publisher:
         state = self._state
         settings = read_settings(nested)
         retries = self._quota.callback_retries(settings, source.max_retries)
-        own: dict[str, Any] = {"content_type": "application/json", "retries": retries}
-        if not state.settings.delayed_callbacks:
-            own |= {"delay_us": 0, "not_before_us": None}
-        settings = replace(settings, **own)
+        settings = replace(settings, content_type="application/json", retries=retries)
         self._quota.count_message(at_us)
         origin = _Origin(source.caller_ip, kind=kind, source_id=source.id)
         draft = self._draft(Target(url), settings, body, at_us, retries, origin)

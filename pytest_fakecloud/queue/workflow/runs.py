@@ -161,7 +161,7 @@ class WorkflowRuns:
 
     def finished(self, message: Message, at_us: int) -> None:
         """Fail the run if this message is one of its steps and has been dead-lettered."""
-        if message.workflow is None and message.failure_of is None and not self.events.waiters:
+        if message.workflow is None and message.failure_of is None:
             return
         run = self._find_run_of(message)
         call_type = call_type_of(message)

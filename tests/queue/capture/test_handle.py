@@ -620,26 +620,6 @@ def test_a_receiver_that_is_down_gets_its_callback_later(cloud: Cloud) -> None:
     assert [attempt.status for attempt in callback.attempts] == [503, 503, 200]
 
 
-@pytest.mark.parametrize(
-    ("fault", "problem"),
-    [
-        ("tamper", "for another body"),
-        ("wrong_key", "neither the current key nor the next key"),
-        ("expired_token", "the token has expired"),
-        ("unsigned", "has no Upstash-Signature header"),
-        ("next_key", None),
-    ],
-)
-def test_the_faults_of_a_delivery_are_told_apart(
-    cloud: Cloud, fault: str, problem: str | None
-) -> None:
-    queue, capture = publish(cloud, 200)
-    getattr(queue.faults, fault)(kind="callback", times=1)
-    item = capture.wait_for_callback()
-    assert (problem is None) is item.verified
-    assert (problem or "") in (item.problem or "")
-
-
 def test_a_callback_signed_before_a_rotation_is_explained(cloud: Cloud) -> None:
     queue, capture = publish(cloud, 200)
     capture.callbacks.faults.call(lambda request: queue.rotate_keys(), "before", times=1)
@@ -675,13 +655,6 @@ def test_the_awaitable_wait_drives_in_the_running_loop(cloud: Cloud, library: st
     item = asyncio.run(main()) if library == "asyncio" else trio.run(main)
     assert item.verified
     assert loops == ["http"]
-
-
-@pytest.mark.parametrize("clock", ["running", "frozen"])
-def test_in_the_background_the_callback_comes_by_itself(clock: Any) -> None:
-    with Cloud(clock=clock, seed=1) as cloud:
-        _, capture = publish(cloud, 200)
-        assert capture.wait_for_callback().verified
 
 
 def test_unmet_expectations_fail_the_test_in_its_call_phase(pytester: pytest.Pytester) -> None:

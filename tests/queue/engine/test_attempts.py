@@ -305,14 +305,21 @@ def test_messages_published_at_an_earlier_time_are_not_in_the_chain() -> None:
     assert max(one.depth for one in bench.engine.messages.values() if one.attempts) == 3
 
 
-@pytest.mark.parametrize(("driving", "leaves"), [(True, True), (False, False)])
-def test_exceptions_in_the_background_reach_the_driving_call(
-    bench: Bench, driving: bool, leaves: bool
+@pytest.mark.parametrize(
+    ("error", "driving", "leaves"),
+    [
+        (KeyboardInterrupt, True, True),
+        (KeyboardInterrupt, False, False),
+        (LookupError, True, False),
+    ],
+)
+def test_fatal_exceptions_in_the_background_reach_the_driving_call(
+    bench: Bench, error: type[BaseException], driving: bool, leaves: bool
 ) -> None:
     bench.engine.lane = "background"
 
     def answer(delivery: Delivery) -> Outcome:
-        raise KeyboardInterrupt
+        raise error
 
     bench.answer = answer
     message_id = bench.publish()
@@ -325,11 +332,11 @@ def test_exceptions_in_the_background_reach_the_driving_call(
             assert attempt is bench.engine.attempts[0]
 
     if leaves:
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(error):
             run()
     else:
         run()
-    assert isinstance(bench.engine.attempts[0].exception, KeyboardInterrupt)
+    assert isinstance(bench.engine.attempts[0].exception, error)
     assert bench.state(message_id) == "RETRY"
 
 

@@ -15,27 +15,19 @@ from pytest_fakecloud.core.timeparse import to_datetime
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.engine.hooks import DeliveryHooks
 from pytest_fakecloud.queue.errors import QueueError
-from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Message, Outcome
+from pytest_fakecloud.queue.model import SECOND, Delivery, Message, Outcome
 from pytest_fakecloud.queue.settings import plan
 from pytest_fakecloud.queue.timeline import timeline, waiting_text
 
 from .bench import CALLBACK, URL, Bench, Loops
 
 
-@pytest.mark.parametrize("status", [200, 201, 204, 299])
-def test_success_is_2xx(bench: Bench, status: int) -> None:
-    bench.answer = lambda delivery: Outcome(status)
-    message_id = bench.publish()
-    bench.clock.run_due()
-    assert bench.state(message_id) == "DELIVERED"
-
-
-@pytest.mark.parametrize("status", [100, 199, 300, 301, 302, 307, 400, 404, 489, 500, 599])
-def test_everything_else_is_not(bench: Bench, status: int) -> None:
+@pytest.mark.parametrize("status", [100, 199, 200, 204, 299, 300, 302, 404, 489, 500, 599])
+def test_only_2xx_is_a_success(bench: Bench, status: int) -> None:
     bench.answer = lambda delivery: Outcome(status, [("Location", URL)])
     message_id = bench.publish()
     bench.clock.run_due()
-    assert bench.state(message_id) == "RETRY"
+    assert bench.state(message_id) == ("DELIVERED" if status // 100 == 2 else "RETRY")
     assert len(bench.sent) == 1
 
 
@@ -92,15 +84,7 @@ def test_fields_of_a_delivery(bench: Bench) -> None:
     bench.clock.run_due()
     (only,) = bench.sent
     message_id = next(iter(bench.engine.messages))
-    assert sorted(only.headers) == [
-        ("Upstash-Caller-Ip", "127.0.0.1"),
-        ("Upstash-Message-Id", message_id),
-        ("Upstash-Region", "US-EAST-1"),
-        ("Upstash-Retried", "0"),
-        ("Upstash-Signature", "token"),
-        ("User-Agent", "Upstash-QStash"),
-        ("X-A", "1"),
-    ]
+    assert only.message_id == message_id
     assert (only.method, only.url, only.sub, only.body) == ("POST", URL, URL, b"x")
     assert bench.signer.signatures == [(URL, b"x", None, 0)]
     assert (only.kind, only.attempt, only.signed) == ("message", 0, True)
@@ -147,27 +131,6 @@ def flowing(bench: Bench, value: str, count: int = 1, url: str = URL) -> list[st
     ]
 
 
-def test_a_pause_takes_back_what_a_resumption_let_go(bench: Bench) -> None:
-    flows, gates = bench.engine.flow, bench.engine.admission
-    first, second = flowing(bench, "parallelism=1,rate=1,period=10s", 2)
-    key = flows.get("k")
-    key.paused = True
-    bench.clock.run_due()
-    for paused in (False, True):
-        key.paused = paused
-        gates.recall_admitted(key) if paused else gates.start_waiting_for_flow(key)
-    assert gates.flow_record(key) | {"waitListSize": 2, "rateCount": 0, "parallelismCount": 0} == (
-        gates.flow_record(key)
-    )
-    bench.clock.advance("1m")
-    assert bench.times() == []
-    key.paused = False
-    gates.start_waiting_for_flow(key)
-    bench.clock.advance("1m")
-    assert bench.times() == [60, 70]
-    assert [bench.state(one) for one in (first, second)] == ["DELIVERED"] * 2
-
-
 def test_messages_of_a_day_callbacks_included() -> None:
     bench = Bench(limits={"daily_messages": 3})
     bench.publish(Callback=CALLBACK)
@@ -175,29 +138,9 @@ def test_messages_of_a_day_callbacks_included() -> None:
     bench.publish()
     with pytest.raises(QueueError, match="daily") as caught:
         bench.publish()
-    headers = dict(caught.value.headers)
     assert caught.value.status == 429
-    assert headers["RateLimit-Limit"] == "3"
-    assert headers["RateLimit-Remaining"] == "0"
-    assert int(headers["RateLimit-Reset"]) == (bench.start_us + DAY) // SECOND
     # Callbacks count toward the daily limit but are never refused.
     bench.clock.advance("1d")
-    bench.publish()
-
-
-def test_a_burst() -> None:
-    bench = Bench(limits={"burst": 2})
-    bench.publish()
-    bench.publish()
-    with pytest.raises(QueueError, match="burst") as caught:
-        bench.publish()
-    headers = dict(caught.value.headers)
-    assert set(headers) == {
-        "Burst-RateLimit-Limit",
-        "Burst-RateLimit-Remaining",
-        "Burst-RateLimit-Reset",
-    }
-    bench.clock.advance("1s")
     bench.publish()
 
 
@@ -269,19 +212,6 @@ def test_a_loop_in_the_background_is_told_and_the_message_waits() -> None:
     )
     (waiting,) = bench.engine.pending.values()
     assert bench.engine.cancel(waiting.id) == 1
-
-
-def test_a_handler_that_fails_in_the_background_ends_nothing(bench: Bench) -> None:
-    bench.engine.lane = "background"
-
-    def answer(delivery: Delivery) -> Outcome:
-        raise LookupError("broken")
-
-    bench.answer = answer
-    message_id = bench.publish()
-    bench.clock.run_due()
-    assert bench.state(message_id) == "RETRY"
-    assert isinstance(bench.engine.attempts[0].exception, LookupError)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -408,14 +338,6 @@ def test_a_message_that_was_being_sent_is_pending_in_the_copy(bench: Bench) -> N
     bench.clock.run_due()
     assert bench.state(message_id) == "DELIVERED"
     assert len(bench.sent) == 2
-
-
-def test_attempts_go_with_their_message(bench: Bench) -> None:
-    kept, gone = bench.publish(), bench.publish()
-    bench.clock.run_due()
-    assert [one.message_id for one in bench.engine.attempts] == [kept, gone]
-    del bench.engine.messages[gone]
-    assert [one.message_id for one in bench.engine.attempts] == [kept]
 
 
 def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import pytest
 
-from pytest_fakecloud import Cloud
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.model import SECOND, Outcome, WorkflowPart
 from pytest_fakecloud.queue.wire.filters import Filters
 
-from ..scene import CALLBACK, DEST, FAILURE, Scene
+from ..scene import CALLBACK, DEST, Scene
 from .bench import URL, Bench
 
 APP = "https://app.example.com/flow"
@@ -74,20 +72,6 @@ def test_a_driving_call_reports_whole() -> None:
         assert len(scene.queue.attempts()) == 1
 
 
-def test_a_dead_letter_keeps_its_message() -> None:
-    with Scene(history="1h", dlq_retention="2d") as scene:
-        scene.fail()
-        failed = scene.publish({"Upstash-Retries": "0", "Upstash-Failure-Callback": FAILURE})
-        scene.queue.deliver_due()
-        scene.queue.advance("2h")
-        assert known(scene) == {failed}
-        (letter,) = scene.get("/v2/dlq")["messages"]
-        assert letter["messageId"] == failed
-        scene.queue.advance("46h")
-        assert known(scene) == set()
-        assert scene.get("/v2/dlq") == {"messages": []}
-
-
 def test_a_history_of_no_length() -> None:
     with Scene(history=0) as scene:
         scene.fail()
@@ -96,16 +80,6 @@ def test_a_history_of_no_length() -> None:
         step(scene, "r", Delay="1h")
         scene.queue.deliver_due()
         assert len(known(scene)) == 3
-        scene.ok("DELETE", "/v2/dlq")
-        scene.queue.advance("1h")
-        assert known(scene) == set()
-
-
-def test_a_deleted_dead_letter_keeps_nothing() -> None:
-    with Scene(history="1h") as scene:
-        scene.fail()
-        scene.publish({"Upstash-Retries": "0"})
-        scene.queue.deliver_due()
         scene.ok("DELETE", "/v2/dlq")
         scene.queue.advance("1h")
         assert known(scene) == set()
@@ -255,20 +229,6 @@ def test_a_snapshot_brings_back_what_is_forgotten_later() -> None:
         assert message in scene.queue._engine.messages
 
 
-def test_lists_shrink_with_what_they_list() -> None:
-    with Scene(history="1h") as scene:
-        for _ in range(20):
-            for _ in range(20):
-                scene.queue.publish(DEST)
-            scene.queue.deliver_due()
-            scene.queue.advance("1h")
-        engine = scene.queue._engine
-        scene.queue.messages()
-        gc.collect()
-        assert len(engine.messages) == 0
-        assert len(engine.attempts) + len(engine.logs) < 200
-
-
 @pytest.mark.parametrize(
     ("kept", "given", "days"), [(None, None, None), (10, None, 7), (10, "1d", 1), (None, "1d", 1)]
 )
@@ -281,11 +241,6 @@ def test_a_server_that_keeps_no_whole_journal_forgets_after_a_week(
     span = queue._engine.settings.history_us
     assert span == (None if days is None else days * 86_400_000_000)
     queue.close()
-
-
-def test_a_cloud_forgets_nothing_by_default() -> None:
-    with Cloud() as cloud:
-        assert cloud.queue()._engine.settings.history_us is None
 
 
 def remembering(seconds: int, **options: Any) -> Bench:

@@ -300,13 +300,3 @@ def test_a_cancelled_callback_frees_its_message_once(bench: Bench) -> None:
     bench.engine.cancel(callback_of(bench, "failure_callback"))
     bench.clock.run_due()
     assert bench.sent[-1].url == OTHER
-
-
-def test_no_message_waits_for_a_callback_in_an_ordered_queue(bench: Bench) -> None:
-    source = bench.publish(Callback=CALLBACK, Callback_Queue_Name="q")
-    bench.clock.run_due()
-    assert bench.engine.messages[source].open_children == 0
-    assert bench.state(callback_of(bench)) == "DELIVERED"
-    bench.publish(Callback=CALLBACK)
-    bench.clock.run_due()
-    assert {one.open_children for one in bench.engine.messages.values()} == {0}

@@ -164,13 +164,6 @@ def test_a_duplicate_is_not_known_any_more_even_where_it_was_not_forgotten(bench
     assert not publish(bench, Deduplication_Id=ids[-1]).duplicate
 
 
-@pytest.mark.parametrize("url", ["http://", "HTTP://", "https://", "Https://"])
-def test_a_scheme_in_any_case_is_a_url(bench: Bench, url: str) -> None:
-    publish(bench, f"{url}app.example.com/hook")
-    bench.clock.run_due()
-    assert [one.url for one in bench.sent] == [f"{url}app.example.com/hook"]
-
-
 def test_a_message_has_the_fields_of_its_group(bench: Bench) -> None:
     group(bench, "g", URL)
     (endpoint,) = bench.engine.url_groups.get("g").endpoints
@@ -329,16 +322,6 @@ def test_both_callbacks_about_a_message_are_waited_for(bench: Bench) -> None:
     assert source.open_children == 0
 
 
-@pytest.mark.parametrize("delayed", [False, True])
-def test_a_callback_is_delayed_where_the_tester_allows_it(delayed: bool) -> None:
-    bench = Bench(delayed_callbacks=True)
-    message_id = publish(bench, Callback=CALLBACK, Callback_Delay="10s").accepted[0].message_id
-    object.__setattr__(bench.engine.settings, "delayed_callbacks", delayed)
-    bench.clock.advance("1m")
-    assert bench.times() == [0, 10 if delayed else 0]
-    assert bench.engine.messages[message_id].settings.callback == CALLBACK
-
-
 def test_the_queue_of_a_callback_begins_with_it(bench: Bench) -> None:
     publish(bench, Callback=CALLBACK, Callback_Queue_Name="q", Delay="9s")
     bench.clock.advance("9s")
@@ -480,15 +463,6 @@ def test_a_message_of_v1_stays_one(bench: Bench) -> None:
     bench.clock.run_due()
     assert [one.url for one in bench.sent] == [URL, URL]
     assert {one.api for one in bench.engine.messages.values()} == {"v1"}
-
-
-def test_dead_letters_retried_with_one_deduplication_id(bench: Bench) -> None:
-    messages = [given_up(bench, url) for url in (URL, OTHER, URL)]
-    accepted = bench.engine.publisher.retry_dead_letters(
-        messages, [("Upstash-Deduplication-Id", "once")]
-    )
-    assert [one.deduplicated for one in accepted] == [False, True, True]
-    assert {one.message_id for one in accepted} == {accepted[0].message_id}
 
 
 def test_every_callback_that_was_not_published_is_told(bench: Bench) -> None:

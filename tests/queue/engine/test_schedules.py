@@ -56,11 +56,6 @@ def test_pausing_or_resuming_twice_changes_nothing(scene: Scene, verb: str) -> N
     assert scene.get("/v2/schedules/s") == shown
 
 
-def test_a_day_of_minutes(scene: Scene) -> None:
-    create(scene)
-    assert len(scene.queue.advance("1d")) == 1440
-
-
 def test_every_so_often_counts_from_the_creation(scene: Scene) -> None:
     scene.queue.advance("10.5s")
     created = scene.queue.schedule(DEST, "@every 90m", id="often")

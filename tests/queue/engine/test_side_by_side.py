@@ -21,17 +21,7 @@ from pytest_fakecloud.queue.engine.publishing import Publisher
 from pytest_fakecloud.queue.model import Delivery, Message, Outcome
 
 from ..edge import RawServer, silent
-from .histories import (
-    AT_ONCE,
-    History,
-    Tried,
-    World,
-    at_most_at_once,
-    check,
-    loopback,
-    now_us,
-    wishes,
-)
+from .histories import AT_ONCE, History, Tried, World, check, loopback, wishes
 
 APP = "https://app.example.com"
 NEARLY, SOON = "2026-01-01T00:00:00.900Z", {"Upstash-Not-Before": "1767225601"}
@@ -226,23 +216,6 @@ def test_a_delivery_does_not_wait_for_destinations_that_are_slow(
         queue.close()
     assert [thread.name for thread in threading.enumerate() if "fakecloud-d" in thread.name] == []
     assert cloud.problems == []
-
-
-def test_a_chain_of_steps_in_one_queue_is_one_at_a_time() -> None:
-    with Cloud() as cloud:
-        queue = cloud.queue(limits={"parallelism": 1})
-        spans: list[tuple[int, int]] = []
-
-        def step(request: object) -> None:
-            start = now_us()
-            threading.Event().wait(0.002)
-            spans.append((start, now_us()))
-
-        queue.destinations.call(APP, step)
-        for _ in range(10):
-            queue.publish(APP)
-        assert until(lambda: not queue.pending())
-        assert at_most_at_once(spans) == 1
 
 
 def test_time_passes_by_itself_for_what_the_queue_does_by_itself() -> None:

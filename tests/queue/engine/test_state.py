@@ -76,17 +76,6 @@ def test_lanes_of_attempts_and_internal_timers(bench: Bench, lane: Lane, own: La
     assert flow == [own]
 
 
-def test_an_attempt_on_the_clock_can_be_begun_here_and_made_elsewhere(bench: Bench) -> None:
-    message_id = bench.publish()
-    (timer,) = bench.clock._timers.planned(5)[1]
-    assert timer.begin is not None
-    make = timer.begin(timer.due_us)
-    assert (bench.state(message_id), bench.sent) == ("ACTIVE", [])
-    assert make is not None
-    make()
-    assert bench.state(message_id) == "DELIVERED"
-
-
 def test_an_overtaken_message_has_one_timer_when_another_lets_it_go(bench: Bench) -> None:
     class Overtaking(DeliveryHooks):
         active = ("overtaking",)
