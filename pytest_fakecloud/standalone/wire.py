@@ -52,7 +52,6 @@ _VALUES = _wire_names(
         "core.timers": "Fired",
         "http.messages": "Answer",
         "kv.search.index": "Search",
-        "kv.settings": "Limits",
         "queue.delivery.replies": "DeliveredRequest Reply",
         "queue.engine.schedules": "Schedule",
         "queue.engine.history": "DeadLetter",
