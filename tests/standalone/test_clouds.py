@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
-from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud import Cloud, ContractError, ServiceError
+from pytest_fakecloud.http.messages import Request
 from pytest_fakecloud.standalone.control import clouds
 
 from .conftest import Serve, Server, fetch, message
@@ -164,6 +166,26 @@ def test_the_number_of_clouds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         answer = fetch("POST", f"{mount.url}/__control__/clouds", headers=headers)
         assert (answer.status, b"there are 0 clouds" in answer.data) == (422, True)
         mount.close()
+
+
+def test_clouds_are_listed_while_one_starts() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def opener(wanted: object) -> NoReturn:
+        begun.set()
+        go_on.wait(20)
+        raise ContractError("a setting is wrong")
+
+    isolated = clouds.IsolatedClouds(opener)
+    with ThreadPoolExecutor(2) as pool:
+        starting = pool.submit(isolated.new_cloud, Request("POST", "/"))
+        assert begun.wait(10)
+        try:
+            assert pool.submit(isolated.get_clouds, Request("GET", "/")).result(10) == []
+        finally:
+            go_on.set()
+        with pytest.raises(ServiceError, match="a setting is wrong"):
+            starting.result(10)
 
 
 def test_clouds_end_with_their_server(serve: Serve) -> None:

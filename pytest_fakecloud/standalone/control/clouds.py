@@ -161,6 +161,8 @@ class IsolatedClouds:
         self._open = opener
         self._served: dict[str, tuple[Served, ExitStack]] = {}
         self._numbers = itertools.count(1)
+        # Start one cloud at a time: loading a state file records the warnings of the whole process.
+        self._starting = threading.Lock()
         self._lock = threading.Lock()
 
     def routes(self) -> list[Route]:
@@ -187,7 +189,7 @@ class IsolatedClouds:
         ``env`` belong to the new cloud's own control API.
         """
         wanted = fields(request)
-        with ExitStack() as stack, contract(), self._lock:
+        with ExitStack() as stack, contract(), self._starting:
             if len(self._served) >= MOST_CLOUDS:
                 raise Refused(
                     422,
@@ -196,7 +198,8 @@ class IsolatedClouds:
             served = stack.enter_context(self._open(wanted))
             id = str(next(self._numbers))
             made: NewCloud = {"id": id, "seed": served.cloud.seed, "env": served.app.environment()}
-            self._served[id] = served, stack.pop_all()
+            with self._lock:
+                self._served[id] = served, stack.pop_all()
         return made
 
     def end_cloud(self, request: Request) -> Closed:
@@ -211,7 +214,7 @@ class IsolatedClouds:
 
     def close(self) -> None:
         """Close all isolated clouds. Called before the server closes."""
-        with self._lock:
+        with self._starting, self._lock:
             stacks = [stack for _, stack in self._served.values()]
             self._served.clear()
         for stack in stacks:
