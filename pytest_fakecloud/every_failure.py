@@ -98,7 +98,7 @@ def every_failure(
     """
     __tracebackhide__ = True
     try:
-        _fail_each_call(cloud, False, run, **options).send(None)
+        _Runs(cloud, False, run, **options).fail_each_call().send(None)
     except StopIteration as end:
         found: Failures = end.value
         return found
@@ -110,80 +110,122 @@ async def every_failure_async(
 ) -> Failures:
     """Run ``every_failure()`` for asynchronous code; ``run`` and ``check`` may also be synchronous."""
     __tracebackhide__ = True
-    return await _fail_each_call(cloud, True, run, **options)
+    return await _Runs(cloud, True, run, **options).fail_each_call()
 
 
-async def _exception_of(function: Callable[[], object], awaits: bool) -> BaseException | None:
-    """Call a function and return what it raises; ``awaits`` allows it to be asynchronous."""
-    try:
-        result = function()
-        if awaits and inspect.isawaitable(result):
-            await result
-    except BaseException as error:
-        return error
-    if not awaits and discard_awaitable(result):
-        raise ContractError("the code must be awaited: use cloud.aio.every_failure")
-    return None
+class _Runs:
+    """The runs of one call of ``every_failure()``; ``awaits`` allows asynchronous code."""
 
-
-async def _fail_each_call(
-    cloud: AnyCloud,
-    awaits: bool,
-    run: Callable[[], object],
-    services: str | Iterable[str] | None = None,
-    faults: FailureName | Sequence[FailureName] = FAILURES,
-    status: int = 503,
-    check: Callable[[], object] | None = None,
-) -> Failures:
-    __tracebackhide__ = True
-    faults = cast("Sequence[FailureName]", names_of("faults", faults))
-    unknown = [fault for fault in faults if fault not in FAILURES]
-    if unknown:
-        raise ContractError(
-            f"{shown(unknown)} is not a kind of fault: pass one or more of {', '.join(FAILURES)}"
-        )
-    for name, given in (("run", run), ("check", check)):
-        if given is not None and not callable(given):
+    def __init__(
+        self,
+        cloud: AnyCloud,
+        awaits: bool,
+        run: Callable[[], object],
+        services: str | Iterable[str] | None = None,
+        faults: FailureName | Sequence[FailureName] = FAILURES,
+        status: int = 503,
+        check: Callable[[], object] | None = None,
+    ) -> None:
+        self._cloud = cloud
+        self._awaits = awaits
+        self._run = run
+        self._check = check
+        self._status = status
+        self._faults = cast("Sequence[FailureName]", names_of("faults", faults))
+        unknown = [fault for fault in self._faults if fault not in FAILURES]
+        if unknown:
             raise ContractError(
-                f"{name}={shown(given)} is not a function: pass one without arguments"
+                f"{shown(unknown)} is not a kind of fault: pass one or more of {', '.join(FAILURES)}"
             )
-    handles = chosen_handles(cloud, services)
-    start = cloud.snapshot()
-    before = _count(handles)
-    began = recorder_of(handles[0].journal).reserve() if handles else 0
-    for step in filter(None, (run, check)):
-        error = await _exception_of(step, awaits)
-        if error is not None:
-            raise ends_the_test(error) or error
-    calls = _count(handles) - before
-    if calls > MOST_CALLS:
-        raise ContractError(
-            f"the code made {calls:,} calls, and every_failure() fails at most {MOST_CALLS:,}: pass "
-            "less code, or services=..."
-        )
-    if not calls:
-        raise ContractError(
-            "the code made no call to "
-            + (", ".join(handle.name for handle in handles) or "any fake")
-            + ", so there is nothing to fail"
-        )
-    found = Failures()
-    # Leave the first run, which only counts the calls, out of the result.
-    recorder_of(handles[0].journal).add_event(
-        "run", "no call was to fail", began=began, alone=True, held=None
-    )
-    try:
-        for fault in faults:
-            for number in range(1, MOST_CALLS + 1):
-                cloud.restore(start)
-                one = _OneFault(fault, number, status)
-                failure = await _fail_one(handles, awaits, run, check, one)
-                if failure is None:
-                    break
-                found.append(failure)
-    finally:
-        cloud.restore(start)
-    return found
+        for name, given in (("run", run), ("check", check)):
+            if given is not None and not callable(given):
+                raise ContractError(
+                    f"{name}={shown(given)} is not a function: pass one without arguments"
+                )
+        self._handles = chosen_handles(cloud, services)
+        first = self._handles[0] if self._handles else cloud
+        self._recorder = recorder_of(first.journal)
+
+    async def fail_each_call(self) -> Failures:
+        """Run the code without faults, then once per call and fault."""
+        __tracebackhide__ = True
+        start = self._cloud.snapshot()
+        await self._run_without_faults()
+        found = Failures()
+        try:
+            for fault in self._faults:
+                for number in range(1, MOST_CALLS + 1):
+                    self._cloud.restore(start)
+                    failure = await self._fail_one(_OneFault(fault, number, self._status))
+                    if failure is None:
+                        break
+                    found.append(failure)
+        finally:
+            self._cloud.restore(start)
+        return found
+
+    async def _run_without_faults(self) -> None:
+        __tracebackhide__ = True
+        before, began = self._count_calls(), self._recorder.reserve()
+        for step in filter(None, (self._run, self._check)):
+            error = await self._exception_of(step)
+            if error is not None:
+                raise ends_the_test(error) or error
+        calls = self._count_calls() - before
+        if calls > MOST_CALLS:
+            raise ContractError(
+                f"the code made {calls:,} calls, and every_failure() fails at most {MOST_CALLS:,}: pass "
+                "less code, or services=..."
+            )
+        if not calls:
+            raise ContractError(
+                "the code made no call to "
+                + (", ".join(handle.name for handle in self._handles) or "any fake")
+                + ", so there is nothing to fail"
+            )
+        self._end_run(began, "no call was to fail")
+
+    async def _fail_one(self, one: _OneFault) -> Failure | None:
+        """Run the code with one fault; return None if the code made too few calls for it."""
+        began = self._recorder.reserve()
+        with one.active(self._handles):
+            exception = await self._exception_of(self._run)
+        _end_as_itself(exception, one)
+        if one.hit is None:
+            self._end_run(began, "no call was left to fail")
+            return None
+        broken = broken_promise(exception)
+        if broken is None and self._check is not None:
+            error = await self._exception_of(self._check)
+            _end_as_itself(error, one)
+            broken = broken_promise(error)
+            if broken is None and error is not None:
+                raise error
+        failure = Failure(one.number, one.fault, one.hit, exception, broken)
+        self._end_run(began, shown(failure)[1:-1].partition("\n")[0], failure.held)
+        return failure
+
+    async def _exception_of(self, function: Callable[[], object]) -> BaseException | None:
+        """Call a function of the test and return what it raises."""
+        try:
+            result = function()
+            if self._awaits and inspect.isawaitable(result):
+                await result
+        except BaseException as error:
+            return error
+        if not self._awaits and discard_awaitable(result):
+            raise ContractError("the code must be awaited: use cloud.aio.every_failure")
+        return None
+
+    def _count_calls(self) -> int:
+        return sum(len(handle.journal.calls()) for handle in self._handles)
+
+    def _end_run(self, began: int, text: str, held: bool | None = None) -> None:
+        """Record the end of a run: reports assign everything recorded since ``began`` to it.
+
+        ``held`` is None for a run in which no call failed, which is not in the result.
+        """
+        self._recorder.add_event("run", text, began=began, alone=True, held=held)
 
 
 @dataclass
@@ -214,38 +256,6 @@ class _OneFault:
         if self.seen == self.number:
             self.hit = request.call
         return self.seen == self.number
-
-
-async def _fail_one(
-    handles: list[Handle],
-    awaits: bool,
-    run: Callable[[], object],
-    check: Callable[[], object] | None,
-    one: _OneFault,
-) -> Failure | None:
-    """Run the code with one fault; the result is None if the code made too few calls for it."""
-    recorder = recorder_of(handles[0].journal)
-    began = recorder.reserve()
-    with one.active(handles):
-        exception = await _exception_of(run, awaits)
-    _end_as_itself(exception, one)
-    if one.hit is None:
-        # Leave the last round, in which no call failed, out of the result.
-        recorder.add_event("run", "no call was left to fail", began=began, alone=True, held=None)
-        return None
-    broken = broken_promise(exception)
-    if broken is None and check is not None:
-        error = await _exception_of(check, awaits)
-        _end_as_itself(error, one)
-        broken = broken_promise(error)
-        if broken is None and error is not None:
-            raise error
-    failure = Failure(one.number, one.fault, one.hit, exception, broken)
-    # End the run in the journal: reports assign everything recorded since ``began`` to it.
-    recorder.add_event(
-        "run", shown(failure)[1:-1].partition("\n")[0], began=began, alone=True, held=failure.held
-    )
-    return failure
 
 
 def _end_as_itself(error: BaseException | None, one: _OneFault) -> None:
@@ -283,7 +293,3 @@ def chosen_handles(cloud: AnyCloud, services: str | Iterable[str] | None) -> lis
     if wanted - known:
         raise ContractError(unknown_name("fake", min(wanted - known), sorted(known)))
     return [handle for handle in handles if {handle.name, handle.fixture} & wanted]
-
-
-def _count(handles: list[Handle]) -> int:
-    return sum(len(handle.journal.calls()) for handle in handles)
