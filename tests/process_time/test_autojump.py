@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -22,7 +22,6 @@ import freezegun
 import httpx
 import pytest
 import qstash
-import requests
 import time_machine
 import trio
 import trio.testing
@@ -634,31 +633,6 @@ def test_until_ready_takes_no_time(cloud: Cloud) -> None:
     assert 0 < since_noon(cloud) <= 20
 
 
-def retrying(call: Callable[[], Any], *, stop_after: float) -> Any:
-    """Retry like retry libraries: doubling backoff until a monotonic deadline."""
-    began, wait = time.monotonic(), 0.5
-    while True:
-        try:
-            return call()
-        except requests.RequestException:
-            if time.monotonic() - began + wait > stop_after:
-                raise
-            time.sleep(wait)
-            wait *= 2
-
-
-def test_a_retry_library_gives_up_when_it_would(cloud: Cloud) -> None:
-    kv = cloud.kv_server()
-    kv.faults.answer(503)
-
-    def call() -> None:
-        requests.get(f"{kv.url}/ping", headers=kv.headers, timeout=5).raise_for_status()
-
-    with pytest.raises(requests.HTTPError):
-        retrying(call, stop_after=120)
-    assert 60 <= since_noon(cloud) <= 120
-
-
 # -- beside other tools ----------------------------------------------------------------------------
 
 
@@ -868,12 +842,6 @@ def test_a_block_inside_of_another_changes_nothing() -> None:
                 time.sleep(60)
             time.sleep(60)
         assert cloud.clock.now() == began + timedelta(seconds=120)
-
-
-@pytest.mark.parametrize("wrong", ["jump", 1, None, [], "running"])
-def test_what_is_no_mode_is_refused(wrong: Any) -> None:
-    with pytest.raises(ContractError, match="must be True or False, or 'autojump'"):
-        Cloud(process_time=wrong)
 
 
 def test_as_a_marker(run: Run) -> None:

@@ -52,16 +52,6 @@ def test_a_delivery_sees_its_due_instant() -> None:
         ]
 
 
-def test_the_applications_own_arithmetic_agrees_with_the_services() -> None:
-    with Cloud(seed=1, now=NOON, process_time=True) as cloud:
-        client = cloud.kv_server().client()
-        client.set("token", str(time.time() + 60), ex=60)
-        cloud.clock.advance("59s")
-        assert float(client.get("token") or 0) > time.time()
-        cloud.clock.advance("2s")
-        assert client.get("token") is None
-
-
 def test_without_a_start_it_begins_now() -> None:
     real = time.time()
     with Cloud(process_time=True) as cloud:
@@ -70,15 +60,6 @@ def test_without_a_start_it_begins_now() -> None:
         assert time.time() == stands
         cloud.clock.advance("1d")
         assert time.time() == pytest.approx(stands + 86400)
-
-
-def test_two_clouds_in_turn_leave_nothing() -> None:
-    for _ in range(2):
-        with Cloud(now=NOON, process_time=True):
-            assert datetime.now(UTC).year == 2026
-    before = time.time()
-    assert time.time() >= before
-    assert abs(datetime.now(UTC).timestamp() - time.time()) < 1
 
 
 def test_as_a_marker(run: Run) -> None:

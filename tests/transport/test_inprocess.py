@@ -49,16 +49,6 @@ def test_an_armed_fault_takes_the_socket(send: Send, kv: KVServer) -> None:
     assert sockets(kv) == 1
 
 
-def test_a_cut_connection_is_what_it_is_over_the_socket(send: Send, kv: KVServer) -> None:
-    with kv.faults.drop(), pytest.raises(GONE):
-        send("GET", f"{kv.url}/get/k", kv.headers, None)
-    with kv.faults.lose_answer(), pytest.raises(GONE):
-        send("GET", f"{kv.url}/set/k/v", kv.headers, None)
-    with kv.faults.down(), pytest.raises(GONE):
-        send("GET", f"{kv.url}/get/k", kv.headers, None)
-    assert kv.value("k") == "v"
-
-
 def test_streams_take_the_socket(kv: KVServer) -> None:
     headers = {**kv.headers, "Accept": "text/event-stream"}
     with httpx.stream("POST", f"{kv.url}/subscribe/news", headers=headers) as stream:
@@ -91,18 +81,6 @@ def test_a_waiting_endpoint_never_blocks_the_loop(cloud: Cloud) -> None:
             return turns
 
     assert asyncio.run(run()) == 20
-
-
-def test_bodies_that_are_not_plain_bytes_arrive(kv: KVServer) -> None:
-    def pieces() -> Iterator[bytes]:
-        yield b'["SET",'
-        yield b'"k","v"]'
-
-    assert requests.post(kv.url, data=pieces(), headers=kv.headers, timeout=20).ok
-    assert httpx.post(kv.url, content=pieces(), headers=kv.headers).is_success
-    with urllib3.PoolManager() as pool:
-        assert pool.request("POST", kv.url, body=pieces(), headers=kv.headers).status == 200
-    assert [call.status for call in kv.journal.calls()] == [200, 200, 200]
 
 
 def test_other_origins_go_where_they_went(send: Send, kv: KVServer) -> None:

@@ -356,16 +356,6 @@ def test_after_the_end_nothing_runs_and_no_thread_is_left(clock: Timekeeper, fai
     assert not [name for name in names if name.startswith("fakecloud-d")]
 
 
-def test_a_delivery_that_does_not_end_is_told_at_the_end(clock: Timekeeper) -> None:
-    dispatcher = Dispatcher(clock)
-    go_on = begun_delivery(clock)
-    started = time.monotonic()
-    assert not dispatcher.stop(0.01)
-    assert time.monotonic() - started < 0.9
-    go_on.set()
-    assert dispatcher.stop()
-
-
 @pytest.mark.parametrize("handed_over", [False, True])
 def test_a_delivery_may_stop_the_dispatcher(clock: Timekeeper, handed_over: bool) -> None:
     dispatcher = Dispatcher(clock)
