@@ -108,9 +108,6 @@ SETTINGS: dict[str, tuple[str, Any, Any]] = {
     ),
 }
 """Ini settings by name: help text, type and default."""
-CHECKED = ("--fakecloud-report", "--fakecloud-record")
-"""Options that are validated before the run begins, like all ini settings."""
-
 _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
 """Fixtures of pyfakefs. When they end, pyfakefs makes Python forget all modules imported since."""
 _SESSION = "pytest_fakecloud.session.run"
@@ -142,8 +139,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _is_set(config: pytest.Config) -> bool:
-    """Return whether any setting differs from its default, and so may be invalid."""
-    if any(config.getoption(option, None) for option in CHECKED):
+    """Return whether any option or setting differs from its default, and so may be invalid."""
+    if any(config.getoption(name, None) != each.get("default") for name, each in OPTIONS.items()):
         return True
     try:
         return any(config.getini(name) != default for name, (*_, default) in SETTINGS.items())

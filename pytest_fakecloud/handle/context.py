@@ -94,7 +94,7 @@ class Context:
             self.hub = default_hub()
         if self.tls is not None:
             options.setdefault("tls", self.tls)
-        return self.hub.mount(app, held=False, **options)
+        return self.hub.mount(app, **options)
 
 
 class ClosedFakes:

@@ -53,7 +53,6 @@ class Hub:
         """Set the state of a hub without mounts: at first, and in a forked process."""
         self._lock = threading.Lock()
         self._mounts: weakref.WeakSet[Mount] = weakref.WeakSet()
-        self._held: set[Mount] = set()
         self._later: deque[Callable[[], object]] = deque()
         self.ports = PortAllocator()
         self._selector: selectors.BaseSelector | None = None
@@ -71,14 +70,13 @@ class Hub:
         port: int = 0,
         tls: ssl.SSLContext | None = None,
         protocol: ConnectionHandler | None = None,
-        held: bool = True,
     ) -> Mount:
         """Serve an ``http.app.App`` or any WSGI callable at its own address.
 
         ``port`` 0 takes the next free port. With ``tls``, a server's TLS context, connections use
         TLS. ``protocol`` replaces HTTP: it is called with each ``Connection`` in a separate thread,
-        and the connection is closed when it returns. With ``held=False`` the mount closes when the
-        caller drops its last reference. Raises ``ContractError`` if the address is not available.
+        and the connection is closed when it returns. The mount closes when the caller drops its last
+        reference. Raises ``ContractError`` if the address is not available.
         """
         if protocol is None:
             # Imported here, so that using the hub without HTTP does not import the HTTP server.
@@ -90,8 +88,6 @@ class Hub:
         # Remove the final dot of "localhost.", because clients compare host names as strings.
         mount = Mount(self, app, host.rstrip(".") or host, port, tls, protocol)
         self._mounts.add(mount)
-        if held:
-            self._held.add(mount)
         self.register(mount.listener, mount.acceptor)
         return mount
 
@@ -170,7 +166,6 @@ class Hub:
     def forget(self, mount: Mount) -> None:
         """Remove a mount that has been closed."""
         self._mounts.discard(mount)
-        self._held.discard(mount)
 
     # -- the thread ------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .options import BECAUSE_OF_SERVER_SETTINGS, BECAUSE_OF_WORKERS, RunOptions, fixture_of, misuse
+from .options import RunOptions, fixture_of, misuse
 
 if TYPE_CHECKING:
     import pytest
@@ -86,7 +86,11 @@ class SessionCloud:
         """Return the cloud, created on first use with the settings of the session."""
         settings = settings or {}
         if settings and self._options.url is not None:
-            raise misuse(BECAUSE_OF_SERVER_SETTINGS)
+            raise misuse(
+                "the fixture fakecloud_session_settings cannot change the fakes of a stand-alone "
+                "server (--fakecloud-url): start the server with these settings, and return {} from "
+                "the fixture"
+            )
         if self.cloud is None:
             self.cloud = self._created(settings) if self._options.url is None else self._connected()
         elif settings:
@@ -99,7 +103,12 @@ class SessionCloud:
 
         url = str(self._options.url)
         if self._options.is_shared(url):
-            raise misuse(BECAUSE_OF_WORKERS)
+            raise misuse(
+                "tests of several workers (pytest -n) cannot share one stand-alone server "
+                "(--fakecloud-url): each test resets the whole server, also for the other workers. "
+                "Leave out -n, run with fakes in the test process, or give each worker its own server "
+                "(config.option.fakecloud_url)"
+            )
         return Cloud.connect(url)
 
     def _created(self, settings: Mapping[str, Any]) -> AnyCloud:

@@ -18,28 +18,6 @@ PER_TEST_SETTINGS = ("strict", "env")
 """Settings that one test may have although the fakes live for the whole session."""
 SERVERS_OWN_SETTINGS = ("process_time", "tls", "transport")
 """Settings that a stand-alone server has from its start."""
-# Reasons in errors about settings that cannot be used here.
-BECAUSE_OF_SESSION = (
-    "the fakes live for the whole session (fakecloud_scope or fakecloud_early): set them in the "
-    "session fixture fakecloud_session_settings"
-)
-BECAUSE_OF_SERVER = (
-    "the fakes run in a stand-alone server (--fakecloud-url): start it with --tls, "
-    "and run tests that need process_time or transport with fakes in the test process"
-)
-BECAUSE_OF_SERVER_SETTINGS = (
-    "the fixture fakecloud_session_settings cannot change the fakes of a stand-alone server "
-    "(--fakecloud-url): start the server with these settings, and return {} from the fixture"
-)
-BECAUSE_OF_WORKERS = (
-    "tests of several workers (pytest -n) cannot share one stand-alone server (--fakecloud-url): "
-    "each test resets the whole server, also for the other workers. Leave out -n, run with "
-    "fakes in the test process, or give each worker its own server (config.option.fakecloud_url)"
-)
-BECAUSE_OF_INI = (
-    "process_time is not possible with fakecloud_clock = running: a clock cannot follow the time that "
-    "follows it. Remove that line, because running is the default, or pass clock='frozen'"
-)
 
 
 def is_set_to(config: pytest.Config, name: str, value: str) -> bool:
@@ -216,7 +194,11 @@ class RunOptions:
         if settings["clock"] == "running":
             raise misuse(f"clock='running' is not possible: {STANDS}")
         if settings["clock"] is None and is_set_to(self.config, "fakecloud_clock", "running"):
-            raise misuse(BECAUSE_OF_INI)
+            raise misuse(
+                "process_time is not possible with fakecloud_clock = running: a clock cannot follow "
+                "the time that follows it. Remove that line, because running is the default, or pass "
+                "clock='frozen'"
+            )
 
     def wants_call_sites(self, item: pytest.Item | None) -> bool:
         """Return whether the calls of a test are recorded with the source lines that made them."""
@@ -237,9 +219,18 @@ class RunOptions:
         """
         names = {name for marker in item.iter_markers("fakecloud") for name in marker.kwargs}
         given = {fixture_of(name) for name in names.union(fixture)}
-        wrong, reason = given - {*PER_TEST_SETTINGS}, BECAUSE_OF_SESSION
-        if self.url is not None:
-            wrong, reason = given & {*SERVERS_OWN_SETTINGS}, BECAUSE_OF_SERVER
+        if self.url is None:
+            wrong = given.difference(PER_TEST_SETTINGS)
+            reason = (
+                "the fakes live for the whole session (fakecloud_scope or fakecloud_early): set them "
+                "in the session fixture fakecloud_session_settings"
+            )
+        else:
+            wrong = given.intersection(SERVERS_OWN_SETTINGS)
+            reason = (
+                "the fakes run in a stand-alone server (--fakecloud-url): start it with --tls, and run "
+                "tests that need process_time or transport with fakes in the test process"
+            )
         if wrong:
             raise misuse(f"{', '.join(sorted(wrong))} cannot be set for one test, because {reason}")
         return given

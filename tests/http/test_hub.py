@@ -100,9 +100,10 @@ def test_a_chosen_port_can_be_had_again_at_once(hub: Hub) -> None:
 
 
 def test_a_taken_port_is_an_error_that_names_it(hub: Hub) -> None:
-    port = hub.mount(hello).port
-    with pytest.raises(ContractError, match=rf"cannot listen on port {port} of 127\.0\.0\.1"):
-        hub.mount(hello, port=port)
+    first = hub.mount(hello)
+    taken = rf"cannot listen on port {first.port} of 127\.0\.0\.1"
+    with pytest.raises(ContractError, match=taken):
+        hub.mount(hello, port=first.port)
 
 
 def test_an_address_of_another_machine_is_an_error(hub: Hub) -> None:
@@ -149,7 +150,8 @@ def test_there_is_one_hub_for_the_process() -> None:
 
 
 def test_threads_have_names_and_do_not_keep_the_process(hub: Hub) -> None:
-    with Raw(hub.mount(hello).address) as raw:
+    mount = hub.mount(hello)
+    with Raw(mount.address) as raw:
         raw.get("/")
         ours = [t for t in threading.enumerate() if t.name.startswith("fakecloud")]
         assert {"fakecloud-hub"} < {t.name for t in ours}
@@ -669,7 +671,7 @@ def test_no_job_is_lost_while_the_pool_shrinks() -> None:
 
 
 def test_a_dropped_mount_gives_its_address_up(hub: Hub) -> None:
-    mount = hub.mount(hello, held=False)
+    mount = hub.mount(hello)
     address = mount.address
     del mount
     gc.collect()
