@@ -17,7 +17,7 @@ since the last such line.
 Each scenario (`== <name>`) starts with an empty database, and with the lines before the first one.
 `test_scenarios.py` plays them on the engine. The replies in this folder are those of real servers,
 and the comparison sends the same lines to these. The scenarios in `vendor/` apply to the vendor's
-dialect, or to the one after their name: `[redis]`, `[redis 7.4.0]`.
+dialect, or to the one after their name: `[redis]`, `[redis 7.4.0]`, `[redis ReJSON]`.
 """
 
 from __future__ import annotations

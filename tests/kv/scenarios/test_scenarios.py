@@ -29,9 +29,10 @@ def cases(files: str, dialect: str) -> list[ParameterSet]:
     for file in sorted(FOLDER.glob(files)):
         stem = file.relative_to(FOLDER).with_suffix("").as_posix()
         for title, scenario in scenarios(stem).items():
-            own = re.search(r" \[(\w+) ?(\S*)\]$", title)
-            settings = (own[1], own[2] or None) if own else (dialect, None)
-            mark = pytest.mark.dialect(settings[0], version=settings[1])
+            own = re.search(r" \[(\w+) ?([\d.]*) ?(\w*)\]$", title)
+            name, version, module = own.groups() if own else (dialect, "", "")
+            modules = [module] if module else []
+            mark = pytest.mark.dialect(name, version=version or None, modules=modules)
             found.append(pytest.param(scenario, marks=mark, id=f"{stem}: {title}"))
     return found
 
