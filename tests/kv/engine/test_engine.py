@@ -13,28 +13,6 @@ from tests.kv.conftest import Exercised, Run
 
 
 class TestDispatch:
-    def test_unknown_names(self, run: Run) -> None:
-        text = "ERR unknown command 'NOSUCH', with args beginning with: 'a' 'b c' "
-        assert run.error("NOSUCH a 'b c'") == text
-        long = run.error("NOSUCH", *["x" * 50] * 9)
-        assert len(long) < 250
-        text = "ERR unknown command 'NO  SUCH', with args beginning with: "
-        assert run.error(b"NO\r\nSUCH") == text
-        assert run.error("XGROUP FOO") == "ERR unknown subcommand 'FOO'. Try XGROUP HELP."
-        assert not run.session.aborted  # No transaction is open.
-
-    def test_names_in_any_case(self, run: Run) -> None:
-        for name in ("get", "GET", "gEt"):
-            assert run(f"{name} k") is None
-        assert run("oBjEcT eNcOdInG k") is None
-
-    def test_arity_comes_before_everything(self, run: Run) -> None:
-        run("LPUSH l x")
-        assert run.error("GET l extra") == "ERR wrong number of arguments for 'get' command"
-        text = "ERR wrong number of arguments for 'object|encoding' command"
-        assert run.error("OBJECT ENCODING") == text
-        assert run.error("OBJECT") == "ERR wrong number of arguments for 'object' command"
-
     def test_the_same_seed_gives_the_same_choices(self, clock: Timekeeper) -> None:
         def choices() -> list[object]:
             engine = Engine(clock, Ids(3))
