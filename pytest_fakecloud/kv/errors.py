@@ -540,7 +540,4 @@ FORMAT_WITH_BASE64 = "ERR response format resp2 cannot be combined with base64 e
 FORMAT_IN_TRANSACTION = "ERR response format resp2 is not available for multi-exec"
 
 max_key_size = Template("ERR max key size exceeded. Limit: <limit> bytes, Actual: <actual> bytes")
-
-
-def pipeline_too_long(limit: int, actual: int) -> str:
-    return f"ERR max pipeline length exceeded. Limit: {limit}, Actual: {actual}"
+pipeline_too_long = Template("ERR max pipeline length exceeded. Limit: <limit>, Actual: <actual>")

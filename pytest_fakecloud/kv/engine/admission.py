@@ -86,7 +86,7 @@ class Admission:
         if during_script:
             engine.turns.check_during_script(spec)
             return
-        if engine.eviction.limit and engine.lacks_memory(session):
+        if engine.lacks_memory(session):
             self._check_memory(session, spec)
         if self._needs_replicas and self._would_write(session, spec, argv):
             raise CommandError(errors.NOT_ENOUGH_REPLICAS)

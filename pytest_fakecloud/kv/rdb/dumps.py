@@ -25,14 +25,14 @@ SHELL = 1 + _FOOTER
 
 def dump(value: Any, config: Config, version: int) -> bytes:
     """Return the DUMP payload of a value in the given format version."""
-    writer = Writer(config, version, compress=config.text("rdbcompression") == "yes")
+    writer = Writer(config, version)
     writer.value(None, value)
     return _sealed(writer)
 
 
 def dump_libraries(sources: list[bytes], config: Config, version: int) -> bytes:
     """Return the FUNCTION DUMP payload of the libraries with these sources."""
-    writer = Writer(config, version, compress=config.text("rdbcompression") == "yes")
+    writer = Writer(config, version)
     for source in sources:
         writer.raw(bytes([_FUNCTION]))
         writer.string(source)

@@ -35,13 +35,13 @@ class Writer:
     """Encodes values as RDB data.
 
     ``config`` determines how values are encoded. ``version`` is the format version; it increases if
-    a value needs a later version. ``compress`` enables the compression of strings.
+    a value needs a later version. With ``compress=False``, strings are never compressed.
     """
 
-    def __init__(self, config: Config, version: int, *, compress: bool) -> None:
+    def __init__(self, config: Config, version: int, *, compress: bool = True) -> None:
         self._config = config
         self._parts: list[bytes] = []
-        self._compress = compress
+        self._compress = compress and config.text("rdbcompression") == "yes"
         self.version = version
 
     def taken(self) -> bytes:

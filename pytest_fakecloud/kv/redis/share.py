@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode
 
@@ -150,8 +150,7 @@ class Share:
     def _disconnect(self, *, release: bool) -> None:
         if self._claim is not None:
             if release:
-                with suppress(Exception):
-                    self._claim.release()
+                self._claim.release()
             self._claim.close()
         self.link.close()
 
@@ -212,8 +211,9 @@ class Claim:
                 )
 
     def release(self) -> None:
-        """Delete the claim, so that other fakes can use the database."""
-        self._run(_RELEASE)
+        """Delete the claim, if the server responds, so that other fakes can use the database."""
+        with suppress(Exception):
+            self._run(_RELEASE)
 
     def close(self) -> None:
         self._registry.close()
@@ -227,30 +227,25 @@ def claim_database(link: Link, url: str) -> Claim:
 
     Raises ``ContractError`` if no database is free.
     """
-    registry = open_link(url)
-    try:
-        wanted = link.database
+    wanted = link.database
+    with ExitStack() as undo:
+        registry = open_link(url)
+        undo.callback(registry.close)
         registry.select(0)
         numbers = [wanted] if wanted else range(1, _databases(registry))
         for number in numbers:
             claim = Claim(registry, number)
             if claim.take():
-                try:
-                    link.select(number)
-                    link.call([b"FLUSHDB"])
-                except BaseException:
-                    with suppress(Exception):
-                        claim.release()
-                    raise
+                undo.callback(claim.release)
+                link.select(number)
+                link.call([b"FLUSHDB"])
+                undo.pop_all()
                 return claim
         taken = f"database {wanted}" if wanted else f"every database but 0 (of {len(numbers) + 1})"
         raise ContractError(
             f"{taken} of {link.where} is in use by another process: pass isolation='prefix', or the "
             "URL of a server with more databases"
         )
-    except BaseException:
-        registry.close()
-        raise
 
 
 def _databases(link: Link) -> int:

@@ -267,7 +267,7 @@ class KVApp(App):
         lines = commands_of_body(request.body)
         limit = self.settings.max_pipeline_length
         if limit is not None and len(lines) > limit:
-            raise RestError(400, errors.pipeline_too_long(limit, len(lines)))
+            raise RestError(400, errors.pipeline_too_long(limit, len(lines)).decode())
         return lines
 
     # -- streams ---------------------------------------------------------------------------------
