@@ -167,6 +167,7 @@ def test_other_commands_are_refused_after_a_while(connect: Any) -> None:
     assert other("NOSUCH").text.startswith(b"ERR unknown command")
     assert other("GET").text.startswith(b"ERR wrong number of arguments")
     assert other("MULTI") == OK
+    assert other("AUTH", other.password) == Status(b"QUEUED")
     assert other("GET", "k") == busy
     assert other("EXEC") == Error(b"EXECABORT Transaction discarded because of: " + busy.text)
     assert third("SET", "k", "v") == busy

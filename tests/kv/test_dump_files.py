@@ -90,10 +90,15 @@ def test_expired_keys_are_not_loaded(server: KVServer, file: Path) -> None:
     assert server.execute("PTTL", "old") == 5000
 
 
-def test_the_idle_time_of_a_key_is_loaded(server: KVServer, file: Path) -> None:
-    file.write_bytes(file_of(b"\xf8" + count(50) + key(b"k", b"v") + b"\xf9\x05" + key(b"l", b"v")))
+def test_the_idle_time_and_the_access_counter_of_a_key_are_loaded(
+    server: KVServer, file: Path
+) -> None:
+    file.write_bytes(file_of(b"\xf8" + count(50) + key(b"k", b"v") + b"\xf9\x09" + key(b"l", b"v")))
     server.load(file)
     assert server.execute("OBJECT", "IDLETIME", "k") == 50
+    server.execute("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu")
+    server.load(file)
+    assert server.execute("OBJECT", "FREQ", "l") == 9
 
 
 def test_what_is_not_supported_is_skipped_with_one_line(server: KVServer, file: Path) -> None:
@@ -224,13 +229,19 @@ def test_a_real_server_is_loaded_by_restoring(file: Path) -> None:
 
 def test_keys_of_a_real_server_are_replaced_with_their_expiries(file: Path) -> None:
     records = [Record(0, b"j", JsonValue([1]), 5), Record(0, b"s", b"v", 0), Record(0, b"t", b"v")]
+    records += [Record(1, b"other", b"v"), Record(0, b"d", JsonValue({}))]
     file.write_bytes(write_file(records, [], Config("redis"), "7.0.15", 0))
     lines: list[list[bytes]] = []
     real: Any = None
-    load_from_file(real, file, lines.append)
+    with pytest.warns(UserWarning, match="skipped keys: 1 of databases that this server does not"):
+        load_from_file(real, file, lines.append)
+    assert lines[-2:] == [[b"DEL", b"d"], [b"JSON.SET", b"d", b"$", b"{}"]]
     assert lines[:2] == [[b"DEL", b"j"], [b"JSON.SET", b"j", b"$", b"[1]"]]
     assert lines[2] == [b"PEXPIREAT", b"j", b"5"]
-    assert [line[:3] for line in lines[3:]] == [[b"RESTORE", b"s", b"1"], [b"RESTORE", b"t", b"0"]]
+    assert [line[:3] for line in lines[3:-2]] == [
+        [b"RESTORE", b"s", b"1"],
+        [b"RESTORE", b"t", b"0"],
+    ]
 
 
 def test_a_real_server_that_rejects_a_key_is_explained(server: KVServer, file: Path) -> None:

@@ -27,6 +27,7 @@ from tests.harness import check_each
 CASES: list[tuple[Any, Any, bytes, bytes]] = [
     (1, 1, b":1\r\n", b":1\r\n"),
     (b"a\r\n", "a\r\n", b"$3\r\na\r\n\r\n", b"$3\r\na\r\n\r\n"),
+    (bytearray(b"a"), "a", b"$1\r\na\r\n", b"$1\r\na\r\n"),
     (None, None, b"$-1\r\n", b"_\r\n"),
     (NIL_ARRAY, None, b"*-1\r\n", b"_\r\n"),
     (OK, "OK", b"+OK\r\n", b"+OK\r\n"),

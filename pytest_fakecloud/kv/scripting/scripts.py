@@ -331,8 +331,7 @@ class Scripting:
 
     def _may_call(self, argv: list[bytes]) -> bool | bytes:
         run = self.running
-        if run is None:
-            return errors.NOT_FROM_SCRIPT
+        assert run is not None
         try:
             spec = self.engine.table.resolve(argv)
         except CommandError:

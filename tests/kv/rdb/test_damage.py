@@ -129,10 +129,13 @@ HOSTILE = {
     "a listpack without an end": b"\x10" + text(write_listpack([b"a", 1])[:-1] + b"\xfe"),
     "a listpack with a byte of no form": b"\x10"
     + text(write_listpack([b"a", 5]).replace(b"\x05", b"\xf5")),
+    "a listpack with another length after an entry": b"\x10"
+    + text(write_listpack([b"a" * 200, 1]).replace(b"\x01\xca", b"\x01\xcb")),
     "a listpack that is empty": b"\x10\x00",
     "a ziplist with a wrong tail": b"\x0d" + text(ziplist(b"a", 1)[:4] + b"\x63" + ziplist(b"a", 1)[5:]),
     "a ziplist that is empty": b"\x0d\x00",
     "a zipmap that is empty": b"\x09\x00",
+    "a zipmap that ends within a field": b"\x09" + text(b"\x01\x01f\x05\xff"),
     "a zipmap with another count": b"\x09" + text(b"\x05\x01f\x01\x00v\xff"),
     "integers of no width": b"\x0b" + text(b"\x03\x00\x00\x00\x01\x00\x00\x00abc"),
     "integers out of order": b"\x0b" + text(b"\x02\x00\x00\x00\x02\x00\x00\x00\x02\x00\x01\x00"),

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_fakecloud.kv.rdb.dumps import read_file
 from pytest_fakecloud.kv.rdb.packed import write_listpack
+from pytest_fakecloud.kv.rdb.reader import module_id
 
 from ..conftest import Run
 from .packing import OTHERS, count, file_of, sealed, text, ziplist
@@ -76,8 +77,9 @@ class TestModules:
 
     @pytest.mark.dialect("redis")
     def test_restoring_an_unknown_type_is_refused(self, run: Run) -> None:
-        payload = sealed(b"\x07" + b"\x81" + bytes(8) + b"\x02\x05\x00")
-        assert run.error("RESTORE", "k", "0", payload) == "ERR Bad data format"
+        for name in (bytes(8), module_id("ReJSON-RL", 2).to_bytes(8, "big")):
+            payload = sealed(b"\x07" + b"\x81" + name + b"\x02\x05\x00")
+            assert run.error("RESTORE", "k", "0", payload) == "ERR Bad data format"
 
 
 @pytest.mark.dialect("redis")

@@ -613,6 +613,12 @@ class TestListening:
         assert client.read() == Typed(b">", [b"invalidate", [b"k"]])
         server.execute("FLUSHALL")
         assert client.read() == Typed(b">", [b"invalidate", None])
+        # Keys are evicted before the command runs, and so before its reply.
+        client.each("SET k 1", "GET k", "CONFIG SET maxmemory-policy allkeys-lru maxmemory 3000")
+        server.execute("SET", "large", "x" * 3000)
+        client.send("PING")
+        assert client.read() == Typed(b">", [b"invalidate", [b"k"]])
+        assert client.read() == Status(b"PONG")
 
     def test_a_broken_redirection_follows_the_reply(
         self, server: KVServer, connect: Connect
@@ -748,6 +754,7 @@ class TestJournalAndFaults:
             ({"status": 400, "body": "zu groß"}, Error("ERR zu groß".encode())),
             ({"status": 200, "body": {"result": ["a", 1, None]}}, [b"a", 1, None]),
             ({"status": 200, "body": {"result": "OK"}}, OK),
+            ({"status": 200, "body": {"result": [1.5, {"a": 1}]}}, [b"1.5", b'{"a": 1}']),
             ({"status": 200, "body": "text"}, b"text"),
         ],
     )

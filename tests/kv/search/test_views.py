@@ -81,6 +81,8 @@ class TestTheView:
         assert explain("p:1", {"$should": [{"brand": "a"}, {"price": 40}]}) == []
         [why] = explain("p:1", {"title": {"$fuzzy": {"value": "boot", "prefix": True}}})
         assert "a prefix within 1 edit of 'boot'" in why
+        [why] = explain("p:1", {"title": {"$regex": "b.*"}})
+        assert "looked for a whole token that matches /b.*/" in why
         [why] = explain("p:1", {"$mustNot": [{"price": 1}]})
         assert "alone matches nothing" in why
 
