@@ -429,7 +429,7 @@ def test_assertions_on_calls(index: VectorIndex) -> None:
 def test_settings_without_meaning(context: Context, settings: Any, reason: str) -> None:
     with pytest.raises(ContractError, match=reason):
         VectorIndex(context, **settings)
-    assert context.handles == []
+    assert not context.handles
 
 
 def test_words_may_be_in_any_case(context: Context) -> None:

@@ -71,7 +71,7 @@ class StubQueue:
 @pytest.fixture
 def context() -> Context:
     context = Context.alone(now=NOW)
-    context.handles.append(StubQueue(context.clock))  # type: ignore[arg-type]
+    context.entered.add(StubQueue(context.clock))  # type: ignore[arg-type]
     return context
 
 
@@ -261,7 +261,7 @@ def test_keys_of_a_queue_elsewhere() -> None:
 def test_two_queues_and_the_header_of_the_seed(context: Context, capture: CallbackCapture) -> None:
     other: Any = StubQueue(context.clock)
     other.name, other.current_signing_key = "queue_2", "sig_" + "z" * 28
-    context.handles.append(other)
+    context.entered.add(other)
     for key in (KEYS.current, other.current_signing_key, "sig_" + "q" * 28):
         signature = signer().sign(capture.callback_url, b"{}", key=key)
         requests.post(capture.callback_url, data=b"{}", headers={"Service-Signature": signature})
@@ -411,7 +411,7 @@ def test_a_background_wait_ends_with_the_callback(context: Context, stub: StubQu
 def test_a_driven_and_a_background_queue_side_by_side(context: Context, stub: StubQueue) -> None:
     other: Any = StubQueue(context.clock)
     other.delivery = "background"
-    context.handles.append(other)
+    context.entered.add(other)
     with CallbackCapture(context) as capture:
         stub.plan(60, lambda: send(capture.callback_url))
         timer = threading.Timer(0.05, send, (capture.callback_url,))
