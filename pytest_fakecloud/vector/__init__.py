@@ -3,7 +3,7 @@ similarity.
 
 Start with ``engine`` (the operations of the index), then ``namespace`` (its rows), ``dense`` and
 ``sparse`` (how rows are scored), ``ranking`` (from query to hits), ``filter`` (metadata filters),
-``routes`` (HTTP) and ``handle`` (the object that the fixture returns).
+``rest`` (HTTP) and ``handle`` (the object that the fixture returns).
 
 Known differences from the service:
 

@@ -17,7 +17,7 @@ import numpy as np
 from ..core.conditions import discard_awaitable
 from ..core.errors import ContractError
 from ..core.wording import did_you_mean, unknown_name
-from .errors import VectorError, invalid_dimension, unprocessable
+from .errors import VectorError, invalid_dimension, no_embedding_model, unprocessable
 from .fields import SPARSE_PARTS, as_floats, as_sparse, from_array
 from .hashing import hash_dense, hash_sparse
 from .model import MOST_DIMENSIONS, Floats, Kind, SparseVector
@@ -145,6 +145,13 @@ class Embedder:
         if self.kind is Kind.SPARSE or (self.kind is Kind.HYBRID and is_sparse(value)):
             return None, _sparse(value)
         return _dense(value), None
+
+
+def required(embedder: Embedder | None) -> Embedder:
+    """Return the embedder; raise ``VectorError`` 422 if the index has none."""
+    if embedder is None:
+        raise no_embedding_model()
+    return embedder
 
 
 def _model_and_source(setting: object, kind: Kind) -> tuple[str, Callable[[str], object] | None]:

@@ -19,7 +19,6 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from ..core.wording import did_you_mean
@@ -139,65 +138,64 @@ def as_sparse(value: Any) -> SparseVector:
     return SparseVector(np.array(indices, np.int32), values)
 
 
-class FieldReader:
-    """Converts the values of a request body, and checks them against the limits of an index."""
+class Fields:
+    """The fields of a JSON object, whose values are checked against the limits of an index.
 
-    def __init__(self, limits: VectorLimits) -> None:
-        self.limits = limits
+    A field that is absent or null has the value None or a default. ``what`` is the object's name in
+    errors.
+    """
 
-    def json(self, body: bytes) -> Any:
-        if not body.strip():
-            raise errors.bad_request("The request body is empty, expected JSON")
-        try:
-            return orjson.loads(body)
-        except orjson.JSONDecodeError as error:
-            raise errors.bad_request(f"The request body is not valid JSON: {error}") from None
-
-    def fields(self, value: Any, what: str = "The request body") -> Mapping[str, Any]:
+    def __init__(self, value: Any, limits: VectorLimits, what: str = "The request body") -> None:
         if not isinstance(value, dict):
             raise errors.bad_request(f"{what} must be a JSON object, got {shown(value)}")
         if not value.keys() <= KNOWN:
             name = min(value.keys() - KNOWN)
             hint = did_you_mean(_camel(name), KNOWN)
             raise errors.bad_request(f"{what} has an unknown field {name[:80]!r}{hint}")
-        return value
+        self.limits = limits
+        self._values = value
 
-    def text(self, fields: Mapping[str, Any], name: str) -> str | None:
-        value = fields.get(name)
+    def get(self, name: str) -> Any:
+        return self._values.get(name)
+
+    # -- single values ---------------------------------------------------------------------------
+
+    def text(self, name: str) -> str | None:
+        value = self.get(name)
         if value is None or isinstance(value, str):
             return value
         raise wrong_type(name, "a string", value)
 
-    def required_text(self, fields: Mapping[str, Any], name: str) -> str:
-        value = self.text(fields, name)
+    def required_text(self, name: str) -> str:
+        value = self.text(name)
         if value is None:
             raise missing(name, "a string")
         return value
 
-    def number(self, fields: Mapping[str, Any], name: str, default: int, minimum: int = 1) -> int:
-        """Return an integer from ``minimum`` to 2^31 - 1, or ``default`` if it is absent or null."""
-        value = fields.get(name)
+    def number(self, name: str, default: int) -> int:
+        """Return an integer from 1 to 2^31 - 1."""
+        value = self.get(name)
         if value is None:
             return default
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if type(value) is not int:
-            raise wrong_type(name, f"a whole number of at least {minimum}", value)
-        if value < minimum:
-            raise invalid_value(name, f"a whole number of at least {minimum}", value)
+            raise wrong_type(name, "a whole number of at least 1", value)
+        if value < 1:
+            raise invalid_value(name, "a whole number of at least 1", value)
         if value > LARGEST_INTEGER:
             raise invalid_value(name, f"a whole number of at most {LARGEST_INTEGER}", value)
         return value
 
-    def flag(self, fields: Mapping[str, Any], name: str) -> bool:
-        value = fields.get(name)
+    def flag(self, name: str) -> bool:
+        value = self.get(name)
         if not isinstance(value, bool | None):
             raise wrong_type(name, "true or false", value)
         return bool(value)
 
-    def choice(self, fields: Mapping[str, Any], name: str, choices: type[Choice]) -> Choice | None:
-        """Return the member with this name, ignoring case, or None if it is absent or null."""
-        value = fields.get(name)
+    def choice(self, name: str, choices: type[Choice]) -> Choice | None:
+        """Return the member with this name, ignoring case."""
+        value = self.get(name)
         if value is None:
             return None
         expected = " or ".join(choices.__members__)
@@ -207,7 +205,17 @@ class FieldReader:
             raise invalid_value(name, expected, value)
         return choices[value.upper()]
 
-    def id(self, value: Any, field: str = "id") -> str:
+    def id(self) -> str:
+        return self._id(self.get("id"), "id")
+
+    def ids(self) -> list[str]:
+        value = self.get("ids")
+        if not isinstance(value, list):
+            raise wrong_type("ids", "an array of strings", value)
+        errors.check_limit("Id count", len(value), self.limits.ids_per_call)
+        return [self._id(item, f"ids[{place}]") for place, item in enumerate(value)]
+
+    def _id(self, value: Any, field: str) -> str:
         """Return an id: a string, or an integer converted to one."""
         if type(value) is int:
             value = str(value)
@@ -217,15 +225,9 @@ class FieldReader:
             errors.check_limit("Id size", len(value.encode()), self.limits.id_bytes, "bytes")
         return value
 
-    def ids(self, value: Any) -> list[str]:
-        if not isinstance(value, list):
-            raise wrong_type("ids", "an array of strings", value)
-        errors.check_limit("Id count", len(value), self.limits.ids_per_call)
-        return [self.id(item, f"ids[{place}]") for place, item in enumerate(value)]
-
-    def cursor(self, fields: Mapping[str, Any]) -> int:
-        """Return the cursor of a scan, a number or a decimal string; 0 if absent or empty."""
-        value = fields.get("cursor")
+    def cursor(self) -> int:
+        """Return the cursor of a scan, a number or a decimal string; 0 if it is empty."""
+        value = self.get("cursor")
         if value is None or value == "":
             return 0
         expected = "'0' to start, or the nextCursor of the previous page"
@@ -239,43 +241,28 @@ class FieldReader:
             )
         return int(text)
 
-    def include(self, fields: Mapping[str, Any]) -> Include:
-        return Include(
-            self.flag(fields, "includeVectors"),
-            self.flag(fields, "includeMetadata"),
-            self.flag(fields, "includeData"),
-        )
-
-    def metadata(self, fields: Mapping[str, Any]) -> Metadata | None:
-        """Return a metadata object within the size limit, or None if it is absent or null."""
-        value = fields.get("metadata")
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            raise wrong_type("metadata", "an object", value)
-        check_metadata(value, self.limits)
+    def top_k(self, name: str, default: int) -> int:
+        """Return the number of hits to return, which must be within the limit."""
+        value = self.number(name, default)
+        errors.check_limit(name, value, self.limits.top_k)
         return value
 
-    def data(self, fields: Mapping[str, Any]) -> str | None:
-        """Return a record's text within the size limit, or None if it is absent or null."""
-        value = self.text(fields, "data")
-        if value is not None:
-            errors.check_limit("Data size", len(value.encode()), self.limits.data_bytes, "bytes")
-        return value
+    def query_mode(self) -> QueryMode:
+        return self.choice("queryMode", QueryMode) or QueryMode.HYBRID
 
-    def required_data(self, fields: Mapping[str, Any]) -> str:
-        value = self.data(fields)
-        if value is None:
-            raise missing("data", "a string")
-        return value
+    def max_idle_us(self) -> int:
+        """Return the maximum time for which a resumable query may be idle, in microseconds."""
+        return self.number("maxIdle", DEFAULT_MAX_IDLE) * 1_000_000
 
-    def vector(self, fields: Mapping[str, Any]) -> Floats | None:
-        value = fields.get("vector")
+    # -- parts of a record -----------------------------------------------------------------------
+
+    def vector(self) -> Floats | None:
+        value = self.get("vector")
         return None if value is None else as_floats(value)
 
-    def sparse(self, fields: Mapping[str, Any]) -> SparseVector | None:
-        """Return a non-empty sparse vector, or None if it is absent or null."""
-        value = fields.get("sparseVector")
+    def sparse(self) -> SparseVector | None:
+        """Return a non-empty sparse vector."""
+        value = self.get("sparseVector")
         if value is None:
             return None
         sparse = as_sparse(value)
@@ -286,24 +273,43 @@ class FieldReader:
         errors.check_limit("Sparse vector size", len(sparse.indices), self.limits.sparse_entries)
         return sparse
 
-    def record(self, value: Any) -> VectorRecord:
-        """Return a record with its vectors, from an item of an ``upsert`` request."""
-        return self._record(self.fields(value, "A vector"))
+    def metadata(self) -> Metadata | None:
+        """Return a metadata object within the size limit."""
+        value = self.get("metadata")
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise wrong_type("metadata", "an object", value)
+        check_metadata(value, self.limits)
+        return value
 
-    def _record(self, fields: Mapping[str, Any]) -> VectorRecord:
-        return VectorRecord(
-            self.id(fields.get("id")),
-            self.vector(fields),
-            self.sparse(fields),
-            self.metadata(fields),
-            self.data(fields),
+    def data(self) -> str | None:
+        """Return a record's text within the size limit."""
+        value = self.text("data")
+        if value is not None:
+            errors.check_limit("Data size", len(value.encode()), self.limits.data_bytes, "bytes")
+        return value
+
+    def required_data(self) -> str:
+        value = self.data()
+        if value is None:
+            raise missing("data", "a string")
+        return value
+
+    def include(self) -> Include:
+        return Include(
+            self.flag("includeVectors"), self.flag("includeMetadata"), self.flag("includeData")
         )
 
-    def change(self, value: Any) -> tuple[VectorRecord, UpdateMode]:
+    # -- the whole object ------------------------------------------------------------------------
+
+    def record(self) -> VectorRecord:
+        return VectorRecord(self.id(), self.vector(), self.sparse(), self.metadata(), self.data())
+
+    def change(self) -> tuple[VectorRecord, UpdateMode]:
         """Return the parts of a record to update, and the effect on its metadata."""
-        fields = self.fields(value)
-        change = self._record(fields)
-        mode = self.choice(fields, "metadataUpdateMode", UpdateMode) or UpdateMode.OVERWRITE
+        change = self.record()
+        mode = self.choice("metadataUpdateMode", UpdateMode) or UpdateMode.OVERWRITE
         if all(part is None for part in change[1:]):
             raise errors.bad_request(
                 "The update changes nothing: "
@@ -311,29 +317,16 @@ class FieldReader:
             )
         return change, mode
 
-    def query(self, fields: Mapping[str, Any]) -> VectorQuery:
+    def query(self) -> VectorQuery:
         return VectorQuery(
-            vector=self.vector(fields),
-            sparse=self.sparse(fields),
-            top_k=self.top_k(fields, "topK", DEFAULT_TOP_K),
-            filter=self.text(fields, "filter") or EVERYTHING,
-            weighting=self.choice(fields, "weightingStrategy", Weighting),
-            fusion=self.choice(fields, "fusionAlgorithm", Fusion) or Fusion.RRF,
-            include=self.include(fields),
+            vector=self.vector(),
+            sparse=self.sparse(),
+            top_k=self.top_k("topK", DEFAULT_TOP_K),
+            filter=self.text("filter") or EVERYTHING,
+            weighting=self.choice("weightingStrategy", Weighting),
+            fusion=self.choice("fusionAlgorithm", Fusion) or Fusion.RRF,
+            include=self.include(),
         )
-
-    def top_k(self, fields: Mapping[str, Any], name: str, default: int) -> int:
-        """Return the number of hits to return, which must be within the limit."""
-        value = self.number(fields, name, default)
-        errors.check_limit(name, value, self.limits.top_k)
-        return value
-
-    def query_mode(self, fields: Mapping[str, Any]) -> QueryMode:
-        return self.choice(fields, "queryMode", QueryMode) or QueryMode.HYBRID
-
-    def max_idle_us(self, fields: Mapping[str, Any]) -> int:
-        """Return the maximum time for which a resumable query may be idle, in microseconds."""
-        return self.number(fields, "maxIdle", DEFAULT_MAX_IDLE) * 1_000_000
 
 
 def _camel(name: str) -> str:

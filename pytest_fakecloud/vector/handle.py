@@ -30,7 +30,8 @@ from .engine.engine import VectorEngine
 from .errors import VectorError
 from .loading import as_json, read_records
 from .model import DEFAULT_NAMESPACE, Include, VectorRecord
-from .routes import VectorApp, record_json
+from .rest.formats import record_json
+from .rest.routes import VectorApp
 from .settings import Loadable, VectorConfig, VectorSettings
 
 if TYPE_CHECKING:
@@ -98,7 +99,6 @@ class VectorIndex(Handle):
             lambda: (self.token, self.read_only_token),
             range_limit=config.range_limit,
         )
-        self._reader = app.reader
         self._embedder = embedder
         # Load the data first, so that an error in the data leaves no server running.
         self._create(config.namespaces)
@@ -171,7 +171,9 @@ class VectorIndex(Handle):
         """
         _check_namespace(namespace)
         groups: dict[str, list[VectorRecord]] = {}
-        records = read_records(data, self._reader, self._embedder, dimension=self._engine.dimension)
+        records = read_records(
+            data, self._engine.limits, self._embedder, dimension=self._engine.dimension
+        )
         for named, record in records:
             groups.setdefault(namespace if named is None else named, []).append(record)
         try:

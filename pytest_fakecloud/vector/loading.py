@@ -31,8 +31,9 @@ from ..core.wording import counted
 from ..files import DATA_BYTES, open_file, read_file
 from .embedding import Embedder, is_sequence, is_sparse
 from .errors import VectorError, invalid_dimension
-from .fields import FieldReader, from_array
+from .fields import Fields, from_array
 from .model import VectorRecord
+from .settings import VectorLimits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +54,7 @@ SHAPES = (
 
 
 def read_records(
-    source: object, reader: FieldReader, embedder: Embedder | None, *, dimension: int | None = None
+    source: object, limits: VectorLimits, embedder: Embedder | None, *, dimension: int | None = None
 ) -> list[tuple[str | None, VectorRecord]]:
     """Return every record of a source with its namespace, or None if it has no namespace.
 
@@ -62,7 +63,7 @@ def read_records(
     records = []
     for where, value in _items(source):
         try:
-            namespace, record = _read(_record_fields(value), reader, embedder, dimension)
+            namespace, record = _read(_record_fields(value), limits, embedder, dimension)
         except ContractError as error:
             raise ContractError(f"{where}: {error}") from None
         except VectorError as error:
@@ -78,12 +79,12 @@ def read_records(
 
 
 def _read(
-    raw: Raw, reader: FieldReader, embedder: Embedder | None, dimension: int | None
+    raw: Raw, limits: VectorLimits, embedder: Embedder | None, dimension: int | None
 ) -> tuple[str | None, VectorRecord]:
     # An array is converted directly, because JSON would make a list of its numbers.
     floats = from_array(raw.pop("vector")) if isinstance(raw.get("vector"), np.ndarray) else None
-    plain = _with_json_types(raw)
-    record = reader.record(plain)
+    given = Fields(_with_json_types(raw), limits, "A vector")
+    record = given.record()
     if floats is not None:
         record = record._replace(vector=floats)
     if record.data is not None and record.vector is None and record.sparse is None:
@@ -94,7 +95,7 @@ def _read(
             )
         vector, sparse = embedder.embed(record.data, dimension=dimension)
         record = record._replace(vector=vector, sparse=sparse)
-    return reader.text(plain, "namespace"), record
+    return given.text("namespace"), record
 
 
 def _with_json_types(raw: Raw) -> Raw:

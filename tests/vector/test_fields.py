@@ -10,17 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.errors import VectorError
-from pytest_fakecloud.vector.fields import FieldReader, as_floats, as_sparse
-from pytest_fakecloud.vector.model import Fusion, QueryMode, UpdateMode, VectorRecord, Weighting
+from pytest_fakecloud.vector.fields import Fields, as_floats, as_sparse
+from pytest_fakecloud.vector.model import Fusion, QueryMode, UpdateMode, VectorRecord
 from pytest_fakecloud.vector.settings import VectorLimits
 
 from .building import rejects
 
-READER = FieldReader(VectorLimits())
 
-
-def limited(**limits: int) -> FieldReader:
-    return FieldReader(VectorLimits(**limits))
+def fields(value: Any, **limits: int) -> Fields:
+    return Fields(value, VectorLimits(**limits))
 
 
 @given(st.lists(st.integers(-(2**70), 2**70) | st.floats(-3e38, 3e38), max_size=20))
@@ -89,58 +87,60 @@ def test_what_is_no_sparse_vector(value: Any, text: str) -> None:
 )
 def test_unknown_fields_are_named(value: Any, text: str) -> None:
     with pytest.raises(VectorError, match=text):
-        READER.fields(value)
+        fields(value)
 
 
 def test_fields_of_other_commands_are_ignored() -> None:
-    assert READER.fields({"id": "a", "namespace": "x", "topK": 5})["id"] == "a"
+    assert fields({"id": "a", "namespace": "x", "topK": 5}).get("id") == "a"
 
 
 def test_ids_are_text() -> None:
-    assert [READER.id(value) for value in ("", "a", 33, -1)] == ["", "a", "33", "-1"]
-    assert READER.ids([1, "b"]) == ["1", "b"]
+    assert [fields({"id": value}).id() for value in ("", "a", 33, -1)] == ["", "a", "33", "-1"]
+    assert fields({"ids": [1, "b"]}).ids() == ["1", "b"]
     with pytest.raises(VectorError, match=r"Invalid field ids\[1\]"):
-        READER.ids(["a", None])
+        fields({"ids": ["a", None]}).ids()
 
 
 @pytest.mark.parametrize(
     ("value", "slot"), [(None, 0), ("", 0), ("0", 0), (0, 0), ("17", 17), (17, 17)]
 )
 def test_cursors(value: Any, slot: int) -> None:
-    assert READER.cursor({"cursor": value}) == slot
-    assert READER.cursor({}) == 0
+    assert fields({"cursor": value}).cursor() == slot
+    assert fields({}).cursor() == 0
 
 
 @pytest.mark.parametrize("value", ["abc", "-1", -1, "1.5", "٣", "9" * 30])
 def test_cursors_that_are_not_positions(value: Any) -> None:
     with rejects(400, r"Invalid cursor .*: pass '0' to start"):
-        READER.cursor({"cursor": value})
+        fields({"cursor": value}).cursor()
 
 
 def test_numbers_flags_and_words() -> None:
-    assert READER.number({"n": 5.0}, "n", 1) == 5
-    assert READER.number({"n": None}, "n", 7) == 7
-    assert READER.flag({"f": True}, "f") is True
-    assert READER.flag({"f": None}, "f") is False
-    assert READER.choice({"w": "idf"}, "w", Weighting) is Weighting.IDF
-    assert READER.choice({}, "w", Weighting) is None
+    assert fields({"limit": 5.0}).number("limit", 1) == 5
+    assert fields({"limit": None}).number("limit", 7) == 7
+    assert fields({"includeData": True}).flag("includeData") is True
+    assert fields({"includeData": None}).flag("includeData") is False
+    assert fields({"fusionAlgorithm": "rrf"}).choice("fusionAlgorithm", Fusion) is Fusion.RRF
+    assert fields({}).choice("fusionAlgorithm", Fusion) is None
     for bad in (0, -1, 1.5, "5", True, 2**31):
-        with pytest.raises(VectorError, match="Invalid field n: expected a whole number"):
-            READER.number({"n": bad}, "n", 1)
+        with pytest.raises(VectorError, match="Invalid field limit: expected a whole number"):
+            fields({"limit": bad}).number("limit", 1)
     for choice in ("BM25", 1):
-        with pytest.raises(VectorError, match="Invalid field w: expected RRF or DBSF"):
-            READER.choice({"w": choice}, "w", Fusion)
+        with pytest.raises(
+            VectorError, match="Invalid field fusionAlgorithm: expected RRF or DBSF"
+        ):
+            fields({"fusionAlgorithm": choice}).choice("fusionAlgorithm", Fusion)
 
 
 def test_metadata_is_an_object_of_limited_size() -> None:
-    assert READER.metadata({"metadata": {"a": None}}) == {"a": None}
-    assert READER.metadata({"metadata": None}) is None
+    assert fields({"metadata": {"a": None}}).metadata() == {"a": None}
+    assert fields({"metadata": None}).metadata() is None
     fits = {"a": "x" * (48 * 1024 - len('{"a":""}'))}
-    assert READER.metadata({"metadata": fits}) == fits
+    assert fields({"metadata": fits}).metadata() == fits
     with pytest.raises(
         VectorError, match="Metadata size limit exceeded: 49153 bytes, maximum: 49152 bytes"
     ):
-        READER.metadata({"metadata": {"a": fits["a"] + "x"}})
+        fields({"metadata": {"a": fits["a"] + "x"}}).metadata()
 
 
 def test_metadata_that_could_never_be_answered_is_refused() -> None:
@@ -148,64 +148,59 @@ def test_metadata_that_could_never_be_answered_is_refused() -> None:
     for _ in range(260):
         deep = {"a": deep}
     with rejects(400, "Invalid field metadata"):
-        READER.metadata({"metadata": deep})
+        fields({"metadata": deep}).metadata()
 
 
 def test_sizes_under_limits() -> None:
     with pytest.raises(VectorError, match="Data size limit exceeded: 3 bytes, maximum: 2 bytes"):
-        limited(data_bytes=2).data({"data": "é1"})
+        fields({"data": "é1"}, data_bytes=2).data()
     with pytest.raises(VectorError, match="Id size limit exceeded: 3 bytes"):
-        limited(id_bytes=2).id("é1")
+        fields({"id": "é1"}, id_bytes=2).id()
     with pytest.raises(VectorError, match="Id size limit exceeded: 3 bytes"):
-        limited(id_bytes=2).id(100)
+        fields({"id": 100}, id_bytes=2).id()
     with pytest.raises(VectorError, match="Id count limit exceeded: 3, maximum: 2"):
-        limited(ids_per_call=2).ids(["a", "b", "c"])
+        fields({"ids": ["a", "b", "c"]}, ids_per_call=2).ids()
     with pytest.raises(VectorError, match="topK limit exceeded: 3, maximum: 2"):
-        limited(top_k=2).query({"vector": [1], "topK": 3})
+        fields({"vector": [1], "topK": 3}, top_k=2).query()
     with pytest.raises(VectorError, match="Sparse vector size limit exceeded: 1001, maximum: 1000"):
-        READER.sparse({"sparseVector": {"indices": [1] * 1001, "values": [1] * 1001}})
+        fields({"sparseVector": {"indices": [1] * 1001, "values": [1] * 1001}}).sparse()
 
 
 def test_a_sparse_vector_has_at_least_one_entry() -> None:
     empty = {"sparseVector": {"indices": [], "values": []}}
     for read in (
-        lambda: READER.record({"id": "a", **empty}),
-        lambda: READER.change({"id": "a", **empty}),
-        lambda: READER.query(empty),
+        lambda: fields({"id": "a", **empty}).record(),
+        lambda: fields({"id": "a", **empty}).change(),
+        lambda: fields(empty).query(),
     ):
         with rejects(422, "at least one index and its value"):
             read()
 
 
 def test_a_record_with_explicit_nulls() -> None:
-    record = READER.record(
-        {"id": 1, "vector": [1], "sparseVector": None, "metadata": None, "data": None}
-    )
+    nulls = dict.fromkeys(("sparseVector", "metadata", "data"))
+    record = fields({"id": 1, "vector": [1], **nulls}).record()
     assert (record.id, record.sparse, record.metadata, record.data) == ("1", None, None, None)
-    with pytest.raises(VectorError, match="A vector must be a JSON object"):
-        READER.record("x")
-    with pytest.raises(VectorError, match="A vector has an unknown field 'values'"):
-        READER.record({"id": 1, "values": [1]})
 
 
 def test_a_query_with_defaults() -> None:
-    query = READER.query({"vector": [1]})
+    query = fields({"vector": [1]}).query()
     assert (query.top_k, query.filter, query.weighting, query.fusion) == (10, "", None, Fusion.RRF)
     assert query.include == (False, False, False)
-    assert READER.query_mode({}) is QueryMode.HYBRID
-    assert READER.max_idle_us({}) == 3600 * 1_000_000
+    assert fields({}).query_mode() is QueryMode.HYBRID
+    assert fields({}).max_idle_us() == 3600 * 1_000_000
 
 
 def test_a_change_changes_something() -> None:
-    assert READER.change({"id": "a", "data": ""})[1] is UpdateMode.OVERWRITE
+    assert fields({"id": "a", "data": ""}).change()[1] is UpdateMode.OVERWRITE
     patch = {"id": "a", "metadata": {}, "metadataUpdateMode": "PATCH"}
-    assert READER.change(patch) == (VectorRecord("a", metadata={}), UpdateMode.PATCH)
+    assert fields(patch).change() == (VectorRecord("a", metadata={}), UpdateMode.PATCH)
     with pytest.raises(VectorError, match="The update changes nothing: pass at least one of"):
-        READER.change({"id": "a", "metadata": None})
+        fields({"id": "a", "metadata": None}).change()
 
 
 @pytest.mark.parametrize("value", [2**31, 2**40, 1e15])
 def test_a_number_that_is_too_large_is_called_that(value: float) -> None:
     with pytest.raises(VectorError, match="topK: expected a whole number of at most 2147483647"):
-        READER.top_k({"topK": value}, "topK", 10)
-    assert READER.top_k({"topK": 2**31 - 1}, "topK", 10) == 2**31 - 1
+        fields({"topK": value}).top_k("topK", 10)
+    assert fields({"topK": 2**31 - 1}).top_k("topK", 10) == 2**31 - 1

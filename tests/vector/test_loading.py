@@ -13,18 +13,15 @@ import pytest
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.vector.embedding import Embedder
-from pytest_fakecloud.vector.fields import FieldReader
 from pytest_fakecloud.vector.loading import read_records
 from pytest_fakecloud.vector.model import Kind, VectorRecord
 from pytest_fakecloud.vector.settings import VectorLimits
 from tests.budget import cases
 from tests.harness import check_each
 
-READER = FieldReader(VectorLimits())
-
 
 def read(source: object, embedder: Embedder | None = None) -> list[tuple[str | None, VectorRecord]]:
-    return read_records(source, READER, embedder)
+    return read_records(source, VectorLimits(), embedder)
 
 
 def plain(source: object) -> list[tuple[str, Any, Any, str | None]]:

@@ -15,7 +15,7 @@ from .projection import projected
 if TYPE_CHECKING:
     from ...core.calls import Call
     from ...vector.handle import VectorIndex
-    from ...vector.routes import VectorApp
+    from ...vector.rest.routes import VectorApp
 
 PREVIEW = 300
 """Maximum number of characters of metadata and data in a row."""

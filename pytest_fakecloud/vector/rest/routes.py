@@ -1,0 +1,266 @@
+"""The REST API of a vector index: the path of a request is a command followed by the namespace.
+
+``/upsert`` refers to the default namespace, ``/upsert/a/b`` to the namespace ``a/b``: clients do
+not escape names, so everything after the command is the name, with percent escapes decoded once.
+Every command accepts GET, POST, PUT and DELETE, with a body of any content type, because clients
+and documentation use different methods and types for the same command.
+
+A response is ``{"result": …}`` or ``{"error": text, "status": code}``, never both. A number is the
+shortest decimal that converts back to the same float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import orjson
+
+from ...core.budget import OverBudget, budgeted
+from ...core.errors import ServiceError
+from ...core.field_types import TEXT, OneOf
+from ...core.matching import Field
+from ...http.app import App
+from ...http.messages import Answer, Request
+from ...http.readers import bearer_token, same
+from ...http.routing import Route
+from .. import errors
+from ..embedding import Embedder, required
+from ..engine.engine import VectorEngine
+from ..fields import KNOWN, Fields
+from ..model import VECTORS, VectorRecord
+from .formats import info_json, record_json
+from .queries import QueryCommands
+from .requests import fields_of, fields_or_ids, items_of, namespace_of
+
+METHODS = "GET POST PUT DELETE"
+SUCCESS = "Success"
+_WRITING = (
+    "upsert/{namespace*}", "upsert-data/{namespace*}", "update/{namespace*}", "delete/{namespace*}",
+    "reset/{namespace*}", "delete-namespace/{namespace*}", "rename-namespace",
+)  # fmt: skip
+"""Paths of the commands that the read-only token may not call."""
+_QUERYING = (
+    "query/{namespace*}", "query-data/{namespace*}", "resumable-query/{namespace*}",
+    "resumable-query-data/{namespace*}", "resumable-query-next", "resumable-query-end",
+)  # fmt: skip
+"""Paths of the commands that ``QueryCommands`` serves; ``VectorApp`` serves all others."""
+_READING = (
+    "fetch/{namespace*}", "range/{namespace*}", "random/{namespace*}", "info", "list-namespaces",
+)  # fmt: skip
+_BODY_FACTS = sorted(KNOWN - {"vector", "sparseVector", "namespace", "all"})
+"""Fields of a request body that the journal records: all except vectors."""
+
+
+def _name(path: str) -> str:
+    return path.partition("/")[0]
+
+
+class VectorApp(App):
+    """Translates requests into calls of the engine.
+
+    ``credentials`` returns the token and the read-only token. ``embedder`` is None without a model.
+    ``range_limit`` is the page size of a range request without a limit.
+    """
+
+    service = "vector"
+    writes: ClassVar[frozenset[str]] = frozenset(map(_name, _WRITING))
+    """Commands that the read-only token may not call."""
+    fact_fields: ClassVar[Mapping[str, Field]] = {
+        "command": Field(OneOf("command", map(_name, _WRITING + _QUERYING + _READING))),
+        "namespace": Field(TEXT),
+        **{name: Field() for name in _BODY_FACTS},
+    }
+
+    def __init__(
+        self,
+        engine: VectorEngine,
+        embedder: Embedder | None,
+        credentials: Callable[[], tuple[str, str]],
+        *,
+        range_limit: int,
+    ) -> None:
+        self.engine = engine
+        self.embedder = embedder
+        self._limits = engine.limits
+        self._credentials = credentials
+        self._range_limit = range_limit
+
+    def routes(self) -> list[Route]:
+        """Return a route for each command; the method that serves a command has the command's name."""
+        queries = QueryCommands(self.engine, self.embedder)
+        return [
+            *(_route(path, self) for path in _WRITING),
+            *(_route(path, queries) for path in _QUERYING),
+            *(_route(path, self) for path in _READING),
+        ]
+
+    # -- the dialect -----------------------------------------------------------------------------
+
+    def authenticate(self, request: Request) -> object:
+        """Return ``"default"`` or ``"read_only"``; raise ``VectorError`` 401 for a wrong token."""
+        given = bearer_token(request.fields.get("authorization"))
+        token, read_only = self._credentials()
+        if same(given, token):
+            return "default"
+        if same(given, read_only):
+            if request.route in self.writes:
+                raise errors.VectorError(401, errors.READ_ONLY)
+            return "read_only"
+        raise errors.VectorError(401, errors.UNAUTHORIZED)
+
+    def render_error(self, error: ServiceError) -> Answer:
+        """Return the error with its status, because one client reads only the body."""
+        body = {"error": error.message, "status": error.status}
+        return Answer(body, error.status, error.headers)
+
+    def facts(self, request: Request) -> dict[str, Any]:
+        """Return the command, the namespace, and the fields of the body that are not vectors."""
+        facts: dict[str, Any] = {"command": request.route, "namespace": namespace_of(request)}
+        body = orjson.loads(request.body) if request.body.strip() else None
+        if isinstance(body, dict):
+            facts |= {n: v for n, v in body.items() if n not in ("vector", "sparseVector")}
+        elif isinstance(body, list):
+            facts["ids"] = [item.get("id") if isinstance(item, dict) else item for item in body]
+        return facts
+
+    def dump(self, value: object) -> bytes:
+        """Return JSON in which float32 arrays and scores are written as their shortest decimals."""
+        return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def upsert(self, request: Request) -> object:
+        records = [item.record() for item in items_of(request, self._limits, "A vector")]
+        texts = (record for record in records if record.data is not None)
+        if self.embedder is None and not all(map(_has_vectors, texts)):
+            raise errors.no_embedding_model()
+        self.engine.upsert(namespace_of(request), records)
+        return SUCCESS
+
+    def upsert_data(self, request: Request) -> object:
+        """Upsert a text record or an array of them; each text is embedded and stored as ``data``."""
+        embedder = required(self.embedder)
+        dimension = self.engine.dimension
+        records = []
+        for item in items_of(request, self._limits, "A vector"):
+            id, metadata, text = item.id(), item.metadata(), item.required_data()
+            records.append(
+                VectorRecord(id, *embedder.embed(text, dimension=dimension), metadata, text)
+            )
+        self.engine.upsert(namespace_of(request), records)
+        return SUCCESS
+
+    def update(self, request: Request) -> object:
+        """Update parts of a record; new text is embedded again if the index has a model."""
+        change, mode = fields_of(request, self._limits).change()
+        if self.embedder and change.data is not None and not _has_vectors(change):
+            vector, sparse = self.embedder.embed(change.data, dimension=self.engine.dimension)
+            change = change._replace(vector=vector, sparse=sparse)
+        return {"updated": int(self.engine.update(namespace_of(request), change, mode))}
+
+    def delete(self, request: Request) -> object:
+        """Delete records by exactly one of ids, prefix and filter; a bare array contains ids."""
+        fields = fields_or_ids(request, self._limits)
+        given = [name for name in ("ids", "prefix", "filter") if fields.get(name) is not None]
+        namespace = namespace_of(request)
+        match given:
+            case ["ids"]:
+                deleted = self.engine.delete(namespace, fields.ids())
+            case ["prefix"]:
+                deleted = self.engine.delete_prefix(namespace, fields.required_text("prefix"))
+            case ["filter"]:
+                deleted = self.engine.delete_matching(namespace, fields.required_text("filter"))
+            case _:
+                raise errors.bad_request(errors.DELETE_WHAT)
+        return {"deleted": deleted}
+
+    def reset(self, request: Request) -> object:
+        """Empty the namespace or, with ``?all``, every namespace."""
+        flag = request.query("all")
+        if flag is not None and flag.lower() not in ("false", "0"):
+            self.engine.reset_all()
+        else:
+            self.engine.reset(namespace_of(request))
+        return SUCCESS
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def fetch(self, request: Request) -> object:
+        """Return records by ids (null for missing ones) or by prefix; a bare array contains ids."""
+        fields = fields_or_ids(request, self._limits)
+        has_ids, prefix = fields.get("ids") is not None, fields.text("prefix")
+        if has_ids == (prefix is not None):
+            raise errors.bad_request(errors.FETCH_WHAT)
+        include = fields.include()
+        namespace = namespace_of(request)
+        if prefix is not None:
+            page = self.engine.range(namespace, 0, self._limits.prefix_fetch, prefix)
+            return [record_json(record, include) for record in page.records]
+        return [
+            None if record is None else record_json(record, include)
+            for record in self.engine.fetch(namespace, fields.ids())
+        ]
+
+    def range(self, request: Request) -> object:
+        """Return a page of the records in insertion order; without a request body, the first page."""
+        has_body = bool(request.body.strip())
+        fields = fields_of(request, self._limits) if has_body else Fields({}, self._limits)
+        include = fields.include()
+        page = self.engine.range(
+            namespace_of(request),
+            fields.cursor(),
+            fields.number("limit", self._range_limit),
+            fields.text("prefix") or "",
+        )
+        return {
+            "nextCursor": page.next_cursor,
+            "vectors": [record_json(record, include) for record in page.records],
+        }
+
+    def random(self, request: Request) -> object:
+        """Return a random record with its vectors, or null if the namespace is empty."""
+        record = self.engine.random(namespace_of(request))
+        return None if record is None else record_json(record, VECTORS)
+
+    # -- the index and its namespaces ------------------------------------------------------------
+
+    def info(self, request: Request) -> object:
+        return info_json(self.engine.info())
+
+    def list_namespaces(self, request: Request) -> object:
+        return self.engine.namespaces()
+
+    def delete_namespace(self, request: Request) -> object:
+        self.engine.delete_namespace(namespace_of(request))
+        return SUCCESS
+
+    def rename_namespace(self, request: Request) -> object:
+        fields = fields_of(request, self._limits)
+        renamed = self.engine.rename_namespace(
+            fields.required_text("namespace"),
+            fields.required_text("newNamespace"),
+            delete_existing=fields.flag("deleteExisting"),
+        )
+        return {"renamed": renamed}
+
+
+def _route(path: str, commands: object) -> Route:
+    name = _name(path)
+    command = getattr(commands, name.replace("-", "_"))
+    return Route(METHODS, f"/{path}", name, _in_envelope(command))
+
+
+def _in_envelope(command: Callable[[Request], object]) -> Callable[[Request], object]:
+    def endpoint(request: Request) -> object:
+        try:
+            with budgeted():
+                return {"result": command(request)}
+        except OverBudget as over:
+            raise errors.unprocessable(f"The request was stopped: {over}") from None
+
+    return endpoint
+
+
+def _has_vectors(given: VectorRecord) -> bool:
+    return given.vector is not None or given.sparse is not None
