@@ -1,13 +1,10 @@
-"""Read the JSON bodies of requests. Errors contain the field, its value and what was expected.
-
-The ``where`` of a function is the prefix of field names in its errors, such as ``[1].``, or empty.
-"""
+"""Read the JSON bodies of requests. Errors contain the field, its value and what was expected."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..http.readers import json_value
@@ -23,29 +20,47 @@ _MOST_DIGITS = 100
 _STRING = rb'(?s)"(?:\\.?|[^"\\])*+"?'
 
 
-class BodyReader:
-    """Reads bodies and their fields, with the ``coerce_scalars`` setting."""
+class JsonNumber(NamedTuple):
+    """A JSON number as its source text, such as ``1.10``."""
 
-    def __init__(self, *, coerce_scalars: bool) -> None:
+    text: str
+
+
+def json_of(body: bytes, *, coerce_scalars: bool) -> Any:
+    """Return the parsed body, or ``NO_BODY`` if it is blank."""
+    if not body.strip():
+        return NO_BODY
+    try:
+        if coerce_scalars:
+            return json.loads(body, parse_int=JsonNumber, parse_float=JsonNumber)
+        return json_value(body)
+    except (ValueError, RecursionError) as error:
+        reason = str(error) or "it is nested too deeply"
+        if re.search(rb",\s*[\]}]", re.sub(_STRING, b'""', body)):
+            reason = f"JSON allows no trailing comma before ] or }} ({reason})"
+        raise illegal_argument(f"The request body is not valid JSON: {reason}") from None
+
+
+class Fields:
+    """The fields of a JSON object, of which those that are absent or null are None.
+
+    ``where`` is the prefix of field names in errors, such as ``[1].``, or empty. Methods raise
+    ``BrokerError`` for invalid values.
+    """
+
+    def __init__(self, value: object, where: str = "", *, coerce_scalars: bool = False) -> None:
+        if not isinstance(value, dict):
+            place = f"{where.rstrip('.')} must be" if where else "The request body must be"
+            raise illegal_argument(f"{place} a JSON object, got {shown(value)}")
+        self._values = value
+        self._where = where
         self._coerce_scalars = coerce_scalars
 
-    def json(self, body: bytes) -> Any:
-        """Return the parsed body, or ``NO_BODY`` if it is blank."""
-        if not body.strip():
-            return NO_BODY
-        try:
-            if self._coerce_scalars:
-                return json.loads(body, parse_int=JsonNumber, parse_float=JsonNumber)
-            return json_value(body)
-        except (ValueError, RecursionError) as error:
-            reason = str(error) or "it is nested too deeply"
-            if re.search(rb",\s*[\]}]", re.sub(_STRING, b'""', body)):
-                reason = f"JSON allows no trailing comma before ] or }} ({reason})"
-            raise illegal_argument(f"The request body is not valid JSON: {reason}") from None
+    def get(self, name: str) -> Any:
+        return self._values.get(name)
 
-    def text(self, fields: Mapping[str, object], name: str, where: str = "") -> str | None:
-        """Return a string field, or None if the field is absent or null."""
-        value = fields.get(name)
+    def text(self, name: str) -> str | None:
+        value = self.get(name)
         if value is None or type(value) is str:
             return value
         if self._coerce_scalars:
@@ -53,101 +68,77 @@ class BodyReader:
                 return value.text
             if isinstance(value, bool):
                 return "true" if value else "false"
-        raise illegal_argument(f"{where}{name} must be a string, got {shown(value)}")
+        raise illegal_argument(f"{self._where}{name} must be a string, got {shown(value)}")
 
-    def _required_text(self, fields: Mapping[str, object], name: str, where: str) -> str:
-        value = self.text(fields, name, where)
+    def required_text(self, name: str) -> str:
+        value = self.text(name)
         if value is None:
-            raise illegal_argument(f"{where}{name} is missing")
+            raise illegal_argument(f"{self._where}{name} is missing")
         return value
 
-    def message(self, item: object, topic: str | None, where: str) -> ProducerRecord:
-        """Return the message in an item of a produce request; ``topic`` is the topic in its path."""
-        fields = object_of(item, where)
+    def long(self, name: str, *, minimum: int = -INT64_MAX - 1) -> int | None:
+        """Return a 64-bit integer."""
+        value = number = self.get(name)
+        if value is None:
+            return None
+        name = self._where + name
+        if isinstance(value, JsonNumber):
+            if not value.text.lstrip("-").isdigit():
+                raise illegal_argument(f"{name} must be an integer, got {value.text[:40]}")
+            number = int(value.text[:_MOST_DIGITS])
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise illegal_argument(f"{name} must be an integer, got {shown(value)}")
+        if not -INT64_MAX - 1 <= number <= INT64_MAX:
+            raise illegal_argument(f"{name} does not fit into 64 bits: {shown(value)}")
+        if number < minimum:
+            raise illegal_argument(f"{name} must be at least {minimum}, got {number}")
+        return number
+
+    def required_long(self, name: str, *, minimum: int = -INT64_MAX - 1) -> int:
+        value = self.long(name, minimum=minimum)
+        if value is None:
+            raise illegal_argument(f"{self._where}{name} is missing")
+        return value
+
+    def objects(self, name: str, expected: str = "an array") -> Iterator[Fields]:
+        """Return the fields of each object in an array."""
+        value = self.get(name)
+        name = self._where + name
+        if not isinstance(value, list | None):
+            raise illegal_argument(f"{name} must be {expected}, got {shown(value)}")
+        return fields_in(value or [], name, coerce_scalars=self._coerce_scalars)
+
+    def message(self, topic: str | None) -> ProducerRecord:
+        """Return the message of a produce request; ``topic`` is the topic in its path."""
         return ProducerRecord(
-            self._required_text(fields, "topic", where) if topic is None else topic,
-            self._required_text(fields, "value", where),
-            self.text(fields, "key", where),
-            long_of(fields, "partition", where),
-            long_of(fields, "timestamp", where),
-            self._headers(fields.get("headers"), where),
+            self.required_text("topic") if topic is None else topic,
+            self.required_text("value"),
+            self.text("key"),
+            self.long("partition"),
+            self.long("timestamp"),
+            tuple(
+                Header(header.required_text("key"), header.required_text("value"))
+                for header in self.objects("headers", "an array of objects with key and value")
+            ),
         )
 
-    def _headers(self, value: object, where: str) -> tuple[Header, ...]:
-        if value is None:
-            return ()
-        if not isinstance(value, list):
-            raise illegal_argument(
-                f"{where}headers must be an array of objects with key and value, got {shown(value)}"
-            )
-        headers = []
-        for place, item in items_in(value, f"{where}headers"):
-            fields = object_of(item, place)
-            name = self._required_text(fields, "key", place)
-            headers.append(Header(name, self._required_text(fields, "value", place)))
-        return tuple(headers)
+    def partition(self) -> TopicPartition:
+        return TopicPartition(self.required_text("topic"), self.required_long("partition"))
 
-    def partition(self, item: object, where: str) -> TopicPartition:
-        fields = object_of(item, where)
-        topic = self._required_text(fields, "topic", where)
-        return TopicPartition(topic, _required_long(fields, "partition", where))
-
-    def position(self, item: object, where: str) -> TopicPartitionOffset:
-        fields = object_of(item, where)
-        topic, partition = self.partition(fields, where)
-        offset = _required_long(fields, "offset", where, minimum=0)
-        return TopicPartitionOffset(topic, partition, offset)
+    def position(self) -> TopicPartitionOffset:
+        return TopicPartitionOffset(*self.partition(), self.required_long("offset", minimum=0))
 
 
-class JsonNumber(NamedTuple):
-    """A JSON number as its source text, such as ``1.10``."""
+def fields_in(value: object, name: str = "", *, coerce_scalars: bool) -> Iterator[Fields]:
+    """Yield the fields of each object in an array, or of a single object.
 
-    text: str
-
-
-def items_in(value: object, name: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the items of an array, or a single value, each with its prefix for errors."""
+    ``name`` is the name of the array in errors.
+    """
     if isinstance(value, list):
-        yield from ((f"{name}[{index}].", item) for index, item in enumerate(value))
+        for index, item in enumerate(value):
+            yield Fields(item, f"{name}[{index}].", coerce_scalars=coerce_scalars)
     else:
-        yield "", value
-
-
-def object_of(value: object, where: str = "") -> dict[str, object]:
-    """Return the value if it is a JSON object; raise ``BrokerError`` otherwise."""
-    if not isinstance(value, dict):
-        place = f"{where.rstrip('.')} must be" if where else "The request body must be"
-        raise illegal_argument(f"{place} a JSON object, got {shown(value)}")
-    return value
-
-
-def long_of(
-    fields: Mapping[str, object], name: str, where: str, *, minimum: int | None = None
-) -> int | None:
-    """Return a 64-bit integer field, or None if absent; raise ``BrokerError`` if invalid."""
-    value = number = fields.get(name)
-    if value is None:
-        return None
-    if isinstance(value, JsonNumber):
-        if not value.text.lstrip("-").isdigit():
-            raise illegal_argument(f"{where}{name} must be an integer, got {value.text[:40]}")
-        number = int(value.text[:_MOST_DIGITS])
-    if isinstance(number, bool) or not isinstance(number, int):
-        raise illegal_argument(f"{where}{name} must be an integer, got {shown(value)}")
-    if not -INT64_MAX - 1 <= number <= INT64_MAX:
-        raise illegal_argument(f"{where}{name} does not fit into 64 bits: {shown(value)}")
-    if minimum is not None and number < minimum:
-        raise illegal_argument(f"{where}{name} must be at least {minimum}, got {number}")
-    return number
-
-
-def _required_long(
-    fields: Mapping[str, object], name: str, where: str, *, minimum: int | None = None
-) -> int:
-    value = long_of(fields, name, where, minimum=minimum)
-    if value is None:
-        raise illegal_argument(f"{where}{name} is missing")
-    return value
+        yield Fields(value, coerce_scalars=coerce_scalars)
 
 
 def digits(text: str, name: str, expected: str) -> int:

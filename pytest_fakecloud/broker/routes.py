@@ -17,7 +17,7 @@ from ..http.messages import Answer, Request
 from ..http.readers import basic_credentials, decode_segment, same
 from ..http.routing import Route
 from .errors import BrokerError, illegal_argument
-from .fields import NO_BODY, BodyReader, digits, items_in, long_of, object_of, shown
+from .fields import NO_BODY, Fields, digits, fields_in, json_of, shown
 from .model import (
     CONSUMER_HEADERS,
     TOPIC,
@@ -51,7 +51,7 @@ class BrokerApp(App):
     def __init__(self, engine: BrokerEngine, credentials: Callable[[], tuple[str, str]]) -> None:
         self.engine = engine
         self.credentials = credentials
-        self._reader = BodyReader(coerce_scalars=engine.settings.coerce_scalars)
+        self._coerce_scalars = engine.settings.coerce_scalars
         self._config_headers = [
             (name, (prefix + name).lower())
             for prefix in engine.settings.header_prefixes
@@ -97,13 +97,13 @@ class BrokerApp(App):
         """Handle ``/produce`` and ``/produce/TOPIC``; return a list of metadata in request order."""
         topic = _segment(request, "topic") if "topic" in request.params else None
         messages: list[ProducerRecord] = []
-        for where, item in self._items(request, "a message or an array of them"):
-            try:
-                messages.append(self._reader.message(item, topic, where))
-            except BrokerError:
-                if self.engine.settings.batches == "in order" and messages:
-                    self.engine.producing.produce(messages)
-                raise
+        try:
+            for item in self._items(request, "a message or an array of them"):
+                messages.append(item.message(topic))
+        except BrokerError:
+            if self.engine.settings.batches == "in order" and messages:
+                self.engine.producing.produce(messages)
+            raise
         return [place._asdict() for place in self.engine.producing.produce(messages)]
 
     def webhook(self, request: Request) -> object:
@@ -129,15 +129,8 @@ class BrokerApp(App):
         fields = self._fields(request)
         positions = []
         if any(fields.get(name) is not None for name in ("topic", "partition", "offset")):
-            positions.append(self._reader.position(fields, ""))
-        listed = fields.get("topicPartitionOffsets")
-        if listed is not None:
-            if not isinstance(listed, list):
-                raise illegal_argument(
-                    f"topicPartitionOffsets must be an array, got {shown(listed)}"
-                )
-            for where, item in items_in(listed, "topicPartitionOffsets"):
-                positions.append(self._reader.position(item, where))
+            positions.append(fields.position())
+        positions += [item.position() for item in fields.objects("topicPartitionOffsets")]
         if not positions:
             raise illegal_argument(
                 "Nothing to fetch: pass topic, partition and offset, or topicPartitionOffsets"
@@ -147,13 +140,13 @@ class BrokerApp(App):
 
     def consume_path(self, request: Request) -> object:
         """Handle ``GET /consume/GROUP/INSTANCE/TOPIC``."""
-        return self._consume(request, [_segment(request, "topic")], {})
+        return self._consume(request, [_segment(request, "topic")], Fields({}))
 
     def consume(self, request: Request) -> object:
         """Handle ``/consume/GROUP/INSTANCE``, whose body contains ``topic`` or ``topics``."""
         fields = self._fields(request)
         topics = []
-        topic = self._reader.text(fields, "topic")
+        topic = fields.text("topic")
         if topic is not None:
             topics.append(topic)
         listed = fields.get("topics")
@@ -165,7 +158,7 @@ class BrokerApp(App):
             raise illegal_argument("Nothing to consume: pass topic or topics")
         return self._consume(request, topics, fields)
 
-    def _consume(self, request: Request, topics: list[str], fields: Mapping[str, object]) -> object:
+    def _consume(self, request: Request, topics: list[str], fields: Fields) -> object:
         records = self.engine.groups.consume(
             *_instance(request),
             topics,
@@ -184,9 +177,9 @@ class BrokerApp(App):
 
     def commit(self, request: Request) -> object:
         """Handle ``/commit/GROUP/INSTANCE``; without offsets, commit all delivered records."""
-        body = self._reader.json(request.body)
+        body = self._json(request)
         items = [] if body is NO_BODY or body is None else body
-        offsets = [self._reader.position(item, where) for where, item in items_in(items)]
+        offsets = [item.position() for item in self._fields_in(items)]
         self.engine.groups.commit(*_instance(request), offsets)
         return SUCCESS
 
@@ -238,24 +231,31 @@ class BrokerApp(App):
 
     def _partitions(self, request: Request) -> list[TopicPartition]:
         items = self._items(request, "an object with topic and partition, or an array")
-        partitions = [self._reader.partition(item, where) for where, item in items]
-        self._timeout(request, {}, METADATA_TIMEOUT_MS)  # Reject an invalid timeout; nothing waits.
+        partitions = [item.partition() for item in items]
+        # Reject an invalid timeout, although nothing waits.
+        self._timeout(request, Fields({}), METADATA_TIMEOUT_MS)
         return partitions
 
     # -- parsing ---------------------------------------------------------------------------------
 
-    def _fields(self, request: Request) -> dict[str, object]:
-        body = self._reader.json(request.body)
-        return {} if body is NO_BODY else object_of(body)
+    def _json(self, request: Request) -> Any:
+        return json_of(request.body, coerce_scalars=self._coerce_scalars)
 
-    def _items(self, request: Request, expected: str) -> Iterator[tuple[str, object]]:
-        body = self._reader.json(request.body)
+    def _fields(self, request: Request) -> Fields:
+        body = self._json(request)
+        return Fields({} if body is NO_BODY else body, coerce_scalars=self._coerce_scalars)
+
+    def _items(self, request: Request, expected: str) -> Iterator[Fields]:
+        body = self._json(request)
         if body is NO_BODY:
             raise illegal_argument(f"The request body is empty: expected {expected}")
-        return items_in(body)
+        return self._fields_in(body)
 
-    def _timeout(self, request: Request, fields: Mapping[str, object], default: int) -> int:
-        timeout = long_of(fields, "timeout", "", minimum=0)
+    def _fields_in(self, value: object) -> Iterator[Fields]:
+        return fields_in(value, coerce_scalars=self._coerce_scalars)
+
+    def _timeout(self, request: Request, fields: Fields, default: int) -> int:
+        timeout = fields.long("timeout", minimum=0)
         if timeout is None:
             text = request.query("timeout")
             timeout = default if text is None else digits(text, "timeout", "milliseconds")
@@ -316,7 +316,7 @@ class BrokerApp(App):
         if in_query is not None:
             topics.append(in_query)
         if request.body and request.path.rstrip("/") != "/webhook":
-            topics += _topics_in(self._reader.json(request.body))
+            topics += _topics_in(self._json(request))
         facts["topic"] = list(dict.fromkeys(topics))
         return facts
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pytest_fakecloud.broker.fields import JsonNumber, long_of, shown
+from pytest_fakecloud.broker.fields import Fields, JsonNumber, shown
 from pytest_fakecloud.broker.handle import Broker
 
 from .conftest import Rest
@@ -27,7 +27,7 @@ def test_a_number_is_quoted_as_it_was_written() -> None:
 
 def test_every_number_of_64_bits_is_one() -> None:
     for number in (-(2**63), 2**63 - 1):
-        assert long_of({"n": number}, "n", "", minimum=None) == number
+        assert Fields({"n": number}).long("n") == number
 
 
 def test_what_is_long_is_cut() -> None:
