@@ -24,7 +24,7 @@ import httpx
 
 from pytest_fakecloud.broker.engine.engine import MemoryEngine
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.broker.model import ProducerRecord, TopicPartition
+from pytest_fakecloud.broker.model import ProducerRecord, TopicConfig, TopicPartition
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
@@ -42,7 +42,7 @@ T0 = TopicPartition("t", 0)
 
 def engine(partitions: int = 3) -> MemoryEngine:
     made = MemoryEngine(Timekeeper("2026-01-01T00:00:00Z"), Ids(1))
-    made.topics.create("t", partitions)
+    made.topics.create("t", TopicConfig(partitions))
     return made
 
 

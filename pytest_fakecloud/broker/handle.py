@@ -28,6 +28,7 @@ from .model import (
     Metadata,
     ProducerRecord,
     Record,
+    TopicConfig,
     TopicPartitionOffset,
     TopicView,
 )
@@ -86,7 +87,7 @@ class Broker(BrokerAssertions, Handle):
         self._engine = _make_engine(context, config)
         try:
             for topic, options in (config.topics or {}).items():
-                self._engine.topics.create(topic, **_topic_options(topic, options))
+                self._engine.topics.create(topic, _topic_config(topic, options))
             super().__init__(
                 context, BrokerApp(self._engine, lambda: (self.username, self.token)), config
             )
@@ -166,14 +167,10 @@ class Broker(BrokerAssertions, Handle):
         name, an existing topic, and numbers out of range.
         """
         with self._settled():
-            self._engine.topics.create(
-                topic,
-                partitions,
-                retention_ms=_ms(retention),
-                retention_bytes=retention_bytes,
-                max_message_bytes=max_message_bytes,
-                first_offset=first_offset,
+            config = TopicConfig(
+                partitions, _ms(retention), retention_bytes, max_message_bytes, first_offset
             )
+            self._engine.topics.create(topic, config)
         return self.topic(topic)
 
     @action
@@ -391,10 +388,10 @@ def _ms(duration: Duration | None) -> int | None:
     return None if duration is None else duration_us(duration) // 1000
 
 
-def _topic_options(topic: str, options: object) -> dict[str, Any]:
-    known = ("partitions", "retention", "retention_bytes", "max_message_bytes", "first_offset")
+def _topic_config(topic: str, options: object) -> TopicConfig:
+    known = [name.removesuffix("_ms") for name in TopicConfig._fields]
     if isinstance(options, int) and not isinstance(options, bool):
-        return {"partitions": options}
+        return TopicConfig(options)
     if not isinstance(options, Mapping):
         raise ContractError(
             f"topics[{topic!r}]={options!r} is invalid: pass a partition count, or a mapping with "
@@ -403,6 +400,5 @@ def _topic_options(topic: str, options: object) -> dict[str, Any]:
     for option in options:
         if option not in known:
             raise ContractError(unknown_name(f"option of topics[{topic!r}]", option, known))
-    retention_ms = _ms(options.get("retention"))
-    kept = {name: value for name, value in options.items() if name != "retention"}
-    return {**kept, "retention_ms": retention_ms}
+    given = dict(options)
+    return TopicConfig(retention_ms=_ms(given.pop("retention", None)), **given)

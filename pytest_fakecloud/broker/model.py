@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple
 
 from ..core.field_types import DOCUMENT, TEXT, OneOf, Shaped, WholeNumber
 from ..core.matching import PAIRS, Field, fields_of
@@ -110,13 +110,14 @@ OFFSET_FIELDS: Mapping[str, Field] = {
 """Fields by which committed offsets can be filtered."""
 
 
-class TopicOptions(TypedDict, total=False):
-    """Options for creating a topic. An option that is None or missing has its default value."""
+class TopicConfig(NamedTuple):
+    """The configuration of a new topic. A limit that is None defaults to that of the plan."""
 
-    retention_ms: int | None
-    retention_bytes: int | None
-    max_message_bytes: int | None
-    first_offset: int
+    partitions: int = 1
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+    max_message_bytes: int | None = None
+    first_offset: int = 0
 
 
 Assignments = dict[str, dict[str, dict[str, list[int]]]]

@@ -22,7 +22,7 @@ from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Signal
 from ..errors import BrokerError
-from ..model import ProducerRecord
+from ..model import ProducerRecord, TopicConfig
 from ..settings import BrokerConfig
 from .fetching import MemoryFetching
 from .groups import MemoryGroups
@@ -70,7 +70,7 @@ class MemoryEngine:
         rebalancer = self.groups.rebalancer
         with self.state as now_us:
             made = {
-                name: self.topics.new(name, count)
+                name: self.topics.new(name, TopicConfig(count))
                 for name, count in topics.items()
                 if name not in self.state.topics
             }

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Unpack
-
 from ...core.errors import ContractError
 from ...core.settings import optional, whole
 from .. import errors
 from ..errors import string
-from ..model import INT64_MAX, TopicOptions
+from ..model import INT64_MAX, TopicConfig
 from .log import PartitionLog, Topic
 from .rebalancing import Rebalancer
 from .state import BrokerState
@@ -25,37 +23,28 @@ class MemoryTopics:
         self._rebalancer = rebalancer
         self._settings = state.settings
 
-    def create(self, name: str, partitions: int = 1, **options: Unpack[TopicOptions]) -> None:
-        """Create a topic. Its retention and message size limit default to those of the plan."""
-        topic = self.new(name, partitions, **options)
+    def create(self, name: str, config: TopicConfig) -> None:
+        topic = self.new(name, config)
         with self._state as now:
             if name in self._state.topics:
                 raise topic_exists(name)
-            self.check_limit(partitions)
+            self.check_limit(config.partitions)
             self._state.topics[name] = topic
             self._rebalancer.rebalance_subscribers(name, f"{name} was created", now)
 
-    def new(
-        self,
-        name: str,
-        partitions: int,
-        *,
-        retention_ms: int | None = None,
-        retention_bytes: int | None = None,
-        max_message_bytes: int | None = None,
-        first_offset: int = 0,
-    ) -> Topic:
+    def new(self, name: str, config: TopicConfig) -> Topic:
         """Return a new topic that is not part of the broker yet."""
+        check_new_topic(name, config)
+        whole(1, MOST_PARTITIONS).read("partitions", config.partitions, f"topic {name!r}")
+        whole(0, INT64_MAX).read("first_offset", config.first_offset)
         limits = self._settings.limits
-        check_new_topic(name, retention_bytes, max_message_bytes)
-        whole(1, MOST_PARTITIONS).read("partitions", partitions, f"topic {name!r}")
-        whole(0, INT64_MAX).read("first_offset", first_offset)
+        kept_ms, kept_bytes = config.retention_ms, config.retention_bytes
         return Topic(
             name=name,
-            logs=[PartitionLog(name, number, first_offset) for number in range(partitions)],
-            retention_ms=limits.retention_ms if retention_ms is None else retention_ms,
-            retention_bytes=limits.retention_bytes if retention_bytes is None else retention_bytes,
-            max_message_bytes=max_message_bytes or limits.max_message_bytes,
+            logs=[PartitionLog(name, n, config.first_offset) for n in range(config.partitions)],
+            retention_ms=limits.retention_ms if kept_ms is None else kept_ms,
+            retention_bytes=limits.retention_bytes if kept_bytes is None else kept_bytes,
+            max_message_bytes=config.max_message_bytes or limits.max_message_bytes,
         )
 
     def delete(self, name: str) -> None:
@@ -111,13 +100,13 @@ class MemoryTopics:
             return {name: len(topic.logs) for name, topic in self._state.topics.items()}
 
 
-def check_new_topic(name: str, retention_bytes: int | None, max_message_bytes: int | None) -> None:
+def check_new_topic(name: str, config: TopicConfig) -> None:
     """Raise ``ContractError`` unless a topic can have this name and these limits."""
     string("a topic's name", name)
     if not errors.can_name_a_topic(name):
         raise ContractError(str(errors.invalid_topic(name)))
-    optional(whole(0)).read("retention_bytes", retention_bytes)
-    optional(whole(1)).read("max_message_bytes", max_message_bytes)
+    optional(whole(0)).read("retention_bytes", config.retention_bytes)
+    optional(whole(1)).read("max_message_bytes", config.max_message_bytes)
 
 
 def topic_exists(name: str) -> ContractError:

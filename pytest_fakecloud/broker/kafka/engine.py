@@ -16,7 +16,7 @@ from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Signal
 from ..errors import AsMisuse, BrokerError
-from ..model import ProducerRecord, TopicPartition, TopicPartitionOffset
+from ..model import ProducerRecord, TopicConfig, TopicPartition, TopicPartitionOffset
 from ..settings import BrokerConfig
 from .client import Address, real_only
 from .cluster import Cluster
@@ -88,7 +88,7 @@ class KafkaEngine:
         try:
             for name, count in topics.items():
                 if name not in known:
-                    self.topics.create(name, count)
+                    self.topics.create(name, TopicConfig(count))
                     made.append(name)
             self.producing.produce(messages, by_client=False)
         except (BrokerError, ContractError):
@@ -155,7 +155,7 @@ class KafkaEngine:
         self.topics.rename()
         self.producing.by_tester.clear()
         for name, partitions in topics.items():
-            self.topics.create(name, partitions)
+            self.topics.create(name, TopicConfig(partitions))
         if copy.messages:
             self.producing.produce(copy.messages, by_client=False)
         for group, offsets in copy.commits.items():

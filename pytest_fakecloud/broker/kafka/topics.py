@@ -22,7 +22,7 @@ from .. import errors
 from ..engine.log import PartitionLog, Topic
 from ..engine.topics import check_new_topic, topic_exists
 from ..errors import AsMisuse, BrokerError
-from ..model import TopicPartition
+from ..model import TopicConfig, TopicPartition
 from ..settings import BrokerConfig
 from .client import Address, look_until, real_only, unsupported
 from .cluster import Cluster
@@ -160,36 +160,26 @@ class KafkaTopics:
         ends = self.ends([(name, number) for number in range(self.check(name))])
         return [start for start, _ in ends], [end for _, end in ends]
 
-    def create(
-        self,
-        name: str,
-        partitions: int = 1,
-        *,
-        retention_ms: int | None = None,
-        retention_bytes: int | None = None,
-        max_message_bytes: int | None = None,
-        first_offset: int = 0,
-    ) -> None:
-        if first_offset:
+    def create(self, name: str, config: TopicConfig) -> None:
+        if config.first_offset:
             raise real_only("first_offset=")
-        check_new_topic(name, retention_bytes, max_message_bytes)
+        check_new_topic(name, config)
         real = self.real(name)
         if not errors.TOPIC_NAME.fullmatch(real):
             raise ContractError(str(errors.invalid_topic(real)))
-        whole(1).read("partitions", partitions, f"topic {name!r}")
+        whole(1).read("partitions", config.partitions, f"topic {name!r}")
         if name in self.counts():
             raise topic_exists(name)
         limits = self.settings.limits
-        config = {
-            "retention.ms": retention_ms if retention_ms is not None else limits.retention_ms,
-            "retention.bytes": (
-                retention_bytes if retention_bytes is not None else limits.retention_bytes
-            ),
-            "max.message.bytes": max_message_bytes,
+        kept_ms, kept_bytes = config.retention_ms, config.retention_bytes
+        settings = {
+            "retention.ms": limits.retention_ms if kept_ms is None else kept_ms,
+            "retention.bytes": limits.retention_bytes if kept_bytes is None else kept_bytes,
+            "max.message.bytes": config.max_message_bytes,
         }
-        given = {key: str(value) for key, value in config.items() if value is not None}
+        given = {key: str(value) for key, value in settings.items() if value is not None}
         with AsMisuse():
-            self.cluster.create_topic(real, partitions, given)
+            self.cluster.create_topic(real, config.partitions, given)
         self._wait(lambda: name in self.counts(), f"topic {name!r} did not appear")
 
     def delete(self, name: str) -> None:

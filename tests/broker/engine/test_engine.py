@@ -14,6 +14,7 @@ from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.model import (
     Header,
     ProducerRecord,
+    TopicConfig,
     TopicPartition,
     TopicPartitionOffset,
 )
@@ -33,7 +34,7 @@ def engine(
     partitions: int = 3, *, clock: Timekeeper | None = None, **settings: Any
 ) -> MemoryEngine:
     made = MemoryEngine(clock or Timekeeper(START), Ids(1), BrokerConfig(**settings))
-    made.topics.create("t", partitions)
+    made.topics.create("t", TopicConfig(partitions))
     return made
 
 
@@ -49,7 +50,7 @@ def test_topics_and_partitions_out_of_bounds_are_misuse() -> None:
     with pytest.raises(ContractError, match=r"=0 of .* must be a whole number from 1"):
         broker.topics.add_partitions("t", 0)
     with pytest.raises(ContractError, match=r"=0 of .* must be a whole number from 1"):
-        broker.topics.create("u", 0)
+        broker.topics.create("u", TopicConfig(0))
 
 
 def test_events_are_told_without_the_lock() -> None:
@@ -145,7 +146,7 @@ def test_nothing_waits_in_an_engine_that_is_closed() -> None:
     clock = Timekeeper("2026-01-01T00:00:00Z")
     clock.wait_cap = 60
     broker = MemoryEngine(clock, Ids(1))
-    broker.topics.create("t", 1)
+    broker.topics.create("t", TopicConfig(1))
     broker.close()
     fetch = Parked(lambda: broker.fetching.fetch([TopicPartitionOffset("t", 0, 0)], 60_000))
     consume = Parked(lambda: broker.groups.consume("g", "i", ["t"], 60_000, {}))
@@ -154,7 +155,7 @@ def test_nothing_waits_in_an_engine_that_is_closed() -> None:
 
 def test_keys_and_headers_count_towards_the_size_of_a_message() -> None:
     broker = engine()
-    broker.topics.create("small", 1, max_message_bytes=10)
+    broker.topics.create("small", TopicConfig(max_message_bytes=10))
     fits = ProducerRecord("small", "12", "345", headers=(Header("6", "789\u00e9"),))
     with pytest.raises(BrokerError, match="The message is 11 bytes"):
         broker.producing.produce([fits])

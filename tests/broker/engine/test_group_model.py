@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pytest_fakecloud.broker.engine.engine import MemoryEngine
 from pytest_fakecloud.broker.errors import BrokerError
-from pytest_fakecloud.broker.model import ProducerRecord, TopicPartitionOffset
+from pytest_fakecloud.broker.model import ProducerRecord, TopicConfig, TopicPartitionOffset
 from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
@@ -165,7 +165,7 @@ class Groups(RuleBasedStateMachine):
                 offset_retention_ms=None,
             ),
         )
-        self.engine.topics.create("t", partitions)
+        self.engine.topics.create("t", TopicConfig(partitions))
         self.log: list[list[str]] = [[] for _ in range(partitions)]
         self.references = {name: Reference(self.log, auto) for name, auto in GROUPS.items()}
         self.in_work: dict[str, list[tuple[int, int, str]]] = {name: [] for name in NAMES}
