@@ -96,7 +96,7 @@ class Broker(BrokerAssertions, Handle):
             raise
         if config.password is not None:
             self.token = config.password
-        self._engine.tell_to(self._recorder.add_event)
+        self._engine.set_listener(self._recorder.add_event)
         self._mount.on_close.append(self._engine.close)
         self._mount.on_reset.append(self._engine.interrupt)
 

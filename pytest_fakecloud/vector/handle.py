@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import orjson
@@ -252,15 +252,8 @@ class VectorIndex(Handle):
         equal in float32. A condition can be a value, a string with ``*``, a pattern or a function.
         """
         __tracebackhide__ = True
-        return expect(
-            "an upsert",
-            executed(self.journal, UPSERTS),
-            _query({"id": id, **where}, UPSERT_FIELDS, "upsert"),
-            times=times,
-            show=shown,
-            not_counted=refused(self.journal, UPSERTS),
-            if_empty="no client has made an upsert at all",
-        )
+        query = _query({"id": id, **where}, UPSERT_FIELDS, "upsert")
+        return self._expect("an upsert", UPSERTS, query, times)
 
     def assert_not_upserted(
         self, id: Condition[str | int] = None, **where: Unpack[UpsertFields]
@@ -277,20 +270,26 @@ class VectorIndex(Handle):
         Each query of a batch counts. See ``assert_upserted()`` for ``times`` and conditions.
         """
         __tracebackhide__ = True
-        return expect(
-            "a query",
-            executed(self.journal, QUERIES),
-            _query(where, QUERY_FIELDS, "query"),
-            times=times,
-            show=shown,
-            not_counted=refused(self.journal, QUERIES),
-            if_empty="no client has made a query at all",
-        )
+        return self._expect("a query", QUERIES, _query(where, QUERY_FIELDS, "query"), times)
 
     def assert_not_queried(self, **where: Unpack[QueryFields]) -> None:
         """Assert that no client has made a matching query; see ``assert_queried()``."""
         __tracebackhide__ = True
         self.assert_queried(times=0, **where)
+
+    def _expect(
+        self, what: str, routes: Sequence[str], query: Query, times: int | None
+    ) -> Results[Item]:
+        __tracebackhide__ = True
+        return expect(
+            what,
+            executed(self.journal, routes),
+            query,
+            times=times,
+            show=shown,
+            not_counted=refused(self.journal, routes),
+            if_empty=f"no client has made {what} at all",
+        )
 
 
 def _query(wanted: Mapping[str, object], fields: Mapping[str, Field], kind: str) -> Query:

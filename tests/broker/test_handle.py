@@ -534,7 +534,7 @@ def test_wait_for_record(broker: Broker, rest: Rest) -> None:
     assert len(str(it.value).splitlines()) == 3
 
 
-def test_wait_for_record_has_an_awaitable_twin(broker: Broker) -> None:
+def test_wait_for_record_has_an_awaitable_version(broker: Broker) -> None:
     async def scenario() -> str:
         waiting = asyncio.ensure_future(broker.aio.wait_for_record("orders", timeout=10))
         await asyncio.sleep(0)

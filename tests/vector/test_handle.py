@@ -259,7 +259,7 @@ def test_a_closed_index_leaves_no_timers(context: Context) -> None:
     assert context.clock.next_due() is None
 
 
-# -- the approximate world -----------------------------------------------------------------------
+# -- approximate results -------------------------------------------------------------------------
 
 
 def test_approximate_settings(context: Context) -> None:

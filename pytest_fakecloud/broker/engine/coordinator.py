@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from .. import errors
 from ..model import EventKind, consumer_config
+from .log import Topic
 from .members import (
     ConsumerGroup,
     GroupCopy,
@@ -70,7 +71,10 @@ class Coordinator:
         now: int,
     ) -> Instance:
         config = consumer_config(headers, session_timeout_ms=self._settings.session_timeout_ms)
-        self._check_instance_limit(group_name)
+        groups = self._state.groups.values()
+        live = [one.group.name for group in groups for one in group.instances.values() if one.live]
+        scope = self._settings.instance_limit
+        check_instance_limit(scope, group_name, live, self._state.topics.values())
         group = self._state.create_group(group_name)
         before = group.instances.get(name)
         instance = Instance(group, name, config, topics, self._state.clock.signal(), now)
@@ -82,7 +86,7 @@ class Coordinator:
             self._return(instance, before, now)
         else:
             text = f"{name} joined {group.name}, subscribed to {', '.join(topics)}"
-            self._tell("join", text, now, instance, topics=list(topics))
+            self._report("join", text, now, instance, topics=list(topics))
             self._rebalancer.rebalance(group, f"{name} joined", now, ("join", name))
         return instance
 
@@ -98,21 +102,7 @@ class Coordinator:
         text = (
             f"{instance.name} returned to {instance.group.name} within its session and keeps {kept}"
         )
-        self._tell("return", text, now, instance)
-
-    def _check_instance_limit(self, group_name: str) -> None:
-        scope = self._settings.instance_limit
-        if scope is None:
-            return
-        active = sum(
-            instance.live
-            for group in self._state.groups.values()
-            if scope == "cluster" or group.name == group_name
-            for instance in group.instances.values()
-        )
-        partitions = sum(len(topic.logs) for topic in self._state.topics.values())
-        if active + 1 > partitions:
-            raise errors.too_many_instances(active, partitions)
+        self._report("return", text, now, instance)
 
     def finish(self, instance: Instance, turn: object, now: int) -> None:
         """End a consume call. The next waiting call proceeds; after the last, idle timers start."""
@@ -141,7 +131,7 @@ class Coordinator:
         if not self._settings.delete_leaves and instance.member:
             self._vanish(instance, "closed", f"{name} of {group_name} was deleted", now)
             return
-        self._tell("leave", f"{name} was deleted and left {group_name}", now, instance)
+        self._report("leave", f"{name} was deleted and left {group_name}", now, instance)
         self._remove(instance, f"{name} left", now, "leave")
 
     def crash(self, group_name: str, name: str, now: int) -> None:
@@ -168,7 +158,7 @@ class Coordinator:
         kind: EventKind = "crash" if state == "crashed" else "close"
         if not instance.member:
             self._remove(instance, text, now, kind)
-            self._tell(kind, text, now, instance)
+            self._report(kind, text, now, instance)
             return
         cancel(instance)
         self._rebalancer.release(instance)
@@ -180,11 +170,11 @@ class Coordinator:
         self._state.start_timer(instance, "session", until)
         text = f"{text}; it keeps {partitions_text(instance.assignment)} for {left} ms"
         held = [list(one) for one in sorted(instance.assignment)]
-        self._tell(kind, text, now, instance, keeps=held, until_us=until, idle=idle)
+        self._report(kind, text, now, instance, keeps=held, until_us=until, idle=idle)
 
     def _session_over(self, instance: Instance, at: int) -> None:
         text = f"the session of {instance.name} in {instance.group.name} expired"
-        self._tell("expire", text, at, instance)
+        self._report("expire", text, at, instance)
         reason = f"the session of {instance.name} expired"
         if not instance.live:
             self._remove(instance, reason, at, "expire")
@@ -209,9 +199,9 @@ class Coordinator:
         if not instance.consuming:
             self._session_over(instance, at)
 
-    def _tell(self, kind: EventKind, text: str, at: int, instance: Instance, **data: Any) -> None:
+    def _report(self, kind: EventKind, text: str, at: int, instance: Instance, **data: Any) -> None:
         group = instance.group.name
-        self._state.tell(kind, text, at, group=group, instance=instance.name, **data)
+        self._state.report(kind, text, at, group=group, instance=instance.name, **data)
 
     def copy_groups(self, now: int) -> list[GroupCopy]:
         copies = []
@@ -247,3 +237,21 @@ class Coordinator:
 
 def _time_left(owner: Instance | ConsumerGroup, now: int) -> dict[TimerKind, int]:
     return {kind: timer.due_us - now for kind, timer in owner.timers.items()}
+
+
+def check_instance_limit(
+    scope: Literal["cluster", "group"] | None,
+    group: str,
+    live: Iterable[str],
+    topics: Iterable[Topic],
+) -> None:
+    """Raise ``BrokerError`` if a group may not have another instance.
+
+    ``live`` contains the name of the group of each live instance.
+    """
+    if scope is None:
+        return
+    active = sum(scope == "cluster" or name == group for name in live)
+    partitions = sum(len(topic.logs) for topic in topics)
+    if active + 1 > partitions:
+        raise errors.too_many_instances(active, partitions)

@@ -112,6 +112,6 @@ class MemoryEngine:
             self.producing.quota.reset()
             self.groups.coordinator.restore_groups(snapshot.groups, now)
 
-    def tell_to(self, listener: GroupListener) -> None:
+    def set_listener(self, listener: GroupListener) -> None:
         """Call ``listener`` with each event of a group from now on, while no lock is held."""
         self.state.listener = listener

@@ -181,11 +181,11 @@ class PartitionLog:
 
     def copy(self) -> PartitionLog:
         """Return an independent copy without watchers. Columns are copied, strings are shared."""
-        twin = copy(self)
-        twin.watchers = set()
+        clone = copy(self)
+        clone.watchers = set()
         for name in self._COLUMNS:
-            setattr(twin, name, getattr(self, name)[:])
-        return twin
+            setattr(clone, name, getattr(self, name)[:])
+        return clone
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

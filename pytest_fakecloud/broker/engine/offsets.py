@@ -150,7 +150,7 @@ class GroupOffsets:
             changed = ", ".join(
                 f"{topic}-{partition}={offset}" for topic, partition, offset in stored
             )
-            self._state.tell(
+            self._state.report(
                 kind,
                 f"{by} of {group.name} committed {changed}"
                 + (" automatically" if kind == "auto commit" else ""),
@@ -221,7 +221,7 @@ class GroupOffsets:
             if reset is None:
                 raise errors.out_of_range(*tp, position, log.start, log.end)
             instance.positions[tp] = reset
-            self._state.tell(
+            self._state.report(
                 "reset",
                 f"{instance.name} of {group.name} was at {position} of {tp.topic}-{tp.partition}, "
                 f"outside {log.start}..{log.end}, and was reset to {reset}",
@@ -260,7 +260,7 @@ class GroupOffsets:
             for tp, offset in sorted(_before_last(group, last, only).items())
         }
         places = ", ".join(f"{tp.topic}-{tp.partition}={at}" for tp, at in moved.items())
-        self._state.tell(
+        self._state.report(
             "redeliver",
             f"{group.name} gets {counted(last, 'record')} again, from "
             + (places or "nowhere: none was delivered"),
@@ -310,7 +310,7 @@ class GroupOffsets:
         for instance in group.instances.values():
             cancel(instance)
         self._state.groups.pop(group.name, None)
-        self._state.tell(
+        self._state.report(
             "dead", f"{group.name} and its committed offsets are forgotten", at, group=group.name
         )
 

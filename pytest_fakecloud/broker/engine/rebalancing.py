@@ -41,7 +41,7 @@ class Rebalancer:
         if not members:
             group.generation += 1
             group.state = "Empty"
-            self._tell_rebalance(group, {}, now)
+            self._report_rebalance(group, {}, now)
             self._offsets.retain(group, now)
         elif self._settings.join_delay_ms:
             if group.state != "PreparingRebalance" or not group.timers:
@@ -49,7 +49,7 @@ class Rebalancer:
                 due = now + self._settings.join_delay_ms * 1000
                 self._state.start_timer(group, "rebalance", due)
             group.state = "PreparingRebalance"
-            self._state.tell(
+            self._state.report(
                 "rebalance started",
                 f"{group.name} rebalances: {reason}; all partitions are revoked",
                 now,
@@ -73,13 +73,13 @@ class Rebalancer:
             member.assignment = shares[member.name]
             if member.live:
                 self.activate(member, at)
-        self._tell_rebalance(group, shares, at)
+        self._report_rebalance(group, shares, at)
 
-    def _tell_rebalance(
+    def _report_rebalance(
         self, group: ConsumerGroup, shares: Mapping[str, Sequence[TopicPartition]], at: int
     ) -> None:
         text = "; ".join(f"{name}: {partitions_text(share)}" for name, share in shares.items())
-        self._state.tell(
+        self._state.report(
             "rebalance",
             f"{group.name} generation {group.generation} ({group.reason}): {text or 'no members'}",
             at,

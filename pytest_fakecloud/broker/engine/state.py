@@ -113,7 +113,7 @@ class BrokerState:
         self.woken.update(i.signal for i in group.instances.values() if i.consuming)
         owner.timers[kind] = self.clock.call_at(due, fire, lane="state", label=f"{kind} of {owner}")
 
-    def tell(self, kind: EventKind, text: str, at: int, **data: Any) -> None:
+    def report(self, kind: EventKind, text: str, at: int, **data: Any) -> None:
         """Report an event of a group, after the lock is released."""
         self._events.append((kind, text, at, data))
 

@@ -118,14 +118,14 @@ def _null_logger() -> logging.Logger:
     return logger
 
 
-def when_away(tell: Callable[[], object]) -> Callable[[Any], None]:
-    """Return an ``error_cb`` that calls ``tell`` when a client has lost all its connections."""
+def when_disconnected(callback: Callable[[], object]) -> Callable[[Any], None]:
+    """Return an ``error_cb`` that calls ``callback`` when a client has lost all its connections."""
 
-    def note(error: Any) -> None:
+    def error_cb(error: Any) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            tell()
+            callback()
 
-    return note
+    return error_cb
 
 
 def settle(result: Future[Any], function: Callable[[], Any]) -> None:

@@ -7,7 +7,7 @@ records, ``fetching`` and ``groups`` read them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -15,6 +15,7 @@ from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Signal
+from ..engine.state import GroupListener
 from ..errors import AsMisuse, BrokerError
 from ..model import ProducerRecord, TopicConfig, TopicPartition, TopicPartitionOffset
 from ..settings import BrokerConfig
@@ -100,8 +101,8 @@ class KafkaEngine:
     def waiting(self) -> list[Signal]:
         return self._waits.waiting
 
-    def tell_to(self, tell: Callable[..., object]) -> None:
-        self.groups.tell = tell
+    def set_listener(self, listener: GroupListener) -> None:
+        self.groups.listener = listener
 
     def snapshot(self) -> KafkaCopy:
         """Return a copy of the fake's topics, records and committed offsets.

@@ -17,7 +17,7 @@ from ...core.timers import Signal
 from .. import errors
 from ..engine.fetching import distinct_positions
 from ..model import Header, Record, TopicPartition, TopicPartitionOffset, TopicView, record_fields
-from .client import POLL_SECONDS, look_until, translated, when_away
+from .client import POLL_SECONDS, look_until, translated, when_disconnected
 from .topics import KafkaTopics, public_names
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ class KafkaFetching:
         reader = Consumer(
             self._address.settings(
                 {
-                    "error_cb": when_away(away.set),
+                    "error_cb": when_disconnected(away.set),
                     "group.id": self._topics.real("fetch"),
                     "enable.auto.commit": False,
                     "auto.offset.reset": "error",

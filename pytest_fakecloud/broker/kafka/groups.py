@@ -16,8 +16,10 @@ from confluent_kafka import KafkaException
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from .. import errors
+from ..engine.coordinator import check_instance_limit
 from ..engine.fetching import distinct_positions
 from ..engine.members import by_topic
+from ..engine.state import GroupListener
 from ..errors import BrokerError
 from ..model import (
     Assignments,
@@ -47,7 +49,7 @@ class KafkaGroups:
     def __init__(
         self, topics: KafkaTopics, clock: Timekeeper, waits: Waits, fetching: KafkaFetching
     ) -> None:
-        self.tell: Callable[..., object] = lambda *event, **details: None
+        self.listener: GroupListener = lambda *event, **details: None
         self._topics = topics
         self._cluster = topics.cluster
         self.public = topics.public
@@ -119,20 +121,13 @@ class KafkaGroups:
                 config = consumer_config(
                     headers, session_timeout_ms=self._settings.session_timeout_ms
                 )
-                self._check_limit(group)
+                live = [name for name, _ in self._instances]
+                scope = self._settings.instance_limit
+                check_instance_limit(scope, group, live, self._topics.known.values())
                 member = self._new_instance(group, instance, config)
                 self._instances[group, instance] = member
                 self._names.add(group)
             return member
-
-    def _check_limit(self, group: str) -> None:
-        scope = self._settings.instance_limit
-        if scope is None:
-            return
-        active = sum(scope == "cluster" or name == group for name, _ in self._instances)
-        limit = sum(len(topic.logs) for topic in self._topics.known.values())
-        if active + 1 > limit:
-            raise errors.too_many_instances(active, limit)
 
     def _new_instance(self, group: str, instance: str, config: ConsumerConfig) -> KafkaInstance:
         other_commit: EventKind = "auto commit" if config.auto_commit else "commit"
@@ -143,7 +138,7 @@ class KafkaGroups:
                 self._client_settings(group, instance, config),
                 buffer_size=self._settings.max_poll_records,
                 idle_ms=self._settings.idle_close_ms,
-                tell=partial(self._report, group, instance),
+                on_event=partial(self._report, group, instance),
                 on_stopped=partial(self._remove, (group, instance)),
                 committed_offset=partial(self._committed_offset, group),
                 on_other_commit=partial(self._report_commit, group, instance, kind=other_commit),
@@ -175,7 +170,7 @@ class KafkaGroups:
         self, group: str, instance: str, kind: EventKind, text: str, data: dict[str, Any]
     ) -> None:
         text = f"group {group!r}: {instance!r} {kind}: {self._topics.public(text)}"
-        self.tell(kind, text, group=group, instance=instance, **data)
+        self.listener(kind, text, group=group, instance=instance, **data)
 
     def _remove(self, key: tuple[str, str], member: KafkaInstance) -> None:
         with self._lock:
@@ -296,7 +291,7 @@ class KafkaGroups:
             return
         stored = [(*self._topics.shown_partition(tp), at) for tp, at in offsets.items()]
         shown = ", ".join(f"{topic}-{number}={at}" for topic, number, at in stored)
-        self.tell(
+        self.listener(
             kind,
             f"group {group!r}: {instance!r} committed {shown}"
             + (" automatically" if kind == "auto commit" else ""),

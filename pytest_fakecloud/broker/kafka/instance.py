@@ -24,7 +24,7 @@ from ...core.timeparse import monotonic
 from .. import errors
 from ..errors import BrokerError
 from ..model import ConsumerConfig, EventKind
-from .client import Unavailable, settle, translated, when_away
+from .client import Unavailable, settle, translated, when_disconnected
 
 _POLL_SECONDS = 0.02
 """Seconds between two polls if the last one returned no records."""
@@ -32,7 +32,6 @@ _CONFIRMATION_POLL_SECONDS = 0.001
 """Seconds between two polls while a commit waits for its confirmation, which arrives in a poll."""
 _TASK_SECONDS = 5.0
 """Time limit in seconds for calls in the thread. They do not wait for the cluster."""
-Told = Callable[[EventKind, str, dict[str, Any]], None]
 Partition = tuple[str, int]
 
 
@@ -40,7 +39,7 @@ class KafkaInstance:
     """A consumer instance with its subscription, its partitions and its buffered records.
 
     ``settings`` configure the Kafka consumer, which is paused when ``buffer_size`` records are
-    buffered. ``tell`` is called with events, ``on_other_commit`` with commits that no request
+    buffered. ``on_event`` is called with events, ``on_other_commit`` with commits that no request
     waits for, and ``on_stopped`` when the instance has stopped by itself. ``committed_offset``
     returns the offset that the group has committed in a partition. Names of topics and groups are
     those on the cluster. ``signal`` is notified of changes.
@@ -58,7 +57,7 @@ class KafkaInstance:
         *,
         buffer_size: int,
         idle_ms: int | None,
-        tell: Told,
+        on_event: Callable[[EventKind, str, dict[str, Any]], None],
         on_stopped: Callable[[KafkaInstance], None],
         committed_offset: Callable[[Partition], int | None],
         on_other_commit: Callable[[dict[Partition, int]], None],
@@ -78,7 +77,7 @@ class KafkaInstance:
         self.buffer = RecordBuffer()
         self._buffer_size = buffer_size
         self._idle = None if idle_ms is None else idle_ms / 1000
-        self._tell = tell
+        self._on_event = on_event
         self._on_stopped = on_stopped
         self._committed_offset = committed_offset
         self._on_other_commit = on_other_commit
@@ -90,7 +89,10 @@ class KafkaInstance:
         """The requested commits that the cluster has not confirmed yet; their futures receive an
         error or None.
         """
-        callbacks = {"on_commit": self._in_thread_confirm, "error_cb": when_away(self._doubt)}
+        callbacks = {
+            "on_commit": self._in_thread_confirm,
+            "error_cb": when_disconnected(self._doubt),
+        }
         self._consumer = Consumer({**settings, **callbacks})
         self._thread = threading.Thread(
             target=self._in_thread, name="fakecloud consumer", daemon=True
@@ -207,7 +209,7 @@ class KafkaInstance:
             while not self.stopped:
                 self._in_thread_step()
         except (KafkaException, RuntimeError) as error:
-            self._tell("lost", f"the client of the cluster ended: {error}", {})
+            self._on_event("lost", f"the client of the cluster ended: {error}", {})
             self._on_stopped(self)
         finally:
             self.stopped = True
@@ -280,16 +282,16 @@ class KafkaInstance:
         self.buffer.assign([(place.topic, place.partition) for place in places])
         self.state = "active"
         self._paused = False
-        self._tell("assigned", _shown(places), {"partitions": len(places)})
+        self._on_event("assigned", _shown(places), {"partitions": len(places)})
         self.signal.notify()
 
     def _in_thread_revoke(self, consumer: Any, places: list[Any]) -> None:
         self._in_thread_give_up("rebalancing")
-        self._tell("revoked", _shown(places), {"partitions": len(places)})
+        self._on_event("revoked", _shown(places), {"partitions": len(places)})
 
     def _in_thread_lose(self, consumer: Any, places: list[Any]) -> None:
         self._in_thread_give_up("expired")
-        self._tell("expire", f"its session is over; lost {_shown(places)}", {})
+        self._on_event("expire", f"its session is over; lost {_shown(places)}", {})
 
     def _in_thread_give_up(self, state: Literal["rebalancing", "expired"]) -> None:
         self.buffer.discard()

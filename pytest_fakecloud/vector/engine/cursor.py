@@ -12,7 +12,7 @@ from ...core.ids import RandomStream
 from ...core.timekeeper import Timekeeper
 from .. import errors
 from ..model import Hit, Include, VectorQuery
-from .ranking import Question
+from .ranking import PreparedQuery
 
 if TYPE_CHECKING:
     from .engine import VectorEngine
@@ -118,7 +118,7 @@ class ResumableQueries:
         query = replace(cursor.query, top_k=count)
         self._engine.quota.spend("query", 1, self._clock.now_us())
         predicate = self._engine.checks.query(query, self._engine.dimension)
-        question = Question(query, predicate, count, cursor.handed_out)
-        hits = self._engine.answer(cursor.namespace, [question])[0]
+        prepared = PreparedQuery(query, predicate, count, cursor.handed_out)
+        hits = self._engine.answer(cursor.namespace, [prepared])[0]
         cursor.handed_out.update(hit.record.id for hit in hits)
         return hits

@@ -128,9 +128,9 @@ class Matrix:
         self.tame = self.largest_norm <= LARGEST_TAME_NORM and smallest >= SMALLEST_TAME_NORM
 
     def copy(self) -> Matrix:
-        twin = copy(self)
-        twin._columns = _Columns._make(column[: self.count].copy() for column in self._columns)
-        return twin
+        clone = copy(self)
+        clone._columns = _Columns._make(column[: self.count].copy() for column in self._columns)
+        return clone
 
     def _grow(self) -> None:
         capacity = max(FIRST_CAPACITY, 2 * self.count)

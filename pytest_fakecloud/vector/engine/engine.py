@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.errors import ContractError
 from ...core.ids import Ids
@@ -37,10 +37,7 @@ from .checks import Checks, VectorQuota, check_metadata
 from .cursor import Cursor, ResumableQueries
 from .namespace import Namespace
 from .pending import Batch, Readiness
-from .ranking import HYBRID_DEPTH, Question, Ranker
-
-if TYPE_CHECKING:
-    pass
+from .ranking import HYBRID_DEPTH, PreparedQuery, Ranker
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,22 +266,22 @@ class VectorEngine:
     def query(self, namespace: str, queries: Sequence[VectorQuery]) -> list[list[Hit]]:
         """Return the nearest records for each query, best first; none in a missing namespace."""
         with self._lock:
-            questions = [
-                Question(
+            prepared = [
+                PreparedQuery(
                     query, self.checks.query(query, self.dimension), max(query.top_k, HYBRID_DEPTH)
                 )
                 for query in queries
             ]
-            self.quota.spend("query", len(queries), self._clock.now_us())
-            return self.answer(namespace, questions)
+            self.quota.spend("query", len(prepared), self._clock.now_us())
+            return self.answer(namespace, prepared)
 
-    def answer(self, namespace: str | None, questions: Sequence[Question]) -> list[list[Hit]]:
-        """Return the hits for each question. The lock must be held."""
+    def answer(self, namespace: str | None, queries: Sequence[PreparedQuery]) -> list[list[Hit]]:
+        """Return the hits for each query. The lock must be held."""
         self.readiness.count_read()
         space = None if namespace is None else self.spaces.get(namespace)
         if space is None:
-            return [[] for _ in questions]
-        return self._ranker.answer(space, questions)
+            return [[] for _ in queries]
+        return self._ranker.answer(space, queries)
 
     # -- namespaces ------------------------------------------------------------------------------
 

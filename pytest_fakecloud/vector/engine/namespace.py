@@ -201,12 +201,12 @@ class Namespace:
 
     def copy(self) -> Namespace:
         """Return an independent copy. Records are shared, because they are never modified in place."""
-        twin = copy(self)
-        twin.matrix = None if self.matrix is None else self.matrix.copy()
-        twin.sparse_index = self.sparse_index.copy()
-        twin.staged = dict(self.staged)
-        twin._slots = array("q", self._slots)
-        twin._stored = list(self._stored)
-        twin._rows = dict(self._rows)
-        twin._hidden = set(self._hidden)
-        return twin
+        clone = copy(self)
+        clone.matrix = None if self.matrix is None else self.matrix.copy()
+        clone.sparse_index = self.sparse_index.copy()
+        clone.staged = dict(self.staged)
+        clone._slots = array("q", self._slots)
+        clone._stored = list(self._stored)
+        clone._rows = dict(self._rows)
+        clone._hidden = set(self._hidden)
+        return clone

@@ -37,7 +37,7 @@ SPARE = 32
 EMPTY = Ranking(np.empty(0, np.intp), np.empty(0, np.float32))
 
 
-class Question(NamedTuple):
+class PreparedQuery(NamedTuple):
     """A query with its compiled filter.
 
     ``exclude`` contains the ids that earlier batches returned. ``depth`` is the number of rows that
@@ -67,19 +67,19 @@ class Ranker:
         self._similarity = config.similarity
         self._random = random
 
-    def answer(self, namespace: Namespace, questions: Sequence[Question]) -> list[list[Hit]]:
+    def answer(self, namespace: Namespace, queries: Sequence[PreparedQuery]) -> list[list[Hit]]:
         """Return the hits of each query, best first. Dense vectors must have the index's dimension."""
-        dense = iter(self._dense(namespace, [q for q in questions if q.query.vector is not None]))
+        dense = iter(self._dense(namespace, [q for q in queries if q.query.vector is not None]))
         answers = []
-        for question in questions:
-            query = question.query
+        for prepared in queries:
+            query = prepared.query
             if query.vector is None:
-                rows, scores = self._sparse(namespace, question)
+                rows, scores = self._sparse(namespace, prepared)
             elif query.sparse is None:
                 rows, scores = next(dense)
                 scores = scores.clip(0, 1)
             else:
-                rows, scores = self._fused(namespace, question, next(dense))
+                rows, scores = self._fused(namespace, prepared, next(dense))
             answers.append(
                 [
                     Hit(score, namespace.record(row, with_vector=query.include.vectors))
@@ -88,48 +88,48 @@ class Ranker:
             )
         return answers
 
-    def _dense(self, namespace: Namespace, questions: Sequence[Question]) -> list[Ranking]:
+    def _dense(self, namespace: Namespace, queries: Sequence[PreparedQuery]) -> list[Ranking]:
         matrix = namespace.matrix
         if matrix is None or not matrix.count:
-            return [EMPTY for _ in questions]
+            return [EMPTY for _ in queries]
         searches = [
-            self._search(namespace, question, self._depth_with_spare(namespace, question))
-            for question in questions
+            self._search(namespace, prepared, self._depth_with_spare(namespace, prepared))
+            for prepared in queries
         ]
         rankings = rank_dense(matrix, self._similarity, searches, namespace.hidden)
         if self._config.recall == 1:
             return rankings
         return [
-            self._lossy(namespace, question, ranking)
-            for question, ranking in zip(questions, rankings, strict=True)
+            self._lossy(namespace, prepared, ranking)
+            for prepared, ranking in zip(queries, rankings, strict=True)
         ]
 
-    def _search(self, namespace: Namespace, question: Question, depth: int) -> Search:
-        vector = question.query.vector
+    def _search(self, namespace: Namespace, prepared: PreparedQuery, depth: int) -> Search:
+        vector = prepared.query.vector
         assert vector is not None
         return Search(
-            vector, depth, _accept(namespace, question), self._order, self._budget(question)
+            vector, depth, _accept(namespace, prepared), self._order, self._budget(prepared)
         )
 
-    def _sparse(self, namespace: Namespace, question: Question) -> Ranking:
-        query = question.query
+    def _sparse(self, namespace: Namespace, prepared: PreparedQuery) -> Ranking:
+        query = prepared.query
         assert query.sparse is not None
-        depth = question.rows_wanted
+        depth = prepared.rows_wanted
         rows, scores = namespace.sparse_index.scores(
             query.sparse, namespace.row_count, query.weighting
         )
-        accept = _accept(namespace, question)
+        accept = _accept(namespace, prepared)
         if accept is None:
             least = threshold(scores, depth)
             near = scores >= least
             return best_first(rows[near], scores[near], depth, self._order)
         ranking = best_first(rows, scores, len(rows), self._order)
-        tested = enumerate(ranking.rows[: self._budget(question)].tolist())
+        tested = enumerate(ranking.rows[: self._budget(prepared)].tolist())
         accepted = list(islice((place for place, row in tested if accept(row)), depth))
         return Ranking(ranking.rows[accepted], ranking.scores[accepted])
 
-    def _fused(self, namespace: Namespace, question: Question, dense: Ranking) -> Ranking:
-        query = question.query
+    def _fused(self, namespace: Namespace, prepared: PreparedQuery, dense: Ranking) -> Ranking:
+        query = prepared.query
         if query.fusion is Fusion.DBSF and len(dense.rows):
             assert namespace.matrix is not None
             assert query.vector is not None
@@ -137,7 +137,7 @@ class Ranker:
                 namespace.matrix, self._similarity, query.vector, dense.rows
             )
             dense = Ranking(dense.rows, np.nan_to_num(scores))
-        sparse = self._sparse(namespace, question)
+        sparse = self._sparse(namespace, prepared)
         return fuse([dense, sparse], query.fusion, query.top_k, self._order)
 
     def _order(self, rows: Rows) -> Rows:
@@ -147,25 +147,25 @@ class Ranker:
         self._random.shuffle(order)
         return np.array(order, np.intp)
 
-    def _budget(self, question: Question) -> int | None:
-        return None if question.predicate is None else self._config.filter_budget
+    def _budget(self, prepared: PreparedQuery) -> int | None:
+        return None if prepared.predicate is None else self._config.filter_budget
 
-    def _depth_with_spare(self, namespace: Namespace, question: Question) -> int:
-        depth, recall = question.rows_wanted, self._config.recall
+    def _depth_with_spare(self, namespace: Namespace, prepared: PreparedQuery) -> int:
+        depth, recall = prepared.rows_wanted, self._config.recall
         if recall == 1:
             return depth
         expected = math.ceil(depth / recall) if recall else namespace.row_count
         return min(expected + SPARE, namespace.row_count)
 
-    def _lossy(self, namespace: Namespace, question: Question, ranking: Ranking) -> Ranking:
+    def _lossy(self, namespace: Namespace, prepared: PreparedQuery, ranking: Ranking) -> Ranking:
         """Keep each row with the probability ``recall``. If too few rows remain, rank all rows of the
         namespace, and draw from the additional ones in the same way.
         """
         kept = self._kept(len(ranking.rows))
-        depth = question.rows_wanted
+        depth = prepared.rows_wanted
         if len(kept) < depth and len(ranking.rows) < namespace.row_count:
             assert namespace.matrix is not None
-            search = self._search(namespace, question, namespace.row_count)
+            search = self._search(namespace, prepared, namespace.row_count)
             whole = rank_dense(namespace.matrix, self._similarity, [search], namespace.hidden)[0]
             more = self._kept(len(whole.rows) - len(ranking.rows), first=len(ranking.rows))
             ranking, kept = whole, kept + more
@@ -181,8 +181,8 @@ class Ranker:
         ]
 
 
-def _accept(namespace: Namespace, question: Question) -> Accept | None:
-    predicate, exclude = question.predicate, question.exclude
+def _accept(namespace: Namespace, prepared: PreparedQuery) -> Accept | None:
+    predicate, exclude = prepared.predicate, prepared.exclude
     if predicate is None:
         return (lambda row: namespace.id(row) not in exclude) if exclude else None
     if not exclude:

@@ -46,9 +46,9 @@ class Posting:
         self._arrays = None
 
     def copy(self) -> Posting:
-        twin = copy(self)
-        twin.values = dict(self.values)
-        return twin
+        clone = copy(self)
+        clone.values = dict(self.values)
+        return clone
 
     def arrays(self) -> tuple[Rows, Floats]:
         """Return rows and values as two arrays, which are cached until the next change."""
@@ -121,6 +121,6 @@ class SparseIndex:
         return found, np.nan_to_num(total[found])
 
     def copy(self) -> SparseIndex:
-        twin = copy(self)
-        twin.postings = {dimension: posting.copy() for dimension, posting in self.postings.items()}
-        return twin
+        clone = copy(self)
+        clone.postings = {dimension: posting.copy() for dimension, posting in self.postings.items()}
+        return clone

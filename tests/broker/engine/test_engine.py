@@ -53,19 +53,19 @@ def test_topics_and_partitions_out_of_bounds_are_misuse() -> None:
         broker.topics.create("u", TopicConfig(0))
 
 
-def test_events_are_told_without_the_lock() -> None:
+def test_events_are_reported_without_the_lock() -> None:
     clock = Timekeeper(START)
     broker = engine(clock=clock)
-    told: list[str] = []
+    reported: list[str] = []
 
-    def tell(kind: str, text: str, **data: Any) -> None:
+    def listener(kind: str, text: str, **data: Any) -> None:
         broker.topics.counts()
-        told.append(kind)
+        reported.append(kind)
 
-    broker.tell_to(tell)
+    broker.set_listener(listener)
     broker.groups.consume("g", "i", ["t"], 0, EARLIEST)
     clock.advance("1h")
-    assert told == ["join", "rebalance", "close", "expire", "rebalance"]
+    assert reported == ["join", "rebalance", "close", "expire", "rebalance"]
 
 
 def test_interrupt_ends_calls_but_not_later_ones() -> None:

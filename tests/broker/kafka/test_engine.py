@@ -117,8 +117,8 @@ ENOUGH = 0.25
 
 def again(function: types.FunctionType) -> types.FunctionType:
     """Return a copy of a test that uses this module's fixtures and a patient client."""
-    world = {**function.__globals__, "Rest": PatientRest, "START_MS": Present()}
-    copy = types.FunctionType(function.__code__, world, function.__name__)
+    module = {**function.__globals__, "Rest": PatientRest, "START_MS": Present()}
+    copy = types.FunctionType(function.__code__, module, function.__name__)
     copy.__kwdefaults__, copy.__defaults__ = function.__kwdefaults__, function.__defaults__
     copy.__annotations__, copy.__doc__ = function.__annotations__, function.__doc__
     marks = list(getattr(function, "pytestmark", []))

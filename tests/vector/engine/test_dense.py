@@ -88,13 +88,13 @@ def test_tiny_rows_make_the_matrix_untame() -> None:
 
 def test_a_copy_is_independent() -> None:
     matrix = filled(20)
-    twin = matrix.copy()
+    clone = matrix.copy()
     matrix.replace(0, floats(9, 9))
     for row in range(50):
-        twin.append(floats(row, row))
+        clone.append(floats(row, row))
     assert matrix.count == 20
-    assert twin.values[0].tolist() == [0, 1]
-    assert twin.values[69].tolist() == [49, 49]
+    assert clone.values[0].tolist() == [0, 1]
+    assert clone.values[69].tolist() == [49, 49]
 
 
 def test_what_is_kept_decides_whether_products_can_be_trusted() -> None:
@@ -103,9 +103,9 @@ def test_what_is_kept_decides_whether_products_can_be_trusted() -> None:
         matrix.append(vector)
     assert not matrix.tame
     for rows, tame in (([0, 1, 2], False), ([0, 1], False), ([0, 2], False), ([0], True)):
-        twin = matrix.copy()
-        twin.keep(np.array(rows, np.intp))
-        assert (rows, twin.tame) == (rows, tame)
+        clone = matrix.copy()
+        clone.keep(np.array(rows, np.intp))
+        assert (rows, clone.tame) == (rows, tame)
 
 
 # -- ranking -------------------------------------------------------------------------------------

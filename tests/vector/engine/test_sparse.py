@@ -92,11 +92,11 @@ def test_duplicates_beyond_float32_are_stored_without_a_warning() -> None:
 def test_a_copy_is_independent() -> None:
     index = SparseIndex()
     index.add(0, sparse({1: 1.0}))
-    twin = index.copy()
+    clone = index.copy()
     index.remove(0, sparse({1: 1.0}))
-    twin.add(1, sparse({1: 2.0}))
+    clone.add(1, sparse({1: 2.0}))
     assert index.scores(sparse({1: 1.0}), 2, None)[0].tolist() == []
-    assert twin.scores(sparse({1: 1.0}), 2, None)[0].tolist() == [0, 1]
+    assert clone.scores(sparse({1: 1.0}), 2, None)[0].tolist() == [0, 1]
 
 
 def test_removing_what_was_never_added_is_a_mistake_that_shows() -> None:
