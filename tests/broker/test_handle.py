@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.broker.model import ProducerRecord, TopicPartition
+from pytest_fakecloud.broker.model import ProducerRecord, Record, TopicPartition
 from pytest_fakecloud.broker.settings import BrokerLimits
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
@@ -459,26 +459,6 @@ def test_assert_produced_names_the_calls_that_came_to_nothing(broker: Broker, re
     assert "not executed:" not in str(caught.value)
 
 
-def test_assert_produced_fails_on_the_wrong_number(broker: Broker, rest: Rest) -> None:
-    rest.produce("orders", "a", "a")
-    with pytest.raises(AssertionError, match=r"expected a record .* 1 time, found 2") as failed:
-        broker.assert_produced("orders", "a", times=1)
-    assert str(failed.value).count("matched:") == 2
-
-
-def test_a_predicate_that_raises_is_a_mistake_of_the_test(broker: Broker, rest: Rest) -> None:
-    rest.produce("orders", "no JSON", key="k")
-    for ask in (
-        lambda: broker.assert_produced("orders", lambda v: json.loads(v)["paid"]),
-        lambda: broker.assert_not_produced("orders", lambda v: v["id"]),
-        lambda: broker.assert_not_produced("orders", key=lambda k: k.missing),
-        lambda: broker.records("orders", value=lambda v: v["id"]),
-        lambda: broker.wait_for_record("orders", lambda r: r.missing, timeout=0),
-    ):
-        with pytest.raises(ContractError, match=r"<lambda> raised .*: pass a function that works"):
-            ask()  # type: ignore[no-untyped-call]
-
-
 def test_assert_committed(broker: Broker, rest: Rest) -> None:
     rest.produce("orders", "a", "b", partition=0)
     rest.consume("g", "i", "orders", **MANUAL)
@@ -532,6 +512,21 @@ def test_wait_for_record(broker: Broker, rest: Rest) -> None:
     with pytest.raises(AssertionError, match="<lambda> at least once, found 0") as it:
         broker.wait_for_record("orders", lambda r: False, timeout=0.01)
     assert len(str(it.value).splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("predicate", "reason"),
+    [
+        (lambda record: record.missing, r"<lambda> raised .*: pass a function that works"),
+        (lambda record: asyncio.sleep(0), "must be awaited"),
+    ],
+)
+def test_wait_for_record_needs_a_predicate_that_answers(
+    broker: Broker, predicate: Callable[[Record], object], reason: str
+) -> None:
+    broker.produce("orders", "a")
+    with pytest.raises(ContractError, match=reason):
+        broker.wait_for_record("orders", predicate, timeout=0)
 
 
 def test_wait_for_record_has_an_awaitable_version(broker: Broker) -> None:
@@ -667,12 +662,10 @@ MISUSES: list[tuple[Callable[[Broker], object], str]] = [
     (lambda b: b.create_topic("z", first_offset=-1), "first_offset=-1 must be"),
     (lambda b: b.produce("orders", "v", key=5), "key must be a string, or None, got 5"),
     (lambda b: b.produce("orders", "v", headers={"a": 1}), "header 'a' must be a string, got 1"),
-    (lambda b: b.produce("orders", "v", headers=["abc"]), "headers=.* must be a mapping"),
     (lambda b: b.produce("orders", [ProducerRecord("orders", 5)]), "value must be a string, got 5"),
     (lambda b: b.join("g", "i", "orders"), "topics='orders' is a single string: pass a list"),
     (lambda b: b.partial_produce(1, times=0), r"times=0 of partial_produce\(\) must be .* from 1"),
     (lambda b: b.load(5), "the data must be a list .*, got 5"),
-    (lambda b: b.load({"orders": 5}), "the records of topic 'orders' must be a list"),
     (lambda b: b.load({"orders": "abc"}), "the records of topic 'orders' must be a list"),
     (lambda b: b.load({"orders": [{"value": "x", "key": 5}]}), "key must be a string"),
     (lambda b: b.load({"orders": [{"value": "x", "partition": "0"}]}), "partition='0' must be"),
@@ -686,9 +679,7 @@ MISUSES: list[tuple[Callable[[Broker], object], str]] = [
     (lambda b: b.add_partitions("orders", 10**12),
      r"count=.* of add_partitions\(\) must be .* to 100000"),
     (lambda b: b.produce("orders", b"x"), "b'x' is neither a string nor a JSON value"),
-    (lambda b: b.produce("orders", {1, 2}), "neither a string nor a JSON value"),
     (lambda b: b.produce("orders", float("nan")), "neither a string nor a JSON value"),
-    (lambda b: b.load({"orders": [object()]}), "neither a string nor a JSON value"),
     (lambda b: b.produce("orders", ["x", "y"], timestamp=2**63), "timestamp=.* must be .* at most"),
     (lambda b: b.produce("orders", "v", headers=["ab"]), r"headers=\['ab'\] must be a mapping"),
     (lambda b: b.produce("orders", "v", headers=[{"a": "b"}]), "headers=.* must be a mapping"),
@@ -704,6 +695,7 @@ MISUSES: list[tuple[Callable[[Broker], object], str]] = [
     (lambda b: b.assert_produced("orders", times=-1), "times=-1 is not a count: pass an integer"),
     (lambda b: b.assert_produced("orders", headers=["abc"]), "headers=.* must be a mapping"),
     (lambda b: b.wait_for_record("orders", timeout=-1), "timeout=-1 is invalid"),
+    (lambda b: b.add_partitions("orders", 0), "count=0 .* must be a whole number from 1"),
 ]  # fmt: skip
 
 
@@ -721,18 +713,14 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
 
 WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"topics": ["a"]}, r"topics=\['a'\] of broker must be a mapping from name"),
-    ({"topics": "a"}, "topics='a' of broker must be a mapping"),
     ({"topics": {"a": {"partitions": "x"}}}, "of topic 'a' must be a whole number"),
     ({"limits": {"max_partitions": 3}}, "limits=.* of broker must be the name of a plan"),
     ({"limits": "gold"}, r"must be the name of a plan \('free', 'payg', 'pro', 'pro-5k'\)"),
-    ({"max_poll_records": "9"}, "'9' of broker must be a whole number of at least 1"),
     ({"max_partition_bytes": 0}, "max_partition_bytes=0 of broker must be .* at least 1"),
     ({"heartbeats": "never"}, "heartbeats='never' of broker must be"),
-    ({"session_timeout": "soon"}, "session_timeout='soon': 'soon' is not a duration"),
     ({"idle_close": 0}, "idle_close=0: pass a duration of at least 1 ms"),
     ({"max_poll_records": 0}, "max_poll_records=0 of broker must be a whole number of at least 1"),
     ({"session_timeout": 0}, "session_timeout=0: pass a duration of at least 1 ms"),
-    ({"idle_close": "soon"}, "idle_close='soon': 'soon' is not a duration"),
     ({"never_committed": "none"}, "never_committed='none' of broker must be a whole number"),
     ({"no_such_time": None}, "no_such_time=None of broker must be a whole number"),
     (
@@ -742,7 +730,6 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"errors": {"unknown_topic": 200}}, "a status from 400 to 599"),
     ({"errors": {"oops": 500}}, "the kinds are unauthorized, "),
     ({"name": ["a"]}, r"name=\['a'\] of broker must be a non-empty string, or None"),
-    ({"username": 5}, "username=5 of broker must be a string"),
     ({"username": "a:b"}, "username='a:b' of broker must be a string without ':'"),
     ({"password": b"x"}, "password=b'x' of broker must be a string"),
     ({"engine": 5}, "engine=5 of broker must be a string, or None"),
@@ -913,18 +900,3 @@ def test_a_group_that_reads_and_has_committed_nothing_is_not_caught_up(
     rest.produce("orders", "a")
     with pytest.raises(AssertionError, match="has neither members nor committed offsets"):
         broker.assert_caught_up("g")
-
-
-def test_a_predicate_to_be_awaited_is_refused(broker: Broker, rest: Rest) -> None:
-    async def is_a(value: object) -> bool:
-        return False
-
-    rest.produce("orders", "a")
-    for ask in (
-        lambda: broker.assert_produced("orders", is_a),
-        lambda: broker.assert_produced("orders", key=is_a),
-        lambda: broker.wait_for_record("orders", is_a, timeout=0),
-        lambda: broker.wait_for_record("orders", lambda r: is_a(r), timeout=0),
-    ):
-        with pytest.raises(ContractError, match="must be awaited"):
-            ask()  # type: ignore[no-untyped-call]

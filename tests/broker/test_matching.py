@@ -33,19 +33,11 @@ DID_NOT: list[dict[str, Any]] = [
 ]  # fmt: skip
 NEVER: list[tuple[dict[str, Any], str]] = [
     ({"value": b"hello"}, "can never match"),
-    ({"value": {1: 1}}, "can never match"),
-    ({"value": float("nan")}, "can never match"),
-    ({"value": object()}, "can never match"),
-    ({"value": re.compile(b"hello")}, "can never match"),
     ({"key": 5}, "can never match: pass a string"),
     ({"partition": "2"}, "can never match: pass a whole number from 0 to 2"),
     ({"partition": 3}, "can never match: pass a whole number from 0 to 2"),
     ({"partition": -1}, "can never match"),
-    ({"partition": 1.5}, "can never match"),
-    ({"partition": True}, "can never match"),
     ({"headers": {"h": 1}}, "can never match: pass a string"),
-    ({"headers": {"h": None}}, "pass a string"),
-    ({"headers": "h"}, "can never match"),
     ({"headers": [("h", "1"), ("h", "2")]}, "one value for each name"),
 ]
 
@@ -111,16 +103,6 @@ def test_records_and_waiting_ask_the_same(broker: Broker) -> None:
     assert broker.records("orders").where(lambda record: record.partition == 2).only().json()
     with pytest.raises(ContractError, match="key=None can never match"):
         broker.records("orders", key=None)
-
-
-def test_the_nearest_record_is_named_first(broker: Broker, rest: Rest) -> None:
-    rows = ["no JSON", '{"id": 7}', '{"id": 1, "name": "bob", "of": "y"}', "[]"]
-    rest("POST", "/produce/orders", [{"value": row, "partition": 1} for row in rows])
-    with pytest.raises(AssertionError) as failed:
-        broker.assert_produced("orders", {"id": 1, "name": "ann", "of": "y"}, partition=1)
-    assert str(failed.value).splitlines()[1] == (
-        """  not orders-1@2 '{"id": 1, "name": "bob", "of": "y"}': value.name is 'bob', not 'ann'"""
-    )
 
 
 def test_commits(broker: Broker, rest: Rest) -> None:

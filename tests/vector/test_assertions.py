@@ -40,16 +40,7 @@ HAPPENED: list[tuple[dict[str, Any], list[int]]] = [
 NEVER: list[tuple[Mapping[str, Field], dict[str, Any], str]] = [
     (UPSERT_FIELDS, {"id": ["a"]}, r"id=\['a'\] can never match: pass a (text|string)"),
     (UPSERT_FIELDS, {"id": True}, "id=True can never match"),
-    (UPSERT_FIELDS, {"id": b"a"}, "id=b'a' can never match"),
     (UPSERT_FIELDS, {"id": np.array([1, 2])}, "id=array.* can never match"),
-    (UPSERT_FIELDS, {"metadata": "x"}, "metadata='x' can never match: pass a dict"),
-    (
-        UPSERT_FIELDS,
-        {"metadata": {1: 1}},
-        "can never match: pass a dict of JSON values with string keys",
-    ),
-    (UPSERT_FIELDS, {"metadata": {"x": float("nan")}}, "can never match"),
-    (UPSERT_FIELDS, {"data": 5}, "data=5 can never match"),
     (UPSERT_FIELDS, {"vector": 5}, "vector=5 can never match: pass a list of numbers"),
     (UPSERT_FIELDS, {"vector": ["x"]}, r"\['x'\] is not a vector: .*expected a number, got 'x'"),
     (UPSERT_FIELDS, {"vector": [float("nan")]}, "is not a vector"),
@@ -57,9 +48,6 @@ NEVER: list[tuple[Mapping[str, Field], dict[str, Any], str]] = [
     (UPSERT_FIELDS, {"vektor": [1]}, "'vektor' is not a field of .*; did you mean 'vector'"),
     (QUERY_FIELDS, {"top_k": "3"}, "top_k='3' can never match: pass a whole number from 1 up"),
     (QUERY_FIELDS, {"top_k": 0}, "top_k=0 can never match"),
-    (QUERY_FIELDS, {"top_k": 1.5}, "top_k=1.5 can never match"),
-    (QUERY_FIELDS, {"filter": 5}, "filter=5 can never match"),
-    (QUERY_FIELDS, {"filter": None}, "filter=None can never match"),
 ]
 
 
@@ -131,20 +119,6 @@ def test_failures_name_the_nearest_first_and_what_differed() -> None:
     ]
 
 
-def test_an_absent_field_is_called_absent() -> None:
-    with pytest.raises(AssertionError, match="data is absent, not 'x'"):
-        expected(data="x")
-
-
-def test_of_many_the_likest_is_named() -> None:
-    seen: Items = [{"id": f"user-{n}"} for n in range(500)] + [{"id": "article-77"}]
-    with pytest.raises(AssertionError) as caught:
-        expected(None, seen, id="artikle-77")
-    lines = str(caught.value).splitlines()
-    assert lines[1] == "  not id='article-77': id is 'article-77', not 'artikle-77'"
-    assert len(lines) == 7
-
-
 @pytest.mark.parametrize("kind", [list, tuple, np.array, np.float32])
 def test_vectors_agree_as_the_index_keeps_them(kind: Any) -> None:
     sent = [{"id": "a", "vector": [0.1, 2]}, {"id": "b", "vector": np.float32([0.1, 2]).tolist()}]
@@ -158,45 +132,18 @@ def test_vectors_agree_as_the_index_keeps_them(kind: Any) -> None:
             expected(None, [{"vector": odd}], vector=kind([0.1, 2]))
 
 
-def test_long_values_are_cut_to_what_differs() -> None:
-    text = "t" * 5000
-    seen = [{"vector": [0.0] * 500, "metadata": {"text": text, "x": 1, "old": 1}}]
+def test_long_vectors_are_cut_to_what_differs() -> None:
     with pytest.raises(AssertionError) as caught:
-        expected(None, seen, vector=[0.0] * 400 + [1.0] * 100)
+        expected(None, [{"vector": [0.0] * 500}], vector=[0.0] * 400 + [1.0] * 100)
     assert (
         "vector is <500 numbers> that differs in 100 numbers, first in [400]: 0.0, not 1.0"
         in str(caught.value)
     )
-    deep = [{"metadata": {"pages": [{"text": text}, {"text": text + "end"}]}, "data": text}]
-    wanted = {"metadata": {"pages": [{"text": text}, {"text": text}]}, "data": text[:-1] + "x"}
-    with pytest.raises(AssertionError) as other:
-        expected(None, deep, **wanted)
-    assert str(other.value).endswith(
-        "metadata.pages[1].text from character 5000 on is 'end', not ''; "
-        "data from character 4999 on is 't', not 'x'"
-    )
-    many = [{"metadata": {str(n): n for n in range(100)}}]
-    with pytest.raises(AssertionError, match=r"metadata\.2 is 2, not 3 and 97 more$"):
-        expected(None, many, metadata={str(n): n + 1 for n in range(100)})
-    assert max(len(str(caught.value)), len(str(other.value))) < 1500
 
 
 def test_what_a_client_sent_as_a_vector_may_be_anything() -> None:
     with pytest.raises(AssertionError, match=r"vector is 5, not \[1.0\]"):
         expected(None, [{"vector": 5}], vector=[1.0])
-
-
-def test_a_predicate_that_raises_is_a_mistake_of_the_test() -> None:
-    assert expected(id="7", metadata=lambda m: 1 / (m["x"] - 1)) == [SEEN[1]]
-    assert expected(0, id="z", metadata=lambda m: m["y"]) == []
-    with pytest.raises(ContractError, match=r"metadata=<lambda> raised KeyError\('y'\)"):
-        expected(0, metadata=lambda m: m["y"])
-
-
-@pytest.mark.parametrize("times", [-1, "2", True])
-def test_a_count_that_is_none(times: Any) -> None:
-    with pytest.raises(ContractError, match=r"times=.* is not a count"):
-        expected(times)
 
 
 def test_nothing_at_all_is_said() -> None:

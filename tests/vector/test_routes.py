@@ -471,15 +471,12 @@ GOOD = {"id": "good", "vector": [1, 2]}
         ("/upsert", b'{"id": "a", "vector": [Infinity, 1]}', 400, "not valid JSON"),
         ("/upsert", b'{"id": "a", "vector": [1e39, 1]}', 422, "32-bit float"),
         ("/upsert", b'{"id": "a", "vector": [-1e400, 1]}', None, ""),
-        ("/upsert", {"id": "a", "vector": [None, 1]}, 422,
-         "vector[0]: expected a number, got null"),
         ("/upsert", [GOOD, {"id": "a"}], 422, "needs the field vector"),
         ("/upsert", [GOOD, GOOD, 5], 400, "A vector must be a JSON object, got 5"),
         ("/upsert", [GOOD, {**GOOD, "metadata": {"x": "y" * 2**20}}], 400, "Metadata size limit"),
         ("/upsert", [GOOD, {**GOOD, "data": "y" * (2**20 + 1)}], 400, "Data size limit exceeded"),
         ("/upsert", [GOOD, {**GOOD, "vectors": []}], 400, "unknown field 'vectors'; did you mean"),
         ("/upsert", b"", 400, "The request body is empty, expected JSON"),
-        ("/upsert", b" \n", 400, "body is empty"),
         ("/upsert", b"{", 400, "The request body is not valid JSON"),
         ("/upsert", b'"\xff"', 400, "not valid JSON"),
         ("/upsert", b'{"id": "\\ud800"}', 400, "not valid JSON"),
@@ -487,23 +484,15 @@ GOOD = {"id": "good", "vector": [1, 2]}
         ("/upsert", "text", 400, "A vector must be a JSON object"),
         ("/query", {"vector": [1]}, 422, "Invalid vector dimension: 1, expected: 2"),
         ("/query", {"topK": 5}, 422, "needs the field vector, which is missing in the query"),
-        ("/query", {"vector": [1, 2], "topK": 0}, 400, "Invalid field topK"),
-        ("/query", {"vector": [1, 2], "topK": 2**63}, 400, "Invalid field topK"),
         ("/query", {"vector": [1, 2], "top_k": 5}, 400, "did you mean 'topK'"),
         ("/query", {"vector": [1, 2], "data": "x"}, 400, "must be sent to query-data"),
         ("/query", {"vector": [1, 2], "filter": "(" * 10_000}, 400, "nested more than 100"),
         ("/query", {"vector": [1, 2], "filter": "a = " + "(" * 10_241}, 400, "Filter size limit"),
         ("/query", {"vector": [1, 2], "filter": "tags[] = 1"}, 400,
          "At line 1:4 token recognition"),
-        ("/query", [{"vector": [1, 2]}, {"vector": [1]}], 422, "Invalid vector dimension"),
-        ("/query", {"vector": [1, 2], "weightingStrategy": "TF"}, 400, "expected IDF, got 'TF'"),
         ("/range", {"cursor": "abc"}, 400, "Invalid cursor 'abc'"),
-        ("/range", {"cursor": "-1"}, 400, "Invalid cursor '-1'"),
-        ("/range", {"limit": 0}, 400, "Invalid field limit"),
         ("/delete", {"filter": "n ="}, 400, "Invalid filter. At line 1:3"),
         ("/delete", {"filter": ""}, 400, "To remove everything, use reset"),
-        ("/delete", {"ids": [None]}, 422, "Invalid field ids[0]"),
-        ("/update", {"id": "id-0"}, 400, "The update changes nothing"),
         ("/update", {"id": "id-0", "vector": [1]}, 422, "dimension: 1, expected: 2"),
     ],
 )  # fmt: skip
@@ -526,13 +515,10 @@ def test_ids_of_100_kb_are_stored_unless_limited(make: Callable[..., Api]) -> No
     assert (status, text) == (400, "Id size limit exceeded: 100000 bytes, maximum: 1000 bytes")
 
 
-def test_batches_and_ids_under_limits(make: Callable[..., Api]) -> None:
-    api = make(limits={"vectors_per_call": 2, "ids_per_call": 2, "top_k": 5})
+def test_batches_under_a_limit(make: Callable[..., Api]) -> None:
+    api = make(limits={"vectors_per_call": 2})
     records = [{"id": str(n), "vector": [1, n]} for n in range(3)]
     assert api.error("/upsert", records) == (400, "Batch size limit exceeded: 3, maximum: 2")
-    assert api.error("/fetch", {"ids": ["a", "b", "c"]})[1].startswith("Id count limit exceeded")
-    status, text = api.error("/query", {"vector": [1, 2], "topK": 6})
-    assert (status, text) == (400, "topK limit exceeded: 6, maximum: 5")
 
 
 def test_an_in_list_of_1000_texts_is_refused(filled: Api) -> None:

@@ -12,16 +12,9 @@ from pytest_fakecloud.http.routing import RouteTable
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.verify.catalogue import COMPARISONS, Scenario
 from pytest_fakecloud.verify.run import plan
-from pytest_fakecloud.verify.sides import Target
 
-from .page import PAGE, page
+from .page import PAGE, TARGETS, page
 
-TARGETS = {
-    "kv": Target("kv", "https://x.test", "t"),
-    "vector": Target("vector", "https://x.test", "t"),
-    "queue": Target("queue", "https://x.test", "t"),
-    "broker": Target("broker", "https://x.test", "u:p", "orders"),
-}
 DATA = {"string", "bitmap", "hash", "list", "set", "sorted-set", "geo", "hyperloglog", "stream"} | {
     "json", "generic", "scripting"
 }  # fmt: skip

@@ -52,32 +52,10 @@ def test_read_stops_at_its_caps_but_gives_one_record() -> None:
     assert log.read(10, 5, 5) == []
 
 
-def test_first_offset_by_time_is_in_log_order() -> None:
-    log = filled([50, 10, 60, 20, 90])
-    assert [log.offset_at(t) for t in (0, 50, 51, 60, 61, 90, 91)] == [0, 0, 2, 2, 4, 4, None]
-
-
 def test_a_trimmed_peak_no_longer_counts() -> None:
     log = filled([100, 10, 20, 30, 200])
     log.trim(1)
     assert [log.offset_at(t) for t in (5, 15, 25, 50, 150)] == [1, 2, 3, 4, 4]
-
-
-def test_expiry_stops_at_the_first_young_record() -> None:
-    log = filled([10, 90, 20, 95])
-    assert log.expire(50) == 1
-    assert (log.start, log.end) == (1, 4)
-    assert log.expire(1000) == 3
-    assert (log.start, log.end) == (4, 4)
-
-
-def test_shrinking_keeps_the_newest_record() -> None:
-    log = filled([1] * 5, size=10)
-    assert log.shrink(25) == 3
-    assert (log.start, log.size) == (3, 20)
-    assert log.shrink(1) == 1
-    assert (log.start, log.size) == (4, 10)
-    assert log.shrink(1) == 0
 
 
 def test_the_origin_of_records_is_kept() -> None:

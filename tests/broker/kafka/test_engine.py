@@ -481,25 +481,6 @@ class TestHandle:
         ]
         check_each(is_refused, [(act,) for act in acts])
 
-    def test_what_a_tester_gives_in_a_wrong_type_is_named(self, broker: Broker) -> None:
-        def is_named(misuse: Callable[[Broker], object], reason: str) -> None:
-            with pytest.raises(ContractError, match=reason):
-                misuse(broker)
-            assert broker.groups() == []
-
-        rows: list[tuple[Callable[[Broker], object], str]] = [
-            (lambda b: b.join(5, "i", ["orders"]), "group must be a string, got 5"),
-            (lambda b: b.join("g", ["i"], ["orders"]), "instance must be a string"),
-            (lambda b: b.join("g", "i", "orders"), "topics='orders' is a single string"),
-            (lambda b: b.join("g", "i", []), "topics is empty"),
-            (lambda b: b.commit("g", "orders", 0, 2**63), "offset=9223372036854775808 must be"),
-            (lambda b: b.topic(5), "topic must be a string, got 5"),
-            (lambda b: b.group(["g"]), "group must be a string"),
-            (lambda b: b.wait_for_record("orders", "x"), "'x' is not a function: pass a predicate"),
-            (lambda b: b.assert_produced("orders", headers=5), "headers=5 can never match"),
-        ]
-        check_each(is_named, rows)
-
     def test_other_fakes_of_the_cloud_cannot_move_time_either(self, engine: str) -> None:
         with Cloud(delivery="driven") as cloud:
             queue = cloud.queue()

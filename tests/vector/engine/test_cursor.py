@@ -95,13 +95,6 @@ def test_ended_twice_is_an_error() -> None:
             again(uuid)
 
 
-def test_a_missing_namespace_has_an_empty_uuid_that_may_be_used() -> None:
-    index = line_of(3)
-    assert index.resumable.start("missing", NEAR, HOUR) == ("", [])
-    assert index.resumable.next("", 5) == ([], Include())
-    index.resumable.end("")
-
-
 def test_a_cursor_follows_its_namespace() -> None:
     index = engine()
     put(index, "old", a=(1, 0), b=(1, 1), c=(0, 1))
