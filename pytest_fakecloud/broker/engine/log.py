@@ -121,11 +121,10 @@ class PartitionLog:
 
     def shrink(self, max_bytes: int) -> int:
         """Delete the oldest records until the rest fits or one is left; return how many."""
-        count = len(self._values)
-        if count - self._head <= 1 or self.size <= max_bytes:
+        if self.size <= max_bytes:
             return 0
-        total = self._bytes_until(count)
-        index = bisect_left(self._ends, total - max_bytes, self._head, count - 1)
+        count = len(self._values)
+        index = bisect_left(self._ends, self._ends[-1] - max_bytes, self._head)
         return self.trim(self._base + min(index + 1, count - 1))
 
     def _compact(self) -> None:
