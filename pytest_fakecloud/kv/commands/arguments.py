@@ -93,6 +93,11 @@ def existing(session: Session, key: bytes, kind: type[T], error: bytes = errors.
     return value
 
 
+def get_or_empty(session: Session, key: bytes, kind: type[T]) -> T:
+    """Return the value of a key, or an empty value that is not stored; raise WRONGTYPE."""
+    return session.db.get(key, kind) or kind()
+
+
 def is_first(word: bytes, first: bytes, second: bytes) -> bool:
     """Return whether a word is ``first``; raise a syntax error if it is not ``second`` either."""
     word = word.upper()

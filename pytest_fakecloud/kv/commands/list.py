@@ -15,6 +15,7 @@ from ..values.lists import QuickList
 from .arguments import (
     arity_error,
     existing,
+    get_or_empty,
     is_first,
     options,
     parse_bounds,
@@ -25,8 +26,6 @@ from .arguments import (
 from .blocking import parse_timeout, pop_or_wait, pop_several, try_or_wait
 
 _ENDS = (b"LEFT", b"RIGHT")
-_MISSING = QuickList()
-"""Used for a missing key by commands that do not add items."""
 
 
 @variant(
@@ -91,22 +90,24 @@ def lset(session: Session, args: Args) -> Reply:
 @command("LLEN")
 def llen(session: Session, args: Args) -> Reply:
     """Return the length of a list."""
-    return len(session.db.get(args[0], QuickList) or ())
+    return len(get_or_empty(session, args[0], QuickList))
 
 
 @command("LINDEX")
 def lindex(session: Session, args: Args) -> Reply:
     """Return the element at an index of a list; a negative index counts from the tail."""
     items = session.db.get(args[0], QuickList)
-    index = None if items is None else _find_index(items, args[1])
-    return None if items is None or index is None else items.at(index)
+    if items is None:
+        return None
+    index = _find_index(items, args[1])
+    return None if index is None else items.at(index)
 
 
 @command("LRANGE")
 def lrange(session: Session, args: Args) -> Reply:
     """Return the elements of a list between two indexes, both inclusive."""
     first, last = parse_bounds(args[1], args[2])
-    items = session.db.get(args[0], QuickList) or _MISSING
+    items = get_or_empty(session, args[0], QuickList)
     return items.slice(*slice_bounds(first, last, len(items)))
 
 
@@ -114,7 +115,7 @@ def lrange(session: Session, args: Args) -> Reply:
 def lpos(session: Session, args: Args) -> Reply:
     """Return the index of an element equal to a value, or the indexes of several such elements."""
     rank, count, maxlen = _parse_lpos(session, args)
-    items = session.db.get(args[0], QuickList) or _MISSING
+    items = get_or_empty(session, args[0], QuickList)
     found = items.matches(args[1], reverse=rank < 0, maxlen=maxlen)
     wanted = islice(found, abs(rank) - 1, None)
     if count is None:
@@ -149,7 +150,7 @@ def _parse_lpos(session: Session, args: Args) -> tuple[int, int | None, int]:
 def lrem(session: Session, args: Args) -> Reply:
     """Remove elements equal to a value; a negative count removes from the tail."""
     count = parse_int(args[1])
-    items = session.db.get(args[0], QuickList) or _MISSING
+    items = get_or_empty(session, args[0], QuickList)
     removed = items.remove(args[2], count)
     if removed:
         session.db.note_removal(args[0])

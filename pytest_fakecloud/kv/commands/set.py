@@ -13,11 +13,9 @@ from ..reply import Reply, SetReply
 from ..table.registry import Args, command, variant
 from ..table.syntax import I64_MAX, parse_int
 from ..values.sets import SetValue
-from .arguments import options, parse_negatable, random_indexes
+from .arguments import get_or_empty, options, parse_negatable, random_indexes
 from .scanning import scan_page
 
-_MISSING = SetValue()
-"""Used for a missing key by commands that do not add members."""
 _COPY_STEPS = 2
 """Steps of the budget for a member that is added to a result; a test for membership takes one."""
 
@@ -35,7 +33,7 @@ def sadd(session: Session, args: Args) -> Reply:
 @command("SREM")
 def srem(session: Session, args: Args) -> Reply:
     """Remove members from a set and return the number that were removed."""
-    members = session.db.get(args[0], SetValue) or _MISSING
+    members = get_or_empty(session, args[0], SetValue)
     removed = sum(map(members.remove, args[1:]))
     if removed:
         session.db.note_removal(args[0])
@@ -64,26 +62,26 @@ def smove(session: Session, args: Args) -> Reply:
 @command("SCARD")
 def scard(session: Session, args: Args) -> Reply:
     """Return the number of members in a set."""
-    return len(session.db.get(args[0], SetValue) or ())
+    return len(get_or_empty(session, args[0], SetValue))
 
 
 @command("SISMEMBER")
 def sismember(session: Session, args: Args) -> Reply:
     """Return whether a set contains a member."""
-    return int(args[1] in (session.db.get(args[0], SetValue) or ()))
+    return int(args[1] in get_or_empty(session, args[0], SetValue))
 
 
 @command("SMISMEMBER")
 def smismember(session: Session, args: Args) -> Reply:
     """Return for each member whether the set contains it."""
-    members = session.db.get(args[0], SetValue) or ()
+    members = get_or_empty(session, args[0], SetValue)
     return [int(member in members) for member in args[1:]]
 
 
 @command("SMEMBERS")
 def smembers(session: Session, args: Args) -> Reply:
     """Return all members of a set."""
-    return SetReply(session.db.get(args[0], SetValue) or ())
+    return SetReply(get_or_empty(session, args[0], SetValue))
 
 
 @command("SSCAN")
@@ -132,7 +130,7 @@ def srandmember(session: Session, args: Args) -> Reply:
 
 def _sets(session: Session, keys: list[bytes]) -> list[SetValue]:
     """Return the sets at some keys; an empty set for a missing key."""
-    return [session.db.get(key, SetValue) or _MISSING for key in keys]
+    return [get_or_empty(session, key, SetValue) for key in keys]
 
 
 def _intersection(session: Session, keys: list[bytes], limit: int = 0) -> list[bytes]:

@@ -12,7 +12,7 @@ from ...table.columns import UNITS, Unit
 from ...table.registry import Args, command, variant
 from ...table.syntax import parse_int
 from ...values.hashes import HashValue
-from ..arguments import running
+from ..arguments import get_or_empty, running
 from ..lifetimes import (
     SetOptions,
     allows_expiry,
@@ -21,7 +21,6 @@ from ..lifetimes import (
     parse_conditions,
     parse_set_options,
 )
-from .fields import MISSING
 
 
 def _read_fields(args: Args, at: int, each: int = 1, error: bytes = errors.NUMFIELDS) -> Args:
@@ -48,7 +47,7 @@ def _result_per_field(
     session: Session, key: bytes, fields: Args, result: Callable[[HashValue, bytes], int]
 ) -> tuple[HashValue, list[Reply]]:
     """Return a hash and a result for each field: -2 for a missing one, else from ``result``."""
-    value = session.db.get(key, HashValue) or MISSING
+    value = get_or_empty(session, key, HashValue)
     return value, [result(value, field) if field in value.fields else -2 for field in fields]
 
 
@@ -140,7 +139,7 @@ def httl(session: Session, args: Args, *, unit: Unit) -> Reply:
 def hgetdel(session: Session, args: Args) -> Reply:
     """Return the values of hash fields and delete the fields."""
     fields = _read_fields(args, 1)
-    value = session.db.get(args[0], HashValue) or MISSING
+    value = get_or_empty(session, args[0], HashValue)
     results: list[Reply] = []
     for field in fields:
         results.append(value.fields.get(field))
@@ -163,7 +162,7 @@ def hgetex(session: Session, args: Args) -> Reply:
     fields_at = _find_fields_word(args, 1)
     given = parse_set_options(session, args[:fields_at], 1)
     fields = _read_fields(args, fields_at)
-    value = session.db.get(args[0], HashValue) or MISSING
+    value = get_or_empty(session, args[0], HashValue)
     at_ms = _expires_at(session, given)
     results: list[Reply] = []
     event = ""
@@ -187,12 +186,12 @@ def hsetex(session: Session, args: Args) -> Reply:
     given = parse_set_options(session, args[:fields_at], 1)
     pairs = _read_fields(args, fields_at, each=2)
     key = args[0]
-    value = session.db.get(key, HashValue)
+    value = get_or_empty(session, key, HashValue)
     at_ms = _expires_at(session, given)
-    fields, present = set(pairs[::2]), (value or MISSING).fields.keys()
+    fields, present = set(pairs[::2]), value.fields.keys()
     if b"FNX" in given.flags and not fields.isdisjoint(present):
         return 0
-    if (b"FXX" in given.flags and not fields <= present) or not given.is_met(value):
+    if (b"FXX" in given.flags and not fields <= present) or not given.is_met(value or None):
         return 0
     value = session.db.get_or_create(key, HashValue)
     for field, content in zip(pairs[::2], pairs[1::2], strict=True):

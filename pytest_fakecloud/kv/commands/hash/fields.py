@@ -13,17 +13,14 @@ from ...table.long_double import parse_long_double
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.hashes import HashValue
-from ..arguments import arity_error, parse_random, random_indexes
+from ..arguments import arity_error, get_or_empty, parse_random, random_indexes
 from ..scanning import scan_page
 from ..string.numbers import incremented, incremented_float
-
-MISSING = HashValue()
-"""Used for a missing key by commands that do not add fields."""
 
 
 def _fields(session: Session, key: bytes) -> Mapping[bytes, bytes]:
     """Return the fields of a hash with their values; none for a missing key."""
-    return (session.db.get(key, HashValue) or MISSING).fields
+    return get_or_empty(session, key, HashValue).fields
 
 
 @command("HSET")
@@ -109,7 +106,7 @@ def hstrlen(session: Session, args: Args) -> Reply:
 @command("HDEL")
 def hdel(session: Session, args: Args) -> Reply:
     """Delete hash fields and return the number that existed."""
-    value = session.db.get(args[0], HashValue) or MISSING
+    value = get_or_empty(session, args[0], HashValue)
     removed = sum(map(value.remove, args[1:]))
     if removed:
         session.db.note_removal(args[0])

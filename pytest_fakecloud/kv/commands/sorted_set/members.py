@@ -14,16 +14,9 @@ from ...table.registry import Args, command, variant
 from ...table.syntax import I64_MAX, format_double, parse_float, parse_int
 from ...values.score_order import Item
 from ...values.zset import SortedSet
-from ..arguments import arity_error, parse_random, random_indexes
+from ..arguments import arity_error, get_or_empty, parse_random, random_indexes
 from ..blocking import pop_or_wait, pop_several
 from ..scanning import scan_page
-
-_MISSING = SortedSet()
-
-
-def members_of(session: Session, key: bytes) -> SortedSet:
-    """Return the sorted set of a key; for a missing key, an empty one that must not change."""
-    return session.db.get(key, SortedSet) or _MISSING
 
 
 def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> Reply:
@@ -156,20 +149,20 @@ def zincrby(session: Session, args: Args) -> Reply:
 @command("ZSCORE")
 def zscore(session: Session, args: Args) -> Reply:
     """Return the score of a member."""
-    return printable_score(session, members_of(session, args[0]).score(args[1]))
+    return printable_score(session, get_or_empty(session, args[0], SortedSet).score(args[1]))
 
 
 @command("ZMSCORE")
 def zmscore(session: Session, args: Args) -> Reply:
     """Return the scores of members."""
-    members = members_of(session, args[0])
+    members = get_or_empty(session, args[0], SortedSet)
     return [printable_score(session, members.score(member)) for member in args[1:]]
 
 
 @command("ZCARD")
 def zcard(session: Session, args: Args) -> Reply:
     """Return the number of members in a sorted set."""
-    return len(members_of(session, args[0]))
+    return len(get_or_empty(session, args[0], SortedSet))
 
 
 @variant("ZRANK", "Return the rank of a member, counted from the lowest score.", reverse=False)
@@ -180,7 +173,7 @@ def zrank(session: Session, args: Args, *, reverse: bool) -> Reply:
     with_score = len(args) == 3
     if with_score and args[2].upper() != b"WITHSCORE":
         raise CommandError(errors.SYNTAX)
-    members = members_of(session, args[0])
+    members = get_or_empty(session, args[0], SortedSet)
     rank = members.rank(args[1], reverse=reverse)
     if rank is None:
         return NIL_ARRAY if with_score else None
@@ -199,7 +192,7 @@ def zscan(session: Session, args: Args) -> Reply:
 @command("ZREM")
 def zrem(session: Session, args: Args) -> Reply:
     """Remove members from a sorted set and return the number that were removed."""
-    members = members_of(session, args[0])
+    members = get_or_empty(session, args[0], SortedSet)
     removed = sum(map(members.remove, args[1:]))
     if removed:
         session.db.note_removal(args[0])
@@ -220,7 +213,7 @@ def zpop(session: Session, args: Args, *, lowest: bool) -> Reply:
     if len(args) > 2:
         raise CommandError(errors.SYNTAX)
     count = None if len(args) == 1 else parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
-    members = members_of(session, args[0])
+    members = get_or_empty(session, args[0], SortedSet)
     if not members or count == 0:
         return []
     if count is None:
@@ -270,7 +263,7 @@ def bzpop(session: Session, args: Args, *, lowest: bool) -> Reply:
 def zrandmember(session: Session, args: Args) -> Reply:
     """Return one or more random members of a sorted set; a negative count allows repetitions."""
     count, with_scores = parse_random(args, b"WITHSCORES")
-    members = members_of(session, args[0])
+    members = get_or_empty(session, args[0], SortedSet)
     if not members:
         return None if count is None else []
     if count is None:

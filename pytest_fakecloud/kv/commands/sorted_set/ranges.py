@@ -14,8 +14,8 @@ from ...table.registry import Args, command, variant
 from ...table.syntax import DECIMAL, parse_float
 from ...values.score_order import Item
 from ...values.zset import LexRange, ScoreRange, SortedSet
-from ..arguments import options, parse_bounds, running, slice_bounds
-from .members import members_of, members_reply
+from ..arguments import get_or_empty, options, parse_bounds, running, slice_bounds
+from .members import members_reply
 
 RangeKind = Literal["rank", "score", "lex"]
 Interval = tuple[int, int] | ScoreRange | LexRange
@@ -106,10 +106,10 @@ def _parse_range(
     return _Range(_PARSERS[kind](low, high), reverse, limit, with_scores)
 
 
-def _select(members: SortedSet, wanted: _Range) -> list[Item]:
+def _select(session: Session, key: bytes, wanted: _Range) -> list[Item]:
     """Return the items in a range, in the order and within the limit that the range specifies."""
-    interval = wanted.interval
-    size = len(members)
+    members = get_or_empty(session, key, SortedSet)
+    interval, size = wanted.interval, len(members)
     if isinstance(interval, LexRange):
         found = members.in_lex_range(interval, reverse=wanted.reverse)
         first, end = _limited(len(found), wanted.limit)
@@ -160,7 +160,7 @@ def zrange(
     session: Session, args: Args, *, kind: RangeKind | None = None, reverse: bool = False
 ) -> Reply:
     wanted = _parse_range(session, args, kind, reverse)
-    found = _select(members_of(session, args[0]), wanted)
+    found = _select(session, args[0], wanted)
     return members_reply(session, found, scores=wanted.with_scores)
 
 
@@ -168,7 +168,7 @@ def zrange(
 def zrangestore(session: Session, args: Args) -> Reply:
     """Store a range of members of a sorted set in a key and return their number."""
     wanted = _parse_range(session, args[1:])
-    scores = {member: score for score, member in _select(members_of(session, args[1]), wanted)}
+    scores = {member: score for score, member in _select(session, args[1], wanted)}
     return session.db.store(args[0], SortedSet(scores).as_stored())
 
 
@@ -176,7 +176,7 @@ def zrangestore(session: Session, args: Args) -> Reply:
 def zcount(session: Session, args: Args) -> Reply:
     """Return the number of members in a range of scores."""
     interval = parse_score_range(args[1], args[2])
-    start, stop = members_of(session, args[0]).span(interval)
+    start, stop = get_or_empty(session, args[0], SortedSet).span(interval)
     return stop - start
 
 
@@ -184,14 +184,14 @@ def zcount(session: Session, args: Args) -> Reply:
 def zlexcount(session: Session, args: Args) -> Reply:
     """Return the number of members in a range of names."""
     interval = parse_lex_range(args[1], args[2])
-    return len(members_of(session, args[0]).in_lex_range(interval))
+    return len(get_or_empty(session, args[0], SortedSet).in_lex_range(interval))
 
 
 @command("ZREMRANGEBYRANK")
 def zremrangebyrank(session: Session, args: Args) -> Reply:
     """Remove the members in a range of ranks and return their number."""
     first, last = parse_bounds(args[1], args[2])
-    members = members_of(session, args[0])
+    members = get_or_empty(session, args[0], SortedSet)
     removed = members.remove_span(*slice_bounds(first, last, len(members)))
     return _removed(session, args[0], removed)
 
@@ -200,7 +200,7 @@ def zremrangebyrank(session: Session, args: Args) -> Reply:
 def zremrangebyscore(session: Session, args: Args) -> Reply:
     """Remove the members in a range of scores and return their number."""
     interval = parse_score_range(args[1], args[2])
-    members = members_of(session, args[0])
+    members = get_or_empty(session, args[0], SortedSet)
     return _removed(session, args[0], members.remove_span(*members.span(interval)))
 
 
@@ -208,7 +208,7 @@ def zremrangebyscore(session: Session, args: Args) -> Reply:
 def zremrangebylex(session: Session, args: Args) -> Reply:
     """Remove the members in a range of names and return their number."""
     interval = parse_lex_range(args[1], args[2])
-    members = members_of(session, args[0])
+    members = get_or_empty(session, args[0], SortedSet)
     doomed = members.in_lex_range(interval)
     for _, member in doomed:
         members.remove(member)

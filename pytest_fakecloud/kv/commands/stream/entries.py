@@ -13,7 +13,7 @@ from ...table.registry import Args, CommandSpec, command
 from ...table.syntax import parse_int
 from ...values.consumer_group import SEQUENCE_MAX
 from ...values.stream import Stream, format_id
-from ..arguments import arity_error, existing, options, running
+from ..arguments import arity_error, existing, get_or_empty, options, running
 from .ids import parse_id, parse_ids, parse_new_id
 
 _POLICIES = (b"KEEPREF", b"DELREF", b"ACKED")
@@ -182,7 +182,7 @@ def _next_id(session: Session, stream: Stream, given: tuple[int, bool] | None) -
 def xtrim(session: Session, args: Args) -> Reply:
     """Trim a stream and return the number of removed entries."""
     given = _parse_options(session, args, adding=False)
-    stream = session.db.get(args[0], Stream) or Stream()
+    stream = get_or_empty(session, args[0], Stream)
     removed = _trim(session, stream, given)
     if removed:
         session.db.touch(args[0])
