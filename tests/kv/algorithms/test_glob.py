@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import re
-import time
 
 import pytest
 from hypothesis import given
@@ -49,9 +48,8 @@ def test_agrees_with_the_standard_library(pattern: str, text: str) -> None:
 
 
 def test_many_stars_take_no_longer_than_pattern_times_text() -> None:
-    started = time.perf_counter()
-    assert not matches(b"a*" * 100 + b"b", b"a" * 100_000)
-    assert time.perf_counter() - started < 5
+    with budgeted():
+        assert not matches(b"a*" * 100 + b"b", b"a" * 100_000)
 
 
 @pytest.mark.parametrize(
@@ -68,17 +66,15 @@ def test_many_stars_take_no_longer_than_pattern_times_text() -> None:
 def test_patterns_as_long_as_a_request_are_quick(
     pattern: bytes, text: bytes, expected: bool
 ) -> None:
-    started = time.thread_time()
-    assert matches(pattern, text) is expected
-    assert time.thread_time() - started < 3
+    with budgeted():
+        assert matches(pattern, text) is expected
 
 
 def test_quadratic_work_is_rejected() -> None:
-    started = time.thread_time()
     with budgeted(), pytest.raises(OverBudget):
         matches(b"*" + b"a?" * 2000 + b"c*", b"a" * 100_000)
-    assert not matches(b"*" + b"a?" * 200 + b"c*", b"a" * 100_000)
-    assert time.thread_time() - started < 2
+    with budgeted():
+        assert not matches(b"*" + b"a?" * 200 + b"c*", b"a" * 100_000)
 
 
 @given(
