@@ -317,6 +317,22 @@ pending_limit = Template(
 )
 """From the vendor's documentation."""
 
+# -- JSON ------------------------------------------------------------------------------------------
+
+JSON_NO_KEY = b"ERR could not perform this operation on a key that doesn't exist"
+JSON_NOT_AT_ROOT = b"ERR new objects must be created at the root"
+JSON_NOT_STATIC = b"ERR Err wrong static path"
+JSON_OUT_OF_BOUNDS = b"ERR index out of bounds"
+JSON_OPERAND = b"ERR expected a number"
+JSON_NOT_FINITE = b"ERR result is not a number"
+JSON_TOO_DEEP = b"ERR the document would be nested too deeply"
+invalid_json_path = Template("ERR invalid path: <reason>")
+missing_json_path = Template("ERR Path '<path>' does not exist")
+wrong_json_type = Template(
+    "WRONGTYPE wrong type of path value - expected <expected> but found <found>"
+)
+
+
 # -- generic -------------------------------------------------------------------------------------
 
 BUSYKEY = b"BUSYKEY Target key name already exists."

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ... import errors
 from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import Reply
@@ -16,8 +17,6 @@ from ...values.json import copy_json, equal, write_json
 from ..arguments import arity_error
 from .matches import (
     LEGACY_ROOT,
-    NOT_A_NUMBER,
-    OUT_OF_BOUNDS,
     change_arrays,
     check_elements,
     read,
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 def json_numincrby(session: Session, args: Args, *, compute: Callable[[Any, Any], Any]) -> Reply:
     path, operand = read_path(session, args[1]), read_value(args[2])
     if operand.__class__ not in (int, float):
-        raise CommandError(b"ERR expected a number")
+        raise CommandError(errors.JSON_OPERAND)
 
     def operation(value: Any) -> Any:
         try:
@@ -52,9 +51,9 @@ def json_numincrby(session: Session, args: Args, *, compute: Callable[[Any, Any]
             if result.__class__ is int and not -(2**63) <= result < 2**63:
                 result = float(result)
         except OverflowError:
-            raise CommandError(NOT_A_NUMBER) from None
+            raise CommandError(errors.JSON_NOT_FINITE) from None
         if not math.isfinite(result):
-            raise CommandError(NOT_A_NUMBER)
+            raise CommandError(errors.JSON_NOT_FINITE)
         return result
 
     results = replace(session, args[0], path, operation, int, float)
@@ -112,7 +111,7 @@ def json_arrinsert(session: Session, args: Args) -> Reply:
     def check(match: Location) -> None:
         check_elements(match, values)
         if not -len(match.value) <= index <= len(match.value):
-            raise CommandError(OUT_OF_BOUNDS)
+            raise CommandError(errors.JSON_OUT_OF_BOUNDS)
 
     def insert(array: list[Any]) -> int:
         at = index + len(array) if index < 0 else index

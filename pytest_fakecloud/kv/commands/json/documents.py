@@ -14,8 +14,6 @@ from ...values.json import TYPE_WORDS, JsonValue, Layout, copy_json, merge, writ
 from ..arguments import arity_error
 from .matches import (
     LEGACY_ROOT,
-    NOT_STATIC,
-    ROOT_ONLY,
     check_depth,
     existing_document,
     find,
@@ -49,7 +47,7 @@ def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"")
         return condition != b"NX"
     created = path.parent_and_name()
     if created is None:
-        raise CommandError(NOT_STATIC)
+        raise CommandError(errors.JSON_NOT_STATIC)
     if condition == b"XX":
         return False
     parent_path, name = created
@@ -77,7 +75,7 @@ def json_set(session: Session, args: Args) -> Reply:
     document = session.db.get(key, JsonValue)
     if document is None:
         if not path.is_root:
-            raise CommandError(ROOT_ONLY)
+            raise CommandError(errors.JSON_NOT_AT_ROOT)
         if condition == b"XX":
             return None
         session.db.set(key, JsonValue(value))
@@ -103,7 +101,7 @@ def json_mset(session: Session, args: Args) -> Reply:
         if path.is_root:
             changed[key] = JsonValue(value)
         elif document is None:
-            raise CommandError(ROOT_ONLY)
+            raise CommandError(errors.JSON_NOT_AT_ROOT)
         else:
             _assign(document, path, value)
             changed[key] = document
@@ -124,7 +122,7 @@ def json_merge(session: Session, args: Args) -> Reply:
     document = session.db.get(key, JsonValue)
     if document is None:
         if not path.is_root:
-            raise CommandError(ROOT_ONLY)
+            raise CommandError(errors.JSON_NOT_AT_ROOT)
         session.db.set(key, JsonValue(merge(None, patch)))
         return OK
     matches = find(path, document.root)

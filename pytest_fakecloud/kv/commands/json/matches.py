@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ... import errors
 from ...engine.session import Session
-from ...errors import CommandError, Template, one_line
+from ...errors import CommandError, one_line
 from ...reply import Reply
 from ...table.registry import Args
 from ...values.json import DEEPEST, TYPE_WORDS, JsonError, JsonValue, depth, parse_json
@@ -22,17 +23,6 @@ from ..arguments import arity_error, existing
 
 if TYPE_CHECKING:
     from ...values.json_path import Location, Path
-
-NO_KEY = b"ERR could not perform this operation on a key that doesn't exist"
-ROOT_ONLY = b"ERR new objects must be created at the root"
-NOT_STATIC = b"ERR Err wrong static path"
-OUT_OF_BOUNDS = b"ERR index out of bounds"
-NOT_A_NUMBER = b"ERR result is not a number"
-TOO_DEEP = b"ERR the document would be nested too deeply"
-
-_invalid_path = Template("ERR invalid path: <reason>")
-_missing_path = Template("ERR Path '<path>' does not exist")
-_wrong_type = Template("WRONGTYPE wrong type of path value - expected <expected> but found <found>")
 
 _MAX_LEVELS = 2 * DEEPEST
 """Maximum depth of a document into which clients have inserted values, each of ``DEEPEST`` levels."""
@@ -46,7 +36,7 @@ def read_path(session: Session, text: bytes) -> Path:
     try:
         return compile_path(text, outer_first=session.engine.dialect == "redis")
     except PathError as error:
-        raise CommandError(_invalid_path(error)) from None
+        raise CommandError(errors.invalid_json_path(error)) from None
 
 
 def find(path: Path, root: Any) -> list[Location]:
@@ -56,7 +46,7 @@ def find(path: Path, root: Any) -> list[Location]:
     try:
         return path.find(root)
     except PathError as error:
-        raise CommandError(_invalid_path(error)) from None
+        raise CommandError(errors.invalid_json_path(error)) from None
 
 
 def read_value(text: bytes) -> Any:
@@ -68,15 +58,15 @@ def read_value(text: bytes) -> Any:
 
 
 def existing_document(session: Session, key: bytes) -> JsonValue:
-    return existing(session, key, JsonValue, NO_KEY)
+    return existing(session, key, JsonValue, errors.JSON_NO_KEY)
 
 
 def no_path(path: Path) -> CommandError:
-    return CommandError(_missing_path(path.text))
+    return CommandError(errors.missing_json_path(path.text))
 
 
 def wrong_type(expected: str, value: Any) -> CommandError:
-    return CommandError(_wrong_type(expected, TYPE_WORDS[value.__class__]))
+    return CommandError(errors.wrong_json_type(expected, TYPE_WORDS[value.__class__]))
 
 
 Operation = Callable[[Any], Any]
@@ -112,7 +102,7 @@ def read(session: Session, key: bytes, path: Path, kind: type, operation: Operat
     if document is None:
         if path.legacy:
             return None
-        raise CommandError(NO_KEY)
+        raise CommandError(errors.JSON_NO_KEY)
     results = _results(path, find(path, document.root), operation, kind)
     return results[0] if path.legacy else results
 
@@ -191,7 +181,7 @@ def replace(
 def check_depth(levels: int, value: Any) -> None:
     """Raise an error if ``value``, placed ``levels`` deep, would nest the document too deeply."""
     if levels + depth(value) > _MAX_LEVELS:
-        raise CommandError(TOO_DEEP)
+        raise CommandError(errors.JSON_TOO_DEEP)
 
 
 def put_all(

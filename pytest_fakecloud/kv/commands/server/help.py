@@ -7,7 +7,7 @@ from pkgutil import get_data
 
 from ...engine.session import Session
 from ...reply import Reply, Status
-from ...table.registry import COMMANDS, Args, CommandSpec, command, function_of
+from ...table.registry import COMMANDS, Args, CommandSpec, function_of, variant
 
 
 def summary(spec: CommandSpec) -> str:
@@ -28,7 +28,7 @@ def _help_texts() -> dict[str, list[str]]:
     return {container: lines for container, *lines in sections}
 
 
-def _help_reply(session: Session, container: str) -> Reply:
+def show_help(session: Session, args: Args, *, container: str) -> Reply:
     """Return the lines of HELP as in Redis 7.0, and of the vendor's own subcommands."""
     text = _help_texts().get(container, [])
     lines = [f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
@@ -44,15 +44,9 @@ def _help_reply(session: Session, container: str) -> Reply:
     return [Status(line.encode()) for line in lines]
 
 
-def _bind(container: str) -> None:
-    @command(f"{container} HELP")
-    def show_help(session: Session, args: Args) -> Reply:
-        return _help_reply(session, container)
-
-    show_help.__doc__ = f"Return the subcommands of {container}."
-
-
 for _name, _spec in COMMANDS.items():
     # All commands of the group "cluster" are rejected.
     if _name.endswith(" HELP") and _spec.group != "cluster":
-        _bind(_name.removesuffix(" HELP"))
+        _container = _name.removesuffix(" HELP")
+        _summary = f"Return the subcommands of {_container}."
+        variant(_name, _summary, container=_container)(show_help)

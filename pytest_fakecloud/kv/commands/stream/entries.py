@@ -14,7 +14,7 @@ from ...table.syntax import parse_int
 from ...values.consumer_group import SEQUENCE_MAX
 from ...values.stream import Stream, format_id
 from ..arguments import arity_error, existing, get_or_empty, options, running
-from .ids import parse_id, parse_ids, parse_new_id
+from .ids import parse_id, parse_new_id
 
 _POLICIES = (b"KEEPREF", b"DELREF", b"ACKED")
 """Policies for deleting an entry that is pending in groups.
@@ -225,7 +225,8 @@ def xdel(session: Session, args: Args) -> Reply:
     stream = session.db.get(args[0], Stream)
     if stream is None:
         return 0
-    deleted = sum(map(stream.delete, parse_ids(args[1:])))
+    ids = [parse_id(text) for text in args[1:]]
+    deleted = sum(map(stream.delete, ids))
     if deleted:
         session.db.touch(args[0])
     return deleted
@@ -242,7 +243,7 @@ def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
     count = parse_int(args[at + 1], 1, error=errors.XDELEX_NUMIDS)
     if count != len(args) - at - 2:
         raise CommandError(errors.XDELEX_IDS)
-    return policy, parse_ids(args[at + 2 :])
+    return policy, [parse_id(text) for text in args[at + 2 :]]
 
 
 def _delete_with_policy(stream: Stream, entry_id: int, policy: bytes) -> int:

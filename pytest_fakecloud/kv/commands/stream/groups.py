@@ -14,7 +14,7 @@ from ...table.versions import EARLY_CONSUMERS, ESTIMATED_COUNTERS
 from ...values.consumer_group import ID_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group, advance
 from ...values.stream import Stream, format_id
 from ..arguments import existing, options, subcommand_error
-from .ids import entry_reply, parse_extreme_id, parse_id, parse_ids
+from .ids import entry_reply, parse_extreme_id, parse_id
 from .read import ReadWords, answer_read, entries_reply, read_words, streams_reply
 
 
@@ -234,7 +234,8 @@ def xack(session: Session, args: Args) -> Reply:
     group = None if stream is None else stream.groups.get(args[1])
     if group is None:
         return 0
-    acknowledged = sum(map(group.acknowledge, parse_ids(args[2:])))
+    ids = [parse_id(text) for text in args[2:]]
+    acknowledged = sum(map(group.acknowledge, ids))
     if acknowledged:
         session.db.touch_unwatched(args[0])
     return acknowledged

@@ -6,7 +6,6 @@ import re
 
 from ... import errors
 from ...errors import CommandError
-from ...table.registry import Args
 from ...values.consumer_group import ID_MAX, SEQUENCE_MAX
 from ...values.stream import format_id, make_id
 
@@ -83,7 +82,3 @@ def parse_end(text: bytes) -> int:
 def parse_interval(start: bytes, end: bytes) -> tuple[int, int]:
     """Parse both bounds of a range; if both are invalid, the error is about the start."""
     return parse_start(start), parse_end(end)
-
-
-def parse_ids(texts: Args) -> list[int]:
-    return [parse_id(text) for text in texts]
