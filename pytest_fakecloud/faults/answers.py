@@ -33,14 +33,17 @@ class AnswerMaker:
             return Answer(f"{error.message}\n".encode(), error.status, error.headers, "text/plain")
         return self.encoded(self.app.render_error(error))
 
-    def maker(
+    def responder(
         self,
         status: int,
         body: object = None,
         headers: HeaderPairs | Mapping[str, str] = (),
         content_type: str | None = None,
-    ) -> Callable[[], Answer]:
-        """Return a function that makes a response; raise ``ContractError`` for invalid values."""
+    ) -> Callable[[Serve], Answer]:
+        """Return a function that responds instead of the endpoint.
+
+        Raises ``ContractError`` for invalid values.
+        """
         checked_status(status)
         named = checked_headers(headers)
         others = tuple(pair for pair in named if pair[0].lower() != "content-type")
@@ -49,13 +52,13 @@ class AnswerMaker:
         if body is not None:
             raw = self.encoded_body(body)
             usual = "text/plain; charset=utf-8" if isinstance(body, bytes | str) else JSON_TYPE
-            return lambda: Answer(raw, status, others, kind or usual)
+            return lambda serve: Answer(raw, status, others, kind or usual)
 
-        def make() -> Answer:
+        def respond(serve: Serve) -> Answer:
             answer = self.render(ServiceError(status, phrase(status), headers=others))
             return answer if kind is None else replace(answer, content_type=kind)
 
-        return make
+        return respond
 
     def encoded(self, answer: Answer) -> Answer:
         """Return the test's ``Answer`` with an encoded body; raise ``ContractError`` if invalid."""
@@ -90,15 +93,13 @@ class AnswerMaker:
             ready = self.encoded(step)
             return lambda serve: replace(ready)
         if isinstance(step, tuple) and len(step) == 2:
-            make = self.maker(*step)
-        elif isinstance(step, int):
-            make = self.maker(step)
-        else:
-            raise ContractError(
-                f"{shown(step)} is not a step: pass a status, None, (status, body), an Answer, "
-                "or one of 'drop', 'hang', 'lose_answer', 'truncate'"
-            )
-        return lambda serve: make()
+            return self.responder(*step)
+        if isinstance(step, int):
+            return self.responder(step)
+        raise ContractError(
+            f"{shown(step)} is not a step: pass a status, None, (status, body), an Answer, "
+            "or one of 'drop', 'hang', 'lose_answer', 'truncate'"
+        )
 
 
 _NAMED_STEPS: Mapping[str, Callable[[Serve], Response]] = {

@@ -54,7 +54,7 @@ class RateLimitRule(Rule):
         table: FaultTable,
         requests: int,
         per_us: int,
-        answer: Callable[[HeaderPairs], Answer],
+        responder: Callable[[HeaderPairs], Respond],
         matchers: Mapping[str, Any],
     ) -> None:
         super().__init__(
@@ -62,7 +62,7 @@ class RateLimitRule(Rule):
         )
         self._limit = requests
         self._per_us = per_us
-        self._answer = answer
+        self._responder = responder
         self._end_us = table.clock.now_us()
         self._used = 0
 
@@ -77,7 +77,8 @@ class RateLimitRule(Rule):
     def apply(self, request: Request, serve: Serve) -> Response:
         seconds = str(max(1, math.ceil((self._end_us - self.table.clock.now_us()) / 1_000_000)))
         limit = ("RateLimit-Limit", str(self._limit)), ("RateLimit-Remaining", "0")
-        return self._answer([("Retry-After", seconds), *limit, ("RateLimit-Reset", seconds)])
+        headers = [("Retry-After", seconds), *limit, ("RateLimit-Reset", seconds)]
+        return self._responder(headers)(serve)
 
 
 class CallRule(Rule):

@@ -14,7 +14,7 @@ from ..core.errors import ContractError, shown
 from ..core.recorder import is_own
 from ..core.settings import SWITCH, choice, number
 from ..core.timeparse import Duration, duration_us
-from ..http.messages import Answer, Effect, HeaderPairs, Response, Serve
+from ..http.messages import Effect, HeaderPairs, Response, Serve
 from .answers import Step
 from .fault import CUT, REPLACE, SPOIL, WAIT, Fault, Respond, Rule
 from .kinds import CallRule, RandomRule, RateLimitRule, lost, truncated
@@ -48,8 +48,8 @@ class FaultPlan:
         Without a body the response has the service's error format. ``bytes`` and ``str`` are sent
         unchanged, anything else as JSON.
         """
-        make = self._table.answers.maker(status, body, headers, content_type)
-        return self._inject("answer", f"answer {status}", matchers, lambda serve: make())
+        respond = self._table.answers.responder(status, body, headers, content_type)
+        return self._inject("answer", f"answer {status}", matchers, respond)
 
     def drop(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
         """Close the connection before the engine is reached; with ``reset=True``, by a TCP reset."""
@@ -98,8 +98,8 @@ class FaultPlan:
             rule.must_fire = False
             rule.refuses_all = not rule.limits  # with matchers, other requests are still served
             return self._add(rule)
-        make = self._table.answers.maker(status)
-        return self._inject("down", f"down {status}", matchers, lambda serve: make())
+        respond = self._table.answers.responder(status)
+        return self._inject("down", f"down {status}", matchers, respond)
 
     def up(self) -> None:
         """Remove all faults that ``down()`` injected."""
@@ -127,12 +127,13 @@ class FaultPlan:
         per_us = duration_us(per)
         if not per_us:
             raise ContractError(f"per={shown(per)} is not a period: pass a positive duration")
-        self._table.answers.maker(status, body, headers or ())  # only to check the arguments now
+        answers = self._table.answers
+        answers.responder(status, body, headers or ())  # only to check the arguments now
 
-        def make(usual: HeaderPairs) -> Answer:
-            return self._table.answers.maker(status, body, usual if headers is None else headers)()
+        def responder(usual: HeaderPairs) -> Respond:
+            return answers.responder(status, body, usual if headers is None else headers)
 
-        return self._add(RateLimitRule(self._table, limit, per_us, make, matchers))
+        return self._add(RateLimitRule(self._table, limit, per_us, responder, matchers))
 
     def sequence(self, steps: Iterable[Step], **matchers: Unpack[Matchers]) -> Fault:
         """Apply the steps in turn, one to each matching request: ``[503, None, 429, "drop"]``.
