@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from types import FrameType
 
 INFRASTRUCTURE = frozenset(
@@ -22,21 +23,16 @@ CARRIERS = frozenset({"asyncio", "concurrent", "contextvars", "functools", "thre
 _LIBRARIES_OF_TIMEOUTS = CARRIERS | {"contextlib", "anyio"}
 """Packages that set timeouts on behalf of their callers."""
 
-_known: dict[str, bool] = {}
-
 
 def module_of(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", ""))
 
 
+@cache
 def is_infrastructure_module(name: str) -> bool:
     """Return whether a module belongs to infrastructure, whose sleeps and clocks stay real."""
-    found = _known.get(name)
-    if found is None:
-        top = name.partition(".")[0]
-        found = top in INFRASTRUCTURE or top in sys.stdlib_module_names
-        _known[name] = found
-    return found
+    top = name.partition(".")[0]
+    return top in INFRASTRUCTURE or top in sys.stdlib_module_names
 
 
 def is_infrastructure(frame: FrameType) -> bool:
