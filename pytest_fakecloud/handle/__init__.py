@@ -7,7 +7,6 @@ from .action import perform as perform
 from .context import ClosedFakes as ClosedFakes
 from .context import Context as Context
 from .context import Delivery as Delivery
-from .context import closed_fakes_of as closed_fakes_of
 from .context import secrets_of as secrets_of
 from .context import was_given as was_given
 from .handle import HANDLE_FIELDS as HANDLE_FIELDS

@@ -20,7 +20,6 @@ from ..core.timers import Registry
 from ..http.hub import default_hub
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
     from ..http.hub import Hub
     from ..http.mount import Mount
     from .handle import Handle
@@ -131,11 +130,6 @@ class ClosedFakes:
         self.last = ()
         self._addresses.clear()
         self._secrets.clear()
-
-
-def closed_fakes_of(cloud: AnyCloud) -> ClosedFakes:
-    """Return the closed fakes of a cloud. For reports, not for tests."""
-    return cloud._closed_fakes
 
 
 def note_token(token: str) -> None:

@@ -100,6 +100,9 @@ class Handle:
             name=self.name,
         )
         self._mount = self._mounted(config)
+        # Called in reverse order, after the callbacks of ``on_close()`` and even if one of them raises.
+        self._exits.callback(self._forget)
+        self._exits.callback(self._mount.close)
         self._baseline = self._first_baseline()
         self.closed = False
         self._leave = context.entered.add(self)
@@ -285,17 +288,9 @@ class Handle:
 
         Can be called repeatedly.
         """
-        if self.closed:
-            return
-        self.closed = True
-        # The fake must be removed even if an on_close callback raises.
-        try:
-            try:
-                self._exits.close()
-            finally:
-                self._mount.close()
-        finally:
-            self._forget()
+        if not self.closed:
+            self.closed = True
+            self._exits.close()
 
     def _forget(self) -> None:
         self._leave()

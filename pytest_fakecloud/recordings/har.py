@@ -14,7 +14,6 @@ from ..core.calls import Call
 from ..core.errors import ContractError
 from ..core.timeparse import instant_us, to_datetime
 from ..files import DATA_BYTES, read_file
-from ..handle import closed_fakes_of
 from ..http.readers import query_items
 from ..reporting.masking import HIDDEN, Mask
 from ..reporting.private_files import write_private
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 def archive(cloud: AnyCloud) -> dict[str, Any]:
     """Return a cloud's journal as a HAR object in its clock's time, with credentials masked."""
     mask = Mask(cloud)
-    addresses = dict(closed_fakes_of(cloud).addresses)
+    addresses = dict(cloud._closed_fakes.addresses)
     addresses.update((handle.name, (handle.fixture, handle.url)) for handle in cloud.handles)
     return {
         "log": {

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import ITEMS_OF_CUT, Call, Event, Headers
-from ..handle import closed_fakes_of, secrets_of
+from ..handle import secrets_of
 from .applications import ServedRequest
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Mask:
     def __init__(self, cloud: AnyCloud | None = None, *, secrets: Iterable[str] = ()) -> None:
         known = frozenset(secrets)
         if cloud is not None:
-            known |= closed_fakes_of(cloud).secrets.union(*map(secrets_of, cloud.handles))
+            known |= cloud._closed_fakes.secrets.union(*map(secrets_of, cloud.handles))
         self._secrets = _secrets_pattern(known)
 
     def text(self, text: str) -> str:

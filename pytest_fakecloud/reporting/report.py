@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.calls import Call
 from ..core.errors import report_failure
-from ..handle import Handle, closed_fakes_of
+from ..handle import Handle
 from ..queue.timeline import dead_letter_lines, schedule_lines, unfinished_lines
 from .applications import ServedRequest
 from .findings import ObservedTest, find
@@ -60,7 +60,7 @@ def report_of(
         every = rows(cloud, served=served, lookups=lookups)
     with report_failure("what is unfinished cannot be shown", failures.append):
         left = unfinished(cloud, lookups, found)
-    closed = closed_fakes_of(cloud).addresses.items()
+    closed = cloud._closed_fakes.addresses.items()
     masked = partial(_masked, mask=mask, numbers=_numbers(every))
     return Report(
         now_us=cloud.clock.now_us(),

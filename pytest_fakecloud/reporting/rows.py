@@ -12,7 +12,6 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
-from ..handle import closed_fakes_of
 from .applications import ServedRequest
 from .lookups import Lookups, has_full_answer, records_of
 from .masking import Mask
@@ -154,7 +153,7 @@ class _Builder:
         self.mask = Mask(cloud)
         self._cloud, self._lookups = cloud, lookups
         self._records = records_of(cloud)
-        self._names = {url: name for name, (_, url) in closed_fakes_of(cloud).addresses.items()}
+        self._names = {url: name for name, (_, url) in cloud._closed_fakes.addresses.items()}
         self._names.update((handle.url, handle.name) for handle in cloud.handles)
         self._attempts = _attempts_of_calls(entries)
 

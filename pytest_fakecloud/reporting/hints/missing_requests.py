@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from ...handle import closed_fakes_of, secrets_of, was_given
+from ...handle import secrets_of, was_given
 from ...http.hub import default_hub
 from ...http.readers import bearer_token
 from .introspection import attributes_of, chain, frames_of, locals_of, root
@@ -50,7 +50,7 @@ def hints_about_silence(
 
 def old_token_hints(cloud: AnyCloud) -> list[str]:
     """Explain requests from a client that still uses the token of a fake from an earlier test."""
-    own = closed_fakes_of(cloud).secrets.union(*map(secrets_of, cloud.handles))
+    own = cloud._closed_fakes.secrets.union(*map(secrets_of, cloud.handles))
     for call in cloud.journal.calls():
         token = bearer_token(call.headers.get("Authorization")) if call.status == 401 else None
         if token is not None and token not in own and was_given(token):
