@@ -17,7 +17,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import httpx
 import pytest
 import redis as redis_py
 import redis.asyncio as redis_asyncio
@@ -28,7 +27,7 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, DeliveredRequest, KVServer
 from pytest_fakecloud.explore.schedule import KINDS
 
-from .bugs import locks, queues, reads
+from .bugs import locks, queues
 from .conftest import expects, failure
 
 HOOK = "https://app.example.com/hook"
@@ -201,13 +200,6 @@ def test_a_delay_delays_one_client(cloud: Cloud, redis: Redis) -> None:
     assert seen == {"ann": 30, "bob": 0}
 
 
-def test_one_slow_holder_breaks_a_lock_without_fencing(cloud: Cloud) -> None:
-    of = locks.lock_without_fencing(cloud, corrected=False)
-    kinds: Any = ("jump", "past", "delay")
-    found = failure(cloud, of.run, of.check, setup=of.setup, kinds=kinds, match="on the account")
-    assert found.events == 1
-
-
 def test_schedules_fire_at_their_times_while_a_client_sleeps(cloud: Cloud) -> None:
     queue = cloud.queue()
     fired: list[float] = []
@@ -297,12 +289,6 @@ def test_patience_bounds_how_slow_a_client_can_be(cloud: Cloud, redis: Redis) ->
         cloud.explore(run, kinds="jump", patience="5m")
 
 
-def test_a_limiter_that_truncates_to_seconds_is_found(cloud: Cloud) -> None:
-    of = locks.truncated_window(cloud, corrected=False)
-    kinds: Any = ("nearly", "tick")
-    failure(cloud, of.run, of.check, setup=of.setup, kinds=kinds, match="within a second")
-
-
 # -- tasks and threads -----------------------------------------------------------------------------
 
 
@@ -335,12 +321,6 @@ def test_calls_of_a_library_that_gather_runs_interleave(cloud: Cloud, kv: KVServ
     assert seen == {(1, 2), (2, 1)}
 
 
-def test_a_late_answer_fills_a_cache_with_an_old_value(cloud: Cloud) -> None:
-    of = reads.late_cache_fill(cloud, corrected=False)
-    found = failure(cloud, of.run, of.check, setup=of.setup, kinds=ORDERS, match="shows 30")
-    assert "shop:show" in found.story
-
-
 def test_threads_of_the_code_are_strands(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     def add() -> None:
         redis.set("n", str(int(redis.get("n") or 0) + 1))
@@ -360,17 +340,6 @@ def test_threads_of_the_code_are_strands(cloud: Cloud, kv: KVServer, redis: Redi
             list(pool.map(lambda _: add(), range(2)))
 
     failure(cloud, pooled, expects(kv, "2"), kinds="switch", match="n is 1")
-
-
-def test_a_lock_of_the_process_is_a_turn(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
-    lock = threading.Lock()
-
-    def client() -> None:
-        with lock:
-            redis.set("n", str(int(redis.get("n") or 0) + 1))
-
-    found = cloud.explore({"ann": client, "bob": client}, expects(kv, "2"), kinds=ORDERS)
-    assert found.is_exhaustive
 
 
 def test_a_deadlock_is_a_finding_with_its_story(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
@@ -550,23 +519,6 @@ def test_disturbances_end_before_the_check(cloud: Cloud, kv: KVServer) -> None:
     assert {"rotate_token", "hold_pending", "partition"} <= found.kinds.keys()
 
 
-def test_stored_failures_respect_their_conditions(cloud: Cloud, kv: KVServer) -> None:
-    import hypothesis
-    from hypothesis.database import InMemoryExampleDatabase
-
-    database = InMemoryExampleDatabase()
-    hypothesis.settings.register_profile("memory", database=database)
-    hypothesis.settings.load_profile("memory")
-
-    def run() -> None:
-        assert httpx.get(f"{kv.url}/ping", headers=kv.headers).status_code == 200
-
-    failure(cloud, run, kinds=("answer", "jump", "nearly"))
-    found = failure(cloud, run, kinds=("answer", "jump", "nearly"))
-    assert found.tried == 1
-    cloud.explore(run, lambda: None, kinds=("nearly",))
-
-
 def publishes_to_asgi(cloud: Cloud, handle: Callable[[], Any]) -> Callable[[], None]:
     """Return a client that publishes to an ASGI application, which awaits ``handle()``."""
     queue = cloud.queue()
@@ -651,20 +603,6 @@ def test_a_client_may_set_signal_handlers(cloud: Cloud, redis: Redis) -> None:
     found = cloud.explore(run, lambda: None, budget=3)
     assert "not explored: signals" in str(found)
     assert signal.getsignal(signal.SIGTERM) is handler
-
-
-def test_a_thread_that_polls_for_ever_is_an_error(
-    cloud: Cloud, redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_fakecloud.explore.simulation.clock.MOST_STEPS", 100)
-
-    def polls() -> None:
-        redis.ping()
-        while True:
-            time.sleep(1)
-
-    with pytest.raises(ContractError, match="time has moved 100 times and the run goes on: polls"):
-        cloud.explore(polls, lambda: None)
 
 
 def test_timers_are_part_of_an_exhaustive_search(cloud: Cloud, kv: KVServer, redis: Redis) -> None:

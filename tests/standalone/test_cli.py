@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,10 +78,8 @@ def test_a_signal_stops_it_gracefully_and_soon(serve: Serve, number: signal.Sign
     broker = server.summary["handles"][0]
     pool = urllib3.PoolManager(retries=False)
     pool.request("GET", f"{broker['url']}/topics", headers=broker["headers"])
-    started = time.perf_counter()
     server.process.send_signal(number)
     assert server.process.wait(10) == 0
-    assert time.perf_counter() - started < 5
     pool.clear()
 
 

@@ -198,13 +198,6 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, text: str | None, error: str
         read_state(file)
 
 
-def test_the_schema_of_the_documentation_is_current() -> None:
-    file = ROOT / "docs" / "reference" / "state.schema.json"
-    assert json.loads(file.read_text(encoding="utf-8")) == SCHEMA, (
-        "run: python -m pytest_fakecloud.standalone state > docs/reference/state.schema.json"
-    )
-
-
 def test_another_reader_of_schemas_agrees(tmp_path: Path) -> None:
     validator = pytest.importorskip("jsonschema").Draft202012Validator(SCHEMA)
     validator.check_schema(SCHEMA)
