@@ -220,6 +220,28 @@ def test_deliveries_are_part_of_a_run(cloud: Cloud, queue: Queue, seen: Seen) ->
     assert queue.messages() == []
 
 
+@pytest.mark.parametrize(
+    ("retries", "losses"),
+    [
+        (0, {"fail 1", "unreachable 1"}),
+        (1, {"fail 2", "unreachable 1", "unreachable 2"}),
+        (2, {"fail 2", "fail 3", "unreachable 1", "unreachable 2", "unreachable 3"}),
+    ],
+)
+def test_a_delivery_loses_one_attempt_all_retries_or_all_attempts(
+    cloud: Cloud, queue: Queue, retries: int, losses: set[str]
+) -> None:
+    queue.destinations.accept()
+    schedules: set[str] = set()
+    cloud.explore(
+        lambda: queue.client().message.publish(url=HOOK, body="x", retries=retries),
+        lambda history: schedules.add(history.schedule),
+        kinds=("fail", "unreachable"),
+        budget=len(losses),
+    )
+    assert schedules == {"", *(f"delivery1.0 {loss}" for loss in losses)}
+
+
 def test_a_handler_may_be_overtaken_in_the_middle(
     cloud: Cloud, queue: Queue, kv: KVServer, seen: Seen
 ) -> None:

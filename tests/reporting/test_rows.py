@@ -199,6 +199,11 @@ def test_json_that_is_written_again_is_told(cloud: Cloud) -> None:
     assert said in refused(cloud, body='{"n":1}')
 
 
+def test_a_signed_body_of_several_lines_is_shown_whole(cloud: Cloud) -> None:
+    body = "line\n" * 100
+    assert refused(cloud, body=body)[0] == f"sent {body}"
+
+
 def test_what_is_told_agrees_with_the_official_receiver(cloud: Cloud) -> None:
     queue = cloud.queue()
     verifying(cloud, queue=queue)

@@ -155,8 +155,8 @@ def test_the_queue_takes_a_token_beside_the_public_keys(serve: Serve) -> None:
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Return a folder for state files."""
-    monkeypatch.setattr(development, "_state_folder", lambda: tmp_path / "state")
-    return tmp_path / "state"
+    monkeypatch.setattr(development, "_state_folder", lambda: tmp_path / "local" / "state")
+    return tmp_path / "local" / "state"
 
 
 def test_the_control_token_is_kept_and_private(folder: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_file_without_a_token_is_an_error(folder: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_a_warning(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder.write_text("a file")
+    folder.parent.write_text("a file")
     assert with_defaults(options(control_token=None), Log()).control_token is None
     assert "the control token could not be stored" in capsys.readouterr().err
 

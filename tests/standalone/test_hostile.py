@@ -22,6 +22,7 @@ from pytest_fakecloud.http.messages import Answer, Request, Stream
 from pytest_fakecloud.recordings import archive
 from pytest_fakecloud.standalone.api import PREFIX, ControlApp
 from pytest_fakecloud.standalone.console import FILES
+from pytest_fakecloud.standalone.control import journal
 from pytest_fakecloud.standalone.control.clouds import CloudRoutes
 from pytest_fakecloud.standalone.hosts import Hosts
 
@@ -268,7 +269,8 @@ def test_a_server_of_weeks_forgets_old_problems(serve: Serve) -> None:
     assert "/nothing/100:" in problems[0]["text"]
 
 
-def test_a_stream_nobody_reads_keeps_nothing() -> None:
+def test_a_stream_nobody_reads_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "HEARTBEAT_SECONDS", 0.0)
     with Cloud(seed=1, delivery="driven") as cloud:
         cloud.journal.keep = 10
         app = ControlApp(cloud, "token")
@@ -284,6 +286,7 @@ def test_a_stream_nobody_reads_keeps_nothing() -> None:
         told = [next(stream.chunks) for _ in kept]
         assert [f"id: {number}\n".encode() in text for number, text in zip(kept, told, strict=True)]
         assert f"id: {kept[-1]}\n".encode() in told[-1]
+        assert next(stream.chunks) == b": still here\n\n"
         app.end_streams()
         assert list(stream.chunks) == []
 

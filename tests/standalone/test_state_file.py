@@ -118,10 +118,16 @@ def test_it_tells_how_far_it_is(
     cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state_file, "AT_ONCE", 2)
-    content = {"kv": {"values": dict.fromkeys("abcde", "v")}, "broker": {"t": ["1", "2", "3"]}}
+    content = {
+        "kv": {"values": dict.fromkeys("abcde", "v")},
+        "broker": {"t": ["1", "2", "3"]},
+        "queue": {"queues": {"mails": {}}},
+    }
     told: list[tuple[str, int, int]] = []
     load_state(cloud, content, tmp_path, lambda *one: told.append(one))
-    assert told == [("kv", 2, 5), ("kv", 4, 5), ("kv", 5, 5), ("broker", 2, 3), ("broker", 3, 3)]
+    assert told == [
+        ("kv", 2, 5), ("kv", 4, 5), ("kv", 5, 5), ("broker", 2, 3), ("broker", 3, 3), ("queue", 1, 1),
+    ]  # fmt: skip
 
 
 WRONG = [

@@ -255,8 +255,7 @@ class Turns:
         except Crash:
             strand.crashed = True
         except ContractError as error:
-            if not self.has_ended:
-                self.end(error)
+            self.end(error)
         except BaseException as error:
             strand.error = error
 
