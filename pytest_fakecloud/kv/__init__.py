@@ -7,7 +7,7 @@ The modules and folders of each line import only from the lines above::
     algorithms/              globs, hashes and scans, independent of the service
     table/                   a row per command, the parameters of CONFIG, syntax
     values/                  data structures without commands
-    acl/                     users, their rules, and the log of denied commands
+    acl/                     users and their rules
     scripting/               Lua: scripts and function libraries
     engine/                  Engine.execute(session, [name, *args]) -> reply; keys, time, pub/sub
     commands/                a module or folder per group; @command binds functions to the table

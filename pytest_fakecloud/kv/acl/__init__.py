@@ -1,1 +1,1 @@
-"""ACL users: passwords, rules, permission checks, and the log of denials."""
+"""ACL users: passwords, rules and permission checks."""

@@ -167,7 +167,18 @@ class LuaHost:
             b"ERR Script stopped: it ran more than %d instructions" % limits.instructions,
             b"ERR Script stopped: it ran for more than %g seconds" % limits.seconds,
         )
-        functions: dict[bytes, Callable[..., Any]] = {
+        table = self._runtime.table_from
+        functions = table(self._functions(clock, check_progress))
+        settings = table(self._settings(flags, version, knows), recursive=True)
+        sources = table({name.encode(): _chunk(name) for name in _FILES})
+        api = self._runtime.execute(_chunk("bootstrap"), functions, settings, sources)
+        self._api = dict(api.items())
+
+    def _functions(
+        self, clock: Callable[[], float], check_progress: Callable[[], float]
+    ) -> dict[bytes, Callable[..., Any]]:
+        """Return the Python functions that the Lua code calls."""
+        return {
             **callbacks(),
             b"call": self._guarded(self._command),
             b"call_widely": self._guarded(self._command, in_table=True),
@@ -178,7 +189,13 @@ class LuaHost:
             b"levels": lambda: self.levels,
             b"check_progress": check_progress,
         }
-        settings = {
+
+    def _settings(
+        self, flags: Iterable[bytes], version: str, knows: Mapping[str, bool]
+    ) -> dict[bytes, Any]:
+        """Return the limits, their error messages, and what the server can do."""
+        limits = self.limits
+        return {
             b"instructions": limits.instructions,
             b"seconds": limits.seconds,
             b"kilobytes": limits.memory // 1024,
@@ -192,11 +209,6 @@ class LuaHost:
             b"has_server": knows["the API of scripts as `server`"],
             b"flags": dict.fromkeys(flags, True),
         }
-        table = self._runtime.table_from
-        sources = {name.encode(): _chunk(name) for name in _FILES}
-        options = table(settings, recursive=True)
-        api = self._runtime.execute(_chunk("bootstrap"), table(functions), options, table(sources))
-        self._api = dict(api.items())
 
     def compile(self, source: bytes) -> Any:
         """Compile a script to a Lua function; raise ``SyntaxError`` with Lua's message."""

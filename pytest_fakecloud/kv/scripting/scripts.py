@@ -95,6 +95,8 @@ class Scripting:
             )
         return self._host
 
+    # -- scripts and functions ---------------------------------------------------------------------
+
     def load(self, source: bytes) -> bytes:
         """Cache a script and return its SHA-1 digest; raise ``CommandError`` for a syntax error."""
         sha = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
@@ -125,7 +127,37 @@ class Scripting:
         if script.compiled is None:
             self._compile(script)
         run = self._new_run(session, sha, keys, script.flags, read_only)
-        return self._guarded(run, lambda: self.host.evaluate(script.compiled, keys, args))
+        return self._run(run, lambda: self.host.evaluate(script.compiled, keys, args))
+
+    def _read_library(self, source: bytes) -> Library:
+        name, body = library_shebang(source)
+        try:
+            registered = self.host.load_library(body)
+        except SyntaxError as error:
+            raise CommandError(errors.library_compile_error(str(error))) from None
+        except ScriptFailure as failure:
+            text = errors.LOAD_TIMEOUT if failure.too_long else failure.text
+            raise CommandError(errors.registration_error(text)) from None
+        except HostLost:
+            raise self._lose_host() from None
+        if not registered:
+            raise CommandError(errors.NO_FUNCTIONS)
+        functions = {
+            function_name: LibraryFunction(function_name, callback, description, tuple(flags))
+            for function_name, callback, description, flags in registered
+        }
+        return Library(name, source, functions)
+
+    def call_function(
+        self, session: Session, name: bytes, keys: list[bytes], args: list[bytes], read_only: bool
+    ) -> Reply:
+        """Run a function of a library; the function must exist."""
+        function = self.libraries.functions[name.lower()]
+        run = self._new_run(session, name, keys, frozenset(function.flags), read_only)
+        run.line = self.engine.line
+        return self._run(run, lambda: self.host.call_function(function.callback, keys, args))
+
+    # -- flags -------------------------------------------------------------------------------------
 
     def may_write(self, spec: CommandSpec, argv: list[bytes]) -> bool:
         """Return whether CLIENT PAUSE WRITE delays a line, because it may write or publish.
@@ -160,41 +192,7 @@ class Scripting:
                 function = self.libraries.functions.get(argv[1].lower())
                 return None if function is None else function.flags
 
-    def _read_library(self, source: bytes) -> Library:
-        name, body = library_shebang(source)
-        try:
-            registered = self.host.load_library(body)
-        except SyntaxError as error:
-            raise CommandError(errors.library_compile_error(str(error))) from None
-        except ScriptFailure as failure:
-            text = errors.LOAD_TIMEOUT if failure.too_long else failure.text
-            raise CommandError(errors.registration_error(text)) from None
-        except HostLost:
-            raise self._lose_host() from None
-        if not registered:
-            raise CommandError(errors.NO_FUNCTIONS)
-        functions = {
-            function_name: LibraryFunction(function_name, callback, description, tuple(flags))
-            for function_name, callback, description, flags in registered
-        }
-        return Library(name, source, functions)
-
-    def call_function(
-        self, session: Session, name: bytes, keys: list[bytes], args: list[bytes], read_only: bool
-    ) -> Reply:
-        """Run a function of a library; the function must exist."""
-        function = self.libraries.functions[name.lower()]
-        run = self._new_run(session, name, keys, frozenset(function.flags), read_only)
-        run.line = self.engine.line
-        return self._guarded(run, lambda: self.host.call_function(function.callback, keys, args))
-
-    def snapshot(self) -> ScriptingCopy:
-        return ScriptingCopy(dict(self.scripts), self.libraries.sources())
-
-    def restore(self, saved: ScriptingCopy) -> None:
-        """Restore scripts and libraries. Loading libraries again resets their global variables."""
-        self.scripts = dict(saved.scripts)
-        self.libraries.reload(saved.libraries)
+    # -- running -----------------------------------------------------------------------------------
 
     def _new_run(
         self,
@@ -230,7 +228,7 @@ class Scripting:
             raise CommandError(OOM)
         return True
 
-    def _guarded(self, run: ScriptRun, action: Callable[[], Reply]) -> Reply:
+    def _run(self, run: ScriptRun, action: Callable[[], Reply]) -> Reply:
         session = run.session
         before = (session.db, session.resp, session.in_script)
         session.in_script = True
@@ -277,6 +275,8 @@ class Scripting:
         inner = text.removeprefix(b"ERR %b: " % place.removeprefix(b"@"))
         trace = b"\nstack traceback:\n\t%b: in main chunk\n\t[G]: ?" % place
         return b"ERR Error running script: %b: %b%b" % (place, inner, trace)
+
+    # -- callbacks of the Lua runtime --------------------------------------------------------------
 
     def _command(self, argv: list[bytes], resp: int) -> Reply:
         run = self.running
@@ -357,3 +357,13 @@ class Scripting:
 
     def _clock(self) -> float:
         return (self.engine.now_us - self.engine.started_us) / 1_000_000
+
+    # -- copies ------------------------------------------------------------------------------------
+
+    def snapshot(self) -> ScriptingCopy:
+        return ScriptingCopy(dict(self.scripts), self.libraries.sources())
+
+    def restore(self, saved: ScriptingCopy) -> None:
+        """Restore scripts and libraries. Loading libraries again resets their global variables."""
+        self.scripts = dict(saved.scripts)
+        self.libraries.reload(saved.libraries)
