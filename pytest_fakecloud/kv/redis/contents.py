@@ -12,24 +12,24 @@ from ...core.errors import ContractError
 from ..errors import CommandError
 from ..python_values import Converted, word, word_pairs
 from ..reply import Reply, Status
-from .share import BATCH, Share
+from .namespace import BATCH, Namespace
 
 
 class RedisContents:
     """The keys of a fake on a real server, with the interface of a keyspace."""
 
-    def __init__(self, share: Share) -> None:
-        self._share = share
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
 
     def __iter__(self) -> Iterator[bytes]:
-        prefix_length = len(self._share.prefixes.keys)
-        return (key[prefix_length:] for key in self._share.full_names())
+        prefix_length = len(self._namespace.prefixes.keys)
+        return (key[prefix_length:] for key in self._namespace.full_names())
 
     def peek(self, key: bytes) -> Converted | None:
         """Return the value of a key, or None; raise ``ContractError`` for an unsupported type."""
-        share = self._share
-        name = share.prefixes.keys + key
-        reply = share.link.call([b"TYPE", name])
+        namespace = self._namespace
+        name = namespace.prefixes.keys + key
+        reply = namespace.link.call([b"TYPE", name])
         type_name = reply.text.decode() if isinstance(reply, Status) else "none"
         if type_name == "none":
             return None
@@ -39,10 +39,10 @@ class RedisContents:
                 "with execute()"
             )
         line, convert = _READERS[type_name]
-        reply = share.link.call([line[0], name, *line[1:]])
+        reply = namespace.link.call([line[0], name, *line[1:]])
         if reply is None or (reply == [] and type_name != "stream"):
             return None  # The key expired after TYPE: only strings and streams can be empty.
-        return Converted(type_name, convert(share.prefixes.strip(reply)))
+        return Converted(type_name, convert(namespace.prefixes.strip(reply)))
 
 
 _READERS: dict[str, tuple[list[bytes], Callable[[Any], Any]]] = {
@@ -77,12 +77,12 @@ class RedisCopy:
     functions: bytes | None = None
 
 
-def copy_of(share: Share) -> RedisCopy:
-    share.check_claim()
-    return RedisCopy(_dumped(share), share.user_rules(), _functions(share))
+def copy_of(namespace: Namespace) -> RedisCopy:
+    namespace.check_claim()
+    return RedisCopy(_dumped(namespace), namespace.user_rules(), _functions(namespace))
 
 
-def restore_copy(share: Share, saved: object) -> None:
+def restore_copy(namespace: Namespace, saved: object) -> None:
     """Restore keys, users and functions, except keys that have expired since the copy.
 
     The present keys are removed first, so they are lost if the server rejects a saved key. Raises
@@ -98,24 +98,24 @@ def restore_copy(share: Share, saved: object) -> None:
             'the first snapshot with isolation="none" contains no keys, because they existed '
             "before this fake: call set_baseline() to define the state that reset() restores"
         )
-    share.clear()
-    _restore_keys(share, saved.keys)
-    for name in share.user_rules():
+    namespace.clear()
+    _restore_keys(namespace, saved.keys)
+    for name in namespace.user_rules():
         if name not in saved.users:
-            share.link.call([b"ACL", b"DELUSER", name])
+            namespace.link.call([b"ACL", b"DELUSER", name])
     for name, rules in saved.users.items():
-        share.link.call([b"ACL", b"SETUSER", name, b"reset", *rules])
+        namespace.link.call([b"ACL", b"SETUSER", name, b"reset", *rules])
     if saved.functions is not None:
-        share.link.call([b"FUNCTION", b"RESTORE", saved.functions, b"FLUSH"])
+        namespace.link.call([b"FUNCTION", b"RESTORE", saved.functions, b"FLUSH"])
 
 
-def _dumped(share: Share) -> dict[bytes, tuple[bytes, int]]:
+def _dumped(namespace: Namespace) -> dict[bytes, tuple[bytes, int]]:
     found: dict[bytes, tuple[bytes, int]] = {}
-    keys = share.full_names()
+    keys = namespace.full_names()
     for at in range(0, len(keys), BATCH):
         batch = keys[at : at + BATCH]
         lines = [line for key in batch for line in ([b"DUMP", key], [b"PTTL", key])]
-        *replies, time_now = _checked(share.link.many([*lines, [b"TIME"]]))
+        *replies, time_now = _checked(namespace.link.many([*lines, [b"TIME"]]))
         now_ms = int(time_now[0]) * 1000 + int(time_now[1]) // 1000
         for key, payload, left_ms in zip(batch, replies[::2], replies[1::2], strict=True):
             if payload is not None:
@@ -123,13 +123,13 @@ def _dumped(share: Share) -> dict[bytes, tuple[bytes, int]]:
     return found
 
 
-def _restore_keys(share: Share, keys: dict[bytes, tuple[bytes, int]]) -> None:
+def _restore_keys(namespace: Namespace, keys: dict[bytes, tuple[bytes, int]]) -> None:
     lines = [
         [b"RESTORE", key, b"%d" % until_ms, payload, b"REPLACE", b"ABSTTL"]
         for key, (payload, until_ms) in keys.items()
     ]
     for at in range(0, len(lines), BATCH):
-        _checked(share.link.many(lines[at : at + BATCH]))
+        _checked(namespace.link.many(lines[at : at + BATCH]))
 
 
 def _checked(replies: list[Reply]) -> list[Any]:
@@ -140,10 +140,10 @@ def _checked(replies: list[Reply]) -> list[Any]:
     return replies
 
 
-def _functions(share: Share) -> bytes | None:
-    if share.prefixes.shared:
+def _functions(namespace: Namespace) -> bytes | None:
+    if namespace.prefixes.shared:
         return None
     # Servers before Redis 7 have no functions, and the user in the URL may not be allowed to dump.
     with suppress(CommandError):
-        return cast("bytes", share.link.call([b"FUNCTION", b"DUMP"]))
+        return cast("bytes", namespace.link.call([b"FUNCTION", b"DUMP"]))
     return None

@@ -35,9 +35,9 @@ from ..table.rows import DOCUMENTED
 from .acl import RedisUser, RedisUsers, prepare_acl
 from .contents import RedisContents, RedisCopy, copy_of, restore_copy
 from .feeds import MonitorFeed, Subscriptions
+from .namespace import Namespace
 from .rewriting import Answered, Prepared, Rewriter, find_spec
 from .scripts import RedisScripts
-from .share import Share
 
 
 @dataclass(eq=False)
@@ -81,21 +81,21 @@ class RedisEngine:
         self.table = EVERYTHING
         self.settings = settings
         self.lock = nullcontext()  # The server itself runs one command at a time.
-        self.share = share = Share(url, settings.isolation)
-        self._prefixes = share.prefixes
-        self.pubsub = Subscriptions(share.link, share.prefixes)
-        self.monitors = MonitorFeed(share.link, share.prefixes)
+        self.namespace = namespace = Namespace(url, settings.isolation)
+        self._prefixes = namespace.prefixes
+        self.pubsub = Subscriptions(namespace.link, namespace.prefixes)
+        self.monitors = MonitorFeed(namespace.link, namespace.prefixes)
         self.streaming: set[RedisSession] = set()
         """The sessions of open event streams."""
-        self.users = RedisUsers(share.link, share.prefixes)
+        self.users = RedisUsers(namespace.link, namespace.prefixes)
         fraction = ids.stream("kv", "random").random
-        self._rewriter = Rewriter(share.prefixes, fraction, self.pubsub.patterns)
+        self._rewriter = Rewriter(namespace.prefixes, fraction, self.pubsub.patterns)
         self._scripts = RedisScripts() if settings.dialect == "vendor" else None
         # The first copy becomes the baseline.
         self._has_baseline = settings.isolation != "none"
         self._release_clock = clock.tie_to_real_time(
-            f"the real server behind it ({share.link.where}) runs in real time. To move the clock, use "
-            "the in-memory engine (leave out engine=)"
+            f"the real server behind it ({namespace.link.where}) runs in real time. To move the "
+            "clock, use the in-memory engine (leave out engine=)"
         )
         self.closed = False
 
@@ -130,7 +130,7 @@ class RedisEngine:
         name = spec.name if spec is not None else ""
         try:
             self._check_offered(session, spec, argv)
-            self.share.check_claim()
+            self.namespace.check_claim()
             if name in ("MULTI", "EXEC", "DISCARD") and len(argv) == 1:
                 return self._run_transaction_command(session, name)
             if spec is not None:
@@ -184,13 +184,13 @@ class RedisEngine:
         if login is not None and prepared.emulated:
             # Check the user's permission for the original command (such as FLUSHDB), because the
             # user may not have permission for the script that replaces it.
-            verdict = self.share.link.call([b"ACL", b"DRYRUN", login[0], *argv])
+            verdict = self.namespace.link.call([b"ACL", b"DRYRUN", login[0], *argv])
             if isinstance(verdict, bytes):
                 raise CommandError(b"NOPERM " + verdict)
             login = None
         elif login is None and prepared.runs_script:
-            login = self.share.script_login
-        return self._answered(prepared, self.share.link.call(prepared.argv, login))
+            login = self.namespace.script_login
+        return self._answered(prepared, self.namespace.link.call(prepared.argv, login))
 
     def _answered(self, prepared: Prepared, reply: Reply) -> Reply:
         if prepared.answer is not None and not isinstance(reply, CommandError):
@@ -214,8 +214,8 @@ class RedisEngine:
             raise CommandError(errors.EXECABORT)
         login = session.login
         if login is None and any(prepared.runs_script for prepared in queue):
-            login = self.share.script_login
-        *queued, replies = self.share.link.transaction([one.argv for one in queue], login)
+            login = self.namespace.script_login
+        *queued, replies = self.namespace.link.transaction([one.argv for one in queue], login)
         for reply in queued:
             if isinstance(reply, CommandError):
                 raise CommandError(errors.exec_aborted_by(reply.text))
@@ -231,8 +231,8 @@ class RedisEngine:
     @contextmanager
     def reading(self) -> Iterator[RedisContents]:
         """Provide the fake's keys within a ``with`` block. Each access reads from the server."""
-        self.share.check_claim()
-        yield RedisContents(self.share)
+        self.namespace.check_claim()
+        yield RedisContents(self.namespace)
 
     def snapshot(self) -> RedisCopy:
         """Copy the fake's keys and users.
@@ -246,10 +246,10 @@ class RedisEngine:
         if not self._has_baseline:
             self._has_baseline = True
             return RedisCopy(None)
-        return copy_of(self.share)
+        return copy_of(self.namespace)
 
     def restore(self, saved: RedisCopy) -> None:
-        restore_copy(self.share, saved)
+        restore_copy(self.namespace, saved)
 
     def close(self) -> None:
         """Remove the fake's data from the server and close all connections. Later calls do nothing."""
@@ -259,4 +259,4 @@ class RedisEngine:
         self._release_clock()
         self.pubsub.close()
         self.monitors.close()
-        self.share.close()
+        self.namespace.close()

@@ -30,7 +30,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
-from pytest_fakecloud.kv.redis import share as shares
+from pytest_fakecloud.kv.redis import namespace as namespaces
 from pytest_fakecloud.kv.redis.addresses import open_link
 from pytest_fakecloud.kv.redis.cluster import ClusterLink
 from pytest_fakecloud.kv.redis.rewriting import Answered, Prefixes, Rewriter, find_spec
@@ -475,7 +475,7 @@ class TestUsers:
         for path in ("/get/other", "/set/other/v", "/flushdb", "/eval/return%201/0"):
             answer = ask(path)
             assert (answer.status_code, answer.json()["error"][:6]) == (400, "NOPERM")
-            mark = server._engine.share.prefixes.users.decode()  # type: ignore[attr-defined]
+            mark = server._engine.namespace.prefixes.users.decode()  # type: ignore[attr-defined]
             assert not mark or mark not in answer.text
         http.get("/acl/setuser/ann/+flushdb")
         assert ask("/flushdb").json() == {"result": "OK"}
@@ -615,7 +615,7 @@ class TestSharing:
         run = server.execute
         before = other.values()
         assert run("EVAL", "return redis.call('SET', KEYS[1], 'v')", 1, "k") == "OK"
-        full = other._engine.share.prefixes.keys.decode() + "k"  # type: ignore[attr-defined]
+        full = other._engine.namespace.prefixes.keys.decode() + "k"  # type: ignore[attr-defined]
         if server._engine.settings.isolation == "prefix":  # type: ignore[attr-defined]
             for code in (f"redis.call('DEL', '{full}')", "redis.call('SET', 'k', 'v')"):
                 for line in (["EVAL", code, 0], ["EVAL_RO", code, 0]):
@@ -798,7 +798,7 @@ class TestSettings:
         url = real.url
         with Cloud() as cloud:
             servers = [cloud.kv_server(engine=url, isolation="database") for _ in range(15)]
-            numbers = {server._engine.share.link.database for server in servers}
+            numbers = {server._engine.namespace.link.database for server in servers}
             assert numbers == set(range(1, 16))
             with pytest.raises(ContractError, match="every database but 0"):
                 cloud.kv_server(engine=url, isolation="database")
@@ -806,7 +806,7 @@ class TestSettings:
                 cloud.kv_server(engine=f"{url}?db=3", isolation="database")
             servers[0].close()
             again = cloud.kv_server(engine=url, isolation="database")
-            assert again._engine.share.link.database in numbers
+            assert again._engine.namespace.link.database in numbers
 
     def test_a_lost_database_belongs_to_the_other_process(
         self, real: Server, monkeypatch: pytest.MonkeyPatch
@@ -815,10 +815,10 @@ class TestSettings:
         real.call([b"SELECT", b"0"])
         with Cloud() as cloud:
             server = cloud.kv_server(engine=url, isolation="database")
-            number = server._engine.share.link.database
+            number = server._engine.namespace.link.database
             server.execute("ACL", "SETUSER", "ann")
             saved = server.snapshot()
-            monkeypatch.setattr(shares, "_EXTEND_SECONDS", 0)
+            monkeypatch.setattr(namespaces, "_EXTEND_SECONDS", 0)
             claim = b"pytest-fakecloud:database:%d" % number
             real.call([b"DEL", claim])
             assert server.execute("SET", "k", "v") == "OK", "the claim was free"

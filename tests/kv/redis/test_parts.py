@@ -13,7 +13,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.redis import contents, feeds, share
+from pytest_fakecloud.kv.redis import contents, feeds, namespace
 from pytest_fakecloud.kv.redis.acl import prepare_acl
 from pytest_fakecloud.kv.redis.connection import RawParser, Unreachable
 from pytest_fakecloud.kv.redis.engine import RedisSession
@@ -25,7 +25,7 @@ pytest.importorskip("redis")
 
 
 def test_a_lost_claim_stays_lost_and_an_error_extends_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(share, "_EXTEND_SECONDS", 0)
+    monkeypatch.setattr(namespace, "_EXTEND_SECONDS", 0)
     replies: list[Any] = [Unreachable("here", "it hangs"), 0, None]
 
     class Registry:
@@ -34,7 +34,7 @@ def test_a_lost_claim_stays_lost_and_an_error_extends_none(monkeypatch: pytest.M
                 raise reply
             return reply
 
-    claim = share.Claim(Registry(), 1)  # type: ignore[arg-type]
+    claim = namespace.Claim(Registry(), 1)  # type: ignore[arg-type]
     with pytest.raises(Unreachable):
         claim.check()
     for _ in range(2):
@@ -47,12 +47,12 @@ def test_a_lost_claim_stays_lost_and_an_error_extends_none(monkeypatch: pytest.M
 def test_a_rejected_command_of_a_copy_is_raised(rejected: int) -> None:
     error = CommandError(b"NOPERM no permission")
 
-    class Share:
+    class Namespace:
         def full_names(self) -> list[bytes]:
             return [b"k"]
 
         @property
-        def link(self) -> Share:
+        def link(self) -> Namespace:
             return self
 
         def many(self, lines: list[list[bytes]]) -> list[Any]:
@@ -61,7 +61,7 @@ def test_a_rejected_command_of_a_copy_is_raised(rejected: int) -> None:
             return replies
 
     with pytest.raises(CommandError, match="NOPERM"):
-        contents._dumped(Share())  # type: ignore[arg-type]
+        contents._dumped(Namespace())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("reply", [[b"databases", b"4"], [], CommandError(b"ERR unknown command")])
@@ -73,7 +73,7 @@ def test_a_server_that_hides_its_configuration_has_sixteen_databases(reply: Any)
             return reply
 
     server: Any = Server()
-    assert share._databases(server) == (4 if reply == [b"databases", b"4"] else 16)
+    assert namespace._databases(server) == (4 if reply == [b"databases", b"4"] else 16)
 
 
 class Buffer(BytesIO):

@@ -198,7 +198,7 @@ class TestCluster:
                 headers=server.headers,
             )
             assert sorted(answer.json()[2]["result"]) == ["a", "b", "{x}"]
-            used.add(server._engine.share.link._home()[1])  # type: ignore[attr-defined]
+            used.add(server._engine.namespace.link._home()[1])  # type: ignore[attr-defined]
             server.close()
         assert used == {node.port for node in nodes}
         again = cloud.kv_server(engine=f"redis://127.0.0.1:{nodes[0].port}?cluster=true")
@@ -320,7 +320,7 @@ class TestCluster:
 
     def test_a_stopped_node(self, nodes: list[Process], cloud: Cloud) -> None:
         server = cloud.kv_server(engine=f"redis+cluster://127.0.0.1:{nodes[0].port}")
-        home = server._engine.share.link._home()[1]  # type: ignore[attr-defined]
+        home = server._engine.namespace.link._home()[1]  # type: ignore[attr-defined]
         node = next(node for node in nodes if node.port == home)
         with httpx.Client(base_url=server.url, headers=server.headers) as http:
             assert http.get("/set/k/v").json() == {"result": "OK"}
@@ -339,7 +339,7 @@ class Move:
     """The slot of a fake on its way from its node to the next one."""
 
     def __init__(self, server: KVServer, nodes: list[Process]) -> None:
-        self._prefix: bytes = server._engine.share.prefixes.keys  # type: ignore[attr-defined]
+        self._prefix: bytes = server._engine.namespace.prefixes.keys  # type: ignore[attr-defined]
         self._slot = key_slot(self._prefix)
         self._nodes = nodes
         owner = next(

@@ -29,7 +29,7 @@ BATCH = 500
 """Maximum number of keys whose commands are sent together."""
 
 
-class Share:
+class Namespace:
     """The part of the server at ``url`` that belongs to one fake, and the connections to it.
 
     ``script_login`` is the login of the user that runs scripts; None if the server does not allow
