@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from .. import errors
 from ..algorithms.glob import matcher
 from ..engine.session import Session
 from ..errors import CommandError
+from ..reply import Reply
 from ..table.registry import Args
 from ..table.syntax import parse_int, parse_unsigned
 from ..values.hashes import HashValue
@@ -64,29 +65,22 @@ def parse_scan(session: Session, args: Args) -> ScanOptions:
     return ScanOptions(count, matches, given)
 
 
-class ScanPage(NamedTuple, Generic[C]):
-    """A page of HSCAN, SSCAN or ZSCAN."""
+def scan_collection(
+    session: Session,
+    args: Args,
+    kind: type[C],
+    name: Callable[[Any], bytes] = lambda item: item,
+    show: Callable[[C, list[Any], ScanOptions], list[Any]] = lambda value, items, given: items,
+) -> Reply:
+    """Return a page of the collection at a key.
 
-    cursor: bytes
-    """The cursor of the next page; 0 after the last page."""
-    items: list[Any]
-    """The items whose names match."""
-    collection: C | None
-    """The scanned collection, or None if the key is missing."""
-    others: dict[bytes, Args]
-
-
-def scan_page(
-    session: Session, args: Args, kind: type[C], name: Callable[[Any], bytes] = lambda item: item
-) -> ScanPage[C]:
-    """Return a page of the collection at a key. ``name`` returns the name of an item.
-
-    As in Redis, the options are not checked if the key is missing.
+    ``name`` returns the name of an item, and ``show`` the reply for the items whose names match. As
+    in Redis, the options are not checked if the key is missing.
     """
     cursor = parse_cursor(args[1])
     value = session.db.get(args[0], kind)
     if value is None:
-        return ScanPage(b"0", [], None, {})
+        return [b"0", []]
     given = parse_scan(session, args[2:])
     if _fits_a_page(session, value, cursor, given.page_size):
         following, items = 0, list(value)
@@ -94,4 +88,4 @@ def scan_page(
         following, items = value.scan(cursor, given.page_size)
     if given.matches is not None:
         items = [item for item in items if given.matches(name(item))]
-    return ScanPage(b"%d" % following, items, value, given.others)
+    return [b"%d" % following, show(value, items, given)]

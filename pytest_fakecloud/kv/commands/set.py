@@ -14,7 +14,7 @@ from ..table.registry import Args, command, variant
 from ..table.syntax import I64_MAX, parse_int
 from ..values.sets import SetValue
 from .arguments import get_or_empty, options, parse_negatable, random_indexes
-from .scanning import scan_page
+from .scanning import scan_collection
 
 _COPY_STEPS = 2
 """Steps of the budget for a member that is added to a result; a test for membership takes one."""
@@ -87,8 +87,7 @@ def smembers(session: Session, args: Args) -> Reply:
 @command("SSCAN")
 def sscan(session: Session, args: Args) -> Reply:
     """Iterate over the members of a set."""
-    page = scan_page(session, args, SetValue)
-    return [page.cursor, page.items]
+    return scan_collection(session, args, SetValue)
 
 
 @command("SPOP")

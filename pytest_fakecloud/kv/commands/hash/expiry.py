@@ -13,7 +13,7 @@ from ...table.registry import Args, command, variant
 from ...table.syntax import parse_int
 from ...values.hashes import HashValue
 from ..arguments import get_or_empty, running
-from ..lifetimes import (
+from ..ttl import (
     SetOptions,
     allows_expiry,
     expiry_ms,
@@ -151,7 +151,7 @@ def hgetdel(session: Session, args: Args) -> Reply:
 
 def _expires_at(session: Session, given: SetOptions) -> int | None:
     """Return the expiry in Unix milliseconds; the number 0 means now for every expiry word."""
-    if given.amount and parse_int(given.amount) == 0:
+    if given.ttl_number and parse_int(given.ttl_number) == 0:
         return session.now_ms
     return given.expires_at(session)
 
@@ -172,7 +172,7 @@ def hgetex(session: Session, args: Args) -> Reply:
             continue
         if at_ms is not None:
             event = "hexpire" if _expire_or_remove(session, value, field, at_ms) else "hexpired"
-        elif given.lifetime == b"PERSIST" and value.persist(field):
+        elif given.ttl_word == b"PERSIST" and value.persist(field):
             event = "hpersist"
     if event:
         _note_change(session, args[0], value, event)

@@ -14,7 +14,7 @@ from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.hashes import HashValue
 from ..arguments import arity_error, get_or_empty, parse_random, random_indexes
-from ..scanning import scan_page
+from ..scanning import ScanOptions, scan_collection
 from ..string.numbers import incremented, incremented_float
 
 
@@ -161,8 +161,10 @@ def hrandfield(session: Session, args: Args) -> Reply:
 @command("HSCAN")
 def hscan(session: Session, args: Args) -> Reply:
     """Iterate over the fields and values of a hash."""
-    page = scan_page(session, args, HashValue)
-    if b"NOVALUES" in page.others or page.collection is None:
-        return [page.cursor, page.items]
-    contents = page.collection.fields
-    return [page.cursor, [item for field in page.items for item in (field, contents[field])]]
+
+    def show(value: HashValue, fields: list[bytes], given: ScanOptions) -> list[bytes]:
+        if b"NOVALUES" in given.others:
+            return fields
+        return [item for field in fields for item in (field, value.fields[field])]
+
+    return scan_collection(session, args, HashValue, show=show)

@@ -6,7 +6,7 @@ from ...engine.session import Session
 from ...reply import Reply
 from ...table.columns import UNITS, Unit
 from ...table.registry import Args, command, variant
-from ..lifetimes import allows_expiry, expiry_ms, expiry_reply, parse_conditions
+from ..ttl import allows_expiry, expiry_ms, expiry_reply, parse_conditions
 
 
 @variant("EXPIRE", "Set the TTL of a key in seconds.")

@@ -16,7 +16,7 @@ from ...values.score_order import Item
 from ...values.zset import SortedSet
 from ..arguments import arity_error, get_or_empty, parse_random, random_indexes
 from ..blocking import pop_or_wait, pop_several
-from ..scanning import scan_page
+from ..scanning import ScanOptions, scan_collection
 
 
 def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> Reply:
@@ -44,12 +44,12 @@ def _listpack_text(score: float) -> bytes:
     return b"%.17g" % score
 
 
-def _scan_printer(session: Session, members: SortedSet | None) -> Callable[[float], bytes]:
+def _scan_printer(session: Session, members: SortedSet) -> Callable[[float], bytes]:
     """Return the function that formats scores in replies of ZSCAN.
 
     Only in these replies, every version prints the scores of a skiplist with 17 digits.
     """
-    if members is None or members.encoding(session.engine.config) != "listpack":
+    if members.encoding(session.engine.config) != "listpack":
         return lambda score: b"%.17g" % score
     return format_double if session.engine.print_double is None else _listpack_text
 
@@ -183,10 +183,12 @@ def zrank(session: Session, args: Args, *, reverse: bool) -> Reply:
 @command("ZSCAN")
 def zscan(session: Session, args: Args) -> Reply:
     """Iterate over the members and scores of a sorted set."""
-    page = scan_page(session, args, SortedSet, name=lambda item: item[1])
-    print_score = _scan_printer(session, page.collection)
-    pairs = [part for score, member in page.items for part in (member, print_score(score))]
-    return [page.cursor, pairs]
+
+    def show(members: SortedSet, items: list[Item], given: ScanOptions) -> list[bytes]:
+        print_score = _scan_printer(session, members)
+        return [part for score, member in items for part in (member, print_score(score))]
+
+    return scan_collection(session, args, SortedSet, name=lambda item: item[1], show=show)
 
 
 @command("ZREM")

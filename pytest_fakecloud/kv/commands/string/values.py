@@ -11,7 +11,7 @@ from ...reply import OK, Reply
 from ...table.registry import Args, command, variant
 from ...table.syntax import parse_int
 from ..arguments import arity_error, inclusive_range
-from ..lifetimes import COMPARISONS, digest, expiry_ms, meets, parse_set_options
+from ..ttl import COMPARISONS, digest, expiry_ms, meets, parse_set_options
 
 
 def _check_length(session: Session, size: int) -> None:
@@ -132,7 +132,7 @@ def getex(session: Session, args: Args) -> Reply:
     at_ms = given.expires_at(session)
     if at_ms is not None:
         session.db.expire_at(args[0], at_ms)
-    elif given.lifetime == b"PERSIST":
+    elif given.ttl_word == b"PERSIST":
         session.db.persist(args[0])
     return _string_reply(value)
 

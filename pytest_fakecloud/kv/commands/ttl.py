@@ -77,7 +77,7 @@ def allows_expiry(condition: Condition, present_ms: int | None, wanted_ms: int) 
 
 # -- SET -----------------------------------------------------------------------------------------
 
-_LIFETIMES = frozenset({*_OPTION_UNITS, b"KEEPTTL", b"PERSIST"})
+_TTL_WORDS = frozenset({*_OPTION_UNITS, b"KEEPTTL", b"PERSIST"})
 COMPARISONS = frozenset({b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"})
 """Conditions that compare a value, or its digest, with the argument after them."""
 _FLAGS = frozenset({b"GET", b"NX", b"XX", b"FNX", b"FXX"})
@@ -91,13 +91,13 @@ class SetOptions:
     """Words such as GET, and at most one of NX and XX and one of FNX and FXX."""
     comparison: tuple[bytes, bytes] | None = None
     """One of ``COMPARISONS`` with its operand, instead of NX or XX."""
-    lifetime: bytes = b""
-    """KEEPTTL, PERSIST, or an expiry word such as EX with its ``amount``."""
-    amount: bytes = b""
+    ttl_word: bytes = b""
+    """KEEPTTL, PERSIST, or an expiry word such as EX with its ``ttl_number``."""
+    ttl_number: bytes = b""
 
     @property
     def keep_ttl(self) -> bool:
-        return self.lifetime == b"KEEPTTL"
+        return self.ttl_word == b"KEEPTTL"
 
     def is_met(self, value: object) -> bool:
         """Return whether the current value of a key meets the condition, if there is one."""
@@ -109,15 +109,15 @@ class SetOptions:
 
     def expires_at(self, session: Session) -> int | None:
         """Return the expiry in Unix milliseconds, or None without a new one."""
-        unit = _OPTION_UNITS.get(self.lifetime)
-        return None if unit is None else expiry_ms(session, self.amount, unit)
+        unit = _OPTION_UNITS.get(self.ttl_word)
+        return None if unit is None else expiry_ms(session, self.ttl_number, unit)
 
 
 @cache
 def _sizes(spec: CommandSpec) -> dict[bytes, int]:
     """Return the numbers of values of a command's options."""
     with_value = _OPTION_UNITS.keys() | COMPARISONS
-    known = _LIFETIMES | COMPARISONS | _FLAGS
+    known = _TTL_WORDS | COMPARISONS | _FLAGS
     return {
         word: int(word in with_value) for word in map(str.encode, spec.options) if word in known
     }
@@ -126,14 +126,14 @@ def _sizes(spec: CommandSpec) -> dict[bytes, int]:
 def parse_set_options(session: Session, args: Args, at: int) -> SetOptions:
     """Parse options from ``at`` on.
 
-    Flags and options about the lifetime may be repeated. The last number of an expiry counts.
+    Flags and options about the TTL may be repeated. The last number of an expiry counts.
     """
     given = SetOptions()
     for word, values in options(args, at, _sizes(running(session))):
-        if word in _LIFETIMES:
-            if given.lifetime not in (b"", word):
+        if word in _TTL_WORDS:
+            if given.ttl_word not in (b"", word):
                 raise CommandError(errors.SYNTAX)
-            given.lifetime, given.amount = word, values[0] if values else b""
+            given.ttl_word, given.ttl_number = word, values[0] if values else b""
         elif word in COMPARISONS:
             if given.comparison is not None:
                 raise CommandError(errors.SYNTAX)
