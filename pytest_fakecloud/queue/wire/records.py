@@ -257,7 +257,7 @@ def task_record(message: Message, now_us: int) -> Record:
     if state is None:
         state = "scheduled" if (message.due_us or 0) > now_us else "pending"
     record: Record = {
-        "taskId": task_id(message),
+        "taskId": "task_" + message.id.removeprefix("msg_"),
         "messageId": message.public_id,
         "url": as_text(message.url),
         "state": state,
@@ -273,7 +273,3 @@ def task_record(message: Message, now_us: int) -> Record:
     if message.last_outcome is not None and not message.last_outcome.delivered:
         record["error"] = failure_text(message.last_outcome)
     return record
-
-
-def task_id(message: Message) -> str:
-    return "task_" + message.id.removeprefix("msg_")

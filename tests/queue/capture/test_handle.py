@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,69 +21,43 @@ from werkzeug import Request
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.capture.handle import CallbackCapture
-from pytest_fakecloud.queue.model import PublishSettings, SigningKeys
+from pytest_fakecloud.queue.handle import DEV_KEYS, Queue
+from pytest_fakecloud.queue.model import SigningKeys
 from pytest_fakecloud.queue.signature_clock import real_time
 from pytest_fakecloud.queue.wire.signing import Signer
 
-KEYS = SigningKeys("sig_" + "c" * 28, "sig_" + "n" * 28)
+KEYS = SigningKeys(*DEV_KEYS)
 NOW = "2026-01-01T00:00:00Z"
-
-
-class StubQueue:
-    """Stand in for a queue of the cloud, with the attributes that a callback capture uses."""
-
-    service = "queue"
-    name = "queue"
-    current_signing_key = KEYS.current
-    next_signing_key = KEYS.next
-    signature_clock = "receiver"
-    delivery = "driven"
-
-    def __init__(self, clock: Timekeeper) -> None:
-        self.clock = clock
-        self._engine = SimpleNamespace(pending={}, drive=0, next_due_us=clock.next_due_us)
-        self._sender = SimpleNamespace(release=lambda: None)
-        self.listed: list[Any] = []
-
-    def messages(self) -> list[Any]:
-        return self.listed
-
-    def schedules(self) -> list[Any]:
-        return []
-
-    def plan(self, seconds: float, send: Any) -> None:
-        """Plan a callback for later, as a pending message causes one."""
-        number = len(self._engine.pending)
-        self._engine.pending[number] = "message"
-
-        def fire(at_us: int) -> None:
-            del self._engine.pending[number]
-            send()
-
-        due = self.clock.now_us() + int(seconds * 1e6)
-        self.clock.call_at(due, fire, lane="driven")
+APP = "https://app.example.com/job"
 
 
 @pytest.fixture
-def context() -> Context:
-    context = Context.alone(now=NOW)
-    context.entered.add(StubQueue(context.clock))  # type: ignore[arg-type]
-    return context
+def cloud() -> Iterator[Cloud]:
+    with Cloud(now=NOW, seed=1, delivery="driven") as cloud:
+        yield cloud
 
 
 @pytest.fixture
-def stub(context: Context) -> StubQueue:
-    queue: Any = context.handles[0]
-    return queue  # type: ignore[no-any-return]
+def queue(cloud: Cloud) -> Queue:
+    return cloud.queue(dev_credentials=True)
 
 
 @pytest.fixture
-def capture(context: Context) -> Iterator[CallbackCapture]:
-    with CallbackCapture(context) as capture:
-        yield capture
+def capture(cloud: Cloud, queue: Queue) -> CallbackCapture:
+    return cloud.callback_capture()
+
+
+def plan(queue: Queue, seconds: float, send: Callable[[], object]) -> None:
+    """Publish a message whose delivery sends a callback."""
+
+    def handle(request: object) -> None:
+        send()
+
+    url = f"{APP}/{len(queue.messages())}"
+    queue.destinations.call(url, handle)
+    queue.publish(url, delay=seconds)
 
 
 def b64(data: bytes) -> str:
@@ -173,7 +146,7 @@ def test_the_seeds_spelling_of_the_source_id(capture: CallbackCapture) -> None:
     assert capture.callbacks.only().source_message_id == "msg_1"
 
 
-@pytest.mark.parametrize("body", [b"", b"text", b"[1]", b"\xff", b'"x"'])
+@pytest.mark.parametrize("body", [b"", b"text", b"[1]", b"\xff", b'"x"', b"[" * 200_000])
 def test_other_requests_are_kept_without_fields(capture: CallbackCapture, body: bytes) -> None:
     send(capture.callback_url, body)
     item = capture.callbacks.only()
@@ -258,10 +231,8 @@ def test_keys_of_a_queue_elsewhere() -> None:
         assert capture.callbacks.only().verified
 
 
-def test_two_queues_and_the_header_of_the_seed(context: Context, capture: CallbackCapture) -> None:
-    other: Any = StubQueue(context.clock)
-    other.name, other.current_signing_key = "queue_2", "sig_" + "z" * 28
-    context.entered.add(other)
+def test_two_queues_and_the_header_of_the_seed(cloud: Cloud, capture: CallbackCapture) -> None:
+    other = cloud.queue()
     for key in (KEYS.current, other.current_signing_key, "sig_" + "q" * 28):
         signature = signer().sign(capture.callback_url, b"{}", key=key)
         requests.post(capture.callback_url, data=b"{}", headers={"Service-Signature": signature})
@@ -272,10 +243,9 @@ def test_two_queues_and_the_header_of_the_seed(context: Context, capture: Callba
 
 
 @pytest.mark.parametrize("clock", ["virtual", "real"])
-def test_the_receiver_reads_the_clock_the_queue_signs_on(
-    capture: CallbackCapture, stub: StubQueue, clock: str
-) -> None:
-    stub.signature_clock = clock
+def test_the_receiver_reads_the_clock_the_queue_signs_on(cloud: Cloud, clock: Any) -> None:
+    cloud.queue(dev_credentials=True, signature_clock=clock)
+    capture = cloud.callback_capture()
     # The queue's reading of real time may lag behind time.time() by a few milliseconds.
     now = capture.clock.now_us() / 1e6 if clock == "virtual" else real_time()
     token = signer(lambda: now).sign(capture.callback_url, b"{}")
@@ -318,36 +288,36 @@ def test_an_expectation_may_answer_a_callback(capture: CallbackCapture) -> None:
     assert capture._unmet() == []
 
 
-def test_a_wait_drives_the_queue_to_what_falls_due(
-    capture: CallbackCapture, stub: StubQueue
-) -> None:
+def test_a_wait_drives_the_queue_to_what_falls_due(capture: CallbackCapture, queue: Queue) -> None:
     for hours in (1, 2, 3):
-        stub.plan(3600 * hours, lambda: send(capture.callback_url))
+        plan(queue, 3600 * hours, lambda: send(capture.callback_url))
     before = capture.clock.now_us()
     assert len(capture.callbacks.wait_for(2)) == 2
     assert capture.clock.now_us() - before == 7200 * 1_000_000
-    assert len(stub._engine.pending) == 1
+    assert len(queue.pending()) == 1
 
 
-def test_a_wait_for_what_is_there_drives_nothing(capture: CallbackCapture, stub: StubQueue) -> None:
+def test_a_wait_for_what_is_there_drives_nothing(capture: CallbackCapture, queue: Queue) -> None:
     send(capture.callback_url)
-    stub.plan(0, lambda: send(capture.callback_url))
+    plan(queue, 0, lambda: send(capture.callback_url))
     assert len(capture.callbacks.wait_for()) == 1
-    assert len(stub._engine.pending) == 1
+    assert len(queue.pending()) == 1
 
 
-def test_a_wait_for_a_predicate(capture: CallbackCapture, stub: StubQueue) -> None:
+def test_a_wait_for_a_predicate(capture: CallbackCapture, queue: Queue) -> None:
     for status in (500, 200, 500):
-        stub.plan(1, lambda status=status: send(capture.callback_url, callback_body(status=status)))
+        plan(
+            queue, 1, lambda status=status: send(capture.callback_url, callback_body(status=status))
+        )
     found = capture.callbacks.wait_for(lambda item: item.status == 200)
     assert found.only().is_final
-    assert len(stub._engine.pending) == 1
+    assert len(queue.pending()) == 1
 
 
-def test_the_next_one_each_time(capture: CallbackCapture, stub: StubQueue) -> None:
+def test_the_next_one_each_time(capture: CallbackCapture, queue: Queue) -> None:
     for number in range(2):
-        stub.plan(1, lambda n=number: send(capture.callback_url, callback_body(retried=n)))
-        stub.plan(2, lambda n=number: send(capture.failure_url, callback_body(retried=n)))
+        plan(queue, 1, lambda n=number: send(capture.callback_url, callback_body(retried=n)))
+        plan(queue, 2, lambda n=number: send(capture.failure_url, callback_body(retried=n)))
     assert [capture.wait_for_callback().retried for _ in range(2)] == [0, 1]
     assert [capture.wait_for_failure().retried for _ in range(2)] == [0, 1]
     with pytest.raises(AssertionError, match=r"/callback 3 times, found 2"):
@@ -355,14 +325,11 @@ def test_the_next_one_each_time(capture: CallbackCapture, stub: StubQueue) -> No
 
 
 def test_a_wait_in_vain_says_what_came_and_how_far_the_messages_are(
-    capture: CallbackCapture, stub: StubQueue
+    capture: CallbackCapture, queue: Queue
 ) -> None:
-    class Message:
-        url = "https://app.example.com/"
-        _record = SimpleNamespace(settings=PublishSettings())
-        timeline = "<Message msg_1>\n  00:00 CREATED\n  00:01 ERROR 500"
-
-    stub.listed.append(Message())
+    queue.destinations.accept(APP)
+    message = queue.publish(APP)
+    queue.deliver_due()
     send(capture.callback_url, callback_body(status=500))
     send(capture.failure_url)
     with pytest.raises(AssertionError) as failure:
@@ -372,7 +339,7 @@ def test_a_wait_in_vain_says_what_came_and_how_far_the_messages_are(
     assert "status 500, retried 1 of 3, verified>" in text
     assert '"maxRetries": 3' in text
     assert f"1 failure callback arrived at {capture.failure_url} instead" in text
-    assert "<Message msg_1>\n    00:00 CREATED\n    00:01 ERROR 500" in text
+    assert all(f"  {line}" in text for line in message.timeline.splitlines())
     assert "nothing is left to deliver" in text
 
 
@@ -399,25 +366,24 @@ def test_invalid_arguments(capture: CallbackCapture, use: Callable[..., Any], te
         use(capture)
 
 
-def test_a_background_wait_ends_with_the_callback(context: Context, stub: StubQueue) -> None:
-    stub.delivery = "background"
-    with CallbackCapture(context) as capture:
-        timer = threading.Timer(0.05, send, (capture.callback_url,))
-        timer.start()
-        assert capture.wait_for_callback(timeout=5).verified
-        timer.join()
+def test_a_background_wait_ends_with_the_callback(cloud: Cloud) -> None:
+    cloud.queue(dev_credentials=True, delivery="background")
+    capture = cloud.callback_capture()
+    timer = threading.Timer(0.05, send, (capture.callback_url,))
+    timer.start()
+    assert capture.wait_for_callback(timeout=5).verified
+    timer.join()
 
 
-def test_a_driven_and_a_background_queue_side_by_side(context: Context, stub: StubQueue) -> None:
-    other: Any = StubQueue(context.clock)
-    other.delivery = "background"
-    context.entered.add(other)
-    with CallbackCapture(context) as capture:
-        stub.plan(60, lambda: send(capture.callback_url))
-        timer = threading.Timer(0.05, send, (capture.callback_url,))
-        timer.start()
-        assert len(capture.callbacks.wait_for(2)) == 2
-        timer.join()
+def test_a_driven_and_a_background_queue_side_by_side(
+    cloud: Cloud, queue: Queue, capture: CallbackCapture
+) -> None:
+    cloud.queue(delivery="background")
+    plan(queue, 60, lambda: send(capture.callback_url))
+    timer = threading.Timer(0.05, send, (capture.callback_url,))
+    timer.start()
+    assert len(capture.callbacks.wait_for(2)) == 2
+    timer.join()
 
 
 @pytest.mark.parametrize("clock", ["running", "frozen"])
@@ -464,27 +430,20 @@ def test_a_wait_that_cannot_move_the_clock_says_so_at_once() -> None:
 
 
 @pytest.mark.parametrize("delivery", ["driven", "background"])
-def test_the_awaitable_forms(context: Context, stub: StubQueue, delivery: Any) -> None:
-    stub.delivery = delivery
-    with CallbackCapture(context) as capture:
+def test_the_awaitable_forms(cloud: Cloud, delivery: Any) -> None:
+    queue = cloud.queue(dev_credentials=True, delivery=delivery)
+    capture = cloud.callback_capture()
+    for url in (capture.callback_url, capture.failure_url):
+        plan(queue, 60 if delivery == "driven" else 0, lambda url=url: send(url))
 
-        async def main() -> tuple[Any, Any, Any]:
-            loop = asyncio.get_running_loop()
-            jobs = []
-            for url in (capture.callback_url, capture.failure_url):
-                if delivery == "driven":
-                    stub.plan(60, lambda url=url: send(url))
-                else:
-                    jobs.append(loop.run_in_executor(None, send, url))
-            got = (
-                await capture.aio.wait_for_callback(),
-                await capture.aio.wait_for_failure(),
-                await capture.callbacks.aio.wait_for(lambda item: item.verified),
-            )
-            await asyncio.gather(*jobs)
-            return got
+    async def main() -> tuple[Any, Any, Any]:
+        return (
+            await capture.aio.wait_for_callback(),
+            await capture.aio.wait_for_failure(),
+            await capture.callbacks.aio.wait_for(lambda item: item.verified),
+        )
 
-        callback, failure, found = asyncio.run(main())
+    callback, failure, found = asyncio.run(main())
     assert callback.verified
     assert failure.failure
     assert found == [callback]
@@ -571,15 +530,6 @@ def test_a_field_that_no_callback_has(capture: CallbackCapture) -> None:
         ContractError, match=r"'code' is not a field of a callback. Known fields: at, at_us, body"
     ):
         capture.callbacks.assert_received(code=200)
-
-
-@pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    with Cloud(now=NOW, seed=1, delivery="driven") as cloud:
-        yield cloud
-
-
-APP = "https://app.example.com/job"
 
 
 def publish(cloud: Cloud, *statuses: int, **options: Any) -> tuple[Any, CallbackCapture]:

@@ -79,9 +79,16 @@ def test_a_callback_may_close(deadlines: Deadlines) -> None:
 @pytest.mark.parametrize("tool", ["freezegun", "time_machine"])
 def test_frozen_time_does_not_hold_them_up(deadlines: Deadlines, tool: str) -> None:
     done = threading.Event()
+
+    async def main() -> None:
+        # The timers of the running loop are frozen, too.
+        with frozen(tool), pytest.raises(CapReached):
+            await deadlines.within_cap(asyncio.Event().wait())
+
     with frozen(tool):
         deadlines.start(done.set)
         assert done.wait(5)
+    asyncio.run(main())
 
 
 async def forever() -> str:

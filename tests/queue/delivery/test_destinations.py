@@ -17,10 +17,8 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.delivery.destinations import Destinations, route_to
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, DestinationTimeout, Reply
-from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.model import SECOND
 
 from ..edge import APP, Table, delivery
@@ -267,12 +265,6 @@ def test_headers_of_an_answer_may_be_given_in_many_ways(table: Table) -> None:
             assert ("Retry-After", "5") in table.deliver(delivery()).headers
 
 
-def test_a_body_that_cannot_be_written_is_a_slip_of_the_handler(table: Table) -> None:
-    table.call(APP, lambda request: {"a": {1}})
-    with pytest.raises(ContractError, match="is not JSON-serializable"):
-        table.deliver(delivery())
-
-
 def test_an_exception_as_answer_is_a_500_and_kept(table: Table) -> None:
     error = ValueError("boom")
     table.answers(APP, error)
@@ -424,31 +416,6 @@ def test_an_application_of_the_other_kind_is_told_where_it_belongs(table: Table)
         table.wsgi(APP, taken)
     for fine in (FastAPI(), function, Mock(), lambda *arguments: None):
         table.asgi(APP, fine)
-
-
-def test_reset_returns_to_the_destinations_of_the_baseline() -> None:
-    with Queue(Context.alone(now="2026-01-01T00:00:00Z")) as queue:
-        kept = queue.destinations.answers(APP, 500, 200)
-        queue.set_baseline()
-        queue.destinations.answers(APP, 418)
-        queue.destinations.accept("https://other.example.com")
-        queue.publish(APP, retries=0)
-        queue.run_until_idle()
-        queue.reset()
-        assert queue.destinations.routes == [kept]
-        for _ in range(2):
-            queue.publish(APP)
-            queue.run_until_idle()
-            assert [one.status for one in queue.attempts()] == [500, 200]
-            assert len(kept.deliveries) == 2
-            queue.reset()
-
-
-def test_without_a_baseline_reset_leaves_no_destination() -> None:
-    with Queue(Context.alone()) as queue:
-        queue.destinations.accept()
-        queue.reset()
-        assert queue.destinations.routes == []
 
 
 def test_a_server_that_runs_for_long_keeps_the_last_deliveries() -> None:

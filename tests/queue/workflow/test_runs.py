@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
-from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.workflow.model import RunStep
 from pytest_fakecloud.queue.workflow.steps import wire_pairs
@@ -473,10 +472,3 @@ def test_no_body_makes_the_queue_fail(asked: dict[str, Any]) -> None:
             assert isinstance(answer, Answer)
             assert answer.status < 500, answer
         assert queue._context.problems == []
-
-
-def test_errors_are_the_queues_own() -> None:
-    queue = Queue(Context.alone())
-    with pytest.raises(QueueError, match="workflow run r not found"):
-        queue.publish(APP, settings={"Upstash-Workflow-RunId": "r"})
-    queue.close()
