@@ -235,7 +235,7 @@ class Admission:
             message = state.pending.get(message_id)
             if message is None or message.overtaken_at == message.retried:
                 return False
-            # Remove the timer, which has fired, so that no other message waits for this one.
+            # Remove the timer, which has fired. The message may return to its queue without a time.
             state.timers.pop(message_id, None)
         try:
             # Ask without the lock, because a fault may call a function of the test.

@@ -126,7 +126,7 @@ def test_a_failure_callback(capture: CallbackCapture) -> None:
         ({"status": 500, "retried": 1}, False),
         ({"status": 500, "retried": 3}, True),
         ({"status": 204, "retried": 0}, True),
-        ({"status": 302, "retried": 0}, False),
+        ({"status": 300, "retried": 0}, False),
         ({"status": 0, "retried": 3}, True),
         ({"status": None, "retried": None, "maxRetries": None}, False),
         ({"status": 489, "header": {"Upstash-Nonretryable-Error": ["true"]}}, True),

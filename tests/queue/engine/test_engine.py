@@ -496,3 +496,9 @@ def test_an_overtaken_message_is_due_a_second_later(bench: Bench) -> None:
     bench.clock.run_due()
     bench.engine.cancel(next(iter(bench.engine.pending)))
     assert bench.engine.next_due_us() is None
+    # A message that is overtaken in its queue waits there, without a due time.
+    bench.answer = lambda delivery: Outcome(200, virtual_us=7 * SECOND)
+    for _ in range(2):
+        bench.publish(Queue_Name="q")
+    bench.clock.run_due()
+    assert bench.engine.next_due_us() == bench.clock.now_us() + 7 * SECOND
