@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..reporting.calls import PUBLISHING
 from .footprint import ALL, READS_CLOCK, Touch
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def touches_of_request(handle: Handle, request: Request) -> Iterable[Touch]:
     elif fixture == "queue":
         reads = request.method in _READS
         yield Touch(fake, "publishing", ALL, not reads)
-        if route not in ("publish", "enqueue", "batch"):
+        if route not in PUBLISHING:
             yield Touch(fake, "message", ALL, not reads)
     else:
         yield Touch(fake, "data", ALL, request.method not in _READS)

@@ -17,7 +17,8 @@ from ..core.errors import shown
 from ..core.timeparse import to_datetime
 from .applications import ServedRequest
 from .bodies import compact, decoded, each_from_base64, parsed, printable
-from .connections import is_error, on_connection, reply
+from .calls import on_connection
+from .connections import is_error, reply
 from .lookups import Lookups
 from .masking import HIDDEN, Mask, hides_words
 from .model import VERSION, Finding, Place, Report, Row

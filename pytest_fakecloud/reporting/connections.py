@@ -12,6 +12,7 @@ from typing import Any
 
 from ..core.calls import Call, Entry
 from .bodies import parsed, readable, scalar
+from .calls import QUEUED, command_of, on_connection
 from .masking import hides_words
 
 _GREETINGS = {"HELLO", "AUTH", "SELECT", "CLIENT SETINFO", "CLIENT SETNAME",
@@ -26,17 +27,6 @@ _SCALARS: Mapping[bytes, Callable[[str], Any]] = {
     b"#": lambda text: text == "t",
 }
 """Functions that read values of one line. Status replies and large numbers remain strings."""
-
-
-def on_connection(call: Call) -> bool:
-    """Return whether a call is a command on a database connection, not an HTTP request."""
-    return call.method == "RESP"
-
-
-def lines_of(call: Call) -> list[list[str]]:
-    """Return the commands of a call to a key-value server, each with its name and arguments."""
-    lines = call.facts.get("words")
-    return lines if isinstance(lines, list) else []
 
 
 def reply(call: Call) -> Any:
@@ -142,13 +132,8 @@ def _transactions(calls: Iterable[Call]) -> Iterator[tuple[Call, list[Call]]]:
             if steps is not None:
                 yield call, steps
             steps = None
-        elif steps is not None and call.answer == b"+QUEUED\r\n" and call.fault is None:
+        elif steps is not None and call.answer == QUEUED and call.fault is None:
             steps += [] if hides_words(call) else [call]
-
-
-def command_of(call: Call) -> str:
-    """Return the first command of a call to a key-value server; empty for another call."""
-    return str((call.facts.get("command") or [""])[0])
 
 
 def error_of(call: Call) -> tuple[str, str]:

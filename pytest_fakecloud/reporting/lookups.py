@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ..core.calls import Call, Entry, Event, faults_ended
+from ..core.calls import Call, Entry, Event
 from ..core.errors import report_failure
 from ..core.recorder import SharedRecords
 from ..core.timeparse import instant_us
 from .bodies import items_of
-from .connections import gathered, lines_of
+from .calls import PUBLISHING, executed_but_lost, has_full_answer, lines_of
+from .connections import gathered
 from .masking import Mask
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _tried(read: Callable[..., Iterable[Any]], *given: Any) -> list[Any]:
 def _created(calls: Iterable[Call]) -> Iterator[tuple[str, Call]]:
     """Yield the ID of each message that a publish request created, with the request."""
     for call in calls:
-        if call.route in ("publish", "enqueue", "batch") and has_full_answer(call):
+        if call.route in PUBLISHING and has_full_answer(call):
             for one in items_of(call.answer):
                 if "messageId" in one and not one.get("deduplicated"):
                     yield str(one["messageId"]), call
@@ -151,29 +152,6 @@ def hash_of(script: str) -> str:
     """Return the hash that EVALSHA uses to refer to a script."""
     text = script.encode("utf-8", "surrogatepass")
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()
-
-
-def has_full_answer(call: Call) -> bool:
-    """Return whether a call received a complete response that is not an error."""
-    return call.status is not None and call.status < 400 and call.outcome == "answered"
-
-
-def executed_at(entry: Entry) -> int:
-    """Return the journal number at which a call was executed, after any fault's function before it."""
-    if isinstance(entry, Call) and any(one.get("moment") == "before" for one in entry.faults):
-        return faults_ended(entry)
-    return entry.number
-
-
-def executed_but_lost(call: Call) -> bool:
-    """Return whether a call was executed although its client received no whole response, or an error.
-
-    If a fault altered the response, the status is the fault's own.
-    """
-    if call.outcome == "altered":
-        return call.reached and (call.status or 0) >= 400
-    is_lost = call.outcome in ("lost", "truncated")
-    return call.reached and call.status in (200, 201, 202) and is_lost
 
 
 def _messages_of_lost_calls(cloud: AnyCloud, entries: Sequence[Entry]) -> dict[int, str]:

@@ -27,7 +27,7 @@ from ..kv.errors import CommandError
 from ..queue.engine.hooks import AttemptHooks
 from ..queue.model import Outcome
 from ..queue.wire.text import as_text
-from .lookups import executed_at
+from .calls import executed_at
 from .model import Report
 from .rows import began
 from .views import VIEWS, Change, State, changes_of, frames, shortened, state_of

@@ -13,7 +13,8 @@ from urllib.parse import SplitResult, urlsplit
 from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
 from .applications import ServedRequest
-from .lookups import Lookups, has_full_answer, records_of
+from .calls import has_full_answer
+from .lookups import Lookups, records_of
 from .masking import Mask
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row
 from .subjects import subjects_of, subjects_of_action, subjects_of_event, subjects_of_lookups

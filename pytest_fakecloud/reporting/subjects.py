@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ..core.calls import Action, Call, Entry, Event
 from ..kv.table.registry import spec_of
 from .bodies import items_of
-from .connections import lines_of
-from .lookups import Lookups, has_full_answer
+from .calls import has_full_answer, lines_of
+from .lookups import Lookups
 from .masking import Mask
 from .model import Subject
 

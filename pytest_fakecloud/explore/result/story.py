@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from ...core.calls import Call
 from ...core.wording import counted
+from ...reporting.calls import SEVERAL
 from ...reporting.connections import gathered
 from ...reporting.lookups import Lookups
 from ...reporting.wording import summarise
@@ -22,8 +23,6 @@ _NOT_WORTH_HIDING = 2
 """Number of calls that are shown too, rather than counted, if an entry has no others to hide."""
 _LONG = 110
 """Maximum number of characters of a call; longer texts are cut."""
-_SEVERAL = ("multi-exec", "pipeline")
-"""Routes whose answers are shown next to their commands."""
 
 
 def story(run: Run) -> str:
@@ -218,7 +217,8 @@ def _answer(call: Call, lookups: Lookups) -> str:
     if call.status is None or call.status >= 400:
         return str(call.status or call.outcome)
     summary = summarise(call, lookups)
-    return summary.answer if summary is not None and call.route not in _SEVERAL else ""
+    # The answers of several commands are shown next to the commands.
+    return summary.answer if summary is not None and call.route not in SEVERAL else ""
 
 
 def _at(run: Run, at_us: int) -> str:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from ...core.errors import ContractError
 from ...handle import Handle
 from ...http.messages import Effect, Request, Response, Serve
-from ...reporting.connections import command_of
+from ...reporting.calls import command_of
 from ..schedule import PAUSES
 from .call_effects import CallEffects, possible_events, session_of
 from .pauses import Pauses

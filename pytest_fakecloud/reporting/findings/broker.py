@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from ...broker.model import CONSUMER_HEADERS
 from ...core.calls import Call, Event
 from ..bodies import items_of, parsed
-from ..lookups import has_full_answer
+from ..calls import executed, has_full_answer
 from ..model import Finding
-from .detectors import ObservedTest, about, about_entry, about_group, executed
+from .detectors import ObservedTest, about, about_entry, about_group
 from .kv.commands import ADDING, commands
 
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ...core.calls import Call, Entry
-from ..connections import error_of, lines_of, on_connection
+from ..calls import lines_of, on_connection
+from ..connections import error_of
 from ..model import Finding
 from ..tracebacks import causes_of
 from .detectors import ObservedTest, about_entry

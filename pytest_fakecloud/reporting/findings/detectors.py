@@ -54,10 +54,6 @@ about_message = partial(about, "message")
 about_namespace = partial(about, "namespace")
 
 
-def executed(call: Call) -> bool:
-    return call.reached and call.status == 200
-
-
 def _as_known(entry: Entry) -> Entry:
     """Return a copy of a call without its answer if a fault altered the answer.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.calls import Call, Event
 from ..bodies import items_of, parsed
-from ..lookups import has_full_answer
+from ..calls import PUBLISHING, has_full_answer
 from ..model import Finding, Severity
 from .detectors import ObservedTest, about_entry, about_message
 
@@ -18,7 +18,7 @@ def deduplicated(test: ObservedTest) -> Iterator[Finding]:
     """Find publish requests that were answered with the ID of an earlier message."""
     bodies: dict[str, str | None] = {}
     for call in test.calls_to("queue"):
-        if call.route not in ("publish", "enqueue", "batch") or not has_full_answer(call):
+        if call.route not in PUBLISHING or not has_full_answer(call):
             continue
         answers = items_of(call.answer)
         several = len(answers) > 1

@@ -11,16 +11,14 @@ from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...vector.filter.predicate import why_not
 from ..bodies import items_of, parsed
-from ..lookups import executed_but_lost
+from ..calls import QUERIES, UPSERTS, executed, executed_but_lost
 from ..model import Finding
-from .detectors import NONE, ObservedTest, about_namespace, executed
+from .detectors import NONE, ObservedTest, about_namespace
 from .kv.commands import WRITES as KV_WRITES
 from .kv.commands import Command, commands
 
-_QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
-_READS = (*_QUERIES, "fetch", "range", "info", "list-namespaces")
-_UPSERTS = ("upsert", "upsert-data")
-_WRITES = (*_UPSERTS, "update")
+_READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
+_WRITES = (*UPSERTS, "update")
 _REMOVALS = ("delete", "reset", "delete-namespace", "rename-namespace")
 """Routes after which records are no longer in their namespace."""
 
@@ -45,7 +43,7 @@ class _Query:
 
 def _queries(test: ObservedTest, handle: Any) -> Iterator[_Query]:
     for call in _calls(test, handle):
-        if call.route not in _QUERIES or not executed(call):
+        if call.route not in QUERIES or not executed(call):
             continue
         items, answer = items_of(call.body), parsed(call.answer)
         if not items or not isinstance(answer, dict):
@@ -69,7 +67,7 @@ def _namespace(call: Call) -> str:
     return str(call.facts.get("namespace") or "")
 
 
-def _written(call: Call, routes: Collection[str] = _UPSERTS) -> list[dict[str, Any]]:
+def _written(call: Call, routes: Collection[str] = UPSERTS) -> list[dict[str, Any]]:
     """Return the records that a call wrote by one of the routes, even if its answer was lost."""
     return items_of(call.body) if call.route in routes and executed(call) else []
 
@@ -170,7 +168,7 @@ def upserted_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find upserts that were repeated under other IDs because the answer to the first was lost."""
     lost: list[tuple[object, list[str], Call]] = []
     for call in _calls(test, handle):
-        items = items_of(call.body) if call.route in _UPSERTS else []
+        items = items_of(call.body) if call.route in UPSERTS else []
         if not items:
             continue
         namespace, ids = _namespace(call), [str(one.get("id")) for one in items]

@@ -8,7 +8,8 @@ from typing import Any
 from ...core.calls import Call, Event
 from ...core.wording import counted, listed
 from ..bodies import compact, parsed, scalar, shortened
-from ..lookups import Lookups, has_full_answer
+from ..calls import has_full_answer
+from ..lookups import Lookups
 from .common import Sentences, Summary, Values, clock_time
 
 _EVENTS = {

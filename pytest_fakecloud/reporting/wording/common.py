@@ -11,7 +11,8 @@ from ...core.calls import Call, Event
 from ...core.timeparse import to_datetime
 from ...core.wording import counted, listed, plural
 from ..bodies import compact, parsed, shortened
-from ..connections import on_connection, reply
+from ..calls import on_connection
+from ..connections import reply
 from ..lookups import Lookups
 
 EXCERPT = 400

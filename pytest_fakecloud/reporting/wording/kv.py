@@ -13,8 +13,9 @@ from ...core.wording import counted, listed
 from ...kv.table.registry import spec_of
 from ...kv.table.ttl import find_ttl
 from ..bodies import compact, each_from_base64, parsed, scalar, shortened
-from ..connections import is_error, on_connection
-from ..lookups import Lookups, has_full_answer, hash_of
+from ..calls import SEVERAL, has_full_answer, on_connection
+from ..connections import is_error
+from ..lookups import Lookups, hash_of
 from ..masking import HIDDEN, hides_words
 from .common import Script, Sentences, Summary, Values, clock_time, envelope
 
@@ -23,7 +24,6 @@ PIPELINED = 12
 ROOM = 240
 """Maximum length of a command's arguments, in characters."""
 _END_OF_TIME_US = 253_402_300_800_000_000
-_SEVERAL = ("pipeline", "multi-exec")
 _SUBSCRIBING = ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
 _SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO")
 _LIMITERS = {
@@ -43,7 +43,7 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
     if hides_words(call):
         lines = [[line[0], HIDDEN] for line in lines]
     name = lines[0][0].upper()
-    if call.route in _SEVERAL:
+    if call.route in SEVERAL:
         return _pipeline(call, lines)
     if on_connection(call) and call.number in lookups.grouped_calls:
         steps = [step.facts["words"][0] for step in lookups.grouped_calls[call.number]]

@@ -10,7 +10,8 @@ from ...core.calls import Call
 from ...core.timeparse import to_datetime
 from ...core.wording import listed, plural
 from ..bodies import compact, decoded, parsed, readable, shortened
-from ..lookups import Lookups, has_full_answer
+from ..calls import has_full_answer
+from ..lookups import Lookups
 from ..model import Row
 from .common import EXCERPT, Sentences, Summary, Values, clock_time
 

@@ -7,11 +7,9 @@ from typing import Any
 from ...core.calls import Call
 from ...core.wording import counted, listed
 from ..bodies import compact, parsed, scalar, shortened
-from ..lookups import Lookups, has_full_answer
+from ..calls import QUERIES, UPSERTS, has_full_answer
+from ..lookups import Lookups
 from .common import Sentences, Summary, Values, envelope, namespace, pairs
-
-_QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
-_UPSERTS = ("upsert", "upsert-data")
 
 
 def summary(call: Call, lookups: Lookups) -> Summary | None:
@@ -26,9 +24,9 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
 
 def _content(route: str, body: Any) -> str:
     items = body if isinstance(body, list) else [body]
-    if route in _QUERIES:
+    if route in QUERIES:
         return "; ".join(map(_query, items))
-    if route in _UPSERTS and body:
+    if route in UPSERTS and body:
         shown = [_record(item) for item in items]
         return f"of {len(items)}: {listed(shown)}" if len(items) > 1 else shown[0]
     if route == "update" and isinstance(body, dict):
@@ -79,7 +77,7 @@ def _answer(call: Call) -> str:
     if not has_full_answer(call):
         return ""
     result = envelope(call)
-    if call.route in _QUERIES:
+    if call.route in QUERIES:
         found = result.get("scores", []) if isinstance(result, dict) else result
         lists = found if found and isinstance(found[0], list) else [found]
         return "; ".join(map(_hits, lists))

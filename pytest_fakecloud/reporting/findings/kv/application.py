@@ -11,8 +11,9 @@ from itertools import pairwise
 from typing import Any
 
 from ...bodies import parsed
+from ...calls import executed
 from ...model import Finding
-from ..detectors import ObservedTest, about_key, executed
+from ..detectors import ObservedTest, about_key
 from .commands import ADDING, Command, commands, history
 
 

@@ -13,8 +13,8 @@ from ....kv.python_values import encode
 from ....kv.table.registry import COMMANDS, CommandSpec, spec_of
 from ....kv.table.ttl import Ttl, find_ttl, sets_ttl
 from ...bodies import each_from_base64, parsed
-from ...connections import is_error, on_connection, reply
-from ...lookups import executed_at
+from ...calls import QUEUED, SEVERAL, executed_at, on_connection
+from ...connections import is_error, reply
 from ...model import Finding
 from ..detectors import ObservedTest, about_key
 
@@ -41,8 +41,6 @@ SCRIPTS = {
     name for name, spec in COMMANDS.items()
     if "no_mandatory_keys" in spec.flags and not spec.readonly
 }  # fmt: skip
-_QUEUED = b"+QUEUED\r\n"
-"""The reply to a command in a transaction; EXEC executes the command."""
 _ZADD_OPTIONS = COMMANDS["ZADD"].options
 
 
@@ -346,7 +344,7 @@ def _database_of(test: ObservedTest, words: list[str], selected: int) -> int | N
 
 def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
     lines = call.facts.get("words")
-    if not call.reached or call.number in test.lookups.without_row or call.answer == _QUEUED:
+    if not call.reached or call.number in test.lookups.without_row or call.answer == QUEUED:
         return
     if not isinstance(lines, list) or "words" in call.cut:
         if call.cut:
@@ -374,7 +372,7 @@ def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
 def _answers(call: Call) -> list[Any]:
     """Return the answer to each command of a REST request; an empty list if they are unknown."""
     body = parsed(call.answer)
-    answers = body if call.route in ("pipeline", "multi-exec") else [body]
+    answers = body if call.route in SEVERAL else [body]
     return answers if isinstance(answers, list) else []
 
 

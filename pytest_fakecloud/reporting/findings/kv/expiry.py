@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ....core.timeparse import to_datetime
-from ...connections import lines_of
-from ...lookups import executed_at
+from ...calls import executed_at, lines_of
 from ...model import Finding
 from ..detectors import ObservedTest
 from .commands import COUNTING, READS, UNKNOWN, Command, Expiry, commands, history, with_expiries

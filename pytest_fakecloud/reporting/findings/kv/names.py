@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ....core.calls import Call, Entry
-from ...connections import lines_of
+from ...calls import lines_of
 from ...model import Finding
 from ..detectors import NONE, ObservedTest, about
 from .commands import READS, UNKNOWN, WRITES, Command, commands, history

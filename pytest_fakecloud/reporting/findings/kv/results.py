@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from ...connections import lines_of
+from ...calls import SEVERAL, lines_of
 from ...model import Finding
 from ..detectors import ObservedTest, about_entry
 from .commands import SCRIPTS, UNKNOWN, Command, commands, history, with_expiries
@@ -160,7 +160,7 @@ def commands_failed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     for call in test.calls_of(handle):
         steps = test.lookups.grouped_calls.get(call.number, ())
         count = len(steps or lines_of(call))
-        has_several = call.route in ("pipeline", "multi-exec") or bool(steps)
+        has_several = call.route in SEVERAL or bool(steps)
         failed = count - executed[call.number]
         if has_several and call.status == 200 and executed[call.number] and failed > 0:
             what = "transaction" if call.route == "multi-exec" or steps else "pipeline"
