@@ -11,7 +11,7 @@ from collections import deque
 from functools import partial
 
 from ...core.timers import Timer
-from ..model import SECOND, Message
+from ..model import Message
 from .flow import FlowKey
 from .state import State
 
@@ -224,54 +224,3 @@ class Admission:
             key = self._state.flow.keys.get(name)
             if key is not None:
                 self.start_waiting_for_flow(key)
-
-    def delay_if_overtaken(self, message_id: str) -> bool:
-        """Return whether a fault lets other messages overtake a due message; if so, delay it.
-
-        Acquires the lock.
-        """
-        state = self._state
-        with state.lock:
-            message = state.pending.get(message_id)
-            if message is None or message.overtaken_at == message.retried:
-                return False
-            # Remove the timer, which has fired. The message may return to its queue without a time.
-            state.timers.pop(message_id, None)
-        try:
-            # Ask without the lock, because a fault may call a function of the test.
-            if not state.delivery_hooks.overtaken(message):
-                return False
-        except BaseException:
-            with state.lock:
-                # Keep the message due, but do not ask again, because the error could be repeated.
-                message.overtaken_at = message.retried
-                if message_id in state.pending:
-                    state.plan(message, state.clock.now_us(), message.wait_reason)
-            raise
-        with state.lock:
-            message.overtaken_at = message.retried
-            message.due_us = None
-            self.release_flow_slot(message)
-            if not state.queues.let_next_overtake(message):
-                # Make the message due in a second. The next delivery makes it due earlier.
-                state.overtaken.append(message_id)
-                latest = state.clock.now_us() + SECOND
-                message.due_us = latest
-                make_due = partial(self._make_due_again, message_id)
-                state.plan_own(message_id, latest, make_due, "overtaken")
-        return True
-
-    def end_overtaking(self) -> None:
-        """Make all overtaken messages due again. Acquires the lock."""
-        now = self._state.clock.now_us()
-        for message_id in list(self._state.overtaken):
-            self._make_due_again(message_id, now)
-
-    def _make_due_again(self, message_id: str, now: int) -> None:
-        state = self._state
-        with state.lock:
-            if message_id in state.overtaken:
-                state.overtaken.remove(message_id)
-                if message_id in state.pending:
-                    message = state.messages[message_id]
-                    state.plan(message, now, message.wait_reason)

@@ -32,6 +32,7 @@ from ..wire.text import as_text
 from .admission import Admission
 from .history import DeadLetters
 from .lifecycle import Lifecycle, causing
+from .overtaking import Overtaking
 from .publishing import Publisher
 from .state import State
 
@@ -65,6 +66,7 @@ class AttemptRunner:
         self._state = state
         self._lifecycle = lifecycle
         self._admission = admission
+        self.overtaking = Overtaking(state, admission)
         self._dead_letters = dead_letters
         self._publisher = publisher
         self.perform = perform
@@ -151,7 +153,7 @@ class AttemptRunner:
                 begun.attempt.faults = delivery_hooks.before(begun.message, begun.delivery)
 
     def _begin_unless_overtaken(self, message_id: str) -> StartedAttempt | None:
-        if self._state.delivery_hooks.active and self._admission.delay_if_overtaken(message_id):
+        if self._state.delivery_hooks.active and self.overtaking.delay_if_overtaken(message_id):
             return None
         return self.begin(message_id)
 
@@ -241,8 +243,7 @@ class AttemptRunner:
                 self.await_end(message.id, end)
             else:
                 self._apply_outcome(message, outcome, max(attempt.at_us, state.clock.now_us()))
-        if state.overtaken:
-            self._admission.end_overtaking()
+        self.overtaking.end()
         state.changed.notify()
         state.attempt_hooks.after_attempt(message, attempt, begun.delivery, outcome)
         return attempt

@@ -165,7 +165,8 @@ class Engine(State):
             due = [self.next_planned_us()]
             due += [end for end, _ in self.in_flight.values()]
             due += [timer.due_us for timer in self.admission.flow_timers.values()]
-            due += [self.pending[one].due_us for one in self.overtaken if one in self.pending]
+            delayed = self.runner.overtaking.delayed
+            due += [self.pending[one].due_us for one in delayed if one in self.pending]
         return min((one for one in due if one is not None), default=None)
 
     def close(self) -> None:
@@ -221,7 +222,7 @@ class Engine(State):
             for (owner, name, copy), value in zip(self._data(), saved, strict=True):
                 setattr(owner, name, copy(value))
             self.active = set(self.in_flight)
-            self.overtaken = []
+            self.runner.overtaking.delayed.clear()
             self.pending = {
                 message.id: message for message in self.messages.values() if message.pending
             }

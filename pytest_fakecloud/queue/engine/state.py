@@ -36,11 +36,10 @@ class State:
 
     ``pending`` are the unfinished messages. ``groups_of_tasks`` maps the public id of a v1 message
     to the ids of its deliveries. ``active`` are the ids of messages that count towards the global
-    parallelism limit, ``waiting_for_slot`` the ids of messages that wait for it, and ``overtaken``
-    the ids of messages that a fault delays. ``in_flight`` maps an id to the outcome of the attempt
-    and the time at which it will be applied. ``drive`` counts the calls that deliver. ``inspected``
-    is set when a test inspects messages. The engine sets ``runner``, ``workflow`` and ``queues``
-    before the first message is published.
+    parallelism limit, and ``waiting_for_slot`` the ids of messages that wait for it. ``in_flight``
+    maps an id to the outcome of the attempt and the time at which it will be applied. ``drive``
+    counts the calls that deliver. ``inspected`` is set when a test inspects messages. The engine
+    sets ``runner``, ``workflow`` and ``queues`` before the first message is published.
     """
 
     runner: AttemptRunner
@@ -76,7 +75,6 @@ class State:
         self.in_flight: dict[str, tuple[int, Outcome]] = {}
         self.active: set[str] = set()
         self.waiting_for_slot: deque[str] = deque()
-        self.overtaken: list[str] = []
         self.timers: dict[str, Timer] = {}
         self._planned: list[tuple[int, int, str, Timer]] = []
         self._sequence = 0
@@ -144,8 +142,13 @@ class State:
         # The number precedes the timer, so that timers are never compared.
         heapq.heappush(self._planned, (due_us, timer.sequence, message.id, timer))
         if len(self._planned) > 2 * len(self.timers) + _COMPACT:
-            self._planned = [one for one in self._planned if self.timers.get(one[2]) is one[3]]
+            self._planned = list(filter(self._is_current, self._planned))
             heapq.heapify(self._planned)
+
+    def _is_current(self, planned: tuple[int, int, str, Timer]) -> bool:
+        """Return whether a planned attempt has neither started nor been planned again."""
+        _, _, message_id, timer = planned
+        return self.timers.get(message_id) is timer
 
     @cached_property
     def _runner_methods(self) -> tuple[Callable[[str, int], Any], ...]:
@@ -170,6 +173,6 @@ class State:
     def next_planned_us(self) -> int | None:
         """Return the time of the next planned attempt of this queue, or None."""
         # Do not ask the clock for its next timer, because its timers include those of other queues.
-        while self._planned and self.timers.get(self._planned[0][2]) is not self._planned[0][3]:
+        while self._planned and not self._is_current(self._planned[0]):
             heapq.heappop(self._planned)
         return self._planned[0][0] if self._planned else None
