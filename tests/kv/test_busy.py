@@ -12,7 +12,6 @@ import pytest
 
 from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp import port
 from pytest_fakecloud.kv.rest import routes
@@ -204,12 +203,14 @@ def test_the_vendor_kills_nothing(connect: Any) -> None:
     assert b"it ran for more than 1.5 seconds" in one.read().text
 
 
-def test_a_tester_can_kill(connect: Any) -> None:
+def test_a_tester_and_a_client_of_rest_can_kill(connect: Any) -> None:
     [one] = connect(1)
-    one.send("EVAL", FOR_EVER, 0)
-    runs(one)
-    assert one.server.execute("SCRIPT", "KILL") == "OK"
-    assert one.read().text.startswith(KILLED)
+    with one.server._make_client() as redis:
+        for kill in (one.server.execute, lambda *words: redis.execute(list(words))):
+            one.send("EVAL", FOR_EVER, 0)
+            runs(one)
+            assert kill("SCRIPT", "KILL") == "OK"
+            assert one.read().text.startswith(KILLED)
 
 
 def test_a_client_that_waits_runs_before_the_next_command_of_another(
@@ -250,22 +251,3 @@ def test_a_long_pipeline_gives_way_between_its_commands(
             assert [client.read() for _ in range(3)] == [1, 2, 3]
             client.close()
     assert {"1", "2"} <= set(turns)
-
-
-def test_a_kill_over_rest(context: Context) -> None:
-    with KVServer(context, dialect="redis") as server:
-        server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=20)
-        seen: list[str] = []
-
-        def evaluate() -> None:
-            with pytest.raises(CommandError) as caught:
-                server.execute("EVAL", FOR_EVER, 0)
-            seen.append(str(caught.value))
-
-        thread = threading.Thread(target=evaluate)
-        thread.start()
-        wait_until(lambda: server._engine.scripting.running, 10)
-        with server._make_client() as redis:
-            assert redis.execute(["SCRIPT", "KILL"]) == "OK"
-        thread.join(10)
-        assert seen[0].startswith(KILLED.decode())

@@ -99,15 +99,6 @@ def test_commands_that_free_memory_are_never_rejected() -> None:
     bounded("SET l abc")
 
 
-def test_a_document_takes_its_room() -> None:
-    for bound, fits in ((100, False), (150, True)):
-        bounded = Bounded(f"JSON.SET j $ '\"{'x' * 100}\"'", max_data_size=bound)
-        if fits:
-            bounded("SET k v")
-        else:
-            bounded.refusal("SET k v")
-
-
 def test_only_the_value_counts_of_a_command_that_replaces_one() -> None:
     replacing = {
         spec.name

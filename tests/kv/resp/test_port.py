@@ -327,14 +327,6 @@ class TestTransactions:
         assert replies[0] == 1
         assert replies[1].text.startswith(b"WRONGTYPE")
 
-    def test_discard_and_mistakes(self, client: Client) -> None:
-        client.each("MULTI", "SET k 1")
-        assert client("DISCARD") == OK
-        client("MULTI")
-        assert client("NOSUCH").text.startswith(b"ERR unknown command")
-        assert client("EXEC").text.startswith(b"EXECABORT")
-        assert client("EXISTS k") == 0
-
     def test_an_ended_connection_runs_nothing(self, server: KVServer, client: Client) -> None:
         client.each("MULTI", "SET k 1")
         client.close()
@@ -734,6 +726,24 @@ class TestFrozenClock:
         assert client.read() == Status(b"PONG")
 
 
+QUEUED = Status(b"QUEUED")
+ABORTED = Error(b"EXECABORT Transaction discarded because of previous errors.")
+UNAVAILABLE = Error(b"ERR Service Unavailable")
+NO_MULTI = Error(b"ERR EXEC without MULTI")
+LOADING = Error(b"EXECABORT Transaction discarded because of: LOADING wait")
+TRANSACTION_FAULTS = [
+    ("GET", 503, None, ["MULTI", "SET k 1", "GET k", "EXEC", "GET k"],
+     [OK, QUEUED, UNAVAILABLE, ABORTED, None]),
+    ("EXEC", 503, {"error": "LOADING wait"}, ["WATCH w", "MULTI", "SET k 1", "EXEC", "EXEC"],
+     [OK, OK, QUEUED, LOADING, NO_MULTI]),
+    ("EXEC", 200, {"result": None}, ["MULTI", "SET k 1", "EXEC"], [OK, QUEUED, NilArray()]),
+    ("MULTI", 503, None, ["MULTI", "GET k", "EXEC"], [UNAVAILABLE, None, NO_MULTI]),
+    ("DISCARD", 503, None, ["MULTI", "DISCARD", "SET k 1", "EXEC"],
+     [OK, UNAVAILABLE, QUEUED, ABORTED]),
+]  # fmt: skip
+"""Commands that a fault answers, with what, commands around them, and their replies."""
+
+
 class TestJournalAndFaults:
     def test_commands_are_calls(self, server: KVServer, client: Client) -> None:
         client.each("SET k v", "NOSUCH")
@@ -766,48 +776,26 @@ class TestJournalAndFaults:
         assert client("GET k") == reply
         assert client("GET k") == b"1"
 
-    def test_an_error_while_queueing_discards(self, server: KVServer, client: Client) -> None:
-        server.faults.answer(503, command="INCR", times=1)
-        assert client("MULTI") == OK
-        assert client("SET k 1") == Status(b"QUEUED")
-        assert client("INCR n") == Error(b"ERR Service Unavailable")
-        text = b"EXECABORT Transaction discarded because of previous errors."
-        assert client("EXEC") == Error(text)
+    @pytest.mark.parametrize(("command", "status", "body", "lines", "replies"), TRANSACTION_FAULTS)
+    def test_transactions(
+        self,
+        server: KVServer,
+        client: Client,
+        command: str,
+        status: int,
+        body: Any,
+        lines: list[str],
+        replies: list[Any],
+    ) -> None:
+        server.faults.answer(status, body, command=command, times=1)
+        assert client.each(*lines) == replies
         assert server.keys() == []
-        assert client("INCR n") == 1
 
     def test_an_error_instead_of_queued_discards(self, server: KVServer, client: Client) -> None:
         busy = Answer({"error": "BUSY wait"}, 503)
         server.faults.call(lambda: busy, "after", command="INCR", times=1)
-        client("MULTI")
-        assert client("INCR n") == Error(b"BUSY wait")
-        assert client("EXEC").text.startswith(b"EXECABORT")
+        assert client.each("MULTI", "INCR n", "EXEC") == [OK, Error(b"BUSY wait"), ABORTED]
         assert server.keys() == []
-
-    def test_an_error_for_exec_ends_the_transaction(self, server: KVServer, client: Client) -> None:
-        server.faults.answer(503, {"error": "LOADING wait"}, command="EXEC", times=1)
-        client.each("WATCH w", "MULTI", "INCR n")
-        assert client("EXEC") == Error(b"EXECABORT Transaction discarded because of: LOADING wait")
-        assert client("EXEC") == Error(b"ERR EXEC without MULTI")
-        assert server.keys() == []
-
-    def test_a_watched_key_that_seems_changed(self, server: KVServer, client: Client) -> None:
-        server.faults.answer(200, {"result": None}, command="EXEC", times=1)
-        assert client.each("MULTI", "INCR n", "EXEC", "GET n") == [
-            OK, Status(b"QUEUED"), NilArray(), None,
-        ]  # fmt: skip
-
-    def test_commands_after_a_rejected_multi(self, server: KVServer, client: Client) -> None:
-        server.faults.answer(503, command="MULTI", times=1)
-        assert client.each("MULTI", "INCR n", "EXEC") == [
-            Error(b"ERR Service Unavailable"), 1, Error(b"ERR EXEC without MULTI"),
-        ]  # fmt: skip
-
-    def test_a_refused_discard_leaves_it_open(self, server: KVServer, client: Client) -> None:
-        server.faults.answer(503, command="DISCARD", times=1)
-        client.each("MULTI", "INCR n", "DISCARD")
-        assert client("INCR n") == Status(b"QUEUED")
-        assert client("EXEC").text.startswith(b"EXECABORT")
 
     def test_a_dropped_transaction_is_dropped_as_a_whole(
         self, server: KVServer, connect: Connect
