@@ -16,7 +16,6 @@ from .errors import ContractError, shown
 T = TypeVar("T")
 
 BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _MOST_BITS = 4096  # of a seed; a longer one cannot be copied by hand to repeat a test
 
 
@@ -53,12 +52,8 @@ class RandomStream:
     def random(self) -> float:
         return self._random.random()
 
-    def gauss(self, mu: float = 0.0, sigma: float = 1.0) -> float:
-        return self._random.gauss(mu, sigma)
-
-    def randrange(self, start: int, stop: int | None = None) -> int:
-        """Return an integer from ``range(start)`` or ``range(start, stop)``."""
-        return self._random.randrange(start, stop)
+    def randrange(self, stop: int) -> int:
+        return self._random.randrange(stop)
 
     def choice(self, items: Sequence[T]) -> T:
         return self._random.choice(items)
@@ -77,9 +72,9 @@ class RandomStream:
         """Return a string of that many random lower-case hexadecimal digits."""
         return self._random.randbytes((digits + 1) // 2).hex()[:digits]
 
-    def text(self, length: int, alphabet: str = BASE62) -> str:
-        """Return a string of ``length`` random characters of the alphabet."""
-        return "".join(self._random.choices(alphabet, k=length))
+    def base58(self, length: int) -> str:
+        """Return a string of ``length`` random base-58 digits."""
+        return "".join(self._random.choices(BASE58, k=length))
 
 
 class Ids:

@@ -7,12 +7,13 @@ import json
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from string import ascii_letters, digits
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from urllib.parse import urlsplit
 
 from ..core.calls import Call
 from ..core.errors import ContractError
-from ..core.ids import BASE62, new_token
+from ..core.ids import new_token
 from ..core.journal import recorder_of
 from ..core.timeparse import Duration, Instant
 from ..core.wording import counted, listed
@@ -47,7 +48,7 @@ _SERVED_HISTORY_US = 7 * DAY
 
 
 def _new_key() -> str:
-    return "sig_" + "".join(random.SystemRandom().choices(BASE62, k=28))
+    return "sig_" + "".join(random.SystemRandom().choices(ascii_letters + digits, k=28))
 
 
 class Queue(QueueAssertions, QueueActions, Handle):

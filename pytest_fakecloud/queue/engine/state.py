@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from ...core.ids import BASE58, Ids
+from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane, Timer
 from ..model import LogEntry, Message, Outcome
@@ -96,7 +96,7 @@ class State:
         return self.groups_of_tasks.get(message_id, [message_id])
 
     def new_id(self, prefix: str) -> str:
-        return prefix + self._other_ids.text(28, BASE58)
+        return prefix + self._other_ids.base58(28)
 
     def new_message_id(self) -> str:
         return "msg_" + self._message_ids.hex(32)

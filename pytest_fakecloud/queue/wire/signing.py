@@ -22,7 +22,7 @@ from itertools import product
 from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
-from ...core.ids import BASE58, RandomStream
+from ...core.ids import RandomStream
 from ..model import Delivery, HeaderList, SigningKeys
 from .text import as_text
 
@@ -88,7 +88,7 @@ class Signer:
             # The claim must be present. The service has sent 0 since September 2024.
             "nbf": 0,
             "iat": issued,
-            "jti": "jwt_" + self.ids.text(27, BASE58),
+            "jti": "jwt_" + self.ids.base58(27),
             "body": body_hash(body),
         }
         return jwt.encode(claims, self.keys.current if key is None else key, algorithm="HS256")
