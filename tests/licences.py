@@ -12,7 +12,6 @@ import argparse
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
@@ -102,56 +101,25 @@ def _says(here: Distribution) -> str:
     return SAME.get(text, text) if "\n" not in text else ""
 
 
-def terms_of(says: str) -> Iterator[frozenset[str]]:
-    """Yield each alternative of an expression, as the set of terms that apply together.
+def _is_allowed(says: str, besides: set[str]) -> bool:
+    """Return whether one of the alternatives of an expression has only terms on the list."""
 
-    ``A AND (B OR C)`` yields ``{A, B}`` and ``{A, C}``; another string is one term.
-    """
-    words = re.findall(r"[()]|[^\s()]+", says)
-    if not re.fullmatch(r"[\w.+()\s-]+", says) or not {"AND", "OR"} & set(words):
-        yield frozenset([says])
-        return
-    yield from _either(words)
-    if words:
-        raise ValueError(f"{says!r} goes on after its end: {' '.join(words)}")
+    def fits(term: str) -> bool:
+        return ALLOWED.fullmatch(term) is not None or term in besides
 
-
-def _either(words: list[str]) -> list[frozenset[str]]:
-    choices = _both(words)
-    while words and words[0] == "OR":
-        words.pop(0)
-        choices = choices + _both(words)
-    return choices
-
-
-def _both(words: list[str]) -> list[frozenset[str]]:
-    choices = _one(words)
-    while words and words[0] == "AND":
-        words.pop(0)
-        choices = [mine | theirs for theirs in _one(words) for mine in choices]
-    return choices
-
-
-def _one(words: list[str]) -> list[frozenset[str]]:
-    if not words or words[0] in {")", "AND", "OR"}:
-        raise ValueError(f"a licence is missing before {words[0] if words else 'the end'!r}")
-    word = words.pop(0)
-    if word != "(":
-        return [frozenset([word])]
-    inner = _either(words)
-    if not words or words.pop(0) != ")":
-        raise ValueError("a parenthesis of a licence is not closed")
-    return inner
+    if not re.search(r"\b(AND|OR)\b", says):
+        return fits(says)
+    # Let Python evaluate the expression, which then consists of and, or, True, False and parentheses.
+    words = {"AND": "and", "OR": "or"}
+    return bool(eval(re.sub(r"[^\s()]+", lambda f: words.get(f[0]) or str(fits(f[0])), says)))
 
 
 def wrong_with(licence: Licence) -> str | None:
     """Return why a licence is not on the list; None if one of its alternatives is."""
     if not licence.says:
         return f"{licence.name} {licence.version} names no licence"
-    besides = BESIDES.get(licence.name, set())
-    for terms in terms_of(licence.says):
-        if all(ALLOWED.fullmatch(term) or term in besides for term in terms):
-            return None
+    if _is_allowed(licence.says, BESIDES.get(licence.name, set())):
+        return None
     return f"{licence.name} {licence.version} is under {licence.says!r}, which is not on the list"
 
 
