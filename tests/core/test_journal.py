@@ -326,26 +326,6 @@ def test_a_bounded_journal_forgets_the_oldest() -> None:
     assert parent.entries == journal.entries
 
 
-@pytest.mark.parametrize(
-    ("ask", "told"),
-    [
-        (
-            lambda journal: journal.calls("SET"),
-            "'SET' is not a function: pass a predicate, or fields",
-        ),
-        (
-            lambda journal: journal.assert_called(["SET"]),
-            r"\['SET'\] does not name a call: pass 'POST",
-        ),
-        (lambda journal: journal.assert_called(times=-1), "times=-1 is not a count"),
-        (lambda journal: journal.assert_not_called(5), "5 does not name a call"),
-    ],
-)
-def test_what_cannot_be_asked_is_said(used: Both, ask: Any, told: str) -> None:
-    with pytest.raises(ContractError, match=told):
-        ask(used)
-
-
 # -- bounds in bytes -----------------------------------------------------------------------------
 
 

@@ -323,13 +323,6 @@ def test_sequence_goes_round_when_told(demo: Demo, client: httpx.Client) -> None
     assert statuses(client, 6) == [503, 200, 503, 200, 503, 200]
 
 
-def test_sequence_hang(demo: Demo, client: httpx.Client) -> None:
-    demo.faults.sequence(["hang", 200])
-    with httpx.Client(base_url=demo.url, timeout=0.1) as impatient:
-        assert statuses(impatient, 1) == ["ReadTimeout"]
-    assert statuses(client, 1) == [200]
-
-
 def test_sequence_gives_each_step_once_to_many_threads(demo: Demo) -> None:
     demo.faults.sequence([503, 429, 500, 502] * 5)
     found: list[int] = []
@@ -373,14 +366,6 @@ def test_random_is_repeatable_from_the_seed() -> None:
     assert run(1) == run(1)
     assert run(1) != run(2)
     assert set(run(1)) == {200, 503}
-
-
-def test_random_takes_any_step(demo: Demo, client: httpx.Client) -> None:
-    with demo.faults.random(1, "drop"):
-        assert statuses(client, 1) == ["RemoteProtocolError"]
-    with demo.faults.random(0, 503) as fault:
-        assert statuses(client, 5) == [200] * 5
-    assert fault.hits == 0
 
 
 # -- the test's own code -------------------------------------------------------------------------
@@ -567,7 +552,7 @@ def test_a_fault_that_never_fired_is_known(demo: Demo, client: httpx.Client) -> 
         statuses(client, 1)
     never_drawn = demo.faults.random(0.0)
     assert demo.faults.unused() == [unused, never_drawn]
-    statuses(client, 1)
+    assert statuses(client, 1) == [200]
     assert demo.faults.unused() == [unused]
     assert used.hits == 1
     assert "test_plan.py:" in repr(unused)

@@ -193,11 +193,6 @@ def test_ids_are_translated_wherever_they_come_again(tmp_path: Path) -> None:
         assert first.state != second.state
 
 
-def test_a_file_that_is_missing_is_refused(tmp_path: Path) -> None:
-    with Cloud() as cloud, pytest.raises(ContractError, match=r"absent\.har.*: No such file"):
-        cloud.replay(tmp_path / "absent.har")
-
-
 def test_replay_can_be_awaited(tmp_path: Path) -> None:
     path = foreign(
         tmp_path / "real.har",

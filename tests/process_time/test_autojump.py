@@ -306,13 +306,6 @@ def test_anyio_follows(backend: str, cloud: Cloud) -> None:
     anyio.run(main, cloud, backend=backend)
 
 
-def test_anyio_follows_after_a_run_in_this_process(run: Run, cloud: Cloud) -> None:
-    # A nested run's imports are forgotten with it, but anyio keeps its event-loop module.
-    run("import anyio\ndef test(): anyio.run(anyio.sleep, 0)").assert_outcomes(passed=1)
-    anyio.run(anyio.sleep, 0.25)
-    assert since_noon(cloud) == pytest.approx(0.25, abs=0.1)
-
-
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_anyio_follows_by_a_loop_that_the_process_has_forgotten(
     backend: str, monkeypatch: pytest.MonkeyPatch, cloud: Cloud
@@ -609,28 +602,6 @@ def test_client_side_retries_of_async_clients_take_no_time(cloud: Cloud) -> None
         assert since_noon(cloud) > 45
 
     asyncio.run(main(cloud))
-
-
-def test_every_failure_of_many_calls_takes_no_time(cloud: Cloud) -> None:
-    client = cloud.kv_server().client()
-
-    def run() -> None:
-        for number in range(11):
-            client.set(f"k{number}", "v")
-
-    failures = cloud.every_failure(run)
-    assert len(failures) == 33
-    failures.assert_held()
-    assert since_noon(cloud) > 60
-
-
-def test_until_ready_takes_no_time(cloud: Cloud) -> None:
-    kv = cloud.kv_server()
-    limit = pytest.importorskip("upstash_ratelimit")
-    limiter = limit.Ratelimit(redis=kv.client(), limiter=limit.FixedWindow(1, 20, "s"))
-    assert limiter.block_until_ready("user", 60).allowed
-    assert limiter.block_until_ready("user", 60).allowed
-    assert 0 < since_noon(cloud) <= 20
 
 
 # -- beside other tools ----------------------------------------------------------------------------
