@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..core.calls import KEEP_BYTES
 from ..core.settings import settings_of
@@ -26,6 +26,7 @@ ELSEWHERE = (
 )
 SETTINGS_PAGE = "https://pytest-fakecloud.github.io/pytest-fakecloud/reference/settings.html"
 SHELLS = ("bash", "zsh", "fish")
+_Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -64,6 +65,15 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
     subparsers = parser.add_subparsers(dest="command", required=True)
+    _add_serve(subparsers)
+    _add_run(subparsers)
+    commands.add_parsers(subparsers)
+    _add_completion(subparsers)
+    verify.add_parser(subparsers)
+    return parser
+
+
+def _add_serve(subparsers: _Subparsers) -> None:
     serve = subparsers.add_parser(
         "serve",
         help="run the fakes until stopped",
@@ -92,6 +102,10 @@ def make_parser() -> argparse.ArgumentParser:
     _add_switch(serve, "--json", "print the summary as one JSON object, for scripts")
     _add_switch(serve, "--random", "use free ports and random credentials instead of fixed ones")
     serve.add_argument("--open", action="store_true", help="open the console in the browser")
+
+
+def _add_run(subparsers: _Subparsers) -> None:
+    known = ", ".join(services_by_word())
     run = subparsers.add_parser(
         "run",
         help="run a command with the fakes and their environment variables",
@@ -103,7 +117,9 @@ def make_parser() -> argparse.ArgumentParser:
     _add_options(run, {})
     run.add_argument("--journal", metavar="FILE", help="write all calls as an HTTP archive (HAR)")
     run.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND")
-    commands.add_parsers(subparsers)
+
+
+def _add_completion(subparsers: _Subparsers) -> None:
     completion = subparsers.add_parser(
         "completion",
         help="print completions for a shell",
@@ -111,8 +127,6 @@ def make_parser() -> argparse.ArgumentParser:
         'eval "$(pytest-fakecloud completion bash)".',
     )
     completion.add_argument("shell", choices=SHELLS, help="the shell: bash, zsh or fish")
-    verify.add_parser(subparsers)
-    return parser
 
 
 def _add_switch(parser: argparse.ArgumentParser, name: str, words: str) -> None:

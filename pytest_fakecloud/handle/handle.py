@@ -108,9 +108,9 @@ class Handle:
         self._leave = context.entered.add(self)
 
     def _mounted(self, config: HandleConfig) -> Mount:
-        address = {"host": config.host, "port": config.port}
-        given = {key: value for key, value in address.items() if value is not None}
-        mount = self._context.mount(self._app, **given)
+        mount = self._context.mount(
+            self._app, host=config.host or "127.0.0.1", port=config.port or 0
+        )
         mount.on_close.append(self._fault_table.close)
         mount.on_error.append(self._server_failed)
         self._fault_table.gate = mount.gate
