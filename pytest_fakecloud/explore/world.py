@@ -22,10 +22,10 @@ from ..services import find
 from .disturbances import Disturbances
 from .fake_time import MOST_TIMERS, FakeTime, clocks_follow, sleeps_follow
 from .footprint import READS_CLOCK
+from .simulation.connections import Connections
 from .simulation.deliveries import Deliveries
 from .simulation.loops import OwnLoop, explored_loops
 from .simulation.sockets import SocketPatches
-from .simulation.wires import Wires
 from .watching import swap, watch
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class World:
         self._process_time = process_time
         self._exits = contextlib.ExitStack()
         self._handles = [handle for handle in cloud.handles if find(handle.fixture).in_process]
-        self.wires = Wires(self._handles)
+        self.connections = Connections(self._handles)
         self.time = FakeTime(self.clock, self._handles)
         self._queues: list[Queue] = [h for h in self._handles if h.fixture == "queue"]  # type: ignore[misc]
         for queue in self._queues:
@@ -101,7 +101,7 @@ class World:
             swap(exits, asyncio.events, "new_event_loop", explored_loops(self))
             if self._process_time is not False:
                 exits.enter_context(clocks_follow(self))
-            patches = SocketPatches(self.wires, lambda: self.simulation)
+            patches = SocketPatches(self.connections, lambda: self.simulation)
             for name, method in patches.methods().items():
                 swap(exits, socket.socket, name, method)
             exits.callback(self.carriers.shutdown, wait=False)
@@ -165,7 +165,7 @@ class World:
         _collect_garbage()
         self.disturbances.reset()
         self.time.forget()
-        self.wires.forget()
+        self.connections.forget()
         start_us, data, random_state = self._baseline
         if self.clock.now_us() != start_us or self.clock.mode != "frozen":
             self.clock.rewind(to_datetime(start_us), "frozen")

@@ -16,8 +16,8 @@ import redis.asyncio as redis_asyncio
 
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.explore.run import Run
+from pytest_fakecloud.explore.simulation.connections import PATIENCE, ClientConnection, Connections
 from pytest_fakecloud.explore.simulation.simulation import Simulation
-from pytest_fakecloud.explore.simulation.wires import PATIENCE, Wire, Wires
 
 from .conftest import expects, failure
 
@@ -27,23 +27,23 @@ Call = Callable[..., Awaitable[Any]]
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The waits that ended only because their time was over."""
-    is_readable, wait_while = Wire.is_readable, Wires.wait_while
+    is_readable, wait_while = ClientConnection.is_readable, Connections.wait_while
     found: list[str] = []
 
-    def readable(wire: Wire, seconds: float = PATIENCE) -> bool:
-        arrived = is_readable(wire, seconds)
+    def readable(connection: ClientConnection, seconds: float = PATIENCE) -> bool:
+        arrived = is_readable(connection, seconds)
         if not arrived and seconds == PATIENCE:
             found.append("for an answer")
         return arrived
 
-    def wait(wires: Wires, is_busy: Callable[[], bool]) -> bool:
-        ended = wait_while(wires, is_busy)
+    def wait(connections: Connections, is_busy: Callable[[], bool]) -> bool:
+        ended = wait_while(connections, is_busy)
         if not ended:
             found.append("for a fake")
         return ended
 
-    monkeypatch.setattr(Wire, "is_readable", readable)
-    monkeypatch.setattr(Wires, "wait_while", wait)
+    monkeypatch.setattr(ClientConnection, "is_readable", readable)
+    monkeypatch.setattr(Connections, "wait_while", wait)
     return found
 
 

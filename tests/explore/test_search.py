@@ -134,17 +134,17 @@ def test_answers_arrive_in_the_order_of_their_sockets() -> None:
 
 
 def test_only_a_read_that_requests_bytes_finds_the_end_of_a_connection() -> None:
-    wire = types.SimpleNamespace(got=0, is_at_end=False)
+    connection = types.SimpleNamespace(got=0, is_at_end=False)
     simulation = types.SimpleNamespace(
         state=types.SimpleNamespace(is_here=lambda: True),
         sockets=types.SimpleNamespace(reads=lambda *_: True),
     )
-    wires: Any = types.SimpleNamespace(of=lambda _: wire)
+    connections: Any = types.SimpleNamespace(of=lambda _: connection)
     near, far = socket.socketpair()
     with near, far:
         far.send(b"xyz")
         far.shutdown(socket.SHUT_WR)
-        patches = SocketPatches(wires, cast("Any", lambda: simulation))
+        patches = SocketPatches(connections, cast("Any", lambda: simulation))
         with ExitStack() as exits:
             for name, method in patches.methods().items():
                 swap(exits, socket.socket, name, method)
@@ -152,9 +152,9 @@ def test_only_a_read_that_requests_bytes_finds_the_end_of_a_connection() -> None
             near.recv(0)
             near.recv_into(bytearray(8), 2)
             near.recv(1)
-            assert (wire.got, wire.is_at_end) == (3, False)
+            assert (connection.got, connection.is_at_end) == (3, False)
             near.recv_into(buffer=bytearray(8))
-            assert wire.is_at_end
+            assert connection.is_at_end
 
 
 def test_all_interleavings_is_said_only_if_every_search_for_them_ended(

@@ -183,7 +183,7 @@ class EventLoops(Part):
         self._state.check_alive(host)
         if self._world.clock.driving:
             return True
-        sockets = [wire.fileno() for wire in self._connections.of_host(host)]
+        sockets = [one.fileno() for one in self._connections.of_host(host)]
         if loop.has_sockets(sockets) and loop.selector.has_events(_SOON):
             return True
         wake_us = None
@@ -192,7 +192,7 @@ class EventLoops(Part):
             self._record.touch([READS_CLOCK])
 
         def arrived() -> bool:
-            self._world.wires.settle()
+            self._world.connections.settle()
             self._connections.await_answers(host)
             return loop.selector.has_events()
 

@@ -12,10 +12,10 @@ from traceback import walk_stack
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from .connections import PATIENCE, ClientConnection, Connections
 from .state import Part, RunState
 from .strands import Strand
 from .waits import LOOK, Waits
-from .wires import PATIENCE, Wire, Wires
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -64,7 +64,7 @@ class SocketHooks(Part):
             with contextlib.suppress(OSError, IndexError):
                 self._state.sources.note(sock.getsockname()[1])
 
-    def reads(self, wire: Wire, timeout: float | None) -> bool:
+    def reads(self, connection: ClientConnection, timeout: float | None) -> bool:
         """Wait until a fake has sent something; return False when the timeout expires."""
         strand = self._state.here()
         if strand is None:
@@ -73,35 +73,38 @@ class SocketHooks(Part):
         strand.host.loop.is_settled = False
         if timeout == 0:
             return True
-        while not self._wait_for_fake(wire, strand):
-            if not self._wait_for_strands(wire, strand, timeout):
+        while not self._wait_for_fake(connection, strand):
+            if not self._wait_for_strands(connection, strand, timeout):
                 return False
         self._state.check_alive(strand)
         return True
 
-    def _wait_for_fake(self, wire: Wire, strand: Strand) -> bool:
+    def _wait_for_fake(self, connection: ClientConnection, strand: Strand) -> bool:
         """Wait, in wall-clock time, while the fake handles a call; return whether its answer can be
         read. It cannot if the call waits for another strand, or for an event.
         """
-        while not wire.is_readable(0):
+        while not connection.is_readable(0):
             self._state.check_alive(strand)
             # A strand that shares this connection cannot proceed without the turn.
-            owner = self._connections.owners.get(wire.port, strand)
-            if (owner is not strand and owner.state == "parked") or wire.is_quiet():
-                return wire.is_readable(0)  # The answer may have arrived after the first check.
-            wire.is_readable(0.01)
+            owner = self._connections.owners.get(connection.port, strand)
+            if (owner is not strand and owner.state == "parked") or connection.is_quiet():
+                # The answer may have arrived after the first check.
+                return connection.is_readable(0)
+            connection.is_readable(0.01)
         return True
 
-    def _wait_for_strands(self, wire: Wire, strand: Strand, timeout: float | None) -> bool:
+    def _wait_for_strands(
+        self, connection: ClientConnection, strand: Strand, timeout: float | None
+    ) -> bool:
         """Let other strands run until a fake has sent something; return False after the timeout."""
 
         def has_arrived() -> bool:
-            self._world.wires.settle()
-            return wire.is_readable(LOOK if wire.has_unread() else 0)
+            self._world.connections.settle()
+            return connection.is_readable(LOOK if connection.has_unread() else 0)
 
         until = None if timeout is None else self._world.now_us() + math.ceil(timeout * 1e6)
         self._waits.wait_for(strand, has_arrived, until, "answer")
-        return wire.is_readable(0)
+        return connection.is_readable(0)
 
 
 def _is_finalizer(frame: FrameType) -> bool:
@@ -112,8 +115,10 @@ def _is_finalizer(frame: FrameType) -> bool:
 class SocketPatches:
     """Replaces the methods of sockets, and counts the bytes of explored connections."""
 
-    def __init__(self, wires: Wires, simulation: Callable[[], Simulation | None]) -> None:
-        self._wires = wires
+    def __init__(
+        self, connections: Connections, simulation: Callable[[], Simulation | None]
+    ) -> None:
+        self._connections = connections
         self._simulation = simulation
 
     def methods(self) -> dict[str, Callable[..., Any]]:
@@ -134,8 +139,8 @@ class SocketPatches:
     def _connecting(self, original: Callable[..., None]) -> Callable[..., None]:
         def connect(sock: socket.socket, address: Any, /) -> None:
             simulation = self._simulation()
-            is_fake = isinstance(address, tuple) and self._wires.mount_at(address[1]) is not None
-            if simulation is None or not is_fake or not simulation.state.is_here():
+            mount = self._connections.mount_at(address[1]) if isinstance(address, tuple) else None
+            if simulation is None or mount is None or not simulation.state.is_here():
                 original(sock, address)
                 return
             try:
@@ -146,7 +151,7 @@ class SocketPatches:
                 error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                 if error:
                     raise OSError(error, f"Connect call failed {address}") from None
-            self._wires.of(sock)
+            self._connections.of(sock)
 
         return connect
 
@@ -155,7 +160,7 @@ class SocketPatches:
         simulation = self._simulation()
         return simulation is not None and not simulation.state.is_here()
 
-    def _explored_wire(self, sock: socket.socket) -> Wire | None:
+    def _explored_connection(self, sock: socket.socket) -> ClientConnection | None:
         """Return the connection to which explored code is about to send, or None."""
         simulation = self._simulation()
         if simulation is None:
@@ -163,17 +168,17 @@ class SocketPatches:
         if not simulation.state.is_here():
             simulation.sockets.sends_elsewhere(sock)
             return None
-        wire = self._wires.of(sock)
-        if wire is not None:
-            simulation.sockets.sends(wire.port, is_blocking=sock.gettimeout() != 0)
-        return wire
+        connection = self._connections.of(sock)
+        if connection is not None:
+            simulation.sockets.sends(connection.port, is_blocking=sock.gettimeout() != 0)
+        return connection
 
     def _sending(self, original: Callable[..., int]) -> Callable[..., int]:
         def send(sock: socket.socket, *args: Any) -> int:
-            wire = self._explored_wire(sock)
+            connection = self._explored_connection(sock)
             sent = original(sock, *args)
-            if wire is not None:
-                wire.sent += sent
+            if connection is not None:
+                connection.sent += sent
             return sent
 
         return send
@@ -181,21 +186,21 @@ class SocketPatches:
     def _sending_all(self, original: Callable[..., None]) -> Callable[..., None]:
         def sendall(sock: socket.socket, data: Any, *args: Any) -> None:
             size = memoryview(data).nbytes
-            wire = self._explored_wire(sock)
-            if wire is not None:
-                wire.sent += size
-            answering = self._wires.answers(sock, size) if self._is_outside() else None
+            connection = self._explored_connection(sock)
+            if connection is not None:
+                connection.sent += size
+            answering = self._connections.answers(sock, size) if self._is_outside() else None
             try:
                 original(sock, data, *args)
             finally:
                 if answering is not None:
                     answering.is_answering = False
-                    self._wires.progresses()
+                    self._connections.progresses()
 
         return sendall
 
     def _reading(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        request, wires = _REQUESTS[name], self._wires
+        request, connections = _REQUESTS[name], self._connections
 
         def read(sock: socket.socket, *args: Any, **options: Any) -> Any:
             simulation = self._simulation()
@@ -203,48 +208,50 @@ class SocketPatches:
                 return original(sock, *args, **options)
             if not simulation.state.is_here():
                 # A fake's thread reads again after it has handled all earlier bytes.
-                wires.progresses()
+                connections.progresses()
                 return original(sock, *args, **options)
-            wire = wires.of(sock)
-            if wire is None:
+            connection = connections.of(sock)
+            if connection is None:
                 return original(sock, *args, **options)
-            if not simulation.sockets.reads(wire, sock.gettimeout()):
+            if not simulation.sockets.reads(connection, sock.gettimeout()):
                 raise TimeoutError("timed out")
             try:
                 found = original(sock, *args, **options)
             except ConnectionError:
-                wire.is_at_end = True
+                connection.is_at_end = True
                 raise
             size = found if isinstance(found, int) else len(found)
             requested, flags = request(*args, **options)
             if not flags & socket.MSG_PEEK:
-                wire.got += size
-            wire.is_at_end = wire.is_at_end or (not size and requested > 0)
+                connection.got += size
+            connection.is_at_end = connection.is_at_end or (not size and requested > 0)
             return found
 
         return read
 
     def _closing(self, original: Callable[..., None]) -> Callable[..., None]:
         def close(sock: socket.socket) -> None:
-            wire = self._wires.known(sock)
+            connection = self._connections.known(sock)
             original(sock)
-            if wire is not None and sock.fileno() < 0:
-                self._await_end(wire)
+            if connection is not None and sock.fileno() < 0:
+                self._await_end(connection)
             else:
-                self._wires.progresses()
+                self._connections.progresses()
 
         return close
 
     def _shutting_down(self, original: Callable[..., None]) -> Callable[..., None]:
         def shutdown(sock: socket.socket, how: int, /) -> None:
-            wire = self._wires.known(sock)
+            connection = self._connections.known(sock)
             original(sock, how)
-            if wire is not None and how != socket.SHUT_RD:
-                self._await_end(wire)
+            if connection is not None and how != socket.SHUT_RD:
+                self._await_end(connection)
 
         return shutdown
 
-    def _await_end(self, wire: Wire) -> None:
+    def _await_end(self, connection: ClientConnection) -> None:
         simulation = self._simulation()
         if simulation is not None and simulation.state.is_here():
-            self._wires.wait_while(lambda: wire.is_served() and not wire.is_inside())
+            self._connections.wait_while(
+                lambda: connection.is_served() and not connection.is_inside()
+            )

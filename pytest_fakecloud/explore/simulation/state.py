@@ -13,10 +13,10 @@ from ..footprint import ALL, CHECKS_PROMISE, Touch
 from ..run import History, Line, Operation, Plan, Point, Run, Subject
 from ..schedule import SWITCHES, Event, Kind, Schedule
 from ..touches import touches_of_delivery
+from .connections import RunConnections
 from .frames import Sources
 from .strands import Crash, Place, Strand
 from .turns import Turns
-from .wires import Connections
 
 if TYPE_CHECKING:
     from ...core.calls import Call
@@ -104,7 +104,7 @@ class RunState:
         self.scope = subject.scope
         self.record = record
         self.turns = Turns(subject.threads, self.live)
-        self.connections = Connections(subject.world.wires, lambda: self.turns.has_ended)
+        self.connections = RunConnections(subject.world.connections, lambda: self.turns.has_ended)
         self.sources = Sources(stacks=record.stacks)
         self.strands: list[Strand] = []
         self.tasks: weakref.WeakKeyDictionary[Any, Strand] = weakref.WeakKeyDictionary()

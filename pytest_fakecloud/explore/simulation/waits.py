@@ -114,7 +114,7 @@ class Waits(Part):
 
     def _await_loop(self, strand: Strand) -> None:
         """Wait for the turn of a task, whose event loop chooses the next strand when it is idle."""
-        self._world.wires.progresses()
+        self._world.connections.progresses()
         self._state.check_alive(strand)
         has_turn = False
         while not has_turn and strand.state != "ended":

@@ -23,7 +23,7 @@ _LARGE = 64 * 1024
 """Size in bytes above which a fake may have to wait until the client reads."""
 
 
-class Wire:
+class ClientConnection:
     """One connection to a fake, seen from the client, with the bytes in both directions.
 
     ``sent`` and ``got`` count the bytes that the client has sent and read, ``answered`` those that
@@ -38,64 +38,64 @@ class Wire:
         self.is_at_end = False
         self.is_answering = False
         """Whether the fake is sending an answer that may not fit into the socket's buffers."""
-        self._connection: Connection | None = None
-        connection = self.connection()
-        self._received_before = 0 if connection is None else connection.received
+        self._server_end: Connection | None = None
+        server_end = self.server_end()
+        self._received_before = 0 if server_end is None else server_end.received
 
-    def connection(self) -> Connection | None:
+    def server_end(self) -> Connection | None:
         """Return the fake's end of the connection, or None if the fake has not accepted it yet."""
-        if self._connection is None:
+        if self._server_end is None:
             for each in list(self.mount._live):
                 if each.address[1] == self.port:
-                    self._connection = each
-        return self._connection
+                    self._server_end = each
+        return self._server_end
 
     def has_client(self) -> bool:
         return self._sock() is not None
 
     def cut(self) -> None:
         """End the connection, as if the client had died."""
-        connection = self.connection()
-        if connection is not None:
-            connection.end()
+        server_end = self.server_end()
+        if server_end is not None:
+            server_end.end()
 
     def is_quiet(self) -> bool:
         """Return whether the fake has handled all bytes, and the client has read all answers."""
         if self.is_at_end or self.fileno() < 0:
             return True
-        connection = self.connection()
-        if connection is None:
+        server_end = self.server_end()
+        if server_end is None:
             return self.sent == 0
-        if connection.ended or connection not in self.mount._live:
+        if server_end.ended or server_end not in self.mount._live:
             return False  # The client still has to read the end of the connection.
         return not (self.has_unhandled() or self.is_sending() or self.has_unread())
 
     def has_unhandled(self) -> bool:
         """Return whether the fake is still working on what the client has sent."""
-        connection = self.connection()
-        if connection is None:
+        server_end = self.server_end()
+        if server_end is None:
             # If the socket is readable, the fake has already closed its end.
             return self.sent > 0 and not self.is_at_end and not self.is_readable(0)
-        if connection.ended or not self.is_served():
+        if server_end.ended or not self.is_served():
             return False
         if self.fileno() < 0:
             return True
-        return connection.inside or connection.handled - self._received_before < self.sent
+        return server_end.inside or server_end.handled - self._received_before < self.sent
 
     def is_served(self) -> bool:
-        return self.connection() in self.mount._live
+        return self.server_end() in self.mount._live
 
     def is_inside(self) -> bool:
         """Return whether the fake is executing commands of this connection."""
-        connection = self.connection()
-        return connection is not None and connection.inside
+        server_end = self.server_end()
+        return server_end is not None and server_end.inside
 
     def is_sending(self) -> bool:
         """Return whether the fake, which executes no command, still has messages to send."""
-        connection = self.connection()
-        if connection is None or connection.ended or connection.unsent is None:
+        server_end = self.server_end()
+        if server_end is None or server_end.ended or server_end.unsent is None:
             return False
-        return connection.unsent() and not connection.inside
+        return server_end.unsent() and not server_end.inside
 
     def has_unread(self) -> bool:
         """Return whether the fake has sent bytes that the client can still read."""
@@ -103,8 +103,8 @@ class Wire:
 
     def has_news(self) -> bool:
         """Return whether the client can still read bytes, or the end of the connection."""
-        connection = self._connection
-        has_ended = connection is not None and (connection.ended or not self.is_served())
+        server_end = self._server_end
+        has_ended = server_end is not None and (server_end.ended or not self.is_served())
         return (has_ended or self.got < self.answered) and not self.is_at_end and self.fileno() >= 0
 
     def is_readable(self, seconds: float = PATIENCE) -> bool:
@@ -119,33 +119,33 @@ class Wire:
         return -1 if sock is None else sock.fileno()
 
 
-class Wires:
+class Connections:
     """All connections of explored code to fakes."""
 
     def __init__(self, handles: Sequence[Any]) -> None:
         self._handles = handles
-        self._by_socket: weakref.WeakKeyDictionary[socket.socket, Wire | None] = (
+        self._by_socket: weakref.WeakKeyDictionary[socket.socket, ClientConnection | None] = (
             weakref.WeakKeyDictionary()
         )
         # Use no lock. A finalizer can send at any time, also in the middle of these methods, so they
         # only use operations that other code cannot interrupt.
-        self._by_port: dict[int, Wire] = {}
+        self._by_port: dict[int, ClientConnection] = {}
         self._progress = Gate()
 
     def forget(self) -> None:
         self._by_socket = weakref.WeakKeyDictionary()
         self._by_port = {}
 
-    def all(self) -> list[Wire]:
-        return [w for w in list(self._by_port.values()) if w.has_client() or w.is_served()]
+    def all(self) -> list[ClientConnection]:
+        return [one for one in list(self._by_port.values()) if one.has_client() or one.is_served()]
 
     def settle(self) -> None:
         """Wait, in wall-clock time, until no fake has anything left to send.
 
         A connection whose command waits for its strand's turn sends nothing before that turn.
         """
-        wires = self.all()
-        self.wait_while(lambda: any(wire.is_sending() for wire in wires))
+        connections = self.all()
+        self.wait_while(lambda: any(one.is_sending() for one in connections))
 
     def wait_while(self, is_busy: Callable[[], bool]) -> bool:
         """Wait, in wall-clock time, while the fakes are busy; return False if they remain busy."""
@@ -160,39 +160,39 @@ class Wires:
         """Make ``wait_while()`` check again. Called by the fakes' threads."""
         self._progress.release()
 
-    def of(self, sock: socket.socket) -> Wire | None:
+    def of(self, sock: socket.socket) -> ClientConnection | None:
         """Return the connection of a socket, or None if the socket is not connected to a fake."""
         if sock in self._by_socket:
             return self._by_socket[sock]
-        wire = None
+        connection = None
         try:
             if sock.family in (socket.AF_INET, socket.AF_INET6):
                 peer, own = sock.getpeername(), sock.getsockname()
                 mount = self.mount_at(peer[1])
                 if mount is not None:
-                    wire = Wire(sock, own[1], mount)
+                    connection = ClientConnection(sock, own[1], mount)
         except OSError:
             return None
-        self._by_socket[sock] = wire
-        if wire is not None:
-            self._by_port[wire.port] = wire
-        return wire
+        self._by_socket[sock] = connection
+        if connection is not None:
+            self._by_port[connection.port] = connection
+        return connection
 
-    def answers(self, sock: socket.socket, size: int) -> Wire | None:
+    def answers(self, sock: socket.socket, size: int) -> ClientConnection | None:
         """Count the bytes that a fake is about to send, and return the connection."""
         if not self._by_port:
             return None
         try:
-            wire = self._by_port.get(sock.getpeername()[1])
+            connection = self._by_port.get(sock.getpeername()[1])
         except (OSError, IndexError):
             return None
-        if wire is None or getattr(wire.connection(), "sock", None) is not sock:
+        if connection is None or getattr(connection.server_end(), "sock", None) is not sock:
             return None
-        wire.answered += size
-        wire.is_answering = size > _LARGE
-        return wire
+        connection.answered += size
+        connection.is_answering = size > _LARGE
+        return connection
 
-    def known(self, sock: socket.socket) -> Wire | None:
+    def known(self, sock: socket.socket) -> ClientConnection | None:
         """Return the connection of a socket that explored code has used, which may be closed."""
         return self._by_socket.get(sock)
 
@@ -206,31 +206,31 @@ class Wires:
         return None
 
 
-class Connections:
+class RunConnections:
     """The connections of one run. ``owners`` contains the strand that uses each, by local port.
 
     All waits are in wall-clock time, and end when ``is_over()`` returns True.
     """
 
-    def __init__(self, wires: Wires, is_over: Callable[[], bool]) -> None:
-        self._wires = wires
+    def __init__(self, connections: Connections, is_over: Callable[[], bool]) -> None:
+        self._connections = connections
         self._is_over = is_over
         self.owners: dict[int, Strand] = {}
 
-    def of_host(self, host: Strand) -> list[Wire]:
+    def of_host(self, host: Strand) -> list[ClientConnection]:
         """Return the connections of a strand with a thread, and of the tasks in that thread."""
         return self._of(lambda owner: owner.host is host)
 
     def cut(self, concerned: Callable[[Strand], bool]) -> None:
         """Close the connections of strands that have ended, so that the server notices their end."""
-        for wire in self._of(concerned):
-            wire.cut()
+        for connection in self._of(concerned):
+            connection.cut()
 
-    def _of(self, concerned: Callable[[Strand], bool]) -> list[Wire]:
+    def _of(self, concerned: Callable[[Strand], bool]) -> list[ClientConnection]:
         return [
-            wire
-            for wire in self._wires.all()
-            if (owner := self.owners.get(wire.port)) is not None and concerned(owner)
+            one
+            for one in self._connections.all()
+            if (owner := self.owners.get(one.port)) is not None and concerned(owner)
         ]
 
     def finish_calls(self, strand: Strand, but: int = 0) -> None:
@@ -240,33 +240,33 @@ class Connections:
         """
         if strand.host.loop.running is not None:
             return
-        own = [wire for wire in self._of(lambda owner: owner is strand) if wire.port != but]
+        own = [one for one in self._of(lambda owner: owner is strand) if one.port != but]
 
         def is_handling() -> bool:
             is_alive = not (self._is_over() or strand.root.crashed)
             is_blocking = strand.is_waiting_for("wait")
-            return is_alive and not is_blocking and any(wire.has_unhandled() for wire in own)
+            return is_alive and not is_blocking and any(one.has_unhandled() for one in own)
 
-        self._wires.wait_while(is_handling)
+        self._connections.wait_while(is_handling)
 
     def await_handling(self, host: Strand) -> None:
         """Wait until the fakes have handled a thread's requests, if their strands have the turn."""
-        wires = self.of_host(host)
+        connections = self.of_host(host)
 
-        def is_handling(wire: Wire) -> bool:
-            owner = self.owners[wire.port]
-            if owner.state != "running" and owner.turn.port == wire.port:
+        def is_handling(connection: ClientConnection) -> bool:
+            owner = self.owners[connection.port]
+            if owner.state != "running" and owner.turn.port == connection.port:
                 return False
-            if wire.is_answering and wire.is_readable(0):
+            if connection.is_answering and connection.is_readable(0):
                 return False  # The fake may wait until the client reads.
-            return wire.has_unhandled() or wire.is_sending()
+            return connection.has_unhandled() or connection.is_sending()
 
-        self._wires.wait_while(
-            lambda: not self._is_over() and any(is_handling(wire) for wire in wires)
+        self._connections.wait_while(
+            lambda: not self._is_over() and any(map(is_handling, connections))
         )
 
     def await_answers(self, host: Strand) -> None:
         """Wait until a thread can read the bytes that the fakes have sent to it."""
-        for wire in self.of_host(host):
-            if wire.has_news():
-                wire.is_readable()
+        for connection in self.of_host(host):
+            if connection.has_news():
+                connection.is_readable()
