@@ -281,9 +281,10 @@ def test_variables_that_the_application_reads_are_named(
     shop.__file__ = str(tmp_path / "shop.py")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "shop", shop)
-    monkeypatch.setenv("REDIS_OTHER", "redis://cache.example.com")
     with Cloud() as cloud:
-        monkeypatch.setenv("REDIS_FAKE", cloud.kv_server().database_url)
+        fake = cloud.kv_server().database_url
+        monkeypatch.setenv("REDIS_FAKE", fake)
+        monkeypatch.setenv("REDIS_OTHER", f"redis://cache.example.com:{fake.rpartition(':')[2]}")
         log = "WARNING counting in memory: ConnectionError"
         first, *found = unread_variables(cloud, ["fakecloud_env"], log)
     if expected:
