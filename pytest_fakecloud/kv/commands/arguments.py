@@ -19,15 +19,21 @@ REST = -1
 
 
 def options(
-    args: Args, at: int, sizes: Mapping[bytes, int], error: bytes | Template = errors.SYNTAX
+    args: Args,
+    at: int,
+    sizes: Mapping[bytes, int],
+    error: bytes | Template = errors.SYNTAX,
+    *,
+    of: CommandSpec | None = None,
 ) -> Iterator[tuple[bytes, Args]]:
     """Yield each option from ``at`` on in upper case, with as many values as ``sizes`` says.
 
-    The error for an unknown word, or for too few values, may have a placeholder for the word.
+    With ``of``, only the option words of this command are known. The error for an unknown word, or
+    for too few values, may have a placeholder for the word.
     """
     while at < len(args):
         word = args[at].upper()
-        size = sizes.get(word)
+        size = sizes.get(word) if of is None or word in of.option_words else None
         end = len(args) if size == REST else at + 1 + (size or 0)
         if size is None or end > len(args):
             raise CommandError(error(args[at]) if isinstance(error, Template) else error)

@@ -23,30 +23,30 @@ from .sorted_set.members import add_scores, leading_words
 _SEVENTEEN = Decimal(1).scaleb(-17)
 
 
-def _position(longitude_text: bytes, latitude_text: bytes) -> tuple[float, float]:
+def _parse_position(longitude_text: bytes, latitude_text: bytes) -> tuple[float, float]:
     longitude, latitude = parse_float(longitude_text), parse_float(latitude_text)
     if not geohash.in_bounds(longitude, latitude):
         raise CommandError(errors.geo_position(longitude, latitude))
     return longitude, latitude
 
 
-def _unit(text: bytes) -> float:
+def _parse_unit(text: bytes) -> float:
     metres = UNITS.get(text.lower())
     if metres is None:
         raise CommandError(errors.GEO_UNIT)
     return metres
 
 
-def _coordinate(session: Session, degrees: float) -> Reply:
+def _coordinate_reply(session: Session, degrees: float) -> Reply:
     """Return a coordinate with up to 17 decimals and no trailing zeros, as Redis prints it."""
     digits = f"{Decimal(degrees).quantize(_SEVENTEEN, ROUND_HALF_EVEN):f}"
     text = digits.rstrip("0").rstrip(".").encode()
     return PrintedDouble(degrees, text) if session.resp > 2 else text
 
 
-def _place(session: Session, score: float) -> list[Reply]:
+def _position_reply(session: Session, score: float) -> list[Reply]:
     longitude, latitude = geohash.decode(score)
-    return [_coordinate(session, longitude), _coordinate(session, latitude)]
+    return [_coordinate_reply(session, longitude), _coordinate_reply(session, latitude)]
 
 
 @command("GEOADD")
@@ -56,7 +56,7 @@ def geoadd(session: Session, args: Args) -> Reply:
     if (len(args) - at) % 3 or at == len(args) or {b"NX", b"XX"} <= words:
         raise CommandError(errors.SYNTAX)
     pairs = [
-        (float(geohash.encode(*_position(args[i], args[i + 1]))), args[i + 2])
+        (float(geohash.encode(*_parse_position(args[i], args[i + 1]))), args[i + 2])
         for i in range(at, len(args), 3)
     ]
     return add_scores(session, args[0], pairs, words)
@@ -71,7 +71,7 @@ def _scores(session: Session, args: Args) -> list[float | None]:
 def geopos(session: Session, args: Args) -> Reply:
     """Return the longitude and latitude of members."""
     scores = _scores(session, args)
-    return [NIL_ARRAY if score is None else _place(session, score) for score in scores]
+    return [NIL_ARRAY if score is None else _position_reply(session, score) for score in scores]
 
 
 @command("GEOHASH")
@@ -85,7 +85,7 @@ def geodist(session: Session, args: Args) -> Reply:
     """Return the distance between two members."""
     if len(args) > 4:
         raise CommandError(errors.SYNTAX)
-    unit = _unit(args[3]) if len(args) == 4 else 1.0
+    unit = _parse_unit(args[3]) if len(args) == 4 else 1.0
     first, second = _scores(session, args[:3])
     if first is None or second is None:
         return None
@@ -129,13 +129,13 @@ class _Search:
         self.radius = parse_float(radius, errors.GEO_RADIUS)
         if self.radius < 0:
             raise CommandError(errors.GEO_RADIUS_NEGATIVE)
-        self.unit = _unit(unit)
+        self.unit = _parse_unit(unit)
 
     def take_box(self, width: bytes, height: bytes, unit: bytes) -> None:
         self.box = (parse_float(width, errors.GEO_WIDTH), parse_float(height, errors.GEO_HEIGHT))
         if min(self.box) < 0:
             raise CommandError(errors.GEO_BOX_NEGATIVE)
-        self.unit = _unit(unit)
+        self.unit = _parse_unit(unit)
 
     def take_member(self, member: bytes) -> None:
         if self.members is not None:
@@ -144,39 +144,40 @@ class _Search:
                 raise CommandError(errors.GEO_MEMBER)
             self.centre = geohash.decode(score)
 
-    def read(self, args: Args, command: CommandSpec) -> None:
+    def take_options(self, args: Args, command: CommandSpec) -> None:
         """Parse the options of a command."""
-        known = {*map(str.encode, command.options), *_WITH}
+        known = command.option_words | _WITH
         sizes = {word: size for word, size in _SIZES.items() if word in known}
         if self.target is not None:
             # GEOSEARCHSTORE has its target before the options, so its STOREDIST has no value.
             sizes[b"STOREDIST"] = 0
         for word, values in options(args, 0, sizes):
-            if word in _WITH:
-                self.with_words.add(word)
-            elif word == b"ANY":
-                self.any_order = True
-            elif word in (b"ASC", b"DESC"):
-                self.order = word
-            elif word == b"COUNT":
-                self.count = parse_int(values[0])
-                if self.count <= 0:
-                    raise CommandError(errors.GEO_COUNT)
-            elif word in (b"STORE", b"STOREDIST"):
-                self.stores_distance = word == b"STOREDIST"
-                self.target = values[0] if values else self.target
-            elif word in (b"FROMMEMBER", b"FROMLONLAT") and self.origin in (None, word):
-                self.origin = word
-                if word == b"FROMLONLAT":
-                    self.centre = _position(*values)
-                else:
+            match word:
+                case b"WITHDIST" | b"WITHHASH" | b"WITHCOORD":
+                    self.with_words.add(word)
+                case b"ANY":
+                    self.any_order = True
+                case b"ASC" | b"DESC":
+                    self.order = word
+                case b"COUNT":
+                    self.count = parse_int(values[0])
+                    if self.count <= 0:
+                        raise CommandError(errors.GEO_COUNT)
+                case b"STORE" | b"STOREDIST":
+                    self.stores_distance = word == b"STOREDIST"
+                    self.target = values[0] if values else self.target
+                case b"FROMMEMBER" if self.origin in (None, word):
+                    self.origin = word
                     self.take_member(*values)
-            elif word == b"BYRADIUS" and self.box is None:
-                self.take_radius(*values)
-            elif word == b"BYBOX" and self.radius is None:
-                self.take_box(*values)
-            else:
-                raise CommandError(errors.SYNTAX)
+                case b"FROMLONLAT" if self.origin in (None, word):
+                    self.origin = word
+                    self.centre = _parse_position(*values)
+                case b"BYRADIUS" if self.box is None:
+                    self.take_radius(*values)
+                case b"BYBOX" if self.radius is None:
+                    self.take_box(*values)
+                case _:
+                    raise CommandError(errors.SYNTAX)
 
     def find(self) -> list[_Hit]:
         if self.members is None:
@@ -207,11 +208,11 @@ def _hits(members: SortedSet, shape: Shape) -> Iterator[_Hit]:
                 yield _Hit(member, score, metres)
 
 
-def _answer(session: Session, search: _Search, args: Args) -> Reply:
+def _search_reply(session: Session, search: _Search, args: Args) -> Reply:
     """Parse the options in ``args``, and return or store the hits."""
     command = running(session)
     is_geosearch = command.name.startswith("GEOSEARCH")
-    search.read(args, command)
+    search.take_options(args, command)
     if search.target is not None and search.with_words:
         raise CommandError(errors.GEOSEARCHSTORE_WITH if is_geosearch else errors.GEO_STORE_WITH)
     if is_geosearch and search.origin is None:
@@ -239,7 +240,7 @@ def _hit_reply(session: Session, search: _Search, hit: _Hit) -> Reply:
     if b"WITHHASH" in search.with_words:
         item.append(int(hit.score))
     if b"WITHCOORD" in search.with_words:
-        item.append(_place(session, hit.score))
+        item.append(_position_reply(session, hit.score))
     return item
 
 
@@ -247,9 +248,9 @@ def _hit_reply(session: Session, search: _Search, hit: _Hit) -> Reply:
 @variant("GEORADIUS_RO", "Return the members within a radius of a position, without storing them.")
 def georadius(session: Session, args: Args) -> Reply:
     search = _Search(session.db.get(args[0], SortedSet))
-    search.centre = _position(args[1], args[2])
+    search.centre = _parse_position(args[1], args[2])
     search.take_radius(args[3], args[4])
-    return _answer(session, search, args[5:])
+    return _search_reply(session, search, args[5:])
 
 
 @variant(
@@ -265,17 +266,17 @@ def georadiusbymember(session: Session, args: Args) -> Reply:
     search.take_member(args[1])
     if search.members is not None:
         search.take_radius(args[2], args[3])
-    return _answer(session, search, args[4:])
+    return _search_reply(session, search, args[4:])
 
 
 @command("GEOSEARCH")
 def geosearch(session: Session, args: Args) -> Reply:
     """Return the members inside a circle or a box."""
-    return _answer(session, _Search(session.db.get(args[0], SortedSet)), args[1:])
+    return _search_reply(session, _Search(session.db.get(args[0], SortedSet)), args[1:])
 
 
 @command("GEOSEARCHSTORE")
 def geosearchstore(session: Session, args: Args) -> Reply:
     """Store the members inside a circle or a box in a key and return their number."""
     search = _Search(session.db.get(args[1], SortedSet), target=args[0])
-    return _answer(session, search, args[2:])
+    return _search_reply(session, search, args[2:])

@@ -45,15 +45,14 @@ class ScanOptions(NamedTuple):
     """The command's own options with their values."""
 
 
-_SIZES = {"COUNT": 1, "MATCH": 1, "TYPE": 1, "NOVALUES": 0, "WITHTYPE": 0}
+_SIZES = {b"COUNT": 1, b"MATCH": 1, b"TYPE": 1, b"NOVALUES": 0, b"WITHTYPE": 0}
 
 
 def parse_scan(session: Session, args: Args) -> ScanOptions:
     """Parse the options of the running command, all of which can have COUNT and MATCH."""
     count, matches = DEFAULT_PAGE[session.engine.dialect], None
     given: dict[bytes, Args] = {}
-    sizes = {word.encode(): _SIZES[word] for word in running(session).options}
-    for word, values in options(args, 0, sizes):
+    for word, values in options(args, 0, _SIZES, of=running(session)):
         if word == b"COUNT":
             count = parse_int(values[0])
             if count < 1:

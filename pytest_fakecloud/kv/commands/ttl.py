@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
 
 from .. import errors
 from ..engine.keyspace import String
 from ..engine.session import Session
 from ..errors import CommandError
 from ..table.columns import TTL_OPTIONS, Unit
-from ..table.registry import Args, CommandSpec
+from ..table.registry import Args
 from ..table.syntax import I64_MAX, I64_MIN, parse_int
 from .arguments import options, running
 
@@ -80,7 +79,10 @@ def allows_expiry(condition: Condition, present_ms: int | None, wanted_ms: int) 
 _TTL_WORDS = frozenset({*_OPTION_UNITS, b"KEEPTTL", b"PERSIST"})
 COMPARISONS = frozenset({b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"})
 """Conditions that compare a value, or its digest, with the argument after them."""
-_FLAGS = frozenset({b"GET", b"NX", b"XX", b"FNX", b"FXX"})
+_SIZES = {
+    **dict.fromkeys((*_OPTION_UNITS, *COMPARISONS), 1),
+    **dict.fromkeys((b"KEEPTTL", b"PERSIST", b"GET", b"NX", b"XX", b"FNX", b"FXX"), 0),
+}
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -113,23 +115,13 @@ class SetOptions:
         return None if unit is None else expiry_ms(session, self.ttl_number, unit)
 
 
-@cache
-def _sizes(spec: CommandSpec) -> dict[bytes, int]:
-    """Return the numbers of values of a command's options."""
-    with_value = _OPTION_UNITS.keys() | COMPARISONS
-    known = _TTL_WORDS | COMPARISONS | _FLAGS
-    return {
-        word: int(word in with_value) for word in map(str.encode, spec.options) if word in known
-    }
-
-
 def parse_set_options(session: Session, args: Args, at: int) -> SetOptions:
     """Parse options from ``at`` on.
 
     Flags and options about the TTL may be repeated. The last number of an expiry counts.
     """
     given = SetOptions()
-    for word, values in options(args, at, _sizes(running(session))):
+    for word, values in options(args, at, _SIZES, of=running(session)):
         if word in _TTL_WORDS:
             if given.ttl_word not in (b"", word):
                 raise CommandError(errors.SYNTAX)

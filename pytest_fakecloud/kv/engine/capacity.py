@@ -107,11 +107,10 @@ def _added_bytes(spec: CommandSpec, argv: list[bytes], at: int, key: KeySpec) ->
         # In MSET and its relatives, each key is followed by its own data.
         return sum(map(len, argv[at + 1 : at + key.step]))
     names = {place for place, _ in spec.key_positions(argv)}
-    words = {option.encode() for option in spec.options}
     return sum(
         len(word)
         for place, word in enumerate(argv)
-        if place >= spec.name_words and place not in names and word.upper() not in words
+        if place >= spec.name_words and place not in names and word.upper() not in spec.option_words
     )
 
 

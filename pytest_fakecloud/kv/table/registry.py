@@ -78,6 +78,7 @@ class CommandSpec:
       imported; use ``registry.function_of()``.
     - ``least`` and ``most`` limit the number of words of a command line.
     - ``name_words`` is the number of words in the name.
+    - ``option_words`` are the ``options`` as bytes.
     - ``only_key`` is the position of the key, or 0 unless there is exactly one at a fixed position.
     - ``may_wait``: the command has the option BLOCK.
     - ``over_rest``: the command is available over REST, at least without BLOCK.
@@ -106,6 +107,7 @@ class CommandSpec:
             if not key.depends_on_arguments and key.last == 0:
                 self.only_key = key.first
         self.options = tuple(options.split())
+        self.option_words = frozenset(map(str.encode, self.options))
         self.effects = _effects(effects)
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +19,7 @@ from ...values.zset import SortedSet
 from ..arguments import options, running
 
 _STEPS_PER_ELEMENT = 8
-_SIZES = {b"ASC": 0, b"DESC": 0, b"ALPHA": 0, b"LIMIT": 2, b"BY": 1, b"GET": 1}
+_SIZES = {b"ASC": 0, b"DESC": 0, b"ALPHA": 0, b"LIMIT": 2, b"BY": 1, b"GET": 1, b"STORE": 1}
 
 
 @dataclass(slots=True)
@@ -37,9 +36,9 @@ class _Options:
     store: bytes | None = None
 
 
-def _parse_options(args: Args, sizes: Mapping[bytes, int]) -> _Options:
+def _parse_options(session: Session, args: Args) -> _Options:
     given = _Options()
-    for word, values in options(args, 1, sizes):
+    for word, values in options(args, 1, _SIZES, of=running(session)):
         if word in (b"ASC", b"DESC"):
             given.descending = word == b"DESC"
         elif word == b"ALPHA":
@@ -117,7 +116,7 @@ def _check_permission(session: Session, given: _Options) -> None:
 @variant("SORT", "Return or store the sorted elements of a list, set, or sorted set.")
 @variant("SORT_RO", "Return the sorted elements of a list, set, or sorted set.")
 def sort(session: Session, args: Args) -> Reply:
-    given = _parse_options(args, {**_SIZES, b"STORE": 1} if running(session).write else _SIZES)
+    given = _parse_options(session, args)
     if not session.user.unrestricted:
         _check_permission(session, given)
     value = session.db.lookup(args[0])
