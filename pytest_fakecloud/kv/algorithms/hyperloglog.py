@@ -217,8 +217,8 @@ class _Sparse:
         """Raise a register to ``rank``; return False if it is at least as high already."""
         if index >= self._starts[-1]:
             raise CorruptHyperLogLog(f"the opcodes end before register {index}")
-        place = bisect_right(self._starts, index) - 1
-        opcode, start, end = self._opcodes[place], self._starts[place], self._starts[place + 1]
+        at = bisect_right(self._starts, index) - 1
+        opcode, start, end = self._opcodes[at], self._starts[at], self._starts[at + 1]
         present, _ = _run(opcode)
         if present >= rank:
             return False
@@ -234,26 +234,26 @@ class _Sparse:
         growth = sum(map(len, pieces.values())) - len(opcode)
         if growth > 0 and self._size + growth > self._max_bytes:
             raise _SparseFull
-        self._opcodes[place : place + 1] = pieces.values()
-        self._starts[place : place + 1] = pieces
+        self._opcodes[at : at + 1] = pieces.values()
+        self._starts[at : at + 1] = pieces
         self._size += growth
-        self._merge(max(place - 1, 0))
+        self._merge(max(at - 1, 0))
         return True
 
-    def _merge(self, place: int) -> None:
-        """Merge adjacent VAL opcodes with equal values, from the opcode at ``place`` on."""
+    def _merge(self, at: int) -> None:
+        """Merge adjacent VAL opcodes with equal values, from the opcode at ``at`` on."""
         opcodes = self._opcodes
         for _ in range(self._MERGE_STEPS):
-            if place + 1 >= len(opcodes):
+            if at + 1 >= len(opcodes):
                 return
-            value, length = _run(opcodes[place])
-            following, more = _run(opcodes[place + 1])
+            value, length = _run(opcodes[at])
+            following, more = _run(opcodes[at + 1])
             if value and value == following and length + more <= SPARSE_RUN_MAX:
-                opcodes[place : place + 2] = [_equal(value, length + more)]
-                del self._starts[place + 1]
+                opcodes[at : at + 2] = [_equal(value, length + more)]
+                del self._starts[at + 1]
                 self._size -= 1
             else:
-                place += 1
+                at += 1
 
 
 def cached_count(value: bytes) -> tuple[int, bytes]:

@@ -139,9 +139,9 @@ def bitpos(session: Session, args: Args) -> Reply:
     start, end = _bit_range(value, start, end, in_bits)
     if start > end:
         return -1
-    place = find_bit(value, bit, start, end)
-    if place is not None:
-        return place
+    position = find_bit(value, bit, start, end)
+    if position is not None:
+        return position
     # Unless the command has an explicit end, Redis treats the string as if zeros followed it.
     return -1 if bit or len(args) > 3 else end + 1
 

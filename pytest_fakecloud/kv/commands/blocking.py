@@ -69,8 +69,8 @@ def try_or_wait(
         return empty
 
     def again() -> Reply:
-        there = [(key, session.db.find(key)) for key in keys]
-        fitting = [key for key, value in there if value is None or isinstance(value, kind)]
+        found = [(key, session.db.find(key)) for key in keys]
+        fitting = [key for key, value in found if value is None or isinstance(value, kind)]
         return attempt(fitting) if fitting else None
 
     return Blocked(keys, timeout_ms, again, NIL_ARRAY)

@@ -124,7 +124,7 @@ def srandmember(session: Session, args: Args) -> Reply:
         return members.at(session.engine.random.randrange(len(members)))
     if count >= len(members):
         return list(members)
-    return [members.at(place) for place in random_indexes(session, len(members), count)]
+    return [members.at(index) for index in random_indexes(session, len(members), count)]
 
 
 def _sets(session: Session, keys: list[bytes]) -> list[SetValue]:

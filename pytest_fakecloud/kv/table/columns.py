@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from .syntax import integer_at_start
+
+_POSITION = re.compile(
+    r"unknown|(?:([^@]+)@)?(-?[0-9]+)(?:\.\.(-?[0-9]+))?(?:/([0-9]+))?(?:%([0-9]+))?"
+)
+"""A keyword, the first position, the last one, the step and the limit."""
 
 
 class KeySpec:
@@ -23,20 +29,16 @@ class KeySpec:
     """
 
     def __init__(self, text: str) -> None:
-        *flags, place = text.split()
+        *flags, position = text.split()
+        found = _POSITION.fullmatch(position)
+        assert found is not None, text
+        keyword, first, last, step, limit = found.groups()
         self.flags = tuple(flags)
-        self.unknown = place == "unknown"
-        self.numkeys = place.startswith("numkeys@")
-        place = place.removeprefix("numkeys@")
-        place, _, limit = place.partition("%")
-        place, _, step = place.partition("/")
-        place, _, last = place.partition("..")
-        keyword, at, first = place.rpartition("@")
-        self.keyword = keyword.encode() if at else None
-        self.first = 0 if self.unknown else int(first)
-        self.last = int(last or 0)
-        self.step = int(step or 1)
-        self.limit = int(limit or 0)
+        self.unknown = first is None
+        self.numkeys = keyword == "numkeys"
+        self.keyword = keyword.encode() if keyword and not self.numkeys else None
+        self.first, self.last = int(first or 0), int(last or 0)
+        self.step, self.limit = int(step or 1), int(limit or 0)
 
     @property
     def reads(self) -> bool:
@@ -146,16 +148,16 @@ class Effects:
         self.event: str | None = None
         self.over_rest: bool | None = None
         for word in text.split():
-            name, _, place = word.partition("@")
-            if name in UNITS and place.isdigit():
-                self.ttl_at, self.ttl_unit = int(place), UNITS[name]
-            elif name == "value" and place.isdigit():
-                self.value_at = int(place)
+            name, _, position = word.partition("@")
+            if name in UNITS and position.isdigit():
+                self.ttl_at, self.ttl_unit = int(position), UNITS[name]
+            elif name == "value" and position.isdigit():
+                self.value_at = int(position)
             elif word in _WORDS:
                 setattr(self, *_WORDS[word])
             elif word.startswith("event="):
                 self.event = word.removeprefix("event=")
             else:
-                places = (f"{name}@POSITION" for name in ("value", *UNITS))
-                known = ", ".join([*_WORDS, "event=NAME", *places])
+                with_position = (f"{name}@POSITION" for name in ("value", *UNITS))
+                known = ", ".join([*_WORDS, "event=NAME", *with_position])
                 raise ValueError(f"{word!r} is not an effect of a command; the effects are {known}")

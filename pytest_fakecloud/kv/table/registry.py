@@ -144,7 +144,7 @@ class CommandSpec:
         found: list[tuple[int, KeySpec]] = []
         for spec in self.keys:
             positions = spec.positions(argv)
-            found.extend((place, spec) for place in positions or ())
+            found.extend((position, spec) for position in positions or ())
         return found
 
     def __repr__(self) -> str:

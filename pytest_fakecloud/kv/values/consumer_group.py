@@ -69,8 +69,8 @@ class PendingList:
     def items(self, start: int = 0, end: int = ID_MAX) -> Iterator[tuple[int, Pending]]:
         """Yield the entries with ``start <= id <= end``. The list must not change in between."""
         order = self._order
-        for place in range(bisect_left(order, start), bisect_right(order, end)):
-            yield order[place], self._entries[order[place]]
+        for at in range(bisect_left(order, start), bisect_right(order, end)):
+            yield order[at], self._entries[order[at]]
 
     def ends(self) -> tuple[int, int]:
         """Return the lowest and the highest ID; the list must not be empty."""

@@ -71,7 +71,7 @@ class ScoreOrder:
             return i + 1 + bisect_left(tied, member, key=lambda block: self._members[block][-1])
         return i
 
-    def _place(self, i: int, score: float, member: bytes) -> int:
+    def _index(self, i: int, score: float, member: bytes) -> int:
         """Return the index of an item in block ``i``, or the index at which it would be inserted."""
         scores = self._scores[i]
         j = bisect_left(scores, score)
@@ -90,7 +90,7 @@ class ScoreOrder:
         if i == len(self._members):
             return self._length
         before = self._tree().before(i) if i else 0
-        return before + self._place(i, score, member)
+        return before + self._index(i, score, member)
 
     def add(self, score: float, member: bytes) -> None:
         """Insert an item that does not exist yet."""
@@ -108,7 +108,7 @@ class ScoreOrder:
             self._members[i].append(member)
             self._last_scores[i] = score
         else:
-            j = self._place(i, score, member)
+            j = self._index(i, score, member)
             self._scores[i].insert(j, score)
             self._members[i].insert(j, member)
         if len(self._members[i]) > 2 * LOAD:
@@ -128,7 +128,7 @@ class ScoreOrder:
     def remove(self, score: float, member: bytes) -> None:
         """Remove an item; raise `ValueError` if it does not exist."""
         i = self._block(score, member)
-        j = self._place(i, score, member) if i < len(self._members) else 0
+        j = self._index(i, score, member) if i < len(self._members) else 0
         found = i < len(self._members) and self._members[i][j] == member
         if not found or self._scores[i][j] != score:
             raise ValueError(f"{(score, member)!r} is not in the sorted set")

@@ -22,11 +22,11 @@ class SetValue:
     """
 
     type_name: ClassVar[str] = "set"
-    __slots__ = ("_integers", "_longest", "_members", "_peak", "_places")
+    __slots__ = ("_indexes", "_integers", "_longest", "_members", "_peak")
 
     def __init__(self, members: Iterable[bytes] = ()) -> None:
         self._members: list[bytes] = list(dict.fromkeys(members))
-        self._places = dict(zip(self._members, range(len(self._members)), strict=True))
+        self._indexes = dict(zip(self._members, range(len(self._members)), strict=True))
         # Redis never converts a set back, so the encoding depends on the largest size so far.
         self._integers = all(try_int(member) is not None for member in self._members)
         self._peak = len(self._members)
@@ -36,7 +36,7 @@ class SetValue:
         return len(self._members)
 
     def __contains__(self, member: bytes) -> bool:
-        return member in self._places
+        return member in self._indexes
 
     def __iter__(self) -> Iterator[bytes]:
         """Iterate over the members, in ascending order if they are stored as integers."""
@@ -58,14 +58,14 @@ class SetValue:
 
     def copy(self) -> SetValue:
         twin = shallow_copy(self)
-        twin._members, twin._places = self._members.copy(), self._places.copy()
+        twin._members, twin._indexes = self._members.copy(), self._indexes.copy()
         return twin
 
     def add(self, member: bytes) -> bool:
-        places = self._places
-        if member in places:
+        indexes = self._indexes
+        if member in indexes:
             return False
-        places[member] = len(self._members)
+        indexes[member] = len(self._members)
         self._members.append(member)
         if len(self._members) > self._peak:
             self._peak = len(self._members)
@@ -76,18 +76,18 @@ class SetValue:
         return True
 
     def remove(self, member: bytes) -> bool:
-        place = self._places.pop(member, None)
-        if place is None:
+        index = self._indexes.pop(member, None)
+        if index is None:
             return False
         last = self._members.pop()
-        if place < len(self._members):
-            self._members[place] = last
-            self._places[last] = place
+        if index < len(self._members):
+            self._members[index] = last
+            self._indexes[last] = index
         return True
 
-    def at(self, place: int) -> bytes:
+    def at(self, index: int) -> bytes:
         """Return the member at an index of the list (0..length-1), for random choice."""
-        return self._members[place]
+        return self._members[index]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` members.

@@ -67,7 +67,7 @@ class Node:
         return twin
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     """The position of an entry: the index of its node, and its index in the node."""
 
     node: int
@@ -166,35 +166,35 @@ class Stream:
         self.entries_added += 1
         self.last_id = entry_id
 
-    def _place(self, entry_id: int) -> _Place | None:
+    def _find(self, entry_id: int) -> _Position | None:
         node = bisect_right(self._keys, entry_id) - 1
         if node < 0:
             return None
         ids = self.nodes[node].ids
         index = bisect_left(ids, entry_id)
-        return _Place(node, index) if index < len(ids) and ids[index] == entry_id else None
+        return _Position(node, index) if index < len(ids) and ids[index] == entry_id else None
 
     def __contains__(self, entry_id: int) -> bool:
-        return self._place(entry_id) is not None
+        return self._find(entry_id) is not None
 
     def get(self, entry_id: int) -> list[bytes] | None:
-        place = self._place(entry_id)
-        return None if place is None else self.nodes[place.node].fields[place.entry]
+        position = self._find(entry_id)
+        return None if position is None else self.nodes[position.node].fields[position.entry]
 
     def delete(self, entry_id: int) -> bool:
-        place = self._place(entry_id)
-        if place is None:
+        position = self._find(entry_id)
+        if position is None:
             return False
-        self._remove(place)
+        self._remove(position)
         self.max_deleted_id = max(self.max_deleted_id, entry_id)
         return True
 
-    def _remove(self, place: _Place) -> None:
-        node = self.nodes[place.node]
-        del node.ids[place.entry], node.fields[place.entry]
+    def _remove(self, position: _Position) -> None:
+        node = self.nodes[position.node]
+        del node.ids[position.entry], node.fields[position.entry]
         node.deleted += 1
         if not node.ids:
-            del self.nodes[place.node], self._keys[place.node]
+            del self.nodes[position.node], self._keys[position.node]
         self.length -= 1
 
     def written(self) -> Iterator[tuple[bytes, list[bytes]]]:
@@ -277,9 +277,9 @@ class Stream:
             elif len(free) == len(node.ids) <= room:
                 removed += free
         for entry_id in removed:
-            place = self._place(entry_id)
-            assert place is not None
-            self._remove(place)
+            position = self._find(entry_id)
+            assert position is not None
+            self._remove(position)
         return removed
 
     @property

@@ -150,7 +150,7 @@ def hrandfield(session: Session, args: Args) -> Reply:
         return None if count is None else []
     if count is None:
         return session.engine.random.choice(fields)
-    chosen = [fields[place] for place in random_indexes(session, len(fields), count)]
+    chosen = [fields[index] for index in random_indexes(session, len(fields), count)]
     if not with_values:
         return chosen
     if session.resp > 2:

@@ -202,10 +202,10 @@ def _remove(session: Session, key: bytes, document: JsonValue, matches: list[Loc
     if outer and not outer[0].parts:
         session.db.delete(key)
         return 1
-    places = [(parent_of(document, match), match.parts[-1]) for match in outer]
+    targets = [(parent_of(document, match), match.parts[-1]) for match in outer]
     # Remove the last elements of an array first, so that the other indexes stay valid.
-    places.sort(key=lambda place: -place[1] if isinstance(place[1], int) else 0)
-    for parent, part in places:
+    targets.sort(key=lambda target: -target[1] if isinstance(target[1], int) else 0)
+    for parent, part in targets:
         del parent[part]
     if outer:
         session.db.touch(key)

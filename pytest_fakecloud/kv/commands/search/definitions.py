@@ -23,13 +23,13 @@ def search_create(session: Session, args: Args) -> Reply:
         definition, flags = _read_definition(Words(args, 1))
         keyspace, indexes = session.db, indexes_of(session)
         name = args[0]
-        there = keyspace.find(name)
-        if there is not None:
-            if not isinstance(there, SearchIndex):
+        present = keyspace.find(name)
+        if present is not None:
+            if not isinstance(present, SearchIndex):
                 raise CommandError(WRONGTYPE)
             if "EXISTSOK" not in flags:
                 raise SearchError(f"Index {decoded(name)} already exists")
-            if there.definition != definition:
+            if present.definition != definition:
                 raise SearchError(f"Index {decoded(name)} already exists with another definition")
             return 0
         most = session.engine.settings.max_search_indexes

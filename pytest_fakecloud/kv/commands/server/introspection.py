@@ -39,8 +39,8 @@ def _key_spec_reply(spec: KeySpec, note: bytes | None) -> Reply:
     if spec.keyword is None:
         begin = Map([b"type", b"index", b"spec", Map([b"index", spec.first])])
     else:
-        place = Map([b"keyword", spec.keyword, b"startfrom", spec.first])
-        begin = Map([b"type", b"keyword", b"spec", place])
+        keyword = Map([b"keyword", spec.keyword, b"startfrom", spec.first])
+        begin = Map([b"type", b"keyword", b"spec", keyword])
     if spec.numkeys:
         count = Map([b"keynumidx", 0, b"firstkey", 1, b"keystep", spec.step])
         find = Map([b"type", b"keynum", b"spec", count])

@@ -27,16 +27,16 @@ Match = tuple[int, int, int]
 def _rows(first: bytes, second: bytes) -> list[int]:
     """Return the bit vectors of rows 0 to ``len(first)``."""
     everywhere = (1 << len(second)) - 1
-    places: dict[int, int] = {}
+    positions: dict[int, int] = {}
     for at, byte in enumerate(second):
-        places[byte] = places.get(byte, 0) | 1 << at
+        positions[byte] = positions.get(byte, 0) | 1 << at
     rows = [everywhere]
     row = everywhere
     # The work of a row grows with its number of bits.
     spend(len(first) * (5 + len(second) // 500))
     for byte in first:
         # The carry of the addition clears, in each run of set bits, the lowest bit with a match.
-        hits = row & places.get(byte, 0)
+        hits = row & positions.get(byte, 0)
         row = ((row + hits) | (row - hits)) & everywhere
         rows.append(row)
     return rows
