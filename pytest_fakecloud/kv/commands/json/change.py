@@ -18,7 +18,7 @@ from ..arguments import arity_error
 from .matches import (
     LEGACY_ROOT,
     change_arrays,
-    check_elements,
+    check_depth,
     read,
     read_path,
     read_value,
@@ -98,7 +98,7 @@ def json_arrappend(session: Session, args: Args) -> Reply:
         return len(array)
 
     return change_arrays(
-        session, args[0], path, append, lambda match: check_elements(match, values)
+        session, args[0], path, append, lambda match: check_depth(len(match.parts) + 1, *values)
     )
 
 
@@ -109,7 +109,7 @@ def json_arrinsert(session: Session, args: Args) -> Reply:
     values = [read_value(text) for text in args[3:]]
 
     def check(match: Location) -> None:
-        check_elements(match, values)
+        check_depth(len(match.parts) + 1, *values)
         if not -len(match.value) <= index <= len(match.value):
             raise CommandError(errors.JSON_OUT_OF_BOUNDS)
 

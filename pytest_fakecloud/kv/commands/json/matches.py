@@ -29,6 +29,9 @@ _MAX_LEVELS = 2 * DEEPEST
 LEGACY_ROOT = b"."
 
 
+# -- arguments -------------------------------------------------------------------------------------
+
+
 def read_path(session: Session, text: bytes) -> Path:
     """Parse a path that a client sent; raise ``CommandError`` if it is invalid."""
     from ...values.json_path import PathError, compile_path  # slow to import and rarely needed
@@ -37,6 +40,24 @@ def read_path(session: Session, text: bytes) -> Path:
         return compile_path(text, outer_first=session.engine.dialect == "redis")
     except PathError as error:
         raise CommandError(errors.invalid_json_path(error)) from None
+
+
+def optional_path(session: Session, args: Args) -> Path:
+    """Return the path argument of a command that takes only a key and a path; by default the root."""
+    if len(args) > 2:
+        raise arity_error(session)
+    return read_path(session, args[1] if len(args) > 1 else LEGACY_ROOT)
+
+
+def read_value(text: bytes) -> Any:
+    """Parse a JSON value that a client sent; raise ``CommandError`` if it is invalid."""
+    try:
+        return parse_json(text)
+    except JsonError as error:
+        raise CommandError(one_line(b"ERR " + str(error).encode())) from None
+
+
+# -- matches --------------------------------------------------------------------------------------
 
 
 def find(path: Path, root: Any) -> list[Location]:
@@ -49,16 +70,17 @@ def find(path: Path, root: Any) -> list[Location]:
         raise CommandError(errors.invalid_json_path(error)) from None
 
 
-def read_value(text: bytes) -> Any:
-    """Parse a JSON value that a client sent; raise ``CommandError`` if it is invalid."""
-    try:
-        return parse_json(text)
-    except JsonError as error:
-        raise CommandError(one_line(b"ERR " + str(error).encode())) from None
-
-
 def existing_document(session: Session, key: bytes) -> JsonValue:
     return existing(session, key, JsonValue, errors.JSON_NO_KEY)
+
+
+def outermost(matches: list[Location]) -> list[Location]:
+    """Return the matches that are not inside another match."""
+    found = {match.parts for match in matches}
+    return [
+        match for match in matches
+        if not any(match.parts[:end] in found for end in range(len(match.parts)))
+    ]  # fmt: skip
 
 
 def no_path(path: Path) -> CommandError:
@@ -135,21 +157,15 @@ def change_arrays(
     return results[0] if path.legacy else results
 
 
+# -- changes to documents --------------------------------------------------------------------------
+
+
 def parent_of(document: JsonValue, match: Location) -> Any:
     """Return the array or object that contains a match, which must not be the root."""
     found = document.root
     for part in match.parts[:-1]:
         found = found[part]
     return found
-
-
-def outermost(matches: list[Location]) -> list[Location]:
-    """Return the matches that are not inside another match."""
-    places = {match.parts for match in matches}
-    return [
-        match for match in matches
-        if not any(match.parts[:end] in places for end in range(len(match.parts)))
-    ]  # fmt: skip
 
 
 def put(document: JsonValue, match: Location, value: Any) -> None:
@@ -178,9 +194,9 @@ def replace(
     return results
 
 
-def check_depth(levels: int, value: Any) -> None:
-    """Raise an error if ``value``, placed ``levels`` deep, would nest the document too deeply."""
-    if levels + depth(value) > _MAX_LEVELS:
+def check_depth(levels: int, *values: Any) -> None:
+    """Raise an error if ``values``, placed ``levels`` deep, would nest the document too deeply."""
+    if levels + max(map(depth, values)) > _MAX_LEVELS:
         raise CommandError(errors.JSON_TOO_DEEP)
 
 
@@ -192,16 +208,3 @@ def put_all(
         check_depth(len(match.parts), value)
     for match in matches:
         put(document, match, make(match.value))
-
-
-def check_elements(match: Location, values: list[Any]) -> None:
-    """Raise an error if new elements of an array would nest the document too deeply."""
-    for value in values:
-        check_depth(len(match.parts) + 1, value)
-
-
-def optional_path(session: Session, args: Args) -> Path:
-    """Return the path argument of a command that takes only a key and a path; by default the root."""
-    if len(args) > 2:
-        raise arity_error(session)
-    return read_path(session, args[1] if len(args) > 1 else LEGACY_ROOT)
