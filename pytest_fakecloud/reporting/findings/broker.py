@@ -14,7 +14,8 @@ from ..bodies import items_of, parsed
 from ..calls import executed, has_full_answer
 from ..model import Finding
 from .detectors import ObservedTest, about, about_entry, about_group
-from .kv.commands import ADDING, commands
+from .kv.commands import ADDING
+from .kv.history import commands
 
 
 class _Place(NamedTuple):

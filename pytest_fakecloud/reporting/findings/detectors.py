@@ -80,7 +80,7 @@ class ObservedTest:
     raised: BaseException | None = None
     served: Sequence[ServedRequest] = ()
     commands: dict[object, list[Any]] = field(default_factory=dict, init=False)
-    """The commands of key-value servers and of their databases (see `kv.commands.history()`)."""
+    """The commands of key-value servers and of their databases (see `kv.history.history()`)."""
 
     @cached_property
     def entries(self) -> list[Entry]:

@@ -15,7 +15,8 @@ from ..calls import QUERIES, UPSERTS, executed, executed_but_lost
 from ..model import Finding
 from .detectors import NONE, ObservedTest, about_namespace
 from .kv.commands import WRITES as KV_WRITES
-from .kv.commands import Command, commands
+from .kv.commands import Command
+from .kv.history import commands
 
 _READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
 _WRITES = (*UPSERTS, "update")

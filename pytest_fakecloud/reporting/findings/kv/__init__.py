@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import application, expiry, names, races, results
-from .commands import of_each_database
+from .history import of_each_database
 
 _OF_SERVERS = {results.accept_missing, results.commands_failed, names.no_subscriber}
 """Detectors of findings that are not about keys."""

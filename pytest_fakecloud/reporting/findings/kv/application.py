@@ -14,7 +14,8 @@ from ...bodies import parsed
 from ...calls import executed
 from ...model import Finding
 from ..detectors import ObservedTest, about_key
-from .commands import ADDING, Command, commands, history
+from .commands import ADDING, Command
+from .history import commands, history
 
 
 @dataclass(slots=True, eq=False)

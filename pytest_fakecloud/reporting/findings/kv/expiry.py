@@ -10,7 +10,8 @@ from ....core.timeparse import to_datetime
 from ...calls import executed_at, lines_of
 from ...model import Finding
 from ..detectors import ObservedTest
-from .commands import COUNTING, READS, UNKNOWN, Command, Expiry, commands, history, with_expiries
+from .commands import COUNTING, READS, UNKNOWN, Command, Expiry
+from .history import commands, history, with_expiries
 
 _FAR_US = 24 * 3600 * 1_000_000
 """Difference in microseconds below which two times are taken to come from the same clock."""

@@ -11,7 +11,8 @@ from ....core.calls import Call, Entry
 from ...calls import lines_of
 from ...model import Finding
 from ..detectors import NONE, ObservedTest, about
-from .commands import READS, UNKNOWN, WRITES, Command, commands, history
+from .commands import READS, UNKNOWN, WRITES, Command
+from .history import commands, history
 
 _READS = {*READS, "ZRANGE", "TTL"}
 _BYTES = re.compile(r"""(?<![A-Za-z0-9])b(?:'[^']*'|"[^"]*")""")

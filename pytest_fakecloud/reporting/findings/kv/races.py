@@ -10,7 +10,8 @@ from typing import Any
 from ....core.calls import Event
 from ...model import Finding
 from ..detectors import ObservedTest
-from .commands import COUNTING, UNKNOWN, Command, by_execution, commands, history, with_expiries
+from .commands import COUNTING, UNKNOWN, Command
+from .history import by_execution, commands, history, with_expiries
 
 _RACE_US = 1_000_000
 """Maximum time in microseconds from the first check to the second write of a race."""

@@ -9,7 +9,8 @@ from typing import Any
 from ...calls import SEVERAL, lines_of
 from ...model import Finding
 from ..detectors import ObservedTest, about_entry
-from .commands import SCRIPTS, UNKNOWN, Command, commands, history, with_expiries
+from .commands import SCRIPTS, UNKNOWN, Command
+from .history import commands, history, with_expiries
 
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
 """Commands that return one page, with the index of their cursor argument."""
