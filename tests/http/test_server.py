@@ -670,22 +670,6 @@ def test_a_wsgi_generator_is_streamed_and_closed(hub: Hub) -> None:
     assert closed == [True] * 3
 
 
-def test_pytest_httpserver_on_the_hub(hub: Hub) -> None:
-    from pytest_httpserver import HTTPServer
-
-    server = HTTPServer()
-    server.expect_request("/hook", method="POST", json={"a": 1}).respond_with_json({"ok": True})
-    application: Any = server.application
-    if not hasattr(application, "__wrapped__"):  # since version 1.2 it takes a request
-        application = Request.application(application)
-    mount = hub.mount(application)
-    with httpx.Client() as client:
-        for _ in range(2):
-            assert client.post(f"{mount.url}/hook", json={"a": 1}).json() == {"ok": True}
-        assert client.get(f"{mount.url}/hook").status_code == 500
-    assert len(server.log) == 3
-
-
 # -- TLS -----------------------------------------------------------------------------------------
 
 

@@ -264,25 +264,6 @@ def test_unittest_cases_are_told_apart(run: Run) -> None:
     )
 
 
-def test_a_failing_test_names_wrong_credentials(run: Run) -> None:
-    result = run(
-        """
-        import requests
-
-        def test_it(broker):
-            assert requests.get(broker.url + "/topics").json() == {}
-        """
-    )
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*--> broker GET /topics*",
-            "*<-- 401 *",
-            "[[]credentials] broker: answered 401 to 1 of 1 call: *",
-        ]
-    )
-
-
 def test_an_attempt_to_an_unstubbed_host_fails_but_publishing_does_not(run: Run) -> None:
     result = run(
         """

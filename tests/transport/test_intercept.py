@@ -90,32 +90,12 @@ def test_active_responses_are_no_obstacle(get: Get, kv: KVServer, first: str) ->
         mock.stop()
 
 
-@responses.activate
-def test_the_decorator_of_responses_is_no_obstacle(kv: KVServer) -> None:
-    responses.get("https://elsewhere.test/", body="mocked")
-    with kv.intercept(ORIGIN):
-        assert by_requests("GET", f"{ORIGIN}/get/k", kv.headers)[0] == 200
-        assert requests.get("https://elsewhere.test/", timeout=20).text == "mocked"
-    with pytest.raises(requests.ConnectionError, match="Connection refused by Responses"):
-        requests.get(f"{ORIGIN}/get/k", timeout=20)
-
-
 def test_an_official_client_with_a_hard_coded_address(kv: KVServer) -> None:
     kv.intercept(ORIGIN)
     redis = Redis(ORIGIN, kv.token)
     assert redis.get("k") == "v"
     redis.set("n", 1)
     assert kv.value("n") == "1"
-
-
-def test_unmatched_requests_are_reported(get: Get) -> None:
-    with Cloud() as cloud:
-        index = cloud.vector_index()
-        with index.intercept("https://vector.test"):
-            assert get("https://vector.test/nosuch/path/here", index.headers)[0] == 404
-        problem = cloud.problems.only()
-        assert problem.kind == "unrouted"
-        assert "GET /nosuch/path/here" in problem.text
 
 
 def test_it_ends_with_its_handle(kv: KVServer) -> None:

@@ -85,15 +85,11 @@ def test_a_cloud_that_cannot_be_made_changes_nothing(monkeypatch: pytest.MonkeyP
 # -- cheaper clients -------------------------------------------------------------------------------
 
 
-def context_of(client: httpx.Client) -> ssl.SSLContext:
-    pool: Any = client._transport._pool  # type: ignore[attr-defined]
-    found: ssl.SSLContext = pool._ssl_context
-    return found
-
-
 def made(**options: Any) -> ssl.SSLContext:
     with httpx.Client(**options) as client:
-        return context_of(client)
+        pool: Any = client._transport._pool  # type: ignore[attr-defined]
+        found: ssl.SSLContext = pool._ssl_context
+        return found
 
 
 def test_default_clients_share_while_a_fake_is_open_and_no_longer() -> None:
@@ -144,20 +140,6 @@ def test_other_authorities_are_seen_even_under_the_same_name(
         assert made() is not first
         monkeypatch.undo()
         assert made() is default
-
-
-def test_asynchronous_clients_share_too() -> None:
-    with Cloud():
-        client = httpx.AsyncClient()
-        pool: Any = client._transport._pool  # type: ignore[attr-defined]
-        assert pool._ssl_context is made()
-
-
-def test_the_official_clients_share() -> None:
-    with Cloud() as cloud:
-        shared = made()
-        client: Any = cloud.kv_server().client()
-        assert context_of(client._http._client) is shared
 
 
 @pytest.mark.skipif(
