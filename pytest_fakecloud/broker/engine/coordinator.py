@@ -8,15 +8,7 @@ from typing import Any, Literal
 from .. import errors
 from ..model import EventKind, consumer_config
 from .log import Topic
-from .members import (
-    ConsumerGroup,
-    GroupCopy,
-    Instance,
-    InstanceState,
-    TimerKind,
-    cancel,
-    partitions_text,
-)
+from .members import GroupCopy, Instance, InstanceState, TimerKind, cancel, partitions_text
 from .offsets import GroupOffsets
 from .rebalancing import Rebalancer
 from .state import BrokerState
@@ -33,12 +25,7 @@ class Coordinator:
         state.on_timer |= {"idle close": self._close_idle, "session": self._session_ran_out}
 
     def enter(
-        self,
-        group_name: str,
-        name: str,
-        topics: Sequence[str],
-        headers: Mapping[str, str],
-        now: int,
+        self, group_name: str, name: str, topics: Sequence[str], headers: Mapping[str, str]
     ) -> Instance:
         """Return the instance of a consume request, which is created or rejoins if necessary.
 
@@ -46,29 +33,24 @@ class Coordinator:
         """
         wanted = tuple(sorted(set(topics)))
         for topic in wanted:
-            self._state.topic(topic, now)
+            self._state.topic(topic)
         instance = self._state.find_instance(group_name, name)
         if instance is None or not instance.live:
-            return self._create(group_name, name, wanted, headers, now)
+            return self._create(group_name, name, wanted, headers)
         if instance.state == "expired":
             # Do not set the state to "joining": a joining instance may commit to any partition, but
             # this instance's former partitions may belong to another instance now.
             instance.state = "active"
             instance.topics = wanted
-            self._rebalancer.rebalance(instance.group, f"{name} rejoined", now)
+            self._rebalancer.rebalance(instance.group, f"{name} rejoined")
         elif wanted != instance.topics and self._settings.resubscribe == "rebalance":
             instance.topics = wanted
             reason = f"{name} subscribed to {', '.join(wanted)}"
-            self._rebalancer.rebalance(instance.group, reason, now)
+            self._rebalancer.rebalance(instance.group, reason)
         return instance
 
     def _create(
-        self,
-        group_name: str,
-        name: str,
-        topics: tuple[str, ...],
-        headers: Mapping[str, str],
-        now: int,
+        self, group_name: str, name: str, topics: tuple[str, ...], headers: Mapping[str, str]
     ) -> Instance:
         config = consumer_config(headers, session_timeout_ms=self._settings.session_timeout_ms)
         groups = self._state.groups.values()
@@ -77,34 +59,36 @@ class Coordinator:
         check_instance_limit(scope, group_name, live, self._state.topics.values())
         group = self._state.create_group(group_name)
         before = group.instances.get(name)
-        instance = Instance(group, name, config, topics, self._state.clock.signal(), now)
+        instance = Instance(
+            group, name, config, topics, self._state.clock.signal(), self._state.now_us
+        )
         if before is not None:
             cancel(before)
             instance.state = "active"
         group.instances[name] = instance
         if before is not None and before.topics == topics:
-            self._return(instance, before, now)
+            self._return(instance, before)
         else:
             text = f"{name} joined {group.name}, subscribed to {', '.join(topics)}"
-            self._report("join", text, now, instance, topics=list(topics))
-            self._rebalancer.rebalance(group, f"{name} joined", now, ("join", name))
+            self._report("join", text, instance, topics=list(topics))
+            self._rebalancer.rebalance(group, f"{name} joined", ("join", name))
         return instance
 
-    def _return(self, instance: Instance, before: Instance, now: int) -> None:
+    def _return(self, instance: Instance, before: Instance) -> None:
         """Give the partitions of a static member to its new instance, without a rebalance.
 
         Like a new consumer, though, the instance starts at the committed offsets.
         """
         instance.assignment = before.assignment
         if instance.group.state == "Stable":
-            self._rebalancer.activate(instance, now)
+            self._rebalancer.activate(instance)
         kept = partitions_text(instance.assignment)
         text = (
             f"{instance.name} returned to {instance.group.name} within its session and keeps {kept}"
         )
-        self._report("return", text, now, instance)
+        self._report("return", text, instance)
 
-    def finish(self, instance: Instance, turn: object, now: int) -> None:
+    def finish(self, instance: Instance, turn: object) -> None:
         """End a consume call. The next waiting call proceeds; after the last, idle timers start."""
         instance.consuming -= 1
         if instance.holder is turn:
@@ -114,7 +98,7 @@ class Coordinator:
         if instance.consuming or not instance.live:
             return
         for kind, left in self._idle_timers(instance).items():
-            self._state.start_timer(instance, kind, now + left)
+            self._state.start_timer(instance, kind, left)
 
     def _idle_timers(self, instance: Instance) -> dict[TimerKind, int]:
         """Return the delays in microseconds of the timers that start when an instance is idle."""
@@ -125,40 +109,40 @@ class Coordinator:
             timers["session"] = instance.config.session_timeout_ms * 1000
         return timers
 
-    def delete(self, group_name: str, name: str, now: int) -> None:
+    def delete(self, group_name: str, name: str) -> None:
         instance = self._state.instance(group_name, name)
-        self._offsets.before_losing(instance, now)
+        self._offsets.before_losing(instance)
         if not self._settings.delete_leaves and instance.member:
-            self._vanish(instance, "closed", f"{name} of {group_name} was deleted", now)
+            self._vanish(instance, "closed", f"{name} of {group_name} was deleted")
             return
-        self._report("leave", f"{name} was deleted and left {group_name}", now, instance)
-        self._remove(instance, f"{name} left", now, "leave")
+        self._report("leave", f"{name} was deleted and left {group_name}", instance)
+        self._remove(instance, f"{name} left", "leave")
 
-    def crash(self, group_name: str, name: str, now: int) -> None:
+    def crash(self, group_name: str, name: str) -> None:
         instance = self._state.instance(group_name, name)
-        self._vanish(instance, "crashed", f"{name} of {group_name} crashed", now)
+        self._vanish(instance, "crashed", f"{name} of {group_name} crashed")
 
-    def expire(self, group_name: str, name: str, now: int) -> None:
+    def expire(self, group_name: str, name: str) -> None:
         instance = self._state.find_instance(group_name, name)
         if instance is None or not instance.member:
             raise errors.unknown_instance(group_name, name)
-        self._session_over(instance, now)
+        self._session_over(instance)
 
-    def _close_idle(self, instance: Instance, at: int) -> None:
+    def _close_idle(self, instance: Instance) -> None:
         if instance.consuming or not instance.live:
             return
-        self._offsets.before_losing(instance, at)
+        self._offsets.before_losing(instance)
         text = f"{instance.name} of {instance.group.name} was idle and was closed"
-        self._vanish(instance, "closed", text, at, idle=True)
+        self._vanish(instance, "closed", text, idle=True)
 
     def _vanish(
-        self, instance: Instance, state: InstanceState, text: str, now: int, *, idle: bool = False
+        self, instance: Instance, state: InstanceState, text: str, *, idle: bool = False
     ) -> None:
         """Close an instance, which stays a member until its session expires if it is one."""
         kind: EventKind = "crash" if state == "crashed" else "close"
         if not instance.member:
-            self._remove(instance, text, now, kind)
-            self._report(kind, text, now, instance)
+            self._remove(instance, text, kind)
+            self._report(kind, text, instance)
             return
         cancel(instance)
         self._rebalancer.release(instance)
@@ -166,26 +150,26 @@ class Coordinator:
         self._state.woken.add(instance.signal)
         instance.state = state
         left = instance.config.session_timeout_ms
-        until = now + left * 1000
-        self._state.start_timer(instance, "session", until)
+        self._state.start_timer(instance, "session", left * 1000)
+        until = self._state.now_us + left * 1000
         text = f"{text}; it keeps {partitions_text(instance.assignment)} for {left} ms"
         held = [list(one) for one in sorted(instance.assignment)]
-        self._report(kind, text, now, instance, keeps=held, until_us=until, idle=idle)
+        self._report(kind, text, instance, keeps=held, until_us=until, idle=idle)
 
-    def _session_over(self, instance: Instance, at: int) -> None:
+    def _session_over(self, instance: Instance) -> None:
         text = f"the session of {instance.name} in {instance.group.name} expired"
-        self._report("expire", text, at, instance)
+        self._report("expire", text, instance)
         reason = f"the session of {instance.name} expired"
         if not instance.live:
-            self._remove(instance, reason, at, "expire")
+            self._remove(instance, reason, "expire")
             return
         self._rebalancer.revoke(instance)
         instance.epoch += 1
         instance.state = "expired"
         cancel(instance, "session")
-        self._rebalancer.rebalance(instance.group, reason, at, ("expire", instance.name))
+        self._rebalancer.rebalance(instance.group, reason, ("expire", instance.name))
 
-    def _remove(self, instance: Instance, reason: str, now: int, kind: str) -> None:
+    def _remove(self, instance: Instance, reason: str, kind: str) -> None:
         was_member = instance.member
         cancel(instance)
         self._rebalancer.revoke(instance)
@@ -193,29 +177,29 @@ class Coordinator:
         instance.state = "removed"
         del instance.group.instances[instance.name]
         if was_member:
-            self._rebalancer.rebalance(instance.group, reason, now, (kind, instance.name))
+            self._rebalancer.rebalance(instance.group, reason, (kind, instance.name))
 
-    def _session_ran_out(self, instance: Instance, at: int) -> None:
+    def _session_ran_out(self, instance: Instance) -> None:
         if not instance.consuming:
-            self._session_over(instance, at)
+            self._session_over(instance)
 
-    def _report(self, kind: EventKind, text: str, at: int, instance: Instance, **data: Any) -> None:
+    def _report(self, kind: EventKind, text: str, instance: Instance, **data: Any) -> None:
         group = instance.group.name
-        self._state.report(kind, text, at, group=group, instance=instance.name, **data)
+        self._state.report(kind, text, group=group, instance=instance.name, **data)
 
-    def copy_groups(self, now: int) -> list[GroupCopy]:
+    def copy_groups(self) -> list[GroupCopy]:
         copies = []
         for group in self._state.groups.values():
-            left = {name: _time_left(one, now) for name, one in group.instances.items()}
+            left = {name: self._state.time_left(one) for name, one in group.instances.items()}
             for name, instance in group.instances.items():
                 # The copy has no consume call in progress: add the timers that start at its end.
                 if instance.consuming and instance.live:
                     left[name] |= self._idle_timers(instance)
             copy = group.copy(self._state.clock)
-            copies.append(GroupCopy(copy, _time_left(group, now), left))
+            copies.append(GroupCopy(copy, self._state.time_left(group), left))
         return copies
 
-    def restore_groups(self, copies: list[GroupCopy], now: int) -> None:
+    def restore_groups(self, copies: list[GroupCopy]) -> None:
         for group in self._state.groups.values():
             cancel(group)
             for instance in group.instances.values():
@@ -228,15 +212,11 @@ class Coordinator:
             group = self._state.groups[copy.group.name] = copy.group.copy(self._state.clock)
             for name, instance in group.instances.items():
                 for kind, left in copy.timers[name].items():
-                    self._state.start_timer(instance, kind, now + left)
+                    self._state.start_timer(instance, kind, left)
                 for tp in instance.positions:
                     self._state.log(tp).watchers.add(instance.signal)
             for kind, left in copy.own_timers.items():
-                self._state.start_timer(group, kind, now + left)
-
-
-def _time_left(owner: Instance | ConsumerGroup, now: int) -> dict[TimerKind, int]:
-    return {kind: timer.due_us - now for kind, timer in owner.timers.items()}
+                self._state.start_timer(group, kind, left)
 
 
 def check_instance_limit(

@@ -68,7 +68,7 @@ class MemoryEngine:
         ``topics`` maps names to numbers of partitions; an existing topic keeps its partitions.
         """
         rebalancer = self.groups.rebalancer
-        with self.state as now_us:
+        with self.state:
             made = {
                 name: self.topics.new(name, TopicConfig(count))
                 for name, count in topics.items()
@@ -77,13 +77,13 @@ class MemoryEngine:
             self.topics.check_limit(sum(len(topic.logs) for topic in made.values()))
             self.state.topics.update(made)
             try:
-                self.producing.append(messages, now_us, by_client=False)
+                self.producing.append(messages, by_client=False)
             except BrokerError:
                 for name in made:
                     del self.state.topics[name]
                 raise
             for name in made:
-                rebalancer.rebalance_subscribers(name, f"{name} was created", now_us)
+                rebalancer.rebalance_subscribers(name, f"{name} was created")
 
     @property
     def waiting(self) -> list[Signal]:
@@ -91,10 +91,10 @@ class MemoryEngine:
         return self._waits.waiting
 
     def snapshot(self) -> BrokerSnapshot:
-        with self.state as now:
+        with self.state:
             return BrokerSnapshot(
                 [topic.copy() for topic in self.state.topics.values()],
-                self.groups.coordinator.copy_groups(now),
+                self.groups.coordinator.copy_groups(),
                 list(self.producing.failing_batches),
             )
 
@@ -104,13 +104,13 @@ class MemoryEngine:
             raise ContractError(
                 "the snapshot is from a real cluster: pass its records to load() instead"
             )
-        with self.state as now:
+        with self.state:
             self._waits.end_all()
             self.state.topics.clear()
             self.state.topics.update({topic.name: topic.copy() for topic in snapshot.topics})
             self.producing.failing_batches[:] = snapshot.failing_batches
             self.producing.quota.reset()
-            self.groups.coordinator.restore_groups(snapshot.groups, now)
+            self.groups.coordinator.restore_groups(snapshot.groups)
 
     def set_listener(self, listener: GroupListener) -> None:
         """Call ``listener`` with each event of a group from now on, while no lock is held."""

@@ -33,20 +33,20 @@ class MemoryFetching:
         """
         wanted = distinct_positions(positions)
         signal = self._clock.signal()
-        with self._state as now:
+        with self._state:
             epoch = self._waits.epoch
-            found = self._read(wanted, now)
+            found = self._read(wanted)
             if found or not timeout_ms or not wanted:
                 return found
-            logs = [self._state.partition(topic, partition, now) for topic, partition, _ in wanted]
+            logs = [self._state.partition(topic, partition) for topic, partition, _ in wanted]
             for log in logs:
                 log.watchers.add(signal)
 
         def poll() -> list[Record] | None:
-            with self._state as now:
+            with self._state:
                 if self._waits.epoch != epoch:
                     return []
-                return self._read(wanted, now) or None
+                return self._read(wanted) or None
 
         try:
             return self._waits.wait(signal, poll, timeout_ms) or []
@@ -55,10 +55,10 @@ class MemoryFetching:
                 for log in logs:
                     log.watchers.discard(signal)
 
-    def _read(self, wanted: Sequence[TopicPartitionOffset], now: int) -> list[Record]:
+    def _read(self, wanted: Sequence[TopicPartitionOffset]) -> list[Record]:
         parts: list[list[Record]] = []
         for topic, partition, offset in wanted:
-            log = self._state.partition(topic, partition, now)
+            log = self._state.partition(topic, partition)
             beyond = offset > log.end
             if offset < log.start or (beyond and self._settings.fetch_beyond_end == "error"):
                 raise errors.out_of_range(topic, partition, offset, log.start, log.end)
@@ -78,9 +78,9 @@ class MemoryFetching:
         for the first record at or after it.
         """
         found = []
-        with self._state as now:
+        with self._state:
             for tp in partitions:
-                log = self._state.partition(*tp, now)
+                log = self._state.partition(*tp)
                 if at == "earliest":
                     offset: int | None = log.start
                 elif at == "latest":
@@ -93,8 +93,8 @@ class MemoryFetching:
         return found
 
     def topic_view(self, name: str) -> TopicView:
-        with self._state as now:
-            topic = self._state.topic(name, now)
+        with self._state:
+            topic = self._state.topic(name)
             records = [record for log in topic.logs for record in log.records()]
             return TopicView(
                 name,
@@ -106,8 +106,8 @@ class MemoryFetching:
 
     def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
         """Return a topic's records in two lists: those produced by clients and those of the test."""
-        with self._state as now:
-            logs = self._state.topic(topic, now).logs
+        with self._state:
+            logs = self._state.topic(topic).logs
             return (
                 [record for log in logs for record in log.records(by_client=True)],
                 [record for log in logs for record in log.records(by_client=False)],
@@ -122,9 +122,9 @@ class MemoryFetching:
         try:
             while True:
                 version = signal.version
-                with self._state as now:
+                with self._state:
                     # Watch again after each change: a restore, for example, replaces all logs.
-                    watched = list(self._state.topic(topic, now).logs)
+                    watched = list(self._state.topic(topic).logs)
                     for log in watched:
                         log.watchers.add(signal)
                 found = look()

@@ -55,50 +55,50 @@ class MemoryGroups:
         """
         coordinator = self.coordinator
         turn = object()
-        with self._state as now:
-            member = coordinator.enter(group, instance, topics, headers, now)
+        with self._state:
+            member = coordinator.enter(group, instance, topics, headers)
             if member.consuming and self._settings.concurrent_consume == "error":
                 raise errors.concurrent_consume(group, instance)
             member.consuming += 1
             seen = (self._waits.epoch, member.epoch)
             must_wait = False
             try:
-                found = self._poll_member(member, turn, seen, now)
+                found = self._poll_member(member, turn, seen)
                 must_wait = found is None and timeout_ms > 0
             finally:
                 if not must_wait:
-                    coordinator.finish(member, turn, now)
+                    coordinator.finish(member, turn)
         if not must_wait:
             return found or []
 
         def poll() -> list[Record] | None:
-            with self._state as now:
-                return self._poll_member(member, turn, seen, now)
+            with self._state:
+                return self._poll_member(member, turn, seen)
 
         try:
             return self._waits.wait(member.signal, poll, timeout_ms) or []
         finally:
-            with self._state as now:
-                coordinator.finish(member, turn, now)
+            with self._state:
+                coordinator.finish(member, turn)
 
     def _poll_member(
-        self, member: Instance, turn: object, seen: tuple[int, int], now: int
+        self, member: Instance, turn: object, seen: tuple[int, int]
     ) -> list[Record] | None:
         if seen != (self._waits.epoch, member.epoch):
             return []
         if member.holder is not None and member.holder is not turn:
             return None
         member.holder = turn
-        return self._offsets.take(member, now)
+        return self._offsets.take(member)
 
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
         wanted = distinct_positions(offsets)
-        with self._state as now:
-            self._offsets.commit(group, instance, wanted, now)
+        with self._state:
+            self._offsets.commit(group, instance, wanted)
 
     def delete(self, group: str, instance: str) -> None:
-        with self._state as now:
-            self.coordinator.delete(group, instance, now)
+        with self._state:
+            self.coordinator.delete(group, instance)
 
     def consumers(self) -> Assignments:
         """Return the partitions of live instances, sorted by group and instance."""
@@ -113,49 +113,48 @@ class MemoryGroups:
     def committed(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
-        with self._state as now:
-            return self._offsets.committed(group, partitions, now)
+        with self._state:
+            return self._offsets.committed(group, partitions)
 
     def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
-        with self._state as now:
-            self._state.partition(offset.topic, offset.partition, now)
-            self._offsets.set_by_test(group, offset, now)
+        with self._state:
+            self._state.partition(offset.topic, offset.partition)
+            self._offsets.set_by_test(group, offset)
 
     def join(
         self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
     ) -> None:
         """Add an instance to a group without consuming. It is closed when idle, like any other."""
-        with self._state as now:
+        with self._state:
             headers = {"auto-offset-reset": auto_offset_reset}
-            member = self.coordinator.enter(group, instance, topics, headers, now)
+            member = self.coordinator.enter(group, instance, topics, headers)
             member.consuming += 1
-            self.coordinator.finish(member, None, now)
+            self.coordinator.finish(member, None)
 
     def crash(self, group: str, instance: str) -> None:
-        with self._state as now:
-            self.coordinator.crash(group, instance, now)
+        with self._state:
+            self.coordinator.crash(group, instance)
 
     def expire(self, group: str, instance: str) -> None:
-        with self._state as now:
-            self.coordinator.expire(group, instance, now)
+        with self._state:
+            self.coordinator.expire(group, instance)
 
     def rebalance(self, group: str) -> None:
-        with self._state as now:
-            self.rebalancer.rebalance(self._known_group(group), "the test asked for it", now)
+        with self._state:
+            self.rebalancer.rebalance(self._known_group(group), "the test asked for it")
 
     def redeliver(
         self, group: str, last: int, topic: str | None, partition: int | None
     ) -> list[Record]:
         """Deliver a group's last records again, and return them by partition."""
-        with self._state as now:
+        with self._state:
             found = self._known_group(group)
             if topic is not None:
-                self._state.partition(topic, partition or 0, now)
+                self._state.partition(topic, partition or 0)
             return self._offsets.redeliver(
                 found,
                 last,
                 lambda tp: topic in (None, tp.topic) and partition in (None, tp.partition),
-                now,
             )
 
     def _known_group(self, name: str) -> ConsumerGroup:
@@ -175,9 +174,9 @@ class MemoryGroups:
 
     def view(self, name: str) -> GroupView:
         """Return the current state of a group, which is ``Dead`` if the group does not exist."""
-        with self._state as now:
+        with self._state:
             for topic in self._state.topics:
-                self._state.topic(topic, now)  # deletes the records that exceed its retention
+                self._state.topic(topic)  # deletes the records that exceed its retention
             return _view(name, self._state.groups.get(name), self._state.topics)
 
     def names(self) -> list[str]:

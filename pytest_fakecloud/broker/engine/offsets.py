@@ -25,22 +25,20 @@ class GroupOffsets:
 
     # -- committing ------------------------------------------------------------------------------
 
-    def commit(
-        self, group_name: str, name: str, offsets: Sequence[TopicPartitionOffset], now: int
-    ) -> None:
+    def commit(self, group_name: str, name: str, offsets: Sequence[TopicPartitionOffset]) -> None:
         """Commit the given offsets. Without any, commit up to the records last delivered.
 
         Raises ``BrokerError`` for an unknown partition, a partition of another instance, an unknown
         instance, and during a rebalance. Nothing is committed then.
         """
         for topic, partition, _ in offsets:
-            self._state.partition(topic, partition, now)
+            self._state.partition(topic, partition)
         instance = self._state.find_instance(group_name, name)
         if instance is None or not instance.live:
             if self._settings.commit_by_unknown == "error":
                 raise errors.unknown_instance(group_name, name)
             if offsets:
-                self.store_for_group(group_name, offsets, f"{name} (unknown)", now)
+                self.store_for_group(group_name, offsets, f"{name} (unknown)")
             return
         group = instance.group
         if instance.state == "expired":
@@ -57,37 +55,35 @@ class GroupOffsets:
             offsets or [TopicPartitionOffset(*tp, at) for tp, at in instance.delivered.items()],
             "commit",
             name,
-            now,
         )
         if any(instance.delivered.get(TopicPartition(t, p), at) != at for t, p, at in offsets):
-            self.plan_auto_commit(instance, now)
+            self.plan_auto_commit(instance)
 
     def store_for_group(
         self,
         group_name: str,
         offsets: Sequence[TopicPartitionOffset],
         by: str,
-        now: int,
         kind: EventKind = "commit",
     ) -> None:
         """Commit offsets for a group that may not exist, even if instances own the partitions."""
         group = self._state.create_group(group_name)
         if group.state == "Empty":
-            self.retain(group, now)
-        self._apply_commit(group, offsets, kind, by, now)
+            self.retain(group)
+        self._apply_commit(group, offsets, kind, by)
 
-    def set_by_test(self, group_name: str, offset: TopicPartitionOffset, now: int) -> None:
+    def set_by_test(self, group_name: str, offset: TopicPartitionOffset) -> None:
         """Set a committed offset, and forget deliveries, whose commit would replace the offset."""
-        self.store_for_group(group_name, [offset], "the test", now, "offsets set")
+        self.store_for_group(group_name, [offset], "the test", "offsets set")
         tp = TopicPartition(offset.topic, offset.partition)
         for instance in self._state.groups[group_name].members():
             instance.delivered.pop(tp, None)
 
     def committed(
-        self, group_name: str, partitions: Sequence[TopicPartition], now: int
+        self, group_name: str, partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
         for topic, partition in partitions:
-            self._state.partition(topic, partition, now)
+            self._state.partition(topic, partition)
         group = self._state.groups.get(group_name)
         if group is None and self._settings.unknown_group == "error":
             raise errors.unknown_group(group_name)
@@ -95,7 +91,7 @@ class GroupOffsets:
         never = self._settings.never_committed
         return [TopicPartitionOffset(*tp, stored.get(tp, never)) for tp in partitions]
 
-    def plan_auto_commit(self, instance: Instance, now: int) -> None:
+    def plan_auto_commit(self, instance: Instance) -> None:
         """Schedule an automatic commit at the end of the instance's current commit interval."""
         config = instance.config
         if not config.auto_commit or "auto commit" in instance.timers:
@@ -104,19 +100,19 @@ class GroupOffsets:
         # interval without deliveries. Intervals start when the instance is created. An interval of
         # 0 means as often as possible, which is once per millisecond here.
         interval = max(1, config.auto_commit_interval_ms) * 1000
-        due = instance.since_us + ((now - instance.since_us) // interval + 1) * interval
-        self._state.start_timer(instance, "auto commit", due)
+        passed = self._state.now_us - instance.since_us
+        self._state.start_timer(instance, "auto commit", interval - passed % interval)
 
-    def _auto_commit(self, instance: Instance, at: int) -> None:
+    def _auto_commit(self, instance: Instance) -> None:
         cancel(instance, "auto commit")
         offsets = [
             TopicPartitionOffset(*tp, offset)
             for tp, offset in instance.delivered.items()
             if instance.group.committed.get(tp) != offset
         ]
-        self._apply_commit(instance.group, offsets, "auto commit", instance.name, at)
+        self._apply_commit(instance.group, offsets, "auto commit", instance.name)
 
-    def before_losing(self, instance: Instance, at: int) -> None:
+    def before_losing(self, instance: Instance) -> None:
         """Commit the records delivered to an instance before it loses its partitions.
 
         This happens only with auto-commit, and only if the consumer is alive and still a member. It
@@ -133,7 +129,7 @@ class GroupOffsets:
         Java client also commits its position in partitions without deliveries; librdkafka does not.
         """
         if instance.config.auto_commit and instance.state == "active":
-            self._auto_commit(instance, at)
+            self._auto_commit(instance)
 
     def _apply_commit(
         self,
@@ -141,7 +137,6 @@ class GroupOffsets:
         offsets: Iterable[TopicPartitionOffset],
         kind: EventKind,
         by: str,
-        at: int,
     ) -> None:
         stored = [(topic, partition, offset) for topic, partition, offset in offsets]
         for topic, partition, offset in stored:
@@ -154,7 +149,6 @@ class GroupOffsets:
                 kind,
                 f"{by} of {group.name} committed {changed}"
                 + (" automatically" if kind == "auto commit" else ""),
-                at,
                 group=group.name,
                 instance=by,
                 offsets=stored,
@@ -162,13 +156,13 @@ class GroupOffsets:
 
     # -- delivery --------------------------------------------------------------------------------
 
-    def take(self, instance: Instance, now: int) -> list[Record] | None:
+    def take(self, instance: Instance) -> list[Record] | None:
         """Return the next records for an instance, or None if there are none yet."""
         if instance.state != "active" or instance.group.state != "Stable":
             return None
         assignment = instance.assignment
         for tp in assignment:
-            self._check_position(instance, tp, now)
+            self._check_position(instance, tp)
         first = instance.turn % len(assignment) if assignment else 0
         left = self._settings.max_poll_records
         parts: list[list[Record]] = []
@@ -188,7 +182,7 @@ class GroupOffsets:
         if not parts:
             return None
         instance.turn += 1
-        self.plan_auto_commit(instance, now)
+        self.plan_auto_commit(instance)
         return self._merged(parts)
 
     def _merged(self, parts: list[list[Record]]) -> list[Record]:
@@ -204,9 +198,9 @@ class GroupOffsets:
 
     # -- positions -------------------------------------------------------------------------------
 
-    def _check_position(self, instance: Instance, tp: TopicPartition, now: int) -> None:
+    def _check_position(self, instance: Instance, tp: TopicPartition) -> None:
         group = instance.group
-        log = self._state.topic(tp.topic, now).logs[tp.partition]
+        log = self._state.topic(tp.topic).logs[tp.partition]
         position = instance.positions.get(tp)
         if position is None:
             position = self.start_position(instance, tp)
@@ -225,7 +219,6 @@ class GroupOffsets:
                 "reset",
                 f"{instance.name} of {group.name} was at {position} of {tp.topic}-{tp.partition}, "
                 f"outside {log.start}..{log.end}, and was reset to {reset}",
-                now,
                 group=group.name,
                 instance=instance.name,
             )
@@ -248,7 +241,7 @@ class GroupOffsets:
     # -- redelivery ------------------------------------------------------------------------------
 
     def redeliver(
-        self, group: ConsumerGroup, last: int, only: Callable[[TopicPartition], bool], now: int
+        self, group: ConsumerGroup, last: int, only: Callable[[TopicPartition], bool]
     ) -> list[Record]:
         """Rewind a group by its ``last`` delivered records; return the records to deliver again.
 
@@ -264,13 +257,12 @@ class GroupOffsets:
             "redeliver",
             f"{group.name} gets {counted(last, 'record')} again, from "
             + (places or "nowhere: none was delivered"),
-            now,
             group=group.name,
         )
         return [
             record
             for tp, offset in moved.items()
-            for record in self._state.partition(*tp, now).read(offset)
+            for record in self._state.partition(*tp).read(offset)
             if record.offset < ends[tp]
         ]
 
@@ -298,20 +290,20 @@ class GroupOffsets:
 
     # -- expiry of groups ------------------------------------------------------------------------
 
-    def retain(self, group: ConsumerGroup, now: int) -> None:
+    def retain(self, group: ConsumerGroup) -> None:
         """Start the retention period of the offsets of a group that has just become empty."""
         cancel(group)
         if self._settings.offset_retention_ms is not None:
-            due = now + self._settings.offset_retention_ms * 1000
-            self._state.start_timer(group, "offset retention", due)
+            delay_us = self._settings.offset_retention_ms * 1000
+            self._state.start_timer(group, "offset retention", delay_us)
 
-    def _forget(self, group: ConsumerGroup, at: int) -> None:
+    def _forget(self, group: ConsumerGroup) -> None:
         group.state = "Dead"
         for instance in group.instances.values():
             cancel(instance)
         self._state.groups.pop(group.name, None)
         self._state.report(
-            "dead", f"{group.name} and its committed offsets are forgotten", at, group=group.name
+            "dead", f"{group.name} and its committed offsets are forgotten", group=group.name
         )
 
 

@@ -235,11 +235,11 @@ class MemoryProducing:
         ``by_client`` is False for messages of the test, which do not use up the plan. Raises
         ``BrokerError`` for invalid or too large messages, and for a plan that is used up.
         """
-        with self._state as now_us:
+        with self._state:
             keep = None
             if by_client and self.failing_batches:
                 keep = next((keep for keep in self.failing_batches if keep < len(messages)), None)
-            places, error = self.append(messages[:keep], now_us, by_client=by_client)
+            places, error = self.append(messages[:keep], by_client=by_client)
             if keep is not None:
                 self.failing_batches.remove(keep)
                 error = error or BrokerError(
@@ -252,12 +252,13 @@ class MemoryProducing:
         return places
 
     def append(
-        self, messages: Sequence[ProducerRecord], now_us: int, *, by_client: bool
+        self, messages: Sequence[ProducerRecord], *, by_client: bool
     ) -> tuple[list[Metadata], BrokerError | None]:
         """Append messages; return their positions, and the first error if not all were appended.
 
         Raises the error if no message was appended.
         """
+        now_us = self._state.now_us
         plan = self._placement.plan(messages, now_us // 1000, by_client=by_client)
         if by_client:
             size = sum(sum(columns.sizes) for columns in plan.columns.values())

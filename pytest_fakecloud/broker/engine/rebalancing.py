@@ -19,14 +19,14 @@ class Rebalancer:
         self._offsets = offsets
         state.on_timer["rebalance"] = self._complete
 
-    def rebalance_subscribers(self, topic: str, reason: str, now: int) -> None:
+    def rebalance_subscribers(self, topic: str, reason: str) -> None:
         """Rebalance the groups that subscribe to a topic, or have kept their subscription to it."""
         for group in list(self._state.groups.values()):
             if any(topic in member.topics for member in group.members()):
-                self.rebalance(group, reason, now)
+                self.rebalance(group, reason)
 
     def rebalance(
-        self, group: ConsumerGroup, reason: str, now: int, cause: tuple[str, str] = NO_CAUSE
+        self, group: ConsumerGroup, reason: str, cause: tuple[str, str] = NO_CAUSE
     ) -> None:
         """Revoke all partitions of a group and assign them again.
 
@@ -35,32 +35,31 @@ class Rebalancer:
         """
         members = group.members()
         for instance in group.instances.values():
-            self._offsets.before_losing(instance, now)
+            self._offsets.before_losing(instance)
             self.revoke(instance)
         group.reason, group.cause = reason, cause
         if not members:
             group.generation += 1
             group.state = "Empty"
-            self._report_rebalance(group, {}, now)
-            self._offsets.retain(group, now)
+            self._report_rebalance(group, {})
+            self._offsets.retain(group)
         elif self._settings.join_delay_ms:
             if group.state != "PreparingRebalance" or not group.timers:
                 cancel(group)
-                due = now + self._settings.join_delay_ms * 1000
-                self._state.start_timer(group, "rebalance", due)
+                delay_us = self._settings.join_delay_ms * 1000
+                self._state.start_timer(group, "rebalance", delay_us)
             group.state = "PreparingRebalance"
             self._state.report(
                 "rebalance started",
                 f"{group.name} rebalances: {reason}; all partitions are revoked",
-                now,
                 group=group.name,
                 reason=reason,
                 cause=cause,
             )
         else:
-            self._complete(group, now)
+            self._complete(group)
 
-    def _complete(self, group: ConsumerGroup, at: int) -> None:
+    def _complete(self, group: ConsumerGroup) -> None:
         cancel(group)
         members = group.members()
         group.generation += 1
@@ -72,17 +71,16 @@ class Rebalancer:
         for member in members:
             member.assignment = shares[member.name]
             if member.live:
-                self.activate(member, at)
-        self._report_rebalance(group, shares, at)
+                self.activate(member)
+        self._report_rebalance(group, shares)
 
     def _report_rebalance(
-        self, group: ConsumerGroup, shares: Mapping[str, Sequence[TopicPartition]], at: int
+        self, group: ConsumerGroup, shares: Mapping[str, Sequence[TopicPartition]]
     ) -> None:
         text = "; ".join(f"{name}: {partitions_text(share)}" for name, share in shares.items())
         self._state.report(
             "rebalance",
             f"{group.name} generation {group.generation} ({group.reason}): {text or 'no members'}",
-            at,
             group=group.name,
             generation=group.generation,
             reason=group.reason,
@@ -90,11 +88,11 @@ class Rebalancer:
             assignment={name: [tuple(tp) for tp in share] for name, share in shares.items()},
         )
 
-    def activate(self, instance: Instance, now: int) -> None:
+    def activate(self, instance: Instance) -> None:
         """Let an instance read its partitions from its start positions."""
         instance.state = "active"
         for tp in instance.assignment:
-            self._state.topic(tp.topic, now)
+            self._state.topic(tp.topic)
             position = self._offsets.start_position(instance, tp)
             instance.positions[tp] = position
             if position is not None:

@@ -23,29 +23,32 @@ _EARLIER: Any = object()
 
 
 class BrokerState:
-    """The topics and groups by name. ``with state as now_us`` locks them; all methods expect this.
+    """The topics and groups by name. ``with state:`` locks them; all methods expect this.
 
-    When the lock is released, the signals in ``woken`` are notified, and ``listener`` is called with
-    the events recorded since it was last called.
+    While they are locked, ``now_us`` is the time of the operation: that of the clock or, in a
+    timer's callback, the time at which the timer was due. When the lock is released, the signals in
+    ``woken`` are notified, and ``listener`` is called with the events recorded since it was last
+    called.
     """
 
     def __init__(self, settings: BrokerConfig, clock: Timekeeper) -> None:
         self.settings = settings
         self.clock = clock
         self.listener: GroupListener | None = None
-        self.on_timer: dict[TimerKind, Callable[[Any, int], None]] = {}
-        """The callbacks of timers; they are called with the timer's owner and the time."""
+        self.on_timer: dict[TimerKind, Callable[[Any], None]] = {}
+        """The callbacks of timers; they are called with the timer's owner."""
         self.topics: dict[str, Topic] = {}
         self.groups: dict[str, ConsumerGroup] = {}
         self.woken: set[Signal] = set()
+        self.now_us = 0
         self._events: list[tuple[EventKind, str, int, dict[str, Any]]] = []
         self._lock = threading.Lock()
 
     # These methods make it a context manager, because a generator would slow down every call.
 
-    def __enter__(self) -> int:
+    def __enter__(self) -> None:
         self._lock.acquire()
-        return self.clock.now_us()
+        self.now_us = self.clock.now_us()
 
     def __exit__(self, *error: object) -> None:
         woken, self.woken = self.woken, set()
@@ -59,17 +62,17 @@ class BrokerState:
             for signal in woken:
                 signal.notify()
 
-    def topic(self, name: str, now: int) -> Topic:
+    def topic(self, name: str) -> Topic:
         """Return a topic without expired records; raise ``BrokerError`` if it is unknown."""
         topic = self.topics.get(name)
         if topic is None:
             raise errors.missing_topic(name, sorted(self.topics))
-        topic.retain(now // 1000)
+        topic.retain(self.now_us // 1000)
         return topic
 
-    def partition(self, name: str, partition: int, now: int) -> PartitionLog:
+    def partition(self, name: str, partition: int) -> PartitionLog:
         """Return a partition's log; raise ``BrokerError`` for an unknown topic or partition."""
-        topic = self.topic(name, now)
+        topic = self.topic(name)
         if not 0 <= partition < len(topic.logs):
             raise errors.unknown_partition(name, partition, len(topic.logs))
         return topic.logs[partition]
@@ -96,8 +99,9 @@ class BrokerState:
             raise errors.unknown_instance(group_name, name)
         return instance
 
-    def start_timer(self, owner: Instance | ConsumerGroup, kind: TimerKind, due: int) -> None:
+    def start_timer(self, owner: Instance | ConsumerGroup, kind: TimerKind, delay_us: int) -> None:
         """Start a timer of an instance or a group, which replaces its timer of the same kind."""
+        due = self.now_us + delay_us
         planned = owner.timers.get(kind)
         if planned is not None:
             if planned.due_us == due and not planned.cancelled:
@@ -106,16 +110,21 @@ class BrokerState:
 
         def fire(at_us: int) -> None:
             with self:
-                self.on_timer[kind](owner, at_us)
+                self.now_us = at_us
+                self.on_timer[kind](owner)
 
         # Wake the calls that wait in this group, because the new timer may be due first.
         group = owner if isinstance(owner, ConsumerGroup) else owner.group
         self.woken.update(i.signal for i in group.instances.values() if i.consuming)
         owner.timers[kind] = self.clock.call_at(due, fire, lane="state", label=f"{kind} of {owner}")
 
-    def report(self, kind: EventKind, text: str, at: int, **data: Any) -> None:
-        """Report an event of a group, after the lock is released."""
-        self._events.append((kind, text, at, data))
+    def time_left(self, owner: Instance | ConsumerGroup) -> dict[TimerKind, int]:
+        """Return the remaining microseconds of the timers of an instance or a group."""
+        return {kind: timer.due_us - self.now_us for kind, timer in owner.timers.items()}
+
+    def report(self, kind: EventKind, text: str, **data: Any) -> None:
+        """Report an event of a group when the lock is released."""
+        self._events.append((kind, text, self.now_us, data))
 
 
 class Waits:

@@ -25,12 +25,12 @@ class MemoryTopics:
 
     def create(self, name: str, config: TopicConfig) -> None:
         topic = self.new(name, config)
-        with self._state as now:
+        with self._state:
             if name in self._state.topics:
                 raise topic_exists(name)
             self.check_limit(config.partitions)
             self._state.topics[name] = topic
-            self._rebalancer.rebalance_subscribers(name, f"{name} was created", now)
+            self._rebalancer.rebalance_subscribers(name, f"{name} was created")
 
     def new(self, name: str, config: TopicConfig) -> Topic:
         """Return a new topic that is not part of the broker yet."""
@@ -48,42 +48,42 @@ class MemoryTopics:
         )
 
     def delete(self, name: str) -> None:
-        with self._state as now:
-            topic = self._state.topic(name, now)
+        with self._state:
+            topic = self._state.topic(name)
             self._state.woken.update(*(log.watchers for log in topic.logs))
             del self._state.topics[name]
             for group in self._state.groups.values():
                 group.forget(name)
-            self._rebalancer.rebalance_subscribers(name, f"{name} was deleted", now)
+            self._rebalancer.rebalance_subscribers(name, f"{name} was deleted")
 
     def add_partitions(self, name: str, count: int) -> int:
         """Add partitions. As in Kafka, keys may map to other partitions afterwards."""
         whole(1, MOST_PARTITIONS).read("count", count, "add_partitions()")
-        with self._state as now:
-            topic = self._state.topic(name, now)
+        with self._state:
+            topic = self._state.topic(name)
             self.check_limit(count)
             have = len(topic.logs)
             self._state.woken.update(*(log.watchers for log in topic.logs))
             topic.logs += [PartitionLog(name, have + number) for number in range(count)]
-            self._rebalancer.rebalance_subscribers(name, f"{name} has more partitions", now)
+            self._rebalancer.rebalance_subscribers(name, f"{name} has more partitions")
             return len(topic.logs)
 
     def set_retention(
         self, name: str, *, retention_ms: int | None, retention_bytes: int | None
     ) -> None:
         optional(whole(0)).read("retention_bytes", retention_bytes)
-        with self._state as now:
-            topic = self._state.topic(name, now)
+        with self._state:
+            topic = self._state.topic(name)
             topic.retention_ms = retention_ms
             topic.retention_bytes = retention_bytes
-            topic.retain(now // 1000)
+            topic.retain(self._state.now_us // 1000)
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
-        with self._state as now:
+        with self._state:
             logs = (
-                self._state.topic(name, now).logs
+                self._state.topic(name).logs
                 if partition is None
-                else [self._state.partition(name, partition, now)]
+                else [self._state.partition(name, partition)]
             )
             return sum(log.trim(before) for log in logs)
 

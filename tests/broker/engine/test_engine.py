@@ -77,7 +77,7 @@ def test_watchers_are_taken_off_again() -> None:
     clock_cap = 0.001
     broker.state.clock.wait_cap = clock_cap
     broker.fetching.fetch([TopicPartitionOffset("t", 0, 0)], 1000)
-    assert broker.state.partition("t", 0, 0).watchers == set()
+    assert broker.state.partition("t", 0).watchers == set()
     assert broker.waiting == []
 
 
