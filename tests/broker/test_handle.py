@@ -392,10 +392,6 @@ def test_assert_produced_returns_what_matched(broker: Broker, rest: Rest) -> Non
     ])  # fmt: skip
     assert broker.assert_produced("orders", {"total": 9, "id": 1}).only().key == "k"
     broker.assert_produced("orders", value="text", key="", times=1)
-    broker.assert_produced(
-        "orders", lambda v: "total" in v, key=lambda k: k == "k", headers={"h": "v"}
-    )
-    broker.assert_produced("orders", headers=[("h", "v")], times=1)
     broker.assert_produced("orders", times=2)
     broker.assert_produced("orders", "nothing", times=0)
     broker.create_topic("empty")
@@ -474,8 +470,6 @@ def test_assert_committed(broker: Broker, rest: Rest) -> None:
     broker.assert_committed("g", "orders", 0, 1, times=1)
     broker.assert_committed("g", "orders", 2, 7)
     broker.assert_committed("g", "orders", 2, times=0)
-    with pytest.raises(AssertionError, match="orders-0=2: offset is 2, not 1"):
-        broker.assert_committed("g", "orders", 0, 1)
 
 
 def test_assert_caught_up(broker: Broker, rest: Rest) -> None:

@@ -78,25 +78,14 @@ def test_the_index_asks_so() -> None:
     with VectorIndex(Context.alone(), dimension=2) as index:
         post(index, "/upsert/ns", [{"id": "user-1", "vector": [0.1, 2], "metadata": {"n": 1}}])
         post(index, "/query/ns", {"vector": [0.1, 2], "filter": "n = 1"})
-        upserted: list[dict[str, Any]] = [
-            {"id": re.compile("user")}, {"id": "user*"}, {"metadata": {"n": ANY}}, {},
-            {"vector": np.float32([0.1, 2])}, {"namespace": re.compile("n")}, {"vector": (0.1, 2)},
-        ]  # fmt: skip
-        for asked in upserted:
-            assert index.assert_upserted(**asked).only()["id"] == "user-1"
-            with pytest.raises(AssertionError, match="never, found 1"):
-                index.assert_upserted(times=0, **asked)
-            with pytest.raises(AssertionError, match="never, found 1"):
-                index.assert_not_upserted(**asked)
-        queried: list[dict[str, Any]] = [
-            {"filter": re.compile("n =")}, {"filter": "n*"}, {"top_k": 10}, {"vector": [0.1, 2]}, {},
-        ]  # fmt: skip
-        for asked in queried:
-            assert index.assert_queried(**asked).where(topK=10, top_k=10).only()
-            with pytest.raises(AssertionError, match="never, found 1"):
-                index.assert_queried(times=0, **asked)
-            with pytest.raises(AssertionError, match="never, found 1"):
-                index.assert_not_queried(**asked)
+        asked: dict[str, Any] = {"id": "user*", "vector": np.float32([0.1, 2]), "namespace": "n*"}
+        assert index.assert_upserted(**asked).only()["id"] == "user-1"
+        with pytest.raises(AssertionError, match="never, found 1"):
+            index.assert_not_upserted(**asked)
+        asked = {"filter": "n*", "top_k": 10, "vector": [0.1, 2]}
+        assert index.assert_queried(**asked).where(topK=10, top_k=10).only()
+        with pytest.raises(AssertionError, match="never, found 1"):
+            index.assert_not_queried(**asked)
         index.assert_not_upserted("admin*")
         index.assert_not_queried(top_k=5)
         found = index.vectors("ns")

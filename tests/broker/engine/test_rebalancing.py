@@ -8,27 +8,6 @@ from hypothesis import strategies as st
 from pytest_fakecloud.broker.engine.rebalancing import range_assignment
 
 
-def test_one_topic() -> None:
-    assert range_assignment({"b": ["t"], "a": ["t"]}, {"t": 3}) == {
-        "a": [("t", 0), ("t", 1)],
-        "b": [("t", 2)],
-    }
-
-
-def test_two_topics_are_divided_apart() -> None:
-    assert range_assignment({"1": ["a", "b"], "2": ["a", "b"]}, {"a": 4, "b": 2}) == {
-        "1": [("a", 0), ("a", 1), ("b", 0)],
-        "2": [("a", 2), ("a", 3), ("b", 1)],
-    }
-
-
-def test_only_subscribers_of_a_topic_share_it() -> None:
-    assert range_assignment({"1": ["a"], "2": ["b"]}, {"a": 1, "b": 2, "c": 9}) == {
-        "1": [("a", 0)],
-        "2": [("b", 0), ("b", 1)],
-    }
-
-
 @given(
     st.dictionaries(
         st.sampled_from("abcdef"), st.sets(st.sampled_from("xyz"), min_size=1), min_size=1

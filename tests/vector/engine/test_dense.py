@@ -270,21 +270,6 @@ def test_threshold_is_the_depth_th_largest_key(seed: int, count: int, depth: int
     assert threshold(keys, depth) == (ordered[depth - 1] if depth <= count else -np.inf)
 
 
-@pytest.mark.parametrize("name", list(Similarity))
-@pytest.mark.parametrize("one_thread", [0, 1 << 22])
-def test_long_vectors_by_either_product(
-    name: Similarity, one_thread: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dense, "ONE_THREAD", one_thread)
-    generator = np.random.default_rng(7)
-    vectors = generator.standard_normal((300, 64), np.float32)
-    vectors[200] = vectors[100]
-    matrix = matrix_of(vectors)
-    for query in vectors[100], generator.standard_normal(64).astype(np.float32):
-        found = rank_dense(matrix, name, [Search(query, 40)], NOTHING)[0]
-        assert unpacked(found) == expected(name, vectors, query, 40)
-
-
 @pytest.mark.parametrize(
     ("count", "dimension"), [(1, 3), (127, 64), (128, 64), (300, 64), (5, 8192), (3, 8193)]
 )

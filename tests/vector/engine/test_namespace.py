@@ -122,17 +122,6 @@ def test_release_leaves_newer_changes_staged() -> None:
     assert space.record(0).data == "text 2"
 
 
-def test_a_staged_replacement_counts_as_ready_and_pending() -> None:
-    space = Namespace(2)
-    space.put(record("a", 1))
-    space.put(record("a", 2), ready=False)
-    assert space.info() == NamespaceInfo(1, 1)
-    assert space.record(0).data == "text 1"
-    fetched = space.get("a")
-    assert fetched is not None
-    assert fetched.data == "text 2"
-
-
 def test_size_counts_vectors() -> None:
     space = Namespace(2)
     assert space.size() == 0
