@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from ..values.consumer_group import (
@@ -334,55 +334,70 @@ def _stream(source: Source, form: RdbType) -> Stream:
     return stream
 
 
+class _Elements:
+    """Reads the elements of a stream node's listpack in order."""
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self._rest = iter(entries)
+        self._total = len(entries)
+
+    def number(self) -> int:
+        element = next(self._rest, None)
+        if element is None:
+            raise RdbError("a stream node ends within an entry")
+        if not isinstance(element, int):
+            raise RdbError("a stream node has a string where a number was expected")
+        return element
+
+    def words(self, count: int) -> list[bytes]:
+        if not 0 <= count <= self._total:
+            raise RdbError("a stream entry declares too many fields")
+        found = texts(islice(self._rest, count))
+        if len(found) < count:
+            raise RdbError("a stream node ends within an entry")
+        return found
+
+    def at_end(self) -> bool:
+        return next(self._rest, None) is None
+
+
 def _node(key: int, entries: list[Entry]) -> Node:
     """Build a stream node from its key and its listpack, leaving out deleted entries.
 
     ``writer._entries()`` describes the elements of the listpack. Entries with flag 1 are deleted.
     """
-    rest = iter(entries)
-
-    def number() -> int:
-        entry = next(rest)
-        if not isinstance(entry, int):
-            raise RdbError("a stream node has a string where a number was expected")
-        return entry
-
-    def words(count: int) -> list[bytes]:
-        if not 0 <= count <= len(entries):
-            raise RdbError("a stream entry declares too many fields")
-        return texts([next(rest) for _ in range(count)])
-
-    try:
-        live, deleted = number(), number()
-        master = words(number())
-        node = Node(key, master)
-        if number() or live < 0 or deleted < 0 or live + deleted > len(entries):
-            raise RdbError("a stream node has an invalid header")
-        gone = 0
-        for _ in range(live + deleted):
-            flags = number()
-            # Differences from the node's key are stored in 64 bits, so they can wrap around.
-            milliseconds = (key >> 64) + number() & SEQUENCE_MAX
-            sequence = (key & SEQUENCE_MAX) + number() & SEQUENCE_MAX
-            if flags & 2:
-                values = words(len(master))
-                flat = [word for pair in zip(master, values, strict=True) for word in pair]
-                size = len(master) + 3
-            else:
-                pairs = number()
-                flat, size = words(2 * pairs), 2 * pairs + 4
-            if number() != size or not flat or flags & ~3:
-                raise RdbError("a stream entry has a wrong size, no fields or unknown flags")
-            if flags & 1:
-                gone += 1
-            else:
-                node.append(make_id(milliseconds, sequence), flat)
-    except StopIteration:
-        raise RdbError("a stream node ends within an entry") from None
-    if gone != deleted or next(rest, None) is not None:
+    elements = _Elements(entries)
+    live, deleted = elements.number(), elements.number()
+    node = Node(key, elements.words(elements.number()))
+    if elements.number() or live < 0 or deleted < 0 or live + deleted > len(entries):
+        raise RdbError("a stream node has an invalid header")
+    for _ in range(live + deleted):
+        flags, entry_id, flat = _entry(key, node.master, elements)
+        if flags & 1:
+            node.deleted += 1
+        else:
+            node.append(entry_id, flat)
+    if node.deleted != deleted or not elements.at_end():
         raise RdbError("a stream node declares a wrong number of entries")
-    node.deleted = deleted
     return node
+
+
+def _entry(key: int, master: list[bytes], elements: _Elements) -> tuple[int, int, list[bytes]]:
+    """Return the flags, the ID, and the fields and values of the next entry."""
+    flags = elements.number()
+    # Differences from the node's key are stored in 64 bits, so they can wrap around.
+    milliseconds = (key >> 64) + elements.number() & SEQUENCE_MAX
+    sequence = (key & SEQUENCE_MAX) + elements.number() & SEQUENCE_MAX
+    if flags & 2:
+        values = elements.words(len(master))
+        flat = [word for pair in zip(master, values, strict=True) for word in pair]
+        size = len(master) + 3
+    else:
+        pairs = elements.number()
+        flat, size = elements.words(2 * pairs), 2 * pairs + 4
+    if elements.number() != size or not flat or flags & ~3:
+        raise RdbError("a stream entry has a wrong size, no fields or unknown flags")
+    return flags, make_id(milliseconds, sequence), flat
 
 
 def _group(source: Source, stream: Stream, form: RdbType) -> Group:

@@ -179,9 +179,9 @@ class Phrase(_Leaf):
     def find(self, index: SearchIndex) -> Matches:
         words = self._words
         spend(_STEPS_PER_CLAUSE * (1 + len(words)))
-        text = index.text(self.spec.name)
         if not words:
             return {}
+        text = index.text(self.spec.name)
         positions = [text.terms.get(word, {}) for word in words]
         if self.prefix:
             positions[-1] = _merged_positions(text, text.with_prefix(words[-1]))
@@ -190,27 +190,33 @@ class Phrase(_Leaf):
         if self.prefix and len(positions) == 1:
             return dict.fromkeys(positions[0], 1.0)
         exact = positions[:-1] if self.prefix else positions
+        frequencies = self._frequencies(positions)
+        if self.prefix and len(exact) == 1:
+            return dict.fromkeys(frequencies, 1.0)
+        if self.prefix:
+            # The score depends only on the words before the last one.
+            frequencies = {
+                number: self._frequency([each[number] for each in exact]) for number in frequencies
+            }
         weight = sum(_idf(len(index.documents), len(each)) for each in exact)
         average = (text.total / len(index.documents)) if text.total else 1.0
-        lengths = text.lengths
+        return {
+            number: _bm25(weight, often, text.lengths[number], average)
+            for number, often in frequencies.items()
+        }
+
+    def _frequencies(self, positions: list[dict[int, list[int]]]) -> dict[int, int]:
+        """Return how often the phrase occurs in each document that has it."""
         rarest = min(positions, key=len)
         spend(_STEPS_PER_SCORE * len(rarest))
         if len(positions) == 1:
-            return {
-                number: _bm25(weight, len(where), lengths[number], average)
-                for number, where in positions[0].items()
-            }
-        found: Matches = {}
+            return {number: len(where) for number, where in rarest.items()}
+        found: dict[int, int] = {}
         for number in rarest:
             if all(number in each for each in positions):
                 frequency = self._frequency([each[number] for each in positions])
-                if not frequency:
-                    continue
-                if self.prefix:
-                    # The score depends only on the words before the last one.
-                    frequency = self._frequency([each[number] for each in exact])
-                score = _bm25(weight, frequency, lengths[number], average)
-                found[number] = 1.0 if len(exact) < 2 else score
+                if frequency:
+                    found[number] = frequency
         return found
 
     def _frequency(self, positions: list[list[int]]) -> int:
