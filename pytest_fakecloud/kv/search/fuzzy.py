@@ -76,6 +76,49 @@ class _Automaton:
 _automaton = cache(_Automaton)
 
 
+class _Sought:
+    """A word, and the states of the automaton that are near to it."""
+
+    def __init__(self, word: str, distance: int, cheap_swap: bool, prefix: bool) -> None:
+        self.automaton = _automaton(distance, cheap_swap)
+        self._length = len(word)
+        self._distance = distance
+        self._prefix = prefix
+        self._window = (1 << 2 * distance + 3) - 1
+        self.bit_sets: dict[str, int] = {}
+        for at, character in enumerate(word):
+            self.bit_sets[character] = self.bit_sets.get(character, 0) | 1 << (at + 1 + distance)
+
+    def step(self, state: int, character: str, depth: int) -> int:
+        """Return the state after a character that has ``depth`` characters before it, or -1."""
+        bits = self.bit_sets.get(character, 0) >> depth & self._window
+        return self.automaton.step(state, bits)
+
+    def is_near(self, state: int, depth: int) -> bool:
+        """Return whether a term of ``depth`` characters with this state matches."""
+        place = self._length - depth + self._distance
+        if not 0 <= place <= 2 * self._distance:
+            return False
+        return self.automaton.rows[state][place] <= self._distance
+
+    def begins_near(self, state: int, depth: int) -> bool:
+        """Return whether every term that continues after this state matches."""
+        if not (self._prefix and self.is_near(state, depth)):
+            return False
+        row = self.automaton.rows[state]
+        return row[self._length - depth + self._distance] == min(row)
+
+    def rest_is_near(self, term: str, state: int, depth: int) -> bool:
+        """Return whether a term matches whose first ``depth`` characters lead to this state."""
+        for at in range(depth, len(term)):
+            state = self.step(state, term[at], at)
+            if state < 0:
+                return False
+            if self.begins_near(state, at + 1):
+                return True
+        return self.is_near(state, len(term))
+
+
 def near(
     terms: Terms, word: str, distance: int, cheap_swap: bool = True, prefix: bool = False
 ) -> Iterator[str]:
@@ -86,54 +129,28 @@ def near(
     prefixes is within the distance, and is not nearer to a prefix of the word than to the whole
     word, as in Tantivy's automaton (found by comparison). Takes steps from the command's budget.
     """
-    length = len(word)
-    if prefix and length <= distance:
+    if prefix and len(word) <= distance:
         yield from below(terms.root)
         return
-    automaton = _automaton(distance, cheap_swap)
-    rows, step = automaton.rows, automaton.step
-    window = (1 << 2 * distance + 3) - 1
-    bit_sets: dict[str, int] = {}
-    for at, character in enumerate(word):
-        bit_sets[character] = bit_sets.get(character, 0) | 1 << (at + 1 + distance)
-
-    def is_near(state: int, depth: int) -> bool:
-        place = length - depth + distance
-        return 0 <= place <= 2 * distance and rows[state][place] <= distance
-
-    def begins_near(state: int, depth: int) -> bool:
-        return is_near(state, depth) and rows[state][length - depth + distance] == min(rows[state])
-
-    def rest_is_near(term: str, state: int, depth: int) -> bool:
-        for at in range(depth, len(term)):
-            state = step(state, bit_sets.get(term[at], 0) >> at & window)
-            if state < 0:
-                return False
-            if prefix and begins_near(state, at + 1):
-                return True
-        return is_near(state, len(term))
-
+    sought = _Sought(word, distance, cheap_swap, prefix)
     pending: list[tuple[Node, int, int]] = [(terms.root, 0, 0)]
     while pending:
         node, state, depth = pending.pop()
         children: Collection[tuple[str, Node | list[str]]] = node.items()
-        if step(state, 0) < 0:
+        if sought.automaton.step(state, 0) < 0:
             # From this state, only characters of the word lead to another state.
-            children = [(each, node[each]) for each in ("", *bit_sets) if each in node]
+            children = [(each, node[each]) for each in ("", *sought.bit_sets) if each in node]
         spend(_STEPS_PER_NODE * (1 + len(children)))
         for character, child in children:
-            next_state = state
-            if character:
-                next_state = step(state, bit_sets.get(character, 0) >> depth & window)
-                if next_state < 0:
-                    continue
-                if prefix and begins_near(next_state, depth + 1):
-                    yield from below(child)
-                    continue
-            if isinstance(child, dict):
-                pending.append((child, next_state, depth + 1))
+            next_state = sought.step(state, character, depth) if character else state
+            if next_state < 0:
                 continue
-            for term in child:
-                spend(_STEPS_PER_NODE * (1 + len(term) - depth))
-                if rest_is_near(term, next_state, depth + len(character)):
-                    yield term
+            if character and sought.begins_near(next_state, depth + 1):
+                yield from below(child)
+            elif isinstance(child, dict):
+                pending.append((child, next_state, depth + 1))
+            else:
+                for term in child:
+                    spend(_STEPS_PER_NODE * (1 + len(term) - depth))
+                    if sought.rest_is_near(term, next_state, depth + len(character)):
+                        yield term
