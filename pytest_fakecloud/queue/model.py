@@ -40,9 +40,9 @@ class Delivery(NamedTuple):
     """An HTTP request that the queue is about to make.
 
     ``url`` contains the published bytes, one character per byte (Latin-1). It is the request
-    target, and ``sub`` is the subject of the signature. ``headers`` are complete except for the
-    signature. ``attempt`` is the number of earlier attempts (``Upstash-Retried``). ``timeout_us``
-    is measured on the queue's clock. ``signed`` is False if a fault removed the signature.
+    target and the subject of the signature. ``headers`` are complete except for the signature.
+    ``attempt`` is the number of earlier attempts (``Upstash-Retried``). ``timeout_us`` is measured
+    on the queue's clock.
     """
 
     message_id: str
@@ -54,8 +54,6 @@ class Delivery(NamedTuple):
     at_us: int
     timeout_us: int
     kind: Kind = MESSAGE
-    sub: str = ""
-    signed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +61,10 @@ class Outcome:
     """The result of a delivery.
 
     ``status`` is None if there was no HTTP response, and ``exception`` is then the reason.
-    ``virtual_us`` is the time that the destination took on the queue's clock. ``refused`` is True
-    if the destination was never contacted. ``unstubbed`` is an error message if the test has not
-    stubbed the destination. ``where`` is the kind of destination that responded (``"wsgi"``,
-    ``"responses"``, ``"loopback"``, …). ``raises`` is True if the call that delivers must raise the
-    handler's exception.
+    ``virtual_us`` is the time that the destination took on the queue's clock. ``unstubbed`` is an
+    error message if the test has not stubbed the destination. ``where`` is the kind of destination
+    that responded (``"wsgi"``, ``"responses"``, ``"loopback"``, …). ``raises`` is True if the call
+    that delivers must raise the handler's exception.
     """
 
     status: int | None = None
@@ -75,7 +72,6 @@ class Outcome:
     body: bytes = b""
     exception: BaseException | None = None
     virtual_us: int = 0
-    refused: bool = False
     unstubbed: str | None = None
     where: str = ""
     raises: bool = False

@@ -72,7 +72,7 @@ def signature_details(
     signature = first(sent.headers, "Upstash-Signature") or next(
         (value for name, value in sent.headers if name.lower().endswith("-signature")), None
     )
-    url = as_text(sent.sub or sent.url)
+    url = as_text(sent.url)
     invalid, check = None, _NO_CHECK
     if signature is not None:
         invalid = explain(signature, body=sent.body, keys=keys, at=now, url=url)

@@ -96,7 +96,7 @@ class Sender:
         """Return a route, None for a server on a loopback address, or the outcome if it has neither."""
         if self._closed:
             text = f"{as_text(delivery.url)}: the queue is closed, and nothing was sent"
-            return Outcome(exception=ConnectionAbortedError(text), refused=True, where="closed")
+            return Outcome(exception=ConnectionAbortedError(text), where="closed")
         route = route_to(self.destinations, delivery.url)
         if route is not None and (route._is_prefix or not self._is_fake(delivery.url)):
             return route
@@ -162,9 +162,7 @@ class Sender:
             text += f". {mismatch}"
         if self._report is not None:
             self._report(text, delivery)
-        return Outcome(
-            exception=UnstubbedDestination(text), refused=True, unstubbed=text, where="unstubbed"
-        )
+        return Outcome(exception=UnstubbedDestination(text), unstubbed=text, where="unstubbed")
 
 
 def _raised_by_test(outcome: Outcome) -> BaseException | None:

@@ -244,7 +244,6 @@ class AttemptRunner:
             else:
                 self._apply_outcome(message, outcome, max(attempt.at_us, state.clock.now_us()))
         self.overtaking.end()
-        state.changed.notify()
         state.attempt_hooks.after_attempt(message, attempt, begun.delivery, outcome)
         return attempt
 
@@ -262,7 +261,6 @@ class AttemptRunner:
             state.timers.pop(message_id, None)
             _, outcome = found
             self._apply_outcome(state.messages[message_id], outcome, at_us)
-        state.changed.notify()
 
     def _apply_outcome(self, message: Message, outcome: Outcome, at_us: int) -> None:
         state = self._state

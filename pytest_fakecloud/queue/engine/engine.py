@@ -174,7 +174,6 @@ class Engine(State):
         with self.lock:
             self.closed = True
             self._cancel_timers()
-        self.changed.close()
 
     def _cancel_timers(self) -> None:
         for timer in [*self.timers.values(), *self.admission.flow_timers.values()]:
@@ -246,4 +245,3 @@ class Engine(State):
             for key in self.flow.keys.values():
                 self.admission.start_waiting_for_flow(key)
             self.admission.start_waiting()
-        self.changed.notify()

@@ -119,7 +119,6 @@ class Lifecycle:
         else:
             reason = "delay" if message.not_before_us > message.created_us else "at once"
             state.plan(message, max(now, message.not_before_us), reason)
-        state.changed.notify()
 
     def cancel_all(self, messages: list[Message]) -> int:
         """Cancel pending messages and return their number. Acquires the lock."""
@@ -144,7 +143,6 @@ class Lifecycle:
                 else:
                     self.plan_end_of_cancelled(message, due)
                     self.release_waiting(message)
-            state.changed.notify()
             return count
 
     def plan_end_of_cancelled(self, message: Message, due_us: int) -> None:

@@ -63,7 +63,6 @@ class State:
         self.delivery_hooks = DeliveryHooks()
         self.attempt_hooks = AttemptHooks()
         self.lock = threading.RLock()
-        self.changed = clock.signal()
         self._message_ids = ids.stream(name, "message ids")
         self._other_ids = ids.stream(name, "other ids")
         self.messages: dict[str, Message] = {}

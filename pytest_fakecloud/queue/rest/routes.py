@@ -258,8 +258,6 @@ class QueueApp(App):
             attempt=0,
             at_us=self.engine.clock.now_us(),
             timeout_us=self.engine.limits.timeout_us,
-            sub=LLM_URL,
-            signed=False,
         )
         outcome = self.engine.runner.perform(delivery)
         if outcome.status is None:

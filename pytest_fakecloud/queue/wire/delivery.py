@@ -60,7 +60,6 @@ def delivery_of(message: Message, body: bytes, now: int, *, prefix: str, region:
         at_us=now,
         timeout_us=message.timeout_us,
         kind=message.kind,
-        sub=message.url,
     )
 
 

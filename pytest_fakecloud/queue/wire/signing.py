@@ -68,12 +68,11 @@ class Signer:
             elif "next_key" in faults:
                 key = self.keys.next
             age = _EXPIRED_AGE if "expired" in faults else 0
-            token = self.sign(delivery.sub or delivery.url, delivery.body, key=key, age=age)
+            token = self.sign(delivery.url, delivery.body, key=key, age=age)
             signature = [(self.header, token)]
         return delivery._replace(
             headers=delivery.headers + signature,
             body=delivery.body + b"tampered" if "tamper" in faults else delivery.body,
-            signed="unsigned" not in faults,
         )
 
     def sign(self, url: str, body: bytes, *, key: str | None = None, age: float = 0.0) -> str:

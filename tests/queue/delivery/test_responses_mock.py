@@ -126,7 +126,7 @@ def test_a_mock_that_was_stopped_answers_no_more(sender: Sender) -> None:
     with responses.RequestsMock() as mock:
         mock.post("https://app.example.com/")
         assert sender.send(delivery("https://app.example.com/")).status == 200
-    assert sender.send(delivery("https://app.example.com/")).refused
+    assert sender.send(delivery("https://app.example.com/")).unstubbed
 
 
 @responses.activate
@@ -182,14 +182,14 @@ def test_mocks_and_refusals_in_the_awaitable_form(sender: Sender) -> None:
     with responses.RequestsMock() as mock:
         mock.post("https://app.example.com/", status=201)
         assert asyncio.run(sender.asend(delivery("https://app.example.com/"))).status == 201
-    assert asyncio.run(sender.asend(delivery("https://app.example.com/"))).refused
+    assert asyncio.run(sender.asend(delivery("https://app.example.com/"))).unstubbed
 
 
 @responses.activate
 def test_a_response_that_lets_pass_sends_nothing_to_the_network(sender: Sender) -> None:
     responses.add(responses.PassthroughResponse("POST", "http://app.example.com/hook"))
     outcome = sender.send(delivery("http://app.example.com/hook"))
-    assert outcome.refused
+    assert outcome.unstubbed
     assert "lets it pass, but the queue sends to loopback addresses only" in str(outcome.exception)
 
 

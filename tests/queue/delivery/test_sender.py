@@ -18,7 +18,7 @@ def test_unstubbed_destinations_are_refused_and_reported() -> None:
     sender = Sender(report=lambda *report: told.append(report))
     sent = delivery("https://app.example.com/hook")
     outcome = sender.send(sent)
-    assert outcome.refused
+    assert outcome.where == "unstubbed"
     assert outcome.status is None
     assert isinstance(outcome.exception, UnstubbedDestination)
     text = outcome.unstubbed or ""

@@ -14,7 +14,7 @@ from qstash.errors import SignatureError
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.model import Delivery, SigningKeys
+from pytest_fakecloud.queue.model import SigningKeys
 from pytest_fakecloud.queue.wire.signing import LIFETIME, Signer, body_hash, explain
 from pytest_fakecloud.queue.wire.text import as_text
 
@@ -107,12 +107,6 @@ def test_the_subject_is_the_text_that_was_published() -> None:
 def test_bytes_that_are_no_text_stay_as_they_are() -> None:
     assert as_text("https://h/\xff") == "https://h/\xff"
     assert as_text("https://h/\u2603") == "https://h/\u2603"
-
-
-def test_a_given_subject_wins_over_the_url() -> None:
-    given = Delivery("m", URL, "POST", [], b"", 0, 0, 0, sub="https://other.example.com/")
-    ((name, token),) = signer().signed(given).headers
-    assert (name, claims_of(token)["sub"]) == ("Upstash-Signature", "https://other.example.com/")
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 60.0])
