@@ -22,6 +22,7 @@ from itertools import accumulate
 from operator import itemgetter
 
 from ...core.budget import spend
+from ..errors import CORRUPT_HYPERLOGLOG, CommandError
 from .cardinality import HASH_BITS, PRECISION, REGISTERS, estimate, murmur_hash_64a
 
 REGISTER_BITS = 6
@@ -34,10 +35,6 @@ SPARSE_VALUE_MAX = 32
 SPARSE_RUN_MAX = 4
 ZERO_MAX = 64
 _STEPS_PER_VALUE = 500
-
-
-class CorruptHyperLogLog(ValueError):
-    """Raised for a value with a valid header if its sparse opcodes do not cover 16,384 registers."""
 
 
 def register_of(element: bytes) -> tuple[int, int]:
@@ -89,7 +86,7 @@ def _run(opcode: bytes) -> tuple[int, int]:
         return 0, byte + 1
     if len(opcode) == 2:
         return 0, ((byte & 0x3F) << 8 | opcode[1]) + 1
-    raise CorruptHyperLogLog("the last XZERO opcode is truncated")
+    raise CommandError(CORRUPT_HYPERLOGLOG)  # the last XZERO opcode is truncated
 
 
 def _opcodes(value: bytes) -> list[bytes]:
@@ -97,7 +94,7 @@ def _opcodes(value: bytes) -> list[bytes]:
 
 
 def registers(value: bytes) -> bytearray:
-    """Return all registers, one byte each; raise `CorruptHyperLogLog` if there are not 16,384."""
+    """Return all registers, one byte each; raise `CommandError` if there are not 16,384."""
     if value[4] == SPARSE:
         unpacked = bytearray()
         for rank, length in map(_run, _opcodes(value)):
@@ -105,9 +102,7 @@ def registers(value: bytes) -> bytearray:
             if len(unpacked) > REGISTERS:
                 break
         if len(unpacked) != REGISTERS:
-            raise CorruptHyperLogLog(
-                f"the opcodes cover {len(unpacked)} registers, expected {REGISTERS}"
-            )
+            raise CommandError(CORRUPT_HYPERLOGLOG)
         return unpacked
     # Treat all registers as one integer. Repeatedly move the upper half of each group (of all
     # registers, then of halves, quarters, and so on) until each register starts at a byte.
@@ -216,7 +211,7 @@ class _Sparse:
     def set(self, index: int, rank: int) -> bool:
         """Raise a register to ``rank``; return False if it is at least as high already."""
         if index >= self._starts[-1]:
-            raise CorruptHyperLogLog(f"the opcodes end before register {index}")
+            raise CommandError(CORRUPT_HYPERLOGLOG)
         at = bisect_right(self._starts, index) - 1
         opcode, start, end = self._opcodes[at], self._starts[at], self._starts[at + 1]
         present, _ = _run(opcode)

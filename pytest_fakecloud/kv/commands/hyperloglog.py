@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from .. import errors
 from ..algorithms import hyperloglog as hll
 from ..algorithms.cardinality import estimate
@@ -31,21 +28,12 @@ def _keep(session: Session, key: bytes, value: bytes) -> None:
     session.db.set(key, bytearray(value), keep_ttl=True)
 
 
-@contextmanager
-def _corrupt_as_error() -> Iterator[None]:
-    try:
-        yield
-    except hll.CorruptHyperLogLog:
-        raise CommandError(errors.CORRUPT_HYPERLOGLOG) from None
-
-
 @command("PFADD")
 def pfadd(session: Session, args: Args) -> Reply:
     """Add elements to a HyperLogLog and return whether its registers changed."""
     value = _find(session, args[0])
     limit = session.engine.config.number("hll-sparse-max-bytes")
-    with _corrupt_as_error():
-        grown, changed = hll.add(value or hll.new_sparse(), args[1:], limit)
+    grown, changed = hll.add(value or hll.new_sparse(), args[1:], limit)
     if value is None and not changed:
         # Creating a HyperLogLog counts as a change.
         grown, changed = hll.mark_stale(grown), True
@@ -57,14 +45,13 @@ def pfadd(session: Session, args: Args) -> Reply:
 @command("PFCOUNT")
 def pfcount(session: Session, args: Args) -> Reply:
     """Return the estimated number of distinct elements in the union of HyperLogLogs."""
-    with _corrupt_as_error():
-        if len(args) > 1:
-            values = [value for key in args if (value := _find(session, key)) is not None]
-            return estimate(hll.register_maxima(values))
-        value = _find(session, args[0])
-        if value is None:
-            return 0
-        cardinality, cached = hll.cached_count(value)
+    if len(args) > 1:
+        values = [value for key in args if (value := _find(session, key)) is not None]
+        return estimate(hll.register_maxima(values))
+    value = _find(session, args[0])
+    if value is None:
+        return 0
+    cardinality, cached = hll.cached_count(value)
     if cached is not value:
         _keep(session, args[0], cached)
     return cardinality
@@ -77,9 +64,8 @@ def pfmerge(session: Session, args: Args) -> Reply:
     values = [value for value in found if value is not None]
     target = found[0] or hll.new_sparse()
     limit = session.engine.config.number("hll-sparse-max-bytes")
-    with _corrupt_as_error():
-        dense = any(map(hll.is_dense, values))
-        merged = hll.merge(target, hll.register_maxima(values), dense, limit)
+    dense = any(map(hll.is_dense, values))
+    merged = hll.merge(target, hll.register_maxima(values), dense, limit)
     _keep(session, args[0], merged)
     return OK
 
@@ -91,22 +77,21 @@ def pfdebug(session: Session, args: Args) -> Reply:
     value = _find(session, key)
     if value is None:
         raise CommandError(errors.PFDEBUG_NO_KEY)
-    with _corrupt_as_error():
-        if word == b"GETREG":
-            # Like Redis, convert the value itself to the dense representation.
-            _keep(session, key, hll.to_dense(value))
-            return list(hll.registers(value))
-        if word == b"DECODE":
-            if hll.is_dense(value):
-                raise CommandError(errors.PFDEBUG_NOT_SPARSE)
-            return hll.describe(value).encode()
-        if word == b"ENCODING":
-            return Status(b"dense" if hll.is_dense(value) else b"sparse")
-        if word == b"TODENSE":
-            if hll.is_dense(value):
-                return 0
-            _keep(session, key, hll.to_dense(value))
-            return 1
+    if word == b"GETREG":
+        # Like Redis, convert the value itself to the dense representation.
+        _keep(session, key, hll.to_dense(value))
+        return list(hll.registers(value))
+    if word == b"DECODE":
+        if hll.is_dense(value):
+            raise CommandError(errors.PFDEBUG_NOT_SPARSE)
+        return hll.describe(value).encode()
+    if word == b"ENCODING":
+        return Status(b"dense" if hll.is_dense(value) else b"sparse")
+    if word == b"TODENSE":
+        if hll.is_dense(value):
+            return 0
+        _keep(session, key, hll.to_dense(value))
+        return 1
     raise CommandError(errors.pfdebug_unknown(args[0]))
 
 

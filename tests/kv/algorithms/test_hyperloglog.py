@@ -8,6 +8,7 @@ import pytest
 
 from pytest_fakecloud.kv.algorithms import hyperloglog as hll
 from pytest_fakecloud.kv.algorithms.cardinality import REGISTERS, estimate
+from pytest_fakecloud.kv.errors import CommandError
 
 
 @pytest.mark.parametrize(
@@ -126,5 +127,5 @@ def test_the_estimate_of_registers_that_no_count_gives() -> None:
 @pytest.mark.parametrize("opcodes", [b"", b"\x00", b"\x7f", b"\x80"])
 def test_opcodes_that_end_too_early(opcodes: bytes) -> None:
     elements = [b"%d" % number for number in range(50)]
-    with pytest.raises(hll.CorruptHyperLogLog):
+    with pytest.raises(CommandError, match="INVALIDOBJ"):
         hll.add(hll.new_sparse()[: hll.HEADER_SIZE] + opcodes, elements, 3000)
