@@ -27,9 +27,9 @@ Element = int | frozenset[int] | None
 """An element of a pattern: a byte, a set of bytes, or None, which matches any byte."""
 
 
-def matches(pattern: bytes, text: bytes, nocase: bool = False) -> bool:
+def matches(pattern: bytes, text: bytes) -> bool:
     """Return whether a pattern matches the whole string."""
-    return matcher(pattern, nocase)(text)
+    return matcher(pattern)(text)
 
 
 def matcher(pattern: bytes, nocase: bool = False) -> Callable[[bytes], bool]:

@@ -52,7 +52,7 @@ def _position_reply(session: Session, score: float) -> list[Reply]:
 @command("GEOADD")
 def geoadd(session: Session, args: Args) -> Reply:
     """Add members with their longitude and latitude to a geospatial index."""
-    words, at = leading_words(args, 1, (b"NX", b"XX", b"CH"))
+    words, at = leading_words(args, (b"NX", b"XX", b"CH"))
     if (len(args) - at) % 3 or at == len(args) or {b"NX", b"XX"} <= words:
         raise CommandError(errors.SYNTAX)
     pairs = [

@@ -148,7 +148,7 @@ class Group:
 # -- progress -------------------------------------------------------------------------------------
 
 
-def entries_up_to(stream: Stream, entry_id: int, *, estimate: bool = True) -> int:
+def entries_up_to(stream: Stream, entry_id: int, *, estimate: bool) -> int:
     """Return the number of entries ever added up to an ID, or UNKNOWN_ENTRIES_READ.
 
     The number is known for the last entry and, unless an entry behind the first one was deleted,
@@ -170,7 +170,7 @@ def entries_up_to(stream: Stream, entry_id: int, *, estimate: bool = True) -> in
     return UNKNOWN_ENTRIES_READ
 
 
-def lag(stream: Stream, group: Group, *, estimate: bool = True) -> int | None:
+def lag(stream: Stream, group: Group, *, estimate: bool) -> int | None:
     """Return the number of entries that a group has not read yet, or None if unknown."""
     if not stream.entries_added:
         return 0
@@ -180,7 +180,7 @@ def lag(stream: Stream, group: Group, *, estimate: bool = True) -> int | None:
     return None if read == UNKNOWN_ENTRIES_READ else stream.entries_added - read
 
 
-def advance(stream: Stream, group: Group, entry_id: int, *, estimate: bool = True) -> None:
+def advance(stream: Stream, group: Group, entry_id: int, *, estimate: bool) -> None:
     """Move a group to an entry that it has just received, and count the entry as read."""
     if entry_id <= group.last_id:
         return

@@ -57,9 +57,10 @@ def _scan_printer(session: Session, members: SortedSet) -> Callable[[float], byt
 _ZADD_WORDS = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"})
 
 
-def leading_words(args: Args, at: int, known: Collection[bytes]) -> tuple[set[bytes], int]:
-    """Return the known words from ``at`` on, in upper case, and the index of the first other one."""
+def leading_words(args: Args, known: Collection[bytes]) -> tuple[set[bytes], int]:
+    """Return the known words after the key, in upper case, and the index of the first other one."""
     words: set[bytes] = set()
+    at = 1
     while at < len(args) and (word := args[at].upper()) in known:
         words.add(word)
         at += 1
@@ -69,7 +70,7 @@ def leading_words(args: Args, at: int, known: Collection[bytes]) -> tuple[set[by
 @command("ZADD")
 def zadd(session: Session, args: Args) -> Reply:
     """Add members to a sorted set, or update their scores."""
-    words, at = leading_words(args, 1, _ZADD_WORDS)
+    words, at = leading_words(args, _ZADD_WORDS)
     if (len(args) - at) % 2 or at == len(args):
         raise CommandError(errors.SYNTAX)
     if {b"NX", b"XX"} <= words:
