@@ -164,6 +164,9 @@ def test_a_part_that_raises_leaves_the_others(
         with monkeypatch.context() as patch:
             patch.setattr(f"pytest_fakecloud.reporting.report.{name}", broken)
             assert f"{line}: RuntimeError: no" in text(report_of(cloud))
+    cloud.journal.calls()[0].facts["words"] = [7]
+    (row,) = report_of(cloud).rows
+    assert (row.ok, row.failure.partition(":")[0]) == (False, "this entry cannot be shown")
 
 
 @pytest.mark.parametrize("clock", ["frozen", "running"])

@@ -70,6 +70,9 @@ def test_another_database_hides_no_finding(cloud: Cloud, kind: str) -> None:
         " | ~a: SELECT 0 | +6s | ~b: DEL k | ~b: GET k",
         "~a: SELECT 1 | ~a: SET x v | ~b: SETEX k 5 v | ~a: EVAL "
         "\"redis.call('SELECT', 0) redis.call('DEL', 'k')\" 0 | +6s | ~b: GET k",
+        "~a: SELECT 1 | ~b: SETEX k 5 v | ~a: FUNCTION LOAD '#!lua name=l\nredis.register_function("
+        '"f", function() redis.call("SELECT", 0) redis.call("DEL", "k") end)\' | ~a: FCALL f 0 | +6s | '
+        "~b: GET k",
     ],
 )
 def test_commands_of_several_databases(cloud: Cloud, steps: str) -> None:
