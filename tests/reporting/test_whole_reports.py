@@ -261,6 +261,7 @@ def test_a_subject_names_every_row_that_it_is_about(cloud: Cloud) -> None:
     httpx.post(f"{queue.url}/v2/schedules/https://app.example.com/", headers=headers)
     queue.run_until_idle()
     cloud.clock.advance("2h")
+    cloud.vector_index(dimension=1).client().upsert([("a", [1.0])], namespace="docs")
     with redis.Redis.from_url(server.database_url) as client:
         pipeline = client.pipeline()
         pipeline.hset("prices", "tea", "3").publish("news", "tea").execute()
@@ -273,6 +274,7 @@ def test_a_subject_names_every_row_that_it_is_about(cloud: Cloud) -> None:
             rows.setdefault(f"{one.kind} {one.name[:4]}", []).append(row.operation)
     assert rows.pop("topic orde") == ["create_topic", "produce"]
     assert rows.pop("group g")[0] == "join"
+    assert rows.pop("namespace docs") == ["upsert"]
     assert rows.pop("key pric") == ["EXEC"]
     assert rows.pop("channel news") == ["EXEC", "SUBSCRIBE"]
     assert rows.pop("schedule scd_") == ["create_schedule", "attempt"]
