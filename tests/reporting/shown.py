@@ -48,3 +48,15 @@ def deliver(queue: Queue, url: str, **options: Any) -> None:
 def lines(cloud: Cloud) -> list[str]:
     """Return the requests of clients with their answers."""
     return [one.line for one in shown(cloud) if one.words.answer]
+
+
+def linked(
+    error: BaseException | None = None,
+    *,
+    cause: BaseException | None = None,
+    context: BaseException | None = None,
+) -> BaseException:
+    """Return an error (default: a failed assertion) with another one as its cause or context."""
+    error = AssertionError() if error is None else error
+    error.__cause__, error.__context__ = cause, context
+    return error

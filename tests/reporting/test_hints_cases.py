@@ -18,6 +18,8 @@ from pytest_fakecloud.reporting.hints.missing_requests import (
     old_token_hints,
 )
 
+from .shown import linked
+
 STAY = ["    [pytest]", "    fakecloud_scope = session", "    fakecloud_early = kv_server queue"]
 AFTER = (
     ", for example an earlier test's. An application that creates its client once needs fakes that "
@@ -134,17 +136,6 @@ REFUSALS: dict[str, tuple[Callable[[str], BaseException], list[str]]] = {
     ),
     "in a circle": (lambda url: circle(error_of(RESPX, url)), [TO_RESPX]),
 }  # fmt: skip
-
-
-def linked(
-    error: BaseException | None = None,
-    *,
-    cause: BaseException | None = None,
-    context: BaseException | None = None,
-) -> BaseException:
-    error = AssertionError() if error is None else error
-    error.__cause__, error.__context__ = cause, context
-    return error
 
 
 def circle(cause: BaseException) -> BaseException:

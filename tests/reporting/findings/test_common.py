@@ -15,6 +15,7 @@ from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
 
+from ..shown import linked
 from .cases import HOOK, Scene, answered, commands, found, kinds, logs, query
 
 # -- what was answered 404 or 409 ------------------------------------------------------------------
@@ -135,12 +136,6 @@ def test_a_second_of_a_clock_that_stood_still_is_said(
 # -- rejections without an error -------------------------------------------------------------------
 
 
-def chained(error: BaseException, *, cause: BaseException | None = None,
-            context: BaseException | None = None) -> BaseException:  # fmt: skip
-    error.__cause__, error.__context__ = cause, context
-    return error
-
-
 REFUSED = "error_not_seen"
 
 
@@ -149,10 +144,10 @@ REFUSED = "error_not_seen"
     [
         (None, []),
         (AssertionError(), [REFUSED]),
-        (chained(AssertionError(), context=AssertionError()), [REFUSED]),
-        (chained(AssertionError(), cause=KeyError()), []),
-        (chained(AssertionError(), context=KeyError()), []),
-        (chained(AssertionError(), cause=AssertionError(), context=KeyError()), [REFUSED]),
+        (linked(context=AssertionError()), [REFUSED]),
+        (linked(cause=KeyError()), []),
+        (linked(context=KeyError()), []),
+        (linked(cause=AssertionError(), context=KeyError()), [REFUSED]),
     ],
     ids=["none", "assertion", "of an assertion", "of an error", "in an error", "cause first"],
 )
