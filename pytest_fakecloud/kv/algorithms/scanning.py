@@ -50,11 +50,7 @@ class ScanOrder:
         """Drop removed elements if they are the majority, and not only a few."""
         if len(self._elements) <= 2 * len(self._live) + _FEW:
             return
-        kept = [
-            (serial, element)
-            for serial, element in zip(self._serials, self._elements, strict=True)
-            if element in self._live
-        ]
-        self._serials = [serial for serial, _ in kept]
-        self._elements = [element for _, element in kept]
-        self._serial_of = {element: serial for serial, element in kept}
+        serial_of = self._serial_of
+        self._elements = [element for element in self._elements if element in self._live]
+        self._serials = [serial_of[element] for element in self._elements]
+        self._serial_of = dict(zip(self._elements, self._serials, strict=True))

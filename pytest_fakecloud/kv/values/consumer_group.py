@@ -148,7 +148,7 @@ class Group:
 # -- progress -------------------------------------------------------------------------------------
 
 
-def entries_up_to(stream: Stream, entry_id: int, *, estimate: bool) -> int:
+def entries_up_to(stream: Stream, entry_id: int, *, estimate: bool = True) -> int:
     """Return the number of entries ever added up to an ID, or UNKNOWN_ENTRIES_READ.
 
     The number is known for the last entry and, unless an entry behind the first one was deleted,

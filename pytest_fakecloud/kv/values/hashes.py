@@ -61,15 +61,11 @@ class HashValue:
 
     def set(self, field: bytes, value: bytes, keep_ttl: bool = False) -> bool:
         """Set a field; return whether it is new. Its TTL is removed unless ``keep_ttl`` is true."""
-        fields = self.fields
-        new = field not in fields
-        fields[field] = value
-        longest = self._longest
-        if len(value) > longest or len(field) > longest:
-            self._longest = max(len(value), len(field))
+        new = field not in self.fields
+        self.fields[field] = value
+        self._longest = max(self._longest, len(field), len(value))
         if new:
-            if len(fields) > self._most:
-                self._most = len(fields)
+            self._most = max(self._most, len(self.fields))
             if self._order is not None:
                 self._order.add(field)
         elif self.expires and not keep_ttl:

@@ -33,14 +33,15 @@ class QuickList:
 
     def __init__(self, items: Iterable[bytes] = ()) -> None:
         self._items = deque(items)
-        self._bytes = LISTPACK_OVERHEAD + sum(map(entry_size, self._items))
+        self._bytes = LISTPACK_OVERHEAD
+        """Size of the list in bytes as a single listpack."""
         self._exceeded = 0
         """Number of node sizes that the list has exceeded, without falling to half of them since.
 
         Redis converts a list that exceeded the limit back to a listpack only at half the limit: a
         list that had 5,000 bytes exceeds the first size until it has 2,048 bytes.
         """
-        self._note_size()
+        self._note_size(sum(map(entry_size, self._items)))
 
     def __len__(self) -> int:
         return len(self._items)
@@ -67,17 +68,9 @@ class QuickList:
         twin._items = self._items.copy()
         return twin
 
-    def _grew(self, item: bytes) -> None:
-        self._bytes += entry_size(item)
-        if self._bytes > _NODE_SIZES[self._exceeded]:
-            self._note_size()
-
-    def _shrank(self, item: bytes) -> None:
-        self._bytes -= entry_size(item)
-        if self._exceeded and self._bytes <= _HALF_SIZES[self._exceeded - 1]:
-            self._note_size()
-
-    def _note_size(self) -> None:
+    def _note_size(self, added: int) -> None:
+        """Note that the list has grown by a number of bytes."""
+        self._bytes += added
         at_least = bisect_left(_NODE_SIZES, self._bytes)
         at_most = bisect_left(_HALF_SIZES, self._bytes)
         self._exceeded = min(max(self._exceeded, at_least), at_most)
@@ -86,37 +79,36 @@ class QuickList:
         """Prepend the items one after another, so that the last item becomes the head."""
         for item in items:
             self._items.appendleft(item)
-            self._grew(item)
+            self._note_size(entry_size(item))
 
     def push_right(self, items: Iterable[bytes]) -> None:
         for item in items:
             self._items.append(item)
-            self._grew(item)
+            self._note_size(entry_size(item))
 
     def pop_left(self) -> bytes:
         """Remove and return the head; the list must not be empty."""
         item = self._items.popleft()
-        self._shrank(item)
+        self._note_size(-entry_size(item))
         return item
 
     def pop_right(self) -> bytes:
         """Remove and return the tail; the list must not be empty."""
         item = self._items.pop()
-        self._shrank(item)
+        self._note_size(-entry_size(item))
         return item
 
     def at(self, index: int) -> bytes:
         return self._items[index]
 
     def replace(self, index: int, item: bytes) -> None:
-        self._bytes += entry_size(item) - entry_size(self._items[index])
+        self._note_size(entry_size(item) - entry_size(self._items[index]))
         self._items[index] = item
-        self._note_size()
 
     def insert(self, index: int, item: bytes) -> None:
         """Insert an item before the item at ``index``, or append it if ``index`` equals the length."""
         self._items.insert(index, item)
-        self._grew(item)
+        self._note_size(entry_size(item))
 
     def slice(self, start: int, stop: int) -> list[bytes]:
         """Return the items with ``start <= index < stop``. Both bounds must be within 0..length."""
@@ -143,6 +135,5 @@ class QuickList:
         else:
             for index in doomed:
                 del self._items[index]
-        for _ in doomed:
-            self._shrank(item)
+        self._note_size(-len(doomed) * entry_size(item))
         return len(doomed)

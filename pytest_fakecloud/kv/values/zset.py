@@ -117,10 +117,8 @@ class SortedSet:
             self._order.add(score, member)
             if self._scan_order is not None:
                 self._scan_order.add(member)
-            if len(scores) > self._peak:
-                self._peak = len(scores)
-            if len(member) > self._longest:
-                self._longest = len(member)
+            self._peak = max(self._peak, len(scores))
+            self._longest = max(self._longest, len(member))
         elif old != score:
             self._order.remove(old, member)
             self._order.add(score, member)
