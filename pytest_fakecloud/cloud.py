@@ -9,8 +9,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 from .any_cloud import AnyCloud
 from .core.clock import STANDS, Clock, Mode
@@ -40,8 +39,7 @@ _DELIVERY = choice("background", "driven")
 _making_dispatchers = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class CloudSnapshot:
+class CloudSnapshot(NamedTuple):
     """The data of all fakes of a cloud at a point in time."""
 
     handles: Mapping[str, Snapshot]

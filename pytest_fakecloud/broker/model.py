@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from ..core.field_types import DOCUMENT, TEXT, OneOf, Shaped, WholeNumber
@@ -131,8 +130,7 @@ CONSUMER_HEADERS = (
 AUTO_OFFSET_RESETS = ("earliest", "latest", "none")
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerConfig:
+class ConsumerConfig(NamedTuple):
     """Configuration of a consumer instance, read from the headers of its first consume request.
 
     Defaults are the vendor's. As in the Java client, an auto-commit interval of 0 means to commit
@@ -178,8 +176,7 @@ def _bad_header(name: str, value: str, expected: str) -> BrokerError:
     return illegal_argument(f"Invalid value {value[:40]!r} for header {name}: expected {expected}")
 
 
-@dataclass(frozen=True, slots=True)
-class TopicView:
+class TopicView(NamedTuple):
     """A topic with its records in (partition, offset) order, and the offsets of each partition."""
 
     name: str
@@ -189,8 +186,7 @@ class TopicView:
     end_offsets: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class MemberView:
+class MemberView(NamedTuple):
     """A consumer instance.
 
     ``state`` is ``joining``, ``active``, ``closed``, ``crashed`` or ``expired``. ``position`` is
@@ -218,8 +214,7 @@ MEMBER_FIELDS: Mapping[str, Field] = {
 """Fields by which a group's members can be filtered."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupView:
+class GroupView(NamedTuple):
     """A consumer group.
 
     ``state`` is Kafka's (``Empty``, ``PreparingRebalance``, ``Stable``, ``Dead`` for a group that

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import ContractError, describe_error, formatted, shown
 from .field_types import MAPPING, MESSAGE_ID, METHOD, PATH, TEXT, URL, OneOf
@@ -15,8 +14,7 @@ _LONGEST_PROBLEM = 20_000
 """Maximum number of characters of a violation's text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """A strict-mode violation: the reason why a strict test fails.
 
     ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet``,
@@ -26,7 +24,7 @@ class Problem:
 
     kind: str
     text: str
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any]
     exception: BaseException | None = None
 
 

@@ -3,7 +3,7 @@
 A service declares its settings as the fields of a frozen dataclass, each with its meaning
 below it::
 
-    @dataclass(frozen=True, kw_only=True)
+    @dataclass(eq=False, frozen=True, kw_only=True)
     class BrokerConfig(HandleConfig):
         max_poll_records: int = setting(500, whole(1))
         \"\"\"Maximum number of records in one response.\"\"\"
@@ -276,7 +276,7 @@ _PRINTABLE = text(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, frozen=True, kw_only=True)
 class HandleConfig:
     """Settings of every fake."""
 

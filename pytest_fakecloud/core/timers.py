@@ -172,8 +172,7 @@ class Registry(Generic[T]):
         return remove
 
 
-@dataclass(frozen=True, slots=True)
-class Fired:
+class Fired(NamedTuple):
     """A timer that fired: its time, its label, and what its callback returned."""
 
     at_us: int

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, Unpack
 
 from ..core.calls import Call
 from ..core.clock import Clock
@@ -38,8 +37,7 @@ HANDLE_FIELDS: Mapping[str, Field] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """The data of one fake at a point in time, for ``restore()`` of the same fake."""
 
     fixture: str

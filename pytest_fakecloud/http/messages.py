@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..core.calls import Call, Headers, Outcome
 from .readers import query_items
@@ -87,7 +87,7 @@ class Answer:
     content_type: str | None = JSON_TYPE
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Stream:
     """A response whose chunks are sent as they are produced (server-sent events).
 
@@ -108,8 +108,7 @@ class Stream:
             self.on_close()
 
 
-@dataclass(slots=True)
-class Effect:
+class Effect(NamedTuple):
     """The effect that an injected fault has on the connection, instead of a response.
 
     ``kind`` is ``"drop"`` (close without a response, before the engine), ``"lose"`` (close without

@@ -52,7 +52,7 @@ class Push(list[Any]):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(unsafe_hash=True, slots=True)
 class Bool:
     """A boolean in RESP3, 1 or 0 in RESP2 and JSON."""
 

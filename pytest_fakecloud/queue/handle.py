@@ -228,7 +228,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         """
         if isinstance(snapshot, Snapshot) and snapshot.fixture == self.fixture:
             data, routes = snapshot.data
-            super().restore(replace(snapshot, data=data))
+            super().restore(snapshot._replace(data=data))
             self.destinations._restore(routes)
             self._details.forget()
         else:

@@ -18,6 +18,8 @@ from ..core.calls import Headers
 from ..core.timeparse import to_datetime
 
 HeaderList = list[tuple[str, str]]
+HeaderPairs = Sequence[tuple[str, str]]
+"""Headers that nothing changes."""
 Kind = Literal["message", "callback", "failure_callback"]
 Api = Literal["v1", "v2"]
 
@@ -56,8 +58,7 @@ class Delivery(NamedTuple):
     kind: Kind = MESSAGE
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The result of a delivery.
 
     ``status`` is None if there was no HTTP response, and ``exception`` is then the reason.
@@ -68,7 +69,7 @@ class Outcome:
     """
 
     status: int | None = None
-    headers: HeaderList = field(default_factory=list)
+    headers: HeaderPairs = ()
     body: bytes = b""
     exception: BaseException | None = None
     virtual_us: int = 0
@@ -89,7 +90,7 @@ class Outcome:
 Perform = Callable[[Delivery], Outcome]
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class SigningKeys:
     """The signing keys of a queue.
 
@@ -126,8 +127,7 @@ class Redaction(NamedTuple):
 NOTHING_REDACTED = Redaction()
 
 
-@dataclass(frozen=True, slots=True)
-class PublishSettings:
+class PublishSettings(NamedTuple):
     """The parsed and validated settings of a publish request.
 
     ``forward`` are the headers for the destination, without prefix and without hop-by-hop headers.
@@ -144,9 +144,9 @@ class PublishSettings:
     timeout_us: int | None = None
     callback: str | None = None
     failure_callback: str | None = None
-    callback_headers: HeaderList = field(default_factory=list)
-    failure_callback_headers: HeaderList = field(default_factory=list)
-    forward: HeaderList = field(default_factory=list)
+    callback_headers: HeaderPairs = ()
+    failure_callback_headers: HeaderPairs = ()
+    forward: HeaderPairs = ()
     content_type: str | None = None
     deduplication_id: str | None = None
     content_based_deduplication: bool = False
@@ -156,7 +156,7 @@ class PublishSettings:
     flow: FlowSettings | None = None
     labels: tuple[str, ...] = ()
     redaction: Redaction = NOTHING_REDACTED
-    workflow: HeaderList = field(default_factory=list)
+    workflow: HeaderPairs = ()
 
 
 @dataclass(slots=True, eq=False)

@@ -139,7 +139,7 @@ _LIMITS: Kind[Mapping[str, int | None]] = Kind(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, frozen=True, kw_only=True)
 class QueueConfig(HandleConfig):
     """Settings of a ``Queue``."""
 
@@ -215,7 +215,7 @@ class CallbackCaptureSettings(HandleSettings, total=False):
     keys: Mapping[str, str] | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, frozen=True, kw_only=True)
 class CallbackCaptureConfig(HandleConfig):
     """Settings of a ``CallbackCapture``."""
 

@@ -136,8 +136,7 @@ class Hit(NamedTuple):
     record: VectorRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """One page of the records of a namespace; ``next_cursor`` is empty on the last page."""
 
     next_cursor: str

@@ -24,7 +24,7 @@ _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Plan:
     """The messages of one request before the first invalid one, which has the ``error``.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class TrackingOptions:
     """The options that a client has set with CLIENT TRACKING.
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import codecs
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import orjson
 
@@ -24,8 +24,7 @@ _PIECE = 3 * 2**16
 """Number of string bytes per piece: a multiple of three, so that base64 pieces can be joined."""
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(NamedTuple):
     """The response format that a request asks for."""
 
     base64: bool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..errors import BAD_DUMP, CommandError
@@ -21,8 +20,7 @@ class LibraryFunction(NamedTuple):
     flags: tuple[bytes, ...]
 
 
-@dataclass(eq=False, frozen=True)
-class Library:
+class Library(NamedTuple):
     """A function library."""
 
     name: bytes

@@ -13,7 +13,6 @@ import io
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextvars import ContextVar
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -104,7 +103,7 @@ def _keep_exception(sender: object, **details: Any) -> None:
 def with_caught(outcome: Outcome, seen: list[BaseException]) -> Outcome:
     """Add the exception that the framework caught to a 5xx response that has no exception."""
     if outcome.exception is None and outcome.status_or(0) >= 500 and seen:
-        return replace(outcome, exception=seen[-1])
+        return outcome._replace(exception=seen[-1])
     return outcome
 
 
@@ -199,7 +198,7 @@ async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) 
         except Exception as error:
             if not answer.complete and answer.status < 500:
                 return failed(error)
-            return replace(answer.outcome(), exception=error)
+            return answer.outcome()._replace(exception=error)
         finally:
             answer.finished.set()
     if not answer.complete:

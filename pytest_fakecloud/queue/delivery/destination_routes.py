@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -103,7 +102,7 @@ class DestinationRoute:
     def _completed(self, outcome: Outcome) -> Outcome:
         # Without a status, the exception is not from the handler, but a timeout, for example.
         of_handler = outcome.exception is not None and outcome.status is not None
-        return replace(outcome, where=self.where, raises=of_handler and self.raise_exceptions)
+        return outcome._replace(where=self.where, raises=of_handler and self.raise_exceptions)
 
     def _record(self, delivery: Delivery) -> None:
         self.deliveries.append(DeliveredRequest(delivery))

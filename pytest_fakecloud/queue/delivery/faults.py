@@ -44,7 +44,7 @@ DELIVERY_KINDS = (
 _PUBLISHING = frozenset({"publish", "enqueue", "batch", "publish_v1", "create_schedule"})
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _SubjectCall:
     """The attributes of a recorded call that fault rules read, for a delivery."""
 

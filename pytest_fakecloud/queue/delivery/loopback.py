@@ -12,7 +12,6 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeAlias
 
 from ...core.timeparse import monotonic
@@ -68,7 +67,7 @@ class LoopbackSender:
                 self._idle_timer.restart()
         if exchange.timed_out or isinstance(outcome.exception, TimeoutError):
             outcome = timed_out(delivery, self._timeout_text(limit))
-        return replace(outcome, where="loopback")
+        return outcome._replace(where="loopback")
 
     def _timeout_text(self, limit: float | None) -> str:
         if limit is not None:

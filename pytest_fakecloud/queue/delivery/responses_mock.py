@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -43,7 +42,7 @@ def through_responses(delivery: Delivery) -> Outcome | str | None:
         outcome = Outcome(exception=error)
     except Exception as error:
         outcome = failed(error)
-    return replace(outcome, where="responses")
+    return outcome._replace(where="responses")
 
 
 class _NoNetwork(HTTPAdapter):

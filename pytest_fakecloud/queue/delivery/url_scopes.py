@@ -49,8 +49,7 @@ class Pattern:
         return self.length < 0 or self.asked.agrees(url.text)
 
 
-@dataclass(frozen=True)
-class Prefix:
+class Prefix(NamedTuple):
     """Matches the URLs of an origin at or below a path. Only whole path segments match."""
 
     origin: str

@@ -17,7 +17,7 @@ from ..errors import bad_request, existing
 from ..model import SECOND, FlowSettings
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class FlowKey:
     """A flow-control key with its limits (None: unlimited), its active and its waiting messages.
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .state import State
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class OrderedQueue:
     """An ordered queue.
 

@@ -7,11 +7,11 @@ the request override them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..errors import QueueError
-from ..model import MESSAGE, Api, HeaderList, Kind, Message, PublishSettings
+from ..model import MESSAGE, Api, HeaderList, HeaderPairs, Kind, Message, PublishSettings
 from ..wire.headers import read_given, read_settings, settings_to_republish
 from ..wire.targets import Target, target_of, targets_of
 from .deduplication import Deduplication, deduplication_key
@@ -42,7 +42,7 @@ class _Origin(NamedTuple):
     retry_of: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Published:
     """The result of a publish request, which creates messages or a schedule."""
 
@@ -96,7 +96,7 @@ class Publisher:
             if counted:
                 self._quota.count_request(now)
             if queue_name is not None:
-                settings = replace(settings, queue_name=queue_name)
+                settings = settings._replace(queue_name=queue_name)
             retries = self._quota.check(settings, body, now)
             targets = self._targets(destination, settings, group)
             if settings.cron is not None or schedule_only:
@@ -135,7 +135,7 @@ class Publisher:
             # Use the group's current default headers, as for any publish request to the group.
             given = read_given(schedule.sent, defaults=group.headers)
             settings = as_scheduled(PublishSettings(**given))
-            settings = replace(settings, queue_name=schedule.settings.queue_name)
+            settings = settings._replace(queue_name=schedule.settings.queue_name)
             self._quota.check(settings, schedule.body, self._state.clock.now_us())
         retries = self._quota.retries(settings)
         origin = _Origin(schedule.caller_ip, schedule.api, schedule_id=schedule.id)
@@ -147,13 +147,13 @@ class Publisher:
         return [one.message_id for one in accepted]
 
     def publish_callback(
-        self, source: Message, kind: Kind, url: str, nested: HeaderList, body: bytes, at_us: int
+        self, source: Message, kind: Kind, url: str, nested: HeaderPairs, body: bytes, at_us: int
     ) -> None:
         """Publish a callback about a message, with the settings nested in the message's headers."""
         state = self._state
         settings = read_settings(nested)
         retries = self._quota.callback_retries(settings, source.max_retries)
-        settings = replace(settings, content_type="application/json", retries=retries)
+        settings = settings._replace(content_type="application/json", retries=retries)
         self._quota.count_message(at_us)
         origin = _Origin(source.caller_ip, kind=kind, source_id=source.id)
         draft = self._draft(Target(url), settings, body, at_us, retries, origin)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .. import errors
 from ..errors import bad_request, quota
-from ..model import DAY, SECOND, HeaderList, PublishSettings
+from ..model import DAY, SECOND, HeaderPairs, PublishSettings
 from ..wire.headers import read_settings
 from ..wire.retry import RetryDelay
 from .state import State
@@ -18,7 +18,7 @@ _MAX_NESTING = 5
 """Maximum depth of callbacks of callbacks, which are nested in the headers of a message."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class QuotaUsage:
     day: int = 0
     messages: int = 0
@@ -45,7 +45,7 @@ class Quota:
             raise errors.burst_limited(limit, now)
         self.usage.requests += 1
 
-    def daily_headers(self) -> HeaderList:
+    def daily_headers(self) -> HeaderPairs:
         """Return the headers that report the daily limit; empty if there is no limit."""
         limit = self._state.limits.daily_messages
         if limit is None:
@@ -102,7 +102,7 @@ class Quota:
             for retried in range(retries):
                 expression.milliseconds(retried)
 
-    def _check_nested(self, nested: HeaderList, source_retries: int, depth: int, now: int) -> None:
+    def _check_nested(self, nested: HeaderPairs, source_retries: int, depth: int, now: int) -> None:
         if not nested:
             return
         if depth > _MAX_NESTING:

@@ -28,12 +28,8 @@ if TYPE_CHECKING:
 
 def as_scheduled(settings: PublishSettings) -> PublishSettings:
     """Return settings without the ones that apply only to creating the schedule."""
-    return replace(
-        settings,
-        cron=None,
-        schedule_id=None,
-        deduplication_id=None,
-        content_based_deduplication=False,
+    return settings._replace(
+        cron=None, schedule_id=None, deduplication_id=None, content_based_deduplication=False
     )
 
 

@@ -90,7 +90,7 @@ class Endpoints:
                 del self._by_key[key]
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class UrlGroup:
     """A named list of endpoints. ``headers`` are defaults for messages published to the group."""
 

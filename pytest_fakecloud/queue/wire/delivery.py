@@ -81,7 +81,7 @@ def destination_headers(settings: PublishSettings) -> HeaderList:
 
 def source_headers(settings: PublishSettings) -> HeaderList:
     """Return all headers for the destination that a message was published with."""
-    return destination_headers(settings) + settings.workflow
+    return [*destination_headers(settings), *settings.workflow]
 
 
 def callback_body(

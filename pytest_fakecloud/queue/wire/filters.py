@@ -80,7 +80,7 @@ def _split(url: str) -> tuple[str, str]:
     return parts.netloc, parts.path
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Filters:
     """Parsed filters: the wanted values by field, the time span, the order and the page."""
 

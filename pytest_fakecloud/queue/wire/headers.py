@@ -13,7 +13,7 @@ not-before, the two kinds of deduplication), a setting that was sent drops the d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -71,7 +71,7 @@ _EXCLUDED = {
 """For each setting, the setting whose default does not apply beside it."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Collected:
     """The headers of one request.
 
@@ -169,15 +169,14 @@ def settings_to_republish(
     Delay and deduplication are dropped unless ``given`` contains them. ``max_retries`` applies if
     neither contains a number of retries. A forwarded header replaces the headers of the same name.
     """
-    plain = replace(
-        settings,
+    plain = settings._replace(
         delay_us=0,
         not_before_us=None,
         deduplication_id=None,
         content_based_deduplication=False,
         retries=max_retries if settings.retries is None else settings.retries,
     )
-    merged = {one.name: getattr(plain, one.name) for one in fields(plain)} | given
+    merged = plain._asdict() | given
     for name in ("forward", "callback_headers", "failure_callback_headers"):
         base = getattr(plain, name)
         if base and given.get(name):

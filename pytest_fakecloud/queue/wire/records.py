@@ -15,7 +15,16 @@ from typing import Any
 from ..engine.ordered_queues import OrderedQueue
 from ..engine.schedules import Schedule
 from ..engine.url_groups import Endpoint, UrlGroup
-from ..model import SECOND, HeaderList, LogEntry, Message, Outcome, PublishSettings, Redaction
+from ..model import (
+    SECOND,
+    HeaderList,
+    HeaderPairs,
+    LogEntry,
+    Message,
+    Outcome,
+    PublishSettings,
+    Redaction,
+)
 from .delivery import destination_headers, encoded, failure_text, source_headers, without_none
 from .text import as_text, header_map
 
@@ -51,7 +60,7 @@ def shown_headers(headers: HeaderList, redaction: Redaction) -> dict[str, list[s
     return shown
 
 
-def nested_headers(headers: HeaderList) -> dict[str, list[str]]:
+def nested_headers(headers: HeaderPairs) -> dict[str, list[str]]:
     """Return the nested settings of a callback as the API represents them, without prefixes."""
     own = ((name.removeprefix("Upstash-"), value) for name, value in headers)
     return header_map((_FORWARD.sub("", name), value) for name, value in own)

@@ -24,8 +24,7 @@ SDK_VERSION = "Upstash-Workflow-Sdk-Version"
 """Name of the forwarded header by which clients recognize a request of a workflow."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunStep:
+class RunStep(NamedTuple):
     """A step in a run's list of steps, with its message and its body."""
 
     message_id: str
@@ -55,7 +54,7 @@ class Invoker(NamedTuple):
     step: dict[str, Any]
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class WorkflowRun:
     """A workflow run. ``settings`` are the settings of the message that started it."""
 
@@ -101,7 +100,7 @@ class WorkflowRun:
         self.dlq_id = None
         self.failed_message_id = None
         self.steps = [
-            replace(step, message_id=retry) if step.message_id == failed else step
+            step._replace(message_id=retry) if step.message_id == failed else step
             for step in self.steps
         ]
 
@@ -109,8 +108,7 @@ class WorkflowRun:
         return replace(self, steps=list(self.steps), message_ids=list(self.message_ids))
 
 
-@dataclass(frozen=True, slots=True)
-class Waiter:
+class Waiter(NamedTuple):
     """A workflow run's wait for an event. If it times out, the queue delivers the wait's message."""
 
     event_id: str

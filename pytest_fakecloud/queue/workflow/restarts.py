@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import QueueError, existing
-from ..model import HeaderList, Message, PublishSettings
+from ..model import HeaderList, HeaderPairs, Message, PublishSettings
 from ..wire.headers import settings_to_republish
 from ..wire.text import unprefixed
 from .model import RunStep, WorkflowRun
@@ -87,8 +86,7 @@ def _publish_again(
         ("Upstash-Workflow-RunId", run_id),
         ("Upstash-Workflow-Init", "true" if init else "false"),
     ]
-    settings = replace(
-        settings,
+    settings = settings._replace(
         workflow=workflow,
         callback_headers=_of_run(settings.callback_headers, run_id),
         failure_callback_headers=_of_run(settings.failure_callback_headers, run_id),
@@ -96,7 +94,7 @@ def _publish_again(
     engine.publisher.publish_again(message, settings, body)
 
 
-def _of_run(nested: HeaderList, run_id: str) -> HeaderList:
+def _of_run(nested: HeaderPairs, run_id: str) -> HeaderList:
     """Return the headers of a callback, with this run in place of the one that they name."""
     return [
         (name, run_id if name.lower().endswith("workflow-runid") else value)

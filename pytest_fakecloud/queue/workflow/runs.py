@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import QueueError, bad_request, existing, not_found
@@ -292,8 +291,10 @@ def inherited_settings(
         # Omit the version header, with which a client would mistake the callback for a step.
         skipped.add(SDK_VERSION.lower())
     changes: dict[str, Any] = {
-        "forward": own.forward
-        + [pair for pair in trigger.forward if pair[0].lower() not in skipped],
+        "forward": [
+            *own.forward,
+            *(pair for pair in trigger.forward if pair[0].lower() not in skipped),
+        ],
         "labels": own.labels or trigger.labels,
     }
     for name in _INHERITED:
@@ -306,7 +307,7 @@ def inherited_settings(
         changes["failure_callback"], changes["failure_callback_headers"] = None, []
     if retries:
         changes["retries"] = trigger.retries
-    return replace(own, **changes)
+    return own._replace(**changes)
 
 
 def _has_default_retries(engine: Engine, message: Message) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .engine import VectorEngine
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Cursor:
     """The state of one resumable query.
 

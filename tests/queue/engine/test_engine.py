@@ -101,7 +101,9 @@ def test_the_next_waits_for_the_callbacks_too(bench: Bench) -> None:
 
     bench.answer = answer
     first = enqueue(bench, "q", Retries="0", Failure_Callback=CALLBACK)
-    bench.engine.messages[first].settings.failure_callback_headers.append(("Upstash-Retries", "1"))
+    message = bench.engine.messages[first]
+    nested = [("Upstash-Retries", "1")]
+    message.settings = message.settings._replace(failure_callback_headers=nested)
     second = enqueue(bench, "q")
     bench.clock.advance("1s")
     assert bench.state(second) == "CREATED"
