@@ -7,6 +7,7 @@ from ...core.settings import optional, whole
 from .. import errors
 from ..errors import string
 from ..model import INT64_MAX, TopicConfig
+from ..settings import BrokerLimits
 from .log import PartitionLog, Topic
 from .rebalancing import Rebalancer
 from .state import BrokerState
@@ -34,16 +35,15 @@ class MemoryTopics:
 
     def new(self, name: str, config: TopicConfig) -> Topic:
         """Return a new topic that is not part of the broker yet."""
-        check_new_topic(name, config)
+        limits = self._settings.limits
+        config = checked_config(name, config, limits)
         whole(1, MOST_PARTITIONS).read("partitions", config.partitions, f"topic {name!r}")
         whole(0, INT64_MAX).read("first_offset", config.first_offset)
-        limits = self._settings.limits
-        kept_ms, kept_bytes = config.retention_ms, config.retention_bytes
         return Topic(
             name=name,
             logs=[PartitionLog(name, n, config.first_offset) for n in range(config.partitions)],
-            retention_ms=limits.retention_ms if kept_ms is None else kept_ms,
-            retention_bytes=limits.retention_bytes if kept_bytes is None else kept_bytes,
+            retention_ms=config.retention_ms,
+            retention_bytes=config.retention_bytes,
             max_message_bytes=config.max_message_bytes or limits.max_message_bytes,
         )
 
@@ -100,13 +100,21 @@ class MemoryTopics:
             return {name: len(topic.logs) for name, topic in self._state.topics.items()}
 
 
-def check_new_topic(name: str, config: TopicConfig) -> None:
-    """Raise ``ContractError`` unless a topic can have this name and these limits."""
+def checked_config(name: str, config: TopicConfig, limits: BrokerLimits) -> TopicConfig:
+    """Return a configuration, whose retention defaults to that of the plan.
+
+    Raises ``ContractError`` unless a topic can have this name and these limits.
+    """
     string("a topic's name", name)
     if not errors.can_name_a_topic(name):
         raise ContractError(str(errors.invalid_topic(name)))
     optional(whole(0)).read("retention_bytes", config.retention_bytes)
     optional(whole(1)).read("max_message_bytes", config.max_message_bytes)
+    kept_ms, kept_bytes = config.retention_ms, config.retention_bytes
+    return config._replace(
+        retention_ms=limits.retention_ms if kept_ms is None else kept_ms,
+        retention_bytes=limits.retention_bytes if kept_bytes is None else kept_bytes,
+    )
 
 
 def topic_exists(name: str) -> ContractError:

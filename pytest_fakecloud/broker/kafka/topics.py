@@ -20,7 +20,7 @@ from ...core.settings import whole
 from ...core.timeparse import monotonic
 from .. import errors
 from ..engine.log import PartitionLog, Topic
-from ..engine.topics import check_new_topic, topic_exists
+from ..engine.topics import checked_config, topic_exists
 from ..errors import AsMisuse, BrokerError
 from ..model import TopicConfig, TopicPartition
 from ..settings import BrokerConfig
@@ -163,18 +163,16 @@ class KafkaTopics:
     def create(self, name: str, config: TopicConfig) -> None:
         if config.first_offset:
             raise real_only("first_offset=")
-        check_new_topic(name, config)
+        config = checked_config(name, config, self.settings.limits)
         real = self.real(name)
         if not errors.TOPIC_NAME.fullmatch(real):
             raise ContractError(str(errors.invalid_topic(real)))
         whole(1).read("partitions", config.partitions, f"topic {name!r}")
         if name in self.counts():
             raise topic_exists(name)
-        limits = self.settings.limits
-        kept_ms, kept_bytes = config.retention_ms, config.retention_bytes
         settings = {
-            "retention.ms": limits.retention_ms if kept_ms is None else kept_ms,
-            "retention.bytes": limits.retention_bytes if kept_bytes is None else kept_bytes,
+            "retention.ms": config.retention_ms,
+            "retention.bytes": config.retention_bytes,
             "max.message.bytes": config.max_message_bytes,
         }
         given = {key: str(value) for key, value in settings.items() if value is not None}
