@@ -29,8 +29,9 @@ from .groups import MemoryGroups
 from .log import Topic
 from .members import GroupCopy
 from .producing import MemoryProducing
-from .state import BrokerState, GroupListener, Waits
+from .state import BrokerState, GroupListener
 from .topics import MemoryTopics
+from .waits import ClockWaits
 
 
 class BrokerSnapshot(NamedTuple):
@@ -54,7 +55,7 @@ class MemoryEngine:
     ) -> None:
         self.settings = settings or BrokerConfig()
         self.state = state = BrokerState(self.settings, clock)
-        self._waits = Waits(state)
+        self._waits = ClockWaits(clock)
         self.interrupt = self._waits.interrupt
         self.close = self._waits.close
         self.groups = MemoryGroups(state, self._waits, ids.stream(name, "interleaving"))
@@ -105,7 +106,7 @@ class MemoryEngine:
                 "the snapshot is from a real cluster: pass its records to load() instead"
             )
         with self.state:
-            self._waits.end_all()
+            self._waits.interrupt()
             self.state.topics.clear()
             self.state.topics.update({topic.name: topic.copy() for topic in snapshot.topics})
             self.producing.failing_batches[:] = snapshot.failing_batches

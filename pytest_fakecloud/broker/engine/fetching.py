@@ -10,7 +10,8 @@ from ...core.timeparse import monotonic
 from .. import errors
 from ..model import Record, TopicPartition, TopicPartitionOffset, TopicView, record_fields
 from .log import PartitionLog
-from .state import BrokerState, Waits
+from .state import BrokerState
+from .waits import ClockWaits
 
 T = TypeVar("T")
 _LONGEST_SLEEP = 3600.0
@@ -20,7 +21,7 @@ _LONGEST_SLEEP = 3600.0
 class MemoryFetching:
     """Reads records and offsets."""
 
-    def __init__(self, state: BrokerState, waits: Waits) -> None:
+    def __init__(self, state: BrokerState, waits: ClockWaits) -> None:
         self._state = state
         self._clock = state.clock
         self._waits = waits

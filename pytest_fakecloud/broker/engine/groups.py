@@ -24,13 +24,14 @@ from .log import Topic
 from .members import ConsumerGroup, Instance, by_topic
 from .offsets import GroupOffsets
 from .rebalancing import Rebalancer
-from .state import BrokerState, Waits
+from .state import BrokerState
+from .waits import ClockWaits
 
 
 class MemoryGroups:
     """Reads and commits with a group, and changes its members. Every call is atomic."""
 
-    def __init__(self, state: BrokerState, waits: Waits, stream: RandomStream) -> None:
+    def __init__(self, state: BrokerState, waits: ClockWaits, stream: RandomStream) -> None:
         self._state = state
         self._waits = waits
         self._settings = state.settings

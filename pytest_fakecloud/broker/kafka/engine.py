@@ -16,12 +16,13 @@ from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Signal
 from ..engine.state import GroupListener
+from ..engine.waits import Waits
 from ..errors import AsMisuse, BrokerError
 from ..model import ProducerRecord, TopicConfig, TopicPartition, TopicPartitionOffset
 from ..settings import BrokerConfig
 from .client import Address, real_only
 from .cluster import Cluster
-from .fetching import KafkaFetching, Waits
+from .fetching import KafkaFetching
 from .groups import KafkaGroups
 from .producing import KafkaProducing
 from .topics import KafkaTopics, public_names

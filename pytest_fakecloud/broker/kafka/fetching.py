@@ -13,27 +13,14 @@ from confluent_kafka import TopicPartition as Place
 from ...core.results import results_of
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
-from ...core.timers import Signal
 from .. import errors
 from ..engine.fetching import distinct_positions
+from ..engine.waits import Waits
 from ..model import Header, Record, TopicPartition, TopicPartitionOffset, TopicView, record_fields
 from .client import POLL_SECONDS, look_until, translated, when_disconnected
 from .topics import KafkaTopics, public_names
 
 T = TypeVar("T")
-
-
-class Waits:
-    """The waiting calls, with their signals. Incrementing ``epoch`` ends all of them."""
-
-    def __init__(self) -> None:
-        self.waiting: list[Signal] = []
-        self.epoch = 0
-
-    def interrupt(self) -> None:
-        self.epoch += 1
-        for signal in list(self.waiting):
-            signal.notify()
 
 
 class KafkaFetching:

@@ -20,6 +20,7 @@ from ..engine.coordinator import check_instance_limit
 from ..engine.fetching import distinct_positions
 from ..engine.members import by_topic
 from ..engine.state import GroupListener
+from ..engine.waits import Waits
 from ..errors import BrokerError
 from ..model import (
     Assignments,
@@ -34,7 +35,7 @@ from ..model import (
     found_members,
 )
 from .client import unsupported
-from .fetching import KafkaFetching, Waits
+from .fetching import KafkaFetching
 from .instance import KafkaInstance, Partition
 from .topics import KafkaTopics, public_names
 

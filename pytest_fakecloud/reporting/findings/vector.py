@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import ServiceError
-from ...vector.filter.predicate import why_not
+from ...vector.filter.explanation import why_not
 from ..bodies import items_of, parsed
 from ..calls import QUERIES, UPSERTS, executed, executed_but_lost
 from ..model import Finding

@@ -19,7 +19,7 @@ from copy import copy
 import numpy as np
 
 from ..model import Metadata, NamespaceInfo, Rows, VectorRecord
-from .dense import Matrix
+from .matrix import Matrix
 from .sparse import SparseIndex
 
 MINIMUM_HOLES = 64

@@ -1,1 +1,1 @@
-"""The metadata filter: its grammar, and predicates compiled from it."""
+"""The metadata filter: its grammar, predicates compiled from it, and explanations of mismatches."""
