@@ -224,11 +224,13 @@ def test_a_query_by_text_is_where_its_embedding_is() -> None:
     assert (nearest, space["query"]["found"]) == ("a", ["a"])
 
 
-def test_a_message_tells_when_it_is_tried_next_and_memory_is_counted() -> None:
+def test_a_message_tells_when_it_is_tried_next_and_a_server_its_memory() -> None:
     with Cloud(now="2026-01-01T00:00:00Z", delivery="driven") as cloud:
         queue, kv = cloud.queue(), cloud.kv_server()
         queue.client().message.publish(url="https://app.example/x", body="1", delay="5m")
         assert view(queue)["messages"][0]["next"] == "2026-01-01T00:05:00+00:00"
+        kv.load({"set": set("abcdefgh")})
+        assert view(kv)["keys"][0]["value"] == list("abcdefgh")
         before = view(kv)["memory"]
         kv.load({"a": "x" * 1000})
         assert view(kv)["memory"] > before + 1000

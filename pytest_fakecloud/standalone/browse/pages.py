@@ -171,12 +171,17 @@ def cut(name: str, text: str, most: int) -> View:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as plain JSON: bytes are decoded and keys are strings, at every level."""
+    """Return a value as plain JSON: bytes are decoded and keys are strings, at every level.
+
+    The elements of a set are sorted.
+    """
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, Mapping):
         return {str(plain(key)): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, set | frozenset):
+        return sorted(map(plain, value), key=str)
+    if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, enum.Enum):
         return value.value
