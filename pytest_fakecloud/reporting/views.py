@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
 from ..core.calls import Event
@@ -38,7 +39,7 @@ def _kv(handle: Any) -> State:
             expiry = keyspace.expires.get(key)
             keys[str(word(key))] = {
                 "type": type_name(value),
-                "value": _plain(python_value(value)),
+                "value": plain(python_value(value)),
                 "expires": None if expiry is None else _time(expiry * 1000),
             }
     return {"keys": keys}
@@ -48,11 +49,11 @@ def _vector(handle: Any) -> State:
     found: State = {}
     for name in handle.namespaces():
         found[_section_of(name)] = {
-            str(item["id"]): {**_plain(dict(item)), "state": "ready"}
+            str(item["id"]): {**plain(dict(item)), "state": "ready"}
             for item in handle.vectors(name)
         }
     for item in handle.pending():
-        fields = {**_plain(item), "state": "pending"}
+        fields = {**plain(item), "state": "pending"}
         section = _section_of(fields.pop("namespace"))
         found.setdefault(section, {})[str(fields["id"])] = fields
     return found
@@ -130,16 +131,21 @@ def _time(at_us: int) -> str:
     return f"{to_datetime(at_us):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as JSON, with bytes decoded."""
+def plain(value: Any, errors: str = "backslashreplace") -> Any:
+    """Return a value as plain JSON: keys are strings, sets are sorted, and bytes are decoded.
+
+    ``errors`` says how to decode bytes that are not UTF-8.
+    """
     if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
+        return value.decode("utf-8", errors)
     if isinstance(value, Mapping):
-        return {str(_plain(key)): _plain(item) for key, item in value.items()}
+        return {str(plain(key, errors)): plain(item, errors) for key, item in value.items()}
     if isinstance(value, set | frozenset):
-        return sorted(map(_plain, value), key=str)
+        return sorted((plain(item, errors) for item in value), key=str)
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item, errors) for item in value]
+    if isinstance(value, Enum):
+        return value.value
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 

@@ -6,17 +6,18 @@ removed: items that remain in the list are neither skipped nor repeated.
 
 from __future__ import annotations
 
-import enum
 import json
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ...core.errors import ContractError, ServiceError
 from ...core.timeparse import instant_us
+from ...reporting import views
 
 T = TypeVar("T")
 SortKey: TypeAlias = tuple[int | str, ...]
@@ -170,19 +171,5 @@ def cut(name: str, text: str, most: int) -> View:
     return {name: text[:most], "is_whole": len(text) <= most}
 
 
-def plain(value: Any) -> Any:
-    """Return a value as plain JSON: bytes are decoded and keys are strings, at every level.
-
-    The elements of a set are sorted.
-    """
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, Mapping):
-        return {str(plain(key)): plain(item) for key, item in value.items()}
-    if isinstance(value, set | frozenset):
-        return sorted(map(plain, value), key=str)
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, enum.Enum):
-        return value.value
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+plain = partial(views.plain, errors="replace")
+"""Returns a value as plain JSON, in which U+FFFD replaces bytes that are not UTF-8."""
