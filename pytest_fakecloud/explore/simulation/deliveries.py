@@ -155,7 +155,7 @@ class DeliveryStrands(Part):
         loss = losses.pop(0) if losses else None
         if loss == "unreachable":
             error = ConnectionError("the connection was refused")
-            return Outcome(exception=error, refused=True, where="explore")
+            return Outcome(exception=error, where="explore")
         outcome = perform(delivery)
         if route is not None and route.where in ("call", "wsgi", "asgi"):
             # Count only exceptions as failures, because a handler may answer 500 on purpose.
