@@ -222,9 +222,9 @@ class SortedSet:
 
     def remove_span(self, start: int, stop: int) -> list[Item]:
         """Remove and return the items with ``start <= rank < stop``."""
-        removed = self._order.remove_slice(start, stop)
+        removed = self.slice(start, stop)
         for _, member in removed:
-            del self.scores[member]
+            self.remove(member)
         return removed
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[Item]]:

@@ -21,28 +21,20 @@ ITEMS = st.tuples(
     st.sampled_from([-math.inf, -1.0, 0.0, 0.0, 2.5, math.inf]),
     st.integers(0, 30).map(lambda n: b"m%02d" % n),
 )
-STEPS = st.lists(
-    st.tuples(st.sampled_from(["add", "add", "add", "remove", "cut"]), ITEMS, st.integers(0, 25)),
-    max_size=120,
-)
+STEPS = st.lists(st.tuples(st.sampled_from(["add", "add", "remove"]), ITEMS), max_size=120)
 
 
 @given(STEPS)
-def test_it_is_a_sorted_list(steps: list[tuple[str, tuple[float, bytes], int]]) -> None:
+def test_it_is_a_sorted_list(steps: list[tuple[str, tuple[float, bytes]]]) -> None:
     order = ScoreOrder()
     model: list[tuple[float, bytes]] = []
-    for what, item, width in steps:
+    for what, item in steps:
         if what == "add" and item not in model:
             order.add(*item)
             model = sorted([*model, item])
         elif what == "remove" and item in model:
             order.remove(*item)
             model.remove(item)
-        elif what == "cut":
-            start = min(width, len(model))
-            stop = min(start + len(item[1]) * width // 3, len(model))
-            assert order.remove_slice(start, stop) == model[start:stop]
-            del model[start:stop]
         assert len(order) == len(model)
         assert order.position(*item) == sum(each < item for each in model)
         assert order.position(item[0]) == sum(each[0] < item[0] for each in model)
@@ -90,9 +82,3 @@ def test_a_full_neighbour_takes_in_a_small_block_and_splits_again(
         order.remove(float(n), b"m")
     assert [score for score, _ in order] == [n / 2 for n in range(16)] + [15.0]
     assert order.position(15.0) == 16
-
-
-def test_whole_blocks_are_removed_at_once() -> None:
-    order = ScoreOrder((float(n), b"m") for n in range(16))
-    assert len(order.remove_slice(4, 16)) == 12
-    assert [score for score, _ in order] == [0.0, 1.0, 2.0, 3.0]
