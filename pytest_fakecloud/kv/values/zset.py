@@ -220,13 +220,6 @@ class SortedSet:
             stop = order.position(score, high if high_exclusive else high + b"\0")
         return start, max(start, stop)
 
-    def remove_span(self, start: int, stop: int) -> list[Item]:
-        """Remove and return the items with ``start <= rank < stop``."""
-        removed = self.slice(start, stop)
-        for _, member in removed:
-            self.remove(member)
-        return removed
-
     def scan(self, cursor: int, count: int) -> tuple[int, list[Item]]:
         """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` items."""
         if self._scan_order is None:

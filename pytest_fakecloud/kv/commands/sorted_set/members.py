@@ -205,7 +205,9 @@ def zrem(session: Session, args: Args) -> Reply:
 def _take(session: Session, key: bytes, members: SortedSet, lowest: bool, count: int) -> list[Item]:
     """Remove members from one end; return them in the order of removal."""
     start = 0 if lowest else max(len(members) - count, 0)
-    taken = members.remove_span(start, min(start + count, len(members)))
+    taken = members.slice(start, min(start + count, len(members)))
+    for _, member in taken:
+        members.remove(member)
     session.db.note_removal(key, "zpopmin" if lowest else "zpopmax")
     return taken if lowest else taken[::-1]
 

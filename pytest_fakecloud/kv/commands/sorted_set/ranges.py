@@ -192,8 +192,8 @@ def zremrangebyrank(session: Session, args: Args) -> Reply:
     """Remove the members in a range of ranks and return their number."""
     first, last = parse_bounds(args[1], args[2])
     members = get_or_empty(session, args[0], SortedSet)
-    removed = members.remove_span(*slice_bounds(first, last, len(members)))
-    return _removed(session, args[0], removed)
+    start, stop = slice_bounds(first, last, len(members))
+    return _remove(session, args[0], members, members.slice(start, stop))
 
 
 @command("ZREMRANGEBYSCORE")
@@ -201,7 +201,7 @@ def zremrangebyscore(session: Session, args: Args) -> Reply:
     """Remove the members in a range of scores and return their number."""
     interval = parse_score_range(args[1], args[2])
     members = get_or_empty(session, args[0], SortedSet)
-    return _removed(session, args[0], members.remove_span(*members.span(interval)))
+    return _remove(session, args[0], members, members.slice(*members.span(interval)))
 
 
 @command("ZREMRANGEBYLEX")
@@ -209,13 +209,12 @@ def zremrangebylex(session: Session, args: Args) -> Reply:
     """Remove the members in a range of names and return their number."""
     interval = parse_lex_range(args[1], args[2])
     members = get_or_empty(session, args[0], SortedSet)
-    doomed = members.in_lex_range(interval)
-    for _, member in doomed:
+    return _remove(session, args[0], members, members.in_lex_range(interval))
+
+
+def _remove(session: Session, key: bytes, members: SortedSet, items: list[Item]) -> int:
+    for _, member in items:
         members.remove(member)
-    return _removed(session, args[0], doomed)
-
-
-def _removed(session: Session, key: bytes, items: list[Item]) -> int:
     if items:
         session.db.note_removal(key)
     return len(items)
