@@ -60,23 +60,21 @@ def body_of(body: object, json: object) -> bytes:
             raise ContractError("pass json= or body=, not both")
         return json_bytes("json", json)
     if isinstance(body, str | bytes | bytearray | memoryview):
-        return bytes_of("body", body)
+        return bytes_of(body)
     raise ContractError(
         f"body={body!r} is invalid; pass bytes or a string, or json= for any other value"
     )
 
 
-def bytes_of(name: str, value: object) -> bytes:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    if not isinstance(value, str):
-        raise ContractError(f"{name}={value!r} is invalid; pass bytes or a string")
+def bytes_of(body: object) -> bytes:
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    if not isinstance(body, str):
+        raise ContractError(f"body={body!r} is invalid; pass bytes or a string")
     try:
-        return value.encode()
+        return body.encode()
     except UnicodeEncodeError:
-        raise ContractError(
-            f"{name}={value!r} contains characters that UTF-8 cannot encode"
-        ) from None
+        raise ContractError(f"body={body!r} contains characters that UTF-8 cannot encode") from None
 
 
 def json_bytes(name: str, value: object) -> bytes:

@@ -177,7 +177,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         given = None if signature is None else text("signature", signature)
         if url is not None:
             text("url", url)
-        raw = bytes_of("body", body)
+        raw = bytes_of(body)
         now = clock_of_signatures(self.signature_clock, self._time.now_us)
         return explain(given, body=raw, keys=self._engine.keys, at=now(), url=url)
 

@@ -36,6 +36,8 @@ SourceSpelling = Literal["both", "service", "specification"]
 HeaderPrefix = Literal["Upstash", "Service"]
 Profile = Literal["free", "payg"]
 MEGABYTE = 1024 * 1024
+DEFAULT_CAP = 5.0
+"""Default of ``attempt_cap``."""
 _KEYS: Kind[Mapping[str, str]] = Kind(
     Mapping[str, str],
     "a mapping from name to signing key, all non-empty strings",
@@ -191,7 +193,7 @@ class QueueConfig(HandleConfig):
     """Whether to reject destinations that have no public address, as the service does."""
     loop_limit: int = setting(1000, whole(1))
     """Maximum number of deliveries that may cause each other at the same point in time."""
-    attempt_cap: float = setting(5.0, number(0))
+    attempt_cap: float = setting(DEFAULT_CAP, number(0))
     """Maximum wall-clock seconds of an attempt over a socket or in an event loop; at most one day."""
 
     @property

@@ -17,9 +17,6 @@ from ...core.timeparse import monotonic
 
 T = TypeVar("T")
 
-DEFAULT_CAP = 5.0
-"""Maximum duration of an attempt in wall-clock seconds, even if its timeout is longer."""
-
 _COMPACT = 64
 """Number of cancelled deadlines, beside as many as are active, that are kept before a clean-up."""
 
@@ -31,13 +28,11 @@ class CapReached(Exception):
 class Deadlines:
     """Calls functions after a real-time delay.
 
-    ``cap`` is the limit of one attempt in seconds. While ``time_passes()`` is true, the queue's
-    clock runs with the real one.
+    ``cap`` is the limit of one attempt in seconds, even if its timeout is longer. While
+    ``time_passes()`` is true, the queue's clock runs with the real one.
     """
 
-    def __init__(
-        self, cap: float = DEFAULT_CAP, time_passes: Callable[[], bool] = lambda: False
-    ) -> None:
+    def __init__(self, cap: float, time_passes: Callable[[], bool] = lambda: False) -> None:
         self.cap = cap
         self._time_passes = time_passes
         self._condition = threading.Condition()

@@ -39,7 +39,7 @@ class _ServerApp(App):
 
     service = "destination"
 
-    def __init__(self, receive: Callable[[Request], Answer], names: Iterable[str] = ()) -> None:
+    def __init__(self, receive: Callable[[Request], Answer], names: Iterable[str]) -> None:
         self._receive = receive
         self._names = tuple(names)
 

@@ -74,7 +74,7 @@ class Reply:
         if isinstance(self.body, bytes | bytearray | memoryview):
             return None, bytes(self.body)
         if isinstance(self.body, str):
-            return "text/plain; charset=utf-8", bytes_of("body", self.body)
+            return "text/plain; charset=utf-8", bytes_of(self.body)
         return "application/json", json_bytes("body", self.body)
 
 

@@ -15,9 +15,9 @@ from requests.structures import CaseInsensitiveDict
 from requests.utils import requote_uri
 
 from ..model import Delivery, HeaderList, Outcome
+from ..settings import DEFAULT_CAP
 from ..wire.text import as_text
 from .applications import failed
-from .deadlines import DEFAULT_CAP
 from .loopback import headers_to_send
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from ...core.concurrency.aio import in_thread
 from ...core.errors import raised_by_test, runs_through_test
 from ..model import Delivery, Outcome
-from ..settings import Unstubbed
+from ..settings import DEFAULT_CAP, Unstubbed
 from ..wire.targets import loopback_address
 from ..wire.text import as_text
-from .deadlines import DEFAULT_CAP, Deadlines
+from .deadlines import Deadlines
 from .destination_routes import DestinationRoute
 from .destinations import Destinations, route_to
 

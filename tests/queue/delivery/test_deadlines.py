@@ -61,7 +61,7 @@ def test_no_thread_before_the_first_and_none_after_the_end() -> None:
         return [one.name for one in threading.enumerate() if "deadlines" in one.name]
 
     before = threads()
-    deadlines = Deadlines()
+    deadlines = Deadlines(5.0)
     assert threads() == before
     deadlines.cancel(deadlines.start(lambda: None))
     assert len(threads()) == len(before) + 1
