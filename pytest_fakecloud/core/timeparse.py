@@ -104,6 +104,15 @@ def to_datetime(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
+def clock_time(at_us: int, like_us: int | None = None) -> str:
+    """Return a time in UTC, with its date unless ``like_us`` is on the same day."""
+    at = to_datetime(at_us)
+    part = f".{at.microsecond // 1000:03}".removesuffix(".000")
+    same_day = like_us is not None and to_datetime(like_us).date() == at.date()
+    day = "" if same_day else f"{at:%Y-%m-%d} "
+    return f"{day}{at:%H:%M:%S}{part}Z"
+
+
 def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from ..core.timeparse import to_datetime
+from ..core.timeparse import clock_time, to_datetime
 from ..core.wording import counted, listed, plural
 from .engine.engine import Engine
 from .handler_errors import raised_text
@@ -108,12 +108,9 @@ def waiting_text(engine: Engine, message: Message) -> str:
 
 def due_text(due_us: int, now_us: int) -> str:
     """Return a due time and the time left until then, as text. The date is included on another day."""
-    due = to_datetime(due_us)
-    day = "" if due.date() == to_datetime(now_us).date() else f"{due:%Y-%m-%d} "
-    ms = f".{due.microsecond // 1000:03}".removesuffix(".000")
     # Round before subtracting, because the times are shown in milliseconds.
     left = span((due_us // 1000 - now_us // 1000) * 1000)
-    return f"{day}{due:%H:%M:%S}{ms}Z in {left}"
+    return f"{clock_time(due_us, now_us)} in {left}"
 
 
 def unfinished_lines(engine: Engine, name: Naming = str, most: int | None = None) -> Iterator[str]:

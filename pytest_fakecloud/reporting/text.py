@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from ..core.calls import Call
-from ..core.timeparse import to_datetime
+from ..core.timeparse import clock_time, to_datetime
 from ..core.wording import counted
 from .bodies import CONTROLS, printable
 from .lookups import Lookups
@@ -18,7 +18,7 @@ from .model import Finding, Report, Row
 from .report import report_of
 from .selection import Line, folded, kept, merged, without_held_runs
 from .wording import Summary, describe, effect, sentence
-from .wording.common import Script, clock_time
+from .wording.common import Script
 from .wording.kv import PIPELINED
 
 if TYPE_CHECKING:

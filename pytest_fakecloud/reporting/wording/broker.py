@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...core.calls import Call, Event
+from ...core.timeparse import clock_time
 from ...core.wording import counted, listed
 from ..bodies import compact, parsed, scalar, shortened
 from ..calls import has_full_answer
 from ..lookups import Lookups
-from .common import Sentences, Summary, Values, clock_time
+from .common import Sentences, Summary, Values
 
 _EVENTS = {
     "auto commit": "auto commit of {who}: {offsets}",

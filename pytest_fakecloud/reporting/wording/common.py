@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...core.calls import Call, Event
-from ...core.timeparse import to_datetime
 from ...core.wording import counted, listed, plural
 from ..bodies import compact, parsed, shortened
 from ..calls import on_connection
@@ -93,15 +92,6 @@ def namespace(name: str) -> str:
 def pairs(values: Mapping[str, Any]) -> str:
     """Format names with values in JSON, which distinguishes strings from numbers."""
     return listed([f"{name}={shortened(compact(value))}" for name, value in values.items()])
-
-
-def clock_time(at_us: int, like_us: int | None = None) -> str:
-    """Return a time in UTC, with its date unless ``like_us`` is on the same day."""
-    at = to_datetime(at_us)
-    part = f".{at.microsecond // 1000:03}".removesuffix(".000")
-    same_day = like_us is not None and to_datetime(like_us).date() == at.date()
-    day = "" if same_day else f"{at:%Y-%m-%d} "
-    return f"{day}{at:%H:%M:%S}{part}Z"
 
 
 def envelope(call: Call) -> Any:

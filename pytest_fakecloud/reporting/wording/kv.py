@@ -9,6 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ...core.calls import Call
+from ...core.timeparse import clock_time
 from ...core.wording import counted, listed
 from ...kv.table.registry import spec_of
 from ...kv.table.ttl import find_ttl
@@ -17,7 +18,7 @@ from ..calls import SEVERAL, has_full_answer, on_connection
 from ..connections import is_error
 from ..lookups import Lookups, hash_of
 from ..masking import HIDDEN, hides_words
-from .common import Script, Sentences, Summary, Values, clock_time, envelope
+from .common import Script, Sentences, Summary, Values, envelope
 
 PIPELINED = 12
 """Maximum number of commands of a pipeline that are shown; failed commands are always shown."""

@@ -7,13 +7,13 @@ from http.client import responses
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Call
-from ...core.timeparse import to_datetime
+from ...core.timeparse import clock_time, to_datetime
 from ...core.wording import listed, plural
 from ..bodies import compact, decoded, parsed, readable, shortened
 from ..calls import has_full_answer
 from ..lookups import Lookups
 from ..model import Row
-from .common import EXCERPT, Sentences, Summary, Values, clock_time
+from .common import EXCERPT, Sentences, Summary, Values
 
 if TYPE_CHECKING:
     from ...queue.signature_details import SignatureDetails
