@@ -117,7 +117,11 @@ class TaskTurn:
 
 @dataclass(eq=False)
 class Strand:
-    """A sequence of steps in a run: a client, worker, delivery, task or thread."""
+    """A sequence of steps in a run: a client, worker, delivery, task or thread.
+
+    A task of ``ann`` has a name such as ``ann:add``, and a thread ``ann+add``. ``relay/2`` is the
+    second start of a worker, and ``delivery1/2`` the second attempt of a delivery.
+    """
 
     title: str
     """The name in messages."""
