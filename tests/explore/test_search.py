@@ -16,7 +16,7 @@ from hypothesis.database import InMemoryExampleDatabase
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
-from pytest_fakecloud.explore.run import Run, Scope
+from pytest_fakecloud.explore.run import Point, Run, Scope
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
 from pytest_fakecloud.explore.search import events, failures
 from pytest_fakecloud.explore.search.drawn import Priorities
@@ -58,6 +58,19 @@ def test_many_are_drawn_one_by_one_and_each_once(
     cloud.explore(run, lambda: None, kinds=("drop", "answer"), budget=20)
     assert len(drawn) == 1
     assert len(drawn[0]) > 2
+
+
+@pytest.mark.parametrize(
+    ("first", "seconds"),
+    [("partition 60", ["crash", "answer", "slow 4"]), ("crash", ["slow 4"]), ("slow 4", [])],
+)
+def test_two_events_of_one_call_determine_its_outcome_once(first: str, seconds: list[str]) -> None:
+    schedule = Schedule.parse(f"run.1 {first}")
+    point = Point("run", 1, [("partition", "60"), ("crash", ""), ("answer", ""), ("slow", "4")])
+    pairs = events.Pairs([Run(schedule, points=[point], fired=list(schedule))])
+    assert [str(pairs[at]) for at in range(len(pairs))] == [
+        f"run.1 {first}, run.1 {second}" for second in seconds
+    ]
 
 
 def test_the_window_of_truncated_seconds_is_found_from_a_whole_second(

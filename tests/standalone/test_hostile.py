@@ -24,6 +24,7 @@ from pytest_fakecloud.standalone.api import PREFIX, ControlApp
 from pytest_fakecloud.standalone.console import FILES
 from pytest_fakecloud.standalone.control import journal
 from pytest_fakecloud.standalone.control.clouds import CloudRoutes
+from pytest_fakecloud.standalone.control.shapes import BODIES, body_fields
 from pytest_fakecloud.standalone.hosts import Hosts
 
 from .conftest import Serve, Server, fetch, message
@@ -59,10 +60,10 @@ VALUES = st.recursive(
     max_leaves=5,
 )
 FIELDS = st.sampled_from(
-    ["action", "args", "by", "clock", "command", "content_type", "fixture", "get", "handle",
-     "headers", "id", "kind", "kwargs", "name", "now", "object", "route", "seed", "settings",
-     "skip", "status", "times", "to", "topic", "token", "port", "host", "when", "body"],
-)  # fmt: skip
+    sorted(
+        {"command", "token", "port", "when", *(f for route in BODIES for f in body_fields(route))}
+    )
+)
 METHODS = [
     "execute", "value", "load", "vectors", "publish", "produce", "attempts", "snapshot", "restore",
     "allow", "keys", "message", "schedule", "cancel", "assert_called",
