@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..algorithms.glob import matcher
 from ..reply import Push
+from ..table.config import ALL_EVENTS
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -134,7 +135,7 @@ class Notifications:
 
     def follow_config(self) -> None:
         flags = self._engine.config.text("notify-keyspace-events")
-        self._letters = frozenset(flags.replace("A", "g$lshzxetd"))
+        self._letters = frozenset(flags.replace("A", ALL_EVENTS))
         for keyspace in self._engine.databases:
             keyspace.notify = self.publish if self else None
         self.plan()

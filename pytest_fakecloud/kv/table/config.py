@@ -186,15 +186,16 @@ def oom_scores(value: str) -> str:
 
 # -- event classes -------------------------------------------------------------------------------
 
-_ALL_EVENTS = "g$lshzxetd"
+ALL_EVENTS = "g$lshzxetd"
+"""The event classes that the letter ``A`` selects."""
 
 
 def event_classes(value: str) -> str:
     """Return the letters of event classes in the order of Redis, with ``A`` for all of them."""
-    if not set(value) <= set("A" + _ALL_EVENTS + "KEmn"):
+    if not set(value) <= set("A" + ALL_EVENTS + "KEmn"):
         raise ValueError(errors.CONFIG_EVENTS)
-    chosen = set(value.replace("A", _ALL_EVENTS))
-    first = "A" if chosen >= set(_ALL_EVENTS) else _ALL_EVENTS
+    chosen = set(value.replace("A", ALL_EVENTS))
+    first = "A" if chosen >= set(ALL_EVENTS) else ALL_EVENTS
     return "".join(letter for letter in first + "nKEm" if letter == "A" or letter in chosen)
 
 

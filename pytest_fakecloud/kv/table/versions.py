@@ -47,6 +47,8 @@ ARITIES: dict[str, int] = {"ZRANK": 3, "ZREVRANK": 3}
 
 MODULES: dict[str, str] = {"ReJSON": "json"}
 """Maps modules to the group of commands that a stock server has only if the module is loaded."""
+MODULE_VERSIONS = {"ReJSON": 20000}
+"""The versions that modules report: for ReJSON, the first with the current path syntax."""
 
 _RDB_VERSIONS = (("7.4", 12), ("7.2", 11), ("0", 10))
 

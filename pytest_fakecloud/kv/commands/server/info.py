@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...engine.eviction import used_memory
-from .process import MODULE_VERSIONS
+from ...table.versions import MODULE_VERSIONS
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine

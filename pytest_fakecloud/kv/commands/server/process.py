@@ -12,10 +12,8 @@ from ...errors import CommandError, disabled_by_option
 from ...reply import OK, Map, Reply, Status, Verbatim
 from ...table.registry import COMMANDS, Args, command
 from ...table.syntax import parse_int
+from ...table.versions import MODULE_VERSIONS
 from ..arguments import REST, options
-
-MODULE_VERSIONS = {"ReJSON": 20000}
-"""The versions that modules report: for ReJSON, the first with the current path syntax."""
 
 _OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
 
