@@ -132,7 +132,7 @@ def _compare(given: argparse.Namespace, targets: list[Target], mask: Mask) -> in
             sys.stdout.write(printable(made(results)) + "\n")
         elif where:
             write_private(Path(where), made(results))
-    return EXIT_DIFFERS if any(one.differing for one in results) else 0
+    return EXIT_DIFFERS if any(result.differing for result in results) else 0
 
 
 def _targets(given: argparse.Namespace) -> list[Target]:
@@ -179,7 +179,7 @@ def _announce(targets: list[Target], mask: Mask) -> None:
 
     for target in targets:
         scenarios = plan(target)
-        count = sum(len(one.steps) + len(one.cleanup) for one in scenarios)
+        count = sum(len(scenario.steps) + len(scenario.cleanup) for scenario in scenarios)
         _progress(
             f"{target.service} at {mask.text(target.url)}: {len(scenarios)} scenarios, about {count} "
             f"requests. It {_WORDS[target.service]}. Every name begins with verify_ and ten random "

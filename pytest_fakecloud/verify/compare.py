@@ -27,7 +27,7 @@ def difference(step: Step, real: Reply, fake: Reply) -> str | None:
     rule = _RULES.get(step.compare)
     left, right = real.body, fake.body
     if rule is not None and _has_result(left) and _has_result(right):
-        left, right = ({**one, "result": rule(one["result"])} for one in (left, right))
+        left, right = ({**body, "result": rule(body["result"])} for body in (left, right))
     return next(_differences(_without_ids(left), _without_ids(right), step, ""), None)
 
 
@@ -56,8 +56,8 @@ def _differences(real: Any, fake: Any, step: Step, path: str) -> Iterator[str]:
     elif are_lists and len(real) != len(fake):
         yield f"{where} has {len(real)} members, the fake's {len(fake)}"
     elif are_lists:
-        for number, (one, other) in enumerate(zip(real, fake, strict=True)):
-            yield from _differences(one, other, step, f"{path}[{number}]")
+        for number, (left, right) in enumerate(zip(real, fake, strict=True)):
+            yield from _differences(left, right, step, f"{path}[{number}]")
     elif step.compare == "shape":
         yield from _other_type(real, fake, where)
     elif not _agree(real, fake, step):
@@ -105,9 +105,9 @@ def _without_ids(value: Any) -> Any:
     if isinstance(value, str):
         return _ID.sub(lambda found: f"<{found[1] or 'entry'} id>", value)
     if isinstance(value, list):
-        return [_without_ids(one) for one in value]
+        return [_without_ids(item) for item in value]
     if isinstance(value, dict):
-        return {name: _without_ids(one) for name, one in value.items()}
+        return {name: _without_ids(item) for name, item in value.items()}
     return value
 
 
@@ -130,8 +130,8 @@ def _idle(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     return [
-        [*one[:2], "<idle>", *one[3:]] if isinstance(one, list) and len(one) == 4 else one
-        for one in value
+        [*entry[:2], "<idle>", entry[3]] if isinstance(entry, list) and len(entry) == 4 else entry
+        for entry in value
     ]
 
 

@@ -183,9 +183,9 @@ def _is_deep(value: Any) -> bool:
     for _ in range(DEEPEST):
         level = [
             below
-            for one in level
-            if isinstance(one, list | dict)
-            for below in (one.values() if isinstance(one, dict) else one)
+            for value in level
+            if isinstance(value, list | dict)
+            for below in (value.values() if isinstance(value, dict) else value)
         ]
     return bool(level)
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .run import Compared, Result
+from .run import Comparison, Result
 
 WIDTH = 400
 """Maximum number of characters of a response to show."""
@@ -16,7 +16,7 @@ WIDTH = 400
 
 def as_text(results: Sequence[Result]) -> str:
     """Return one line per service, then each differing pair of replies."""
-    lines = [_head(one) for one in results]
+    lines = [_head(result) for result in results]
     for result in results:
         for each in result.differing:
             lines += ["", *_differences(each)]
@@ -31,27 +31,29 @@ def as_text(results: Sequence[Result]) -> str:
 
 def as_json(results: Sequence[Result]) -> str:
     """Return all comparisons as JSON; a step that differs has ``differs``, and maybe a ``reason``."""
-    return json.dumps({"services": [_record(one) for one in results]}, indent=2, ensure_ascii=False)
+    return json.dumps(
+        {"services": [_record(result) for result in results]}, indent=2, ensure_ascii=False
+    )
 
 
 def as_html(results: Sequence[Result]) -> str:
     """Return a self-contained HTML page that lists differences first, then all comparisons."""
-    body = "\n".join(_section(one) for one in results)
+    body = "\n".join(_section(result) for result in results)
     return _PAGE.replace("BODY", body)
 
 
 def _head(result: Result) -> str:
     count, known = len(result.differing), len(result.explained)
-    same = len(result.compared) - count - known
+    same = len(result.comparisons) - count - known
     verdict = "the same" if not count else f"{count} DIFFER"
     return (
-        f"{result.target.service}: {same} of {len(result.compared)} replies agree, {verdict}"
+        f"{result.target.service}: {same} of {len(result.comparisons)} replies agree, {verdict}"
         + (f", {known} known to differ" if known else "")
-        + f" ({result.scenarios} scenarios, {result.asked} requests)"
+        + f" ({result.scenarios} scenarios, {result.requests} requests)"
     )
 
 
-def _differences(each: Compared) -> Iterator[str]:
+def _differences(each: Comparison) -> Iterator[str]:
     yield f"[{each.scenario.service}: {each.scenario.title}] {each.step}"
     yield f"    {each.differs}"
     yield f"    real  {_cut(str(each.real))}"
@@ -66,8 +68,8 @@ def _record(result: Result) -> dict[str, Any]:
     return {
         "service": result.target.service,
         "scenarios": result.scenarios,
-        "requests": result.asked,
-        "compared": len(result.compared),
+        "requests": result.requests,
+        "compared": len(result.comparisons),
         "differing": len(result.differing),
         "steps": [
             {
@@ -79,7 +81,7 @@ def _record(result: Result) -> dict[str, Any]:
                 "differs": each.differs,
                 "reason": each.reason,
             }
-            for each in result.compared
+            for each in result.comparisons
         ],
     }
 
@@ -90,13 +92,13 @@ def _section(result: Result) -> str:
         parts.append(_table("Differs", result.differing, is_open=True))
     if result.explained:
         parts.append(_table("Known to differ", result.explained, is_open=False))
-    same = [each for each in result.compared if not each.differs]
+    same = [each for each in result.comparisons if not each.differs]
     parts.append(_table("The same", same, is_open=False))
     return "\n".join(parts)
 
 
-def _table(title: str, compared: Sequence[Compared], *, is_open: bool) -> str:
-    rows = "".join(map(_row, compared))
+def _table(title: str, comparisons: Sequence[Comparison], *, is_open: bool) -> str:
+    rows = "".join(map(_row, comparisons))
     return (
         f"<details{' open' if is_open else ''}><summary>{title}</summary><div class=wide><table>"
         "<tr><th>scenario<th>request<th>real<th>fake<th>what differs</tr>"
@@ -104,7 +106,7 @@ def _table(title: str, compared: Sequence[Compared], *, is_open: bool) -> str:
     )
 
 
-def _row(each: Compared) -> str:
+def _row(each: Comparison) -> str:
     why = " — ".join(filter(None, (each.differs, each.reason)))
     cells = (each.scenario.title, str(each.step), str(each.real), str(each.fake), why)
     inside = "".join(f"<td>{html.escape(_cut(cell))}" for cell in cells)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from ..kv.table.registry import COMMANDS
@@ -20,7 +21,7 @@ _UNKNOWN = ("unknown command", "unknown subcommand", "not supported", "is not av
 
 
 @dataclass(frozen=True)
-class Compared:
+class Comparison:
     """A step, the replies of both sides, and their difference (None if they agree)."""
 
     scenario: Scenario
@@ -29,6 +30,11 @@ class Compared:
     fake: Reply
     differs: str | None
     reason: str | None = None
+    """The reason of a known difference."""
+
+    @property
+    def is_unexplained(self) -> bool:
+        return self.differs is not None and self.reason is None
 
 
 @dataclass
@@ -37,19 +43,19 @@ class Result:
 
     target: Target
     scenarios: int = 0
-    asked: int = 0
+    requests: int = 0
     """Number of requests to the real service, including the clean-up."""
-    compared: list[Compared] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
 
     @property
-    def differing(self) -> list[Compared]:
+    def differing(self) -> list[Comparison]:
         """The steps whose replies differ without a known reason."""
-        return [one for one in self.compared if one.differs and one.reason is None]
+        return [each for each in self.comparisons if each.is_unexplained]
 
     @property
-    def explained(self) -> list[Compared]:
+    def explained(self) -> list[Comparison]:
         """The steps whose replies differ for a known reason."""
-        return [one for one in self.compared if one.differs and one.reason is not None]
+        return [each for each in self.comparisons if each.reason is not None]
 
 
 def plan(target: Target, dimension: int = 2) -> Sequence[Scenario]:
@@ -59,8 +65,8 @@ def plan(target: Target, dimension: int = 2) -> Sequence[Scenario]:
         return found
     # A Redis server has no REST API.
     return [
-        replace(one, steps=tuple(step for step in one.steps if step.compare != "rest"))
-        for one in found
+        replace(scenario, steps=tuple(step for step in scenario.steps if step.compare != "rest"))
+        for scenario in found
     ]
 
 
@@ -78,39 +84,36 @@ def verify(
     """
     bounds = bounds or Bounds()
     prefix = f"verify_{secrets.token_hex(5)}_"
-    asking = Side(target, prefix, bounds)
-    try:
-        facts = {} if target.is_redis else facts_of(asking)
-    finally:
-        asking.close()
+    with closing(Side(target, prefix, bounds)) as side:
+        facts = {} if target.is_redis else facts_of(side)
     result = Result(target)
     with fake_of(target, facts) as (real_target, fake_target):
         mask = mask_of(target, real_target, fake_target)
-        real, fake = (Side(one, prefix, bounds, mask) for one in (real_target, fake_target))
+        real = Side(real_target, prefix, bounds, mask)
+        fake = Side(fake_target, prefix, bounds, mask)
         try:
             for scenario in plan(target, facts.get("dimension", 2)):
                 on_start(f"{scenario.service}: {scenario.title}")
                 result.scenarios += 1
-                result.compared += _run_scenario(scenario, real, fake)
+                result.comparisons += _run_scenario(scenario, real, fake)
         finally:
-            result.asked = real.asked
+            result.requests = real.requests
             real.close()
             fake.close()
     return result
 
 
-def _run_scenario(scenario: Scenario, real: Side, fake: Side) -> list[Compared]:
+def _run_scenario(scenario: Scenario, real: Side, fake: Side) -> list[Comparison]:
     real.begin()
     fake.begin()
-    found: list[Compared] = []
+    found: list[Comparison] = []
     try:
         for step in scenario.steps:
-            one = _compared(scenario, step, real, fake)
-            is_unexplained = one.differs is not None and one.reason is None
-            if is_unexplained and any(before.reason in _UNDONE for before in found):
+            compared = _compared(scenario, step, real, fake)
+            if compared.is_unexplained and any(before.reason in _UNDONE for before in found):
                 # Only one of the two sides executed an earlier step, so their states differ.
-                one = replace(one, reason=FOLLOWS)
-            found.append(one)
+                compared = replace(compared, reason=FOLLOWS)
+            found.append(compared)
     except BaseException as error:
         # Clean up only the real service, because the fake ends with the run.
         try:
@@ -124,13 +127,13 @@ def _run_scenario(scenario: Scenario, real: Side, fake: Side) -> list[Compared]:
     return found
 
 
-def _compared(scenario: Scenario, step: Step, real: Side, fake: Side) -> Compared:
+def _compared(scenario: Scenario, step: Step, real: Side, fake: Side) -> Comparison:
     theirs, ours = real.send_for_display(step), fake.send_for_display(step)
     found = difference(step, theirs, ours)
     reason = reason_for(step, theirs, ours) if found else None
     if found and reason is None and _is_not_offered(step, theirs):
         reason = NOT_OFFERED
-    return Compared(scenario, step, theirs, ours, found, reason)
+    return Comparison(scenario, step, theirs, ours, found, reason)
 
 
 def _is_not_offered(step: Step, reply: Reply) -> bool:

@@ -47,7 +47,7 @@ class Target:
 
 def mask_of(*targets: Target) -> Mask:
     """Return a mask for the credentials of the given services."""
-    return Mask(secrets=set().union(*(one.secrets for one in targets)))
+    return Mask(secrets=set().union(*(target.secrets for target in targets)))
 
 
 class Side:
@@ -60,7 +60,7 @@ class Side:
         self, target: Target, prefix: str, bounds: Bounds | None = None, mask: Mask | None = None
     ) -> None:
         self.target = target
-        self.asked = 0
+        self.requests = 0
         """Number of requests sent."""
         self._prefix = prefix
         self._bounds = bounds or Bounds()
@@ -125,7 +125,7 @@ class Side:
             body = self._filled(step.body).encode()
         self._authorize(step, headers)
         url = self.target.url.rstrip("/") + self._filled(step.path)
-        self.asked += 1
+        self.requests += 1
         try:
             reply = exchange(self._http, self._bounds, step.method, url, body, headers)
         except Unreachable as error:
@@ -180,19 +180,19 @@ def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
             value = value.replace(before, after)
         return value
     if isinstance(value, list):
-        return [_replaced(one, texts) for one in value]
+        return [_replaced(item, texts) for item in value]
     if isinstance(value, dict):
-        return {_replaced(name, texts): _replaced(one, texts) for name, one in value.items()}
+        return {_replaced(name, texts): _replaced(item, texts) for name, item in value.items()}
     return value
 
 
 def _paths_to_delete(body: Any) -> Iterator[str]:
     """Yield the request paths that delete the messages and schedules whose IDs are in a response."""
-    for one in body if isinstance(body, list) else [body]:
-        if isinstance(one, dict):
+    for item in body if isinstance(body, list) else [body]:
+        if isinstance(item, dict):
             for name, folder in (("messageId", "messages"), ("scheduleId", "schedules")):
-                if isinstance(one.get(name), str):
-                    yield f"/v2/{folder}/{quote(one[name], safe='')}"
+                if isinstance(item.get(name), str):
+                    yield f"/v2/{folder}/{quote(item[name], safe='')}"
 
 
 def _member(value: Any, path: str) -> Any:

@@ -56,8 +56,8 @@ def row(server: str, result: Result) -> str:
     """Return the row of a server, which is given with its version."""
     not_offered = sum(each.reason in (NOT_OFFERED, FOLLOWS) for each in result.explained)
     other = len(result.explained) - not_offered
-    same = len(result.compared) - len(result.explained) - len(result.differing)
-    cells = (server, len(result.compared), same, not_offered, other, len(result.differing))
+    same = len(result.comparisons) - len(result.explained) - len(result.differing)
+    cells = (server, len(result.comparisons), same, not_offered, other, len(result.differing))
     return "| " + " | ".join(map(str, cells)) + " |"
 
 

@@ -78,8 +78,8 @@ def test_a_served_fake_is_the_same_and_left_as_it_was(
     assert [str(one.step) for one in result.differing] == []
     assert result.explained == []
     assert len(titles) == result.scenarios > 3
-    assert len(result.compared) > 20
-    assert result.asked > len(result.compared)
+    assert len(result.comparisons) > 20
+    assert result.requests > len(result.comparisons)
     assert look(real) == left
 
 
@@ -147,7 +147,7 @@ def test_what_follows_from_a_step_left_undone_is_no_difference_of_its_own(
     kv, target = served(cloud, "kv")
     kv.faults.answer(200, {"result": "planted"}, command="ECHO")
     kv.faults.answer(400, {"error": "ERR unknown command"}, command="SET")
-    told = [(one.step.subject, one.differs, one.reason) for one in verify(target).compared]
+    told = [(one.step.subject, one.differs, one.reason) for one in verify(target).comparisons]
     echo = "result: 'planted', the fake 'x'"
     assert told == [
         ("ECHO", echo, None),
@@ -173,7 +173,7 @@ def test_real_servers(name: str, binary: str) -> None:
     for each in (first, result):
         assert [(str(one.step), one.differs) for one in each.differing] == []
     reasons = {one.reason for one in result.explained}
-    assert len(result.compared) > 300
+    assert len(result.comparisons) > 300
     data = {"string", "bitmap", "list", "set", "sorted set", "geo", "hyperloglog", "stream", "keys"}
     of_data = [one for one in result.explained if one.scenario.title.partition(":")[0] in data]
     assert len(of_data) < 5, reasons
