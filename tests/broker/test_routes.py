@@ -257,6 +257,8 @@ def test_commit_takes_an_object_an_array_or_nothing(rest: Rest, method: str) -> 
     rest.consume("g", "i", "orders")
     success = {"result": "Success", "status": 200}
     one = {"topic": "orders", "partition": 0, "offset": 4}
+    place = {"topic": "orders", "partition": 0}
+    assert rest(method, "/committed/g/i", place) == [{**place, "offset": -1}]
     assert rest(method, "/commit/g/i", one) == success
     assert (
         rest(method, "/commit/g/i", [{**one, "partition": 1}, {**one, "partition": 2}]) == success

@@ -128,7 +128,7 @@ def when_disconnected(callback: Callable[[], object]) -> Callable[[Any], None]:
     return error_cb
 
 
-def settle(result: Future[Any], function: Callable[[], Any]) -> None:
+def complete(result: Future[Any], function: Callable[[], Any]) -> None:
     """Call a function, and set a future to its result or to its error."""
     try:
         result.set_result(function())

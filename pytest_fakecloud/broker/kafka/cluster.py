@@ -13,7 +13,7 @@ from confluent_kafka import admin as _admin
 
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic
-from .client import Address, Unavailable, settle, translated
+from .client import Address, Unavailable, complete, translated
 
 # The type stubs bundled with the library cover only half of this module.
 _api: Any = _admin
@@ -59,7 +59,7 @@ class Cluster:
     def _call_in_thread(self, ask: Callable[[], Any]) -> Any:
         # The library's call cannot be interrupted and must not delay the exit of the process.
         answer: Future[Any] = Future()
-        run = partial(settle, answer, ask)
+        run = partial(complete, answer, ask)
         threading.Thread(target=run, name="fakecloud cluster", daemon=True).start()
         return self._result(answer)
 

@@ -24,7 +24,7 @@ from ...core.timeparse import monotonic
 from .. import errors
 from ..errors import BrokerError
 from ..model import ConsumerConfig, EventKind
-from .client import Unavailable, settle, translated, when_disconnected
+from .client import Unavailable, complete, translated, when_disconnected
 
 _POLL_SECONDS = 0.02
 """Seconds between two polls if the last one returned no records."""
@@ -117,7 +117,7 @@ class KafkaInstance:
     def ask(self, what: Callable[[Any], Any]) -> Any:
         """Call ``what(consumer)`` in the instance's thread, which must not call this method."""
         result: Future[Any] = Future()
-        self._tasks.put(partial(settle, result, lambda: what(self._consumer)))
+        self._tasks.put(partial(complete, result, lambda: what(self._consumer)))
         if self.stopped:
             raise Unavailable("the instance has ended")
         try:

@@ -235,23 +235,6 @@ def test_rule_01_the_first_consume_creates_the_instance(rest: Rest) -> None:
     ]
 
 
-def test_rule_01_an_instance_that_is_joining_is_listed_without_partitions(
-    make_broker: Make,
-) -> None:
-    """Until the assignment is complete, consume returns ``[]``."""
-    broker = make_broker(join_delay="3s")
-    rest = Rest(broker)
-    rest.produce("orders", "a", partition=0)
-    broker.clock.wait_cap = 0.02
-    assert rest.consume("g", "i", "orders", timeout=500, Auto_Offset_Reset="earliest") == []
-    assert rest.assignments("g") == {"i": {}}
-    broker.clock.advance("2999ms")
-    assert rest.consume("g", "i", "orders") == []
-    broker.clock.advance("1ms")
-    assert rest.assignments("g") == {"i": {"orders": [0, 1, 2]}}
-    assert rest.values("g", "i", "orders") == ["a"]
-
-
 def test_rule_01_a_consume_that_waits_while_joining_gets_the_records(make_broker: Make) -> None:
     """A long poll continues after the end of the instance's own join."""
     broker = make_broker(join_delay="1s")
@@ -331,13 +314,6 @@ def test_rule_06_a_rebalance_commits_first_where_auto_commit_is_on(
         for value in rest.values("g", instance, "orders", Auto_Offset_Reset="earliest")
     }
     assert again == {f"of {name}" for name, at in zip("ab", expected, strict=True) if at < 0}
-
-
-def test_rule_08_a_never_committed_partition_is_minus_one(rest: Rest) -> None:
-    rest.consume("g", "i", "orders")
-    assert rest("POST", "/committed/g/i", {"topic": "orders", "partition": 2}) == [
-        {"topic": "orders", "partition": 2, "offset": -1}
-    ]
 
 
 def test_rule_10_two_consumes_on_one_instance_take_turns(broker: Broker, rest: Rest) -> None:
