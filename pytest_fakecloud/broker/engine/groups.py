@@ -29,7 +29,10 @@ from .waits import ClockWaits
 
 
 class MemoryGroups:
-    """Reads and commits with a group, and changes its members. Every call is atomic."""
+    """Reads and commits with a group, and changes its members.
+
+    Each call is atomic; of a consume request, each attempt to read.
+    """
 
     def __init__(self, state: BrokerState, waits: ClockWaits, stream: RandomStream) -> None:
         self._state = state
@@ -54,33 +57,26 @@ class MemoryGroups:
         rebalances, the instance is deleted, or the server closes. Concurrent calls for the same
         instance take turns.
         """
-        coordinator = self.coordinator
         turn = object()
         with self._state:
-            member = coordinator.enter(group, instance, topics, headers)
+            member = self.coordinator.enter(group, instance, topics, headers)
             if member.consuming and self._settings.concurrent_consume == "error":
                 raise errors.concurrent_consume(group, instance)
             member.consuming += 1
             seen = (self._waits.epoch, member.epoch)
-            must_wait = False
-            try:
-                found = self._poll_member(member, turn, seen)
-                must_wait = found is None and timeout_ms > 0
-            finally:
-                if not must_wait:
-                    coordinator.finish(member, turn)
-        if not must_wait:
-            return found or []
 
         def poll() -> list[Record] | None:
             with self._state:
                 return self._poll_member(member, turn, seen)
 
         try:
-            return self._waits.wait(member.signal, poll, timeout_ms) or []
+            found = poll()
+            if found is None and timeout_ms:
+                found = self._waits.wait(member.signal, poll, timeout_ms)
+            return found or []
         finally:
             with self._state:
-                coordinator.finish(member, turn)
+                self.coordinator.finish(member, turn)
 
     def _poll_member(
         self, member: Instance, turn: object, seen: tuple[int, int]
