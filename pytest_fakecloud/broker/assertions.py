@@ -115,7 +115,7 @@ class BrokerAssertions:
         string("topic", topic)
         wanted = {"value": value, **where, "headers": _by_name(where.get("headers"))}
         with self._settled():
-            by_clients, by_tester = self._engine.fetching.produced(topic)
+            by_clients, by_test = self._engine.fetching.produced(topic)
         query = Query(_given(wanted), self._fields_of(topic), "record")
         return expect(
             f"a record in topic {topic!r}",
@@ -123,8 +123,8 @@ class BrokerAssertions:
             query,
             times=times,
             show=_shown_record,
-            not_counted=((record, "the test itself produced it") for record in by_tester),
-            notes=lambda found: self._came_to_nothing() if found < (times or 1) else (),
+            not_counted=((record, "the test itself produced it") for record in by_test),
+            notes=lambda found: self._rejected_calls() if found < (times or 1) else (),
             if_empty="no client has produced to it",
         )
 
@@ -140,15 +140,15 @@ class BrokerAssertions:
         __tracebackhide__ = True
         self.assert_produced(topic, value, times=0, **where)
 
-    def _came_to_nothing(self) -> list[str]:
+    def _rejected_calls(self) -> list[str]:
         """Describe the last produce calls that were rejected or not executed."""
-        refused = [
+        rejected = [
             call
             for call in self.journal.calls()
             if call.path.startswith(("/produce", "/webhook"))
             and (not call.reached or (call.status or 0) >= 400)
         ]
-        return [f"  not executed: {_shown_call(call)}" for call in refused[-5:]]
+        return [f"  not executed: {_shown_call(call)}" for call in rejected[-5:]]
 
     def assert_committed(
         self,
@@ -173,18 +173,18 @@ class BrokerAssertions:
         query = Query(_given(wanted), fields, "committed offset")
         if times is None:
             committed = self.group(group).committed
-            places = [TopicPartitionOffset(*tp, at) for tp, at in committed.items()]
+            offsets = [TopicPartitionOffset(*tp, at) for tp, at in committed.items()]
         else:
-            places = [
-                TopicPartitionOffset(*place)
+            offsets = [
+                TopicPartitionOffset(*offset)
                 for event in self.journal.events(group=group)
                 if event.kind in ("commit", "auto commit")
-                for place in event.data["offsets"]
+                for offset in event.data["offsets"]
             ]
         known = group in self.groups()
         return expect(
             f"a {'committed offset' if times is None else 'commit'} of group {group!r}",
-            places,
+            offsets,
             query,
             times=times,
             show=lambda at: f"{at.topic}-{at.partition}={at.offset}",

@@ -50,8 +50,8 @@ class Fields:
 
     def __init__(self, value: object, where: str = "", *, coerce_scalars: bool = False) -> None:
         if not isinstance(value, dict):
-            place = f"{where.rstrip('.')} must be" if where else "The request body must be"
-            raise illegal_argument(f"{place} a JSON object, got {shown(value)}")
+            subject = f"{where.rstrip('.')} must be" if where else "The request body must be"
+            raise illegal_argument(f"{subject} a JSON object, got {shown(value)}")
         self._values = value
         self._where = where
         self._coerce_scalars = coerce_scalars

@@ -244,8 +244,8 @@ class Broker(BrokerAssertions, Handle):
             for item in (value if isinstance(value, list) else [value])
         ]
         with self._settled():
-            places = self._engine.producing.produce(messages, by_client=False)
-        return places if isinstance(value, list) else places[0]
+            produced = self._engine.producing.produce(messages, by_client=False)
+        return produced if isinstance(value, list) else produced[0]
 
     @action
     def load(self, data: Loadable) -> None:

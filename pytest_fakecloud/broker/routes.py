@@ -104,7 +104,7 @@ class BrokerApp(App):
             if self.engine.settings.batches == "in order" and messages:
                 self.engine.producing.produce(messages)
             raise
-        return [place._asdict() for place in self.engine.producing.produce(messages)]
+        return [metadata._asdict() for metadata in self.engine.producing.produce(messages)]
 
     def webhook(self, request: Request) -> object:
         """Handle ``/webhook``: produce a message from the raw body and the custom headers."""
@@ -119,8 +119,8 @@ class BrokerApp(App):
                 request.headers.pairs, drop=settings.webhook_drop, keep=settings.webhook_keep
             ),
         )
-        place = self.engine.producing.produce([message])[0]._asdict()
-        return place if settings.webhook_answer == "object" else [place]
+        metadata = self.engine.producing.produce([message])[0]._asdict()
+        return metadata if settings.webhook_answer == "object" else [metadata]
 
     # -- reading ---------------------------------------------------------------------------------
 

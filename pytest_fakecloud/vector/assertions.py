@@ -40,10 +40,10 @@ def executed(journal: Journal, routes: Sequence[str]) -> Iterator[Item]:
         yield from _items(call)
 
 
-def refused(journal: Journal, routes: Sequence[str]) -> Iterator[tuple[Item, str]]:
+def rejected(journal: Journal, routes: Sequence[str]) -> Iterator[tuple[Item, str]]:
     """Yield the items that clients sent but the index did not store or execute, with the reason."""
     for call in _calls(journal, routes, reached=False):
-        why = f"not carried out: {_why_refused(call)}"
+        why = f"not carried out: {_why_rejected(call)}"
         try:
             items = list(_items(call))
         except ValueError:  # Without records or queries, only the namespace can be described.
@@ -72,7 +72,7 @@ def _items(call: Call) -> Iterator[Item]:
         yield {**given, "namespace": _namespace(call)}
 
 
-def _why_refused(call: Call) -> str:
+def _why_rejected(call: Call) -> str:
     if call.fault:
         return f"the fault {call.fault} kept it from the index"
     try:
@@ -178,10 +178,10 @@ class _Vector(FieldType):
             return f"{name} is {_short(found)}, not {len(expected)} numbers"
         if len(given) * 10 <= SHOWN:
             return f"{name} is {_short(found)}, not {expected.tolist()}"
-        place = int(np.argmax(given != expected))
+        index = int(np.argmax(given != expected))
         return (
             f"{name} is {_short(found)} that differs in {np.count_nonzero(given != expected)} "
-            f"numbers, first in [{place}]: {given[place]}, not {expected[place]}"
+            f"numbers, first in [{index}]: {given[index]}, not {expected[index]}"
         )
 
 

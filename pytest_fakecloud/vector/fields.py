@@ -86,9 +86,9 @@ def as_floats(value: Any, field: str = "vector") -> Floats:
     kinds = list(map(type, value))
     # This fast check suffices for a list of floats, by far the most common case.
     if kinds.count(float) != len(value):
-        for place, kind in enumerate(kinds):
+        for index, kind in enumerate(kinds):
             if kind is not float and kind is not int:
-                raise wrong_type(f"{field}[{place}]", "a number", value[place])
+                raise wrong_type(f"{field}[{index}]", "a number", value[index])
     try:
         with np.errstate(over="ignore"):
             floats = np.fromiter(value, np.float32, len(value))
@@ -127,9 +127,9 @@ def as_sparse(value: Any) -> SparseVector:
     indices = value.get("indices")
     if not isinstance(indices, list):
         raise wrong_type("sparseVector.indices", "an array of integers", indices)
-    for place, index in enumerate(indices):
+    for position, index in enumerate(indices):
         if type(index) is not int or not -(2**31) <= index < 2**31:
-            raise wrong_type(f"sparseVector.indices[{place}]", "a signed 32-bit integer", index)
+            raise wrong_type(f"sparseVector.indices[{position}]", "a signed 32-bit integer", index)
     values = as_floats(value.get("values"), "sparseVector.values")
     if len(indices) != len(values):
         raise errors.unprocessable(
@@ -213,7 +213,7 @@ class Fields:
         if not isinstance(value, list):
             raise wrong_type("ids", "an array of strings", value)
         errors.check_limit("Id count", len(value), self.limits.ids_per_call)
-        return [self._id(item, f"ids[{place}]") for place, item in enumerate(value)]
+        return [self._id(item, f"ids[{index}]") for index, item in enumerate(value)]
 
     def _id(self, value: Any, field: str) -> str:
         """Return an id: a string, or an integer converted to one."""

@@ -22,7 +22,7 @@ from .assertions import (
     QueryFields,
     UpsertFields,
     executed,
-    refused,
+    rejected,
     shown,
 )
 from .embedding import Embedder
@@ -287,7 +287,7 @@ class VectorIndex(Handle):
             query,
             times=times,
             show=shown,
-            not_counted=refused(self.journal, routes),
+            not_counted=rejected(self.journal, routes),
             if_empty=f"no client has made {what} at all",
         )
 

@@ -124,18 +124,18 @@ def as_json(value: object, what: str) -> Any:
     return orjson.loads(text)
 
 
-def _listed(value: Any, place: str = "") -> object:
+def _listed(value: Any, path: str = "") -> object:
     """Return a value with dicts for mappings and dataclasses, and lists for other collections.
 
-    Raises ``ValueError`` for NaN and infinity, which orjson would write as null. ``place`` is the
+    Raises ``ValueError`` for NaN and infinity, which orjson would write as null. ``path`` is the
     path of the value in the record.
     """
     if isinstance(value, float | np.floating) and not math.isfinite(value):
-        raise ValueError(f"{place.lstrip('.') or 'it'} is not a finite number")
+        raise ValueError(f"{path.lstrip('.') or 'it'} is not a finite number")
     if is_dataclass(value) and not isinstance(value, type):
         value = _dataclass_fields(value)
     if isinstance(value, Mapping):
-        return {name: _listed(item, f"{place}.{name}") for name, item in value.items()}
+        return {name: _listed(item, f"{path}.{name}") for name, item in value.items()}
     if not is_sequence(value) or isinstance(value, set | frozenset):
         return value
     if isinstance(value, np.ndarray):
@@ -146,7 +146,7 @@ def _listed(value: Any, place: str = "") -> object:
     # Most lists are vectors, so do not call this function for each of their numbers.
     if set(map(type, items)) <= {int, float} and all(map(math.isfinite, items)):
         return items
-    return [_listed(item, f"{place}[{number}]") for number, item in enumerate(items)]
+    return [_listed(item, f"{path}[{number}]") for number, item in enumerate(items)]
 
 
 def _array_as_list(value: object) -> object:

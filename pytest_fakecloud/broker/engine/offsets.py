@@ -252,11 +252,11 @@ class GroupOffsets:
             tp: self._rewind(group, tp, offset)
             for tp, offset in sorted(_before_last(group, last, only).items())
         }
-        places = ", ".join(f"{tp.topic}-{tp.partition}={at}" for tp, at in moved.items())
+        offsets = ", ".join(f"{tp.topic}-{tp.partition}={at}" for tp, at in moved.items())
         self._state.report(
             "redeliver",
             f"{group.name} gets {counted(last, 'record')} again, from "
-            + (places or "nowhere: none was delivered"),
+            + (offsets or "nowhere: none was delivered"),
             group=group.name,
         )
         return [

@@ -239,7 +239,7 @@ class MemoryProducing:
             keep = None
             if by_client and self.failing_batches:
                 keep = next((keep for keep in self.failing_batches if keep < len(messages)), None)
-            places, error = self.append(messages[:keep], by_client=by_client)
+            positions, error = self.append(messages[:keep], by_client=by_client)
             if keep is not None:
                 self.failing_batches.remove(keep)
                 error = error or BrokerError(
@@ -249,7 +249,7 @@ class MemoryProducing:
                 )
         if error is not None:
             raise error
-        return places
+        return positions
 
     def append(
         self, messages: Sequence[ProducerRecord], *, by_client: bool

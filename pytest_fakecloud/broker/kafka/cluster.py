@@ -101,10 +101,10 @@ class Cluster:
         return found
 
     def group_offsets(
-        self, group: str, places: Iterable[tuple[str, int]]
+        self, group: str, partitions: Iterable[tuple[str, int]]
     ) -> dict[tuple[str, int], int]:
         """Return the offsets that a group has committed, without partitions that have none."""
-        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*tp) for tp in places])
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*tp) for tp in partitions])
         [found] = self._results(self._admin.list_consumer_group_offsets, [wanted]).values()
         return {
             (tp.topic, tp.partition): tp.offset
@@ -114,12 +114,12 @@ class Cluster:
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit for a group without members. The cluster rejects this if the group has members."""
-        places = [TopicPartition(*tp, offset) for tp, offset in offsets.items()]
-        wanted = ConsumerGroupTopicPartitions(group, places)
+        partitions = [TopicPartition(*tp, offset) for tp, offset in offsets.items()]
+        wanted = ConsumerGroupTopicPartitions(group, partitions)
         [found] = self._results(self._admin.alter_consumer_group_offsets, [wanted]).values()
-        for place in found.topic_partitions or []:
-            if place.error is not None:
-                raise translated(place.error)
+        for partition in found.topic_partitions or []:
+            if partition.error is not None:
+                raise translated(partition.error)
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         topic = _api.NewTopic(name, num_partitions=partitions, config=dict(config))
@@ -129,8 +129,8 @@ class Cluster:
         self._results(self._admin.create_partitions, [_api.NewPartitions(name, total)])
 
     def delete_records(self, before: Mapping[tuple[str, int], int]) -> None:
-        places = [TopicPartition(*tp, offset) for tp, offset in before.items()]
-        self._results(self._admin.delete_records, places)
+        partitions = [TopicPartition(*tp, offset) for tp, offset in before.items()]
+        self._results(self._admin.delete_records, partitions)
 
     def delete(self, topics: list[str], groups: list[str]) -> None:
         """Delete topics and groups, ignoring those that do not exist.

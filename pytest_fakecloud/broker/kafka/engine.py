@@ -71,7 +71,7 @@ class KafkaEngine:
         self.public = self.topics.public
         self.interrupt = self._waits.interrupt
         self.producing = KafkaProducing(self.topics, clock, ids.stream(name, "keyless partitions"))
-        self.fetching = KafkaFetching(self.topics, clock, self._waits, self.producing.by_tester)
+        self.fetching = KafkaFetching(self.topics, clock, self._waits, self.producing.by_test)
         self.groups = KafkaGroups(self.topics, clock, self._waits, self.fetching)
         self._release_clock = clock.tie_to_real_time(
             f"the real cluster behind it ({address.where}) runs in real time. To move the clock, "
@@ -155,7 +155,7 @@ class KafkaEngine:
         self.groups.stop_all()(self._patience)
         self._delete_own()
         self.topics.rename()
-        self.producing.by_tester.clear()
+        self.producing.by_test.clear()
         for name, partitions in topics.items():
             self.topics.create(name, TopicConfig(partitions))
         if copy.messages:

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any, Literal, TypeVar
 
 from confluent_kafka import Consumer, KafkaError
-from confluent_kafka import TopicPartition as Place
+from confluent_kafka import TopicPartition as ClusterPartition
 
 from ...core.results import results_of
 from ...core.timekeeper import Timekeeper
@@ -27,7 +27,7 @@ class KafkaFetching:
     """Reads records and offsets, with the methods of ``MemoryFetching``.
 
     It creates a client for each call, because that is faster than moving an existing client to
-    other offsets. ``by_tester`` contains the positions of records that the test produced.
+    other offsets. ``by_test`` contains the positions of records that the test produced.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class KafkaFetching:
         topics: KafkaTopics,
         clock: Timekeeper,
         waits: Waits,
-        by_tester: Collection[tuple[str, int, int]],
+        by_test: Collection[tuple[str, int, int]],
     ) -> None:
         self._topics = topics
         self.public = topics.public
@@ -44,7 +44,7 @@ class KafkaFetching:
         self._settings = topics.settings
         self._clock = clock
         self._waits = waits
-        self._by_tester = by_tester
+        self._by_test = by_test
 
     @public_names
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
@@ -98,7 +98,7 @@ class KafkaFetching:
             )
         )
         with closing(reader):
-            reader.assign([Place(self._topics.real(t), p, o) for t, p, o in wanted])
+            reader.assign([ClusterPartition(self._topics.real(t), p, o) for t, p, o in wanted])
             found = self._read(reader, wanted, timeout_ms, away)
         if self._settings.fetch_single_topic and found:
             found = [record for record in found if record.topic == found[0].topic]
@@ -159,12 +159,12 @@ class KafkaFetching:
     ) -> list[TopicPartitionOffset]:
         for tp in partitions:
             self._topics.check_partition(*tp)
-        places = [(self._topics.real(topic), partition) for topic, partition in partitions]
-        found = self._cluster.offsets(dict.fromkeys(places, at))
+        real = [(self._topics.real(topic), partition) for topic, partition in partitions]
+        found = self._cluster.offsets(dict.fromkeys(real, at))
         absent = self._settings.no_such_time
         return [
-            TopicPartitionOffset(*tp, found[place] if found[place] >= 0 else absent)
-            for tp, place in zip(partitions, places, strict=True)
+            TopicPartitionOffset(*tp, found[real_tp] if found[real_tp] >= 0 else absent)
+            for tp, real_tp in zip(partitions, real, strict=True)
         ]
 
     def records(self, name: str) -> list[Record]:
@@ -196,7 +196,7 @@ class KafkaFetching:
     def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
         found: dict[bool, list[Record]] = {True: [], False: []}
         for record in self.records(topic):
-            is_own = (record.topic, record.partition, record.offset) in self._by_tester
+            is_own = (record.topic, record.partition, record.offset) in self._by_test
             found[is_own].append(record)
         return found[False], found[True]
 

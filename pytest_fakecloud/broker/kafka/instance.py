@@ -16,8 +16,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
-from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException
-from confluent_kafka import TopicPartition as Place
+from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException, TopicPartition
 
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
@@ -131,12 +130,12 @@ class KafkaInstance:
         Raises ``BrokerError``. The thread continues to poll meanwhile. librdkafka's own synchronous
         commit would take as long as a session timeout if the cluster is unavailable.
         """
-        places = [Place(*tp, offset) for tp, offset in offsets.items()]
+        partitions = [TopicPartition(*tp, offset) for tp, offset in offsets.items()]
         confirmation: Future[Any] = Future()
         pending = (dict(offsets), confirmation)
         self._commits.append(pending)
         try:
-            self.ask(lambda consumer: consumer.commit(offsets=places, asynchronous=True))
+            self.ask(lambda consumer: consumer.commit(offsets=partitions, asynchronous=True))
             problem = confirmation.result(seconds)
         except KafkaException as error:
             raise translated(error) from None
@@ -158,7 +157,7 @@ class KafkaInstance:
         messages, offsets = self.buffer.take(most, most_bytes)
         self._used = monotonic()
         if offsets and self.config.auto_commit:
-            stored = [Place(*tp, offset) for tp, offset in offsets.items()]
+            stored = [TopicPartition(*tp, offset) for tp, offset in offsets.items()]
             # Ignore errors. If these offsets are not stored, for example because the partitions
             # have just been revoked, the records are delivered a second time.
             with suppress(KafkaException, BrokerError):
@@ -257,10 +256,10 @@ class KafkaInstance:
             self._consumer.resume(self._consumer.assignment())
             self._paused = False
 
-    def _in_thread_confirm(self, error: Any, places: list[Any]) -> None:
+    def _in_thread_confirm(self, error: Any, partitions: list[Any]) -> None:
         # An automatic commit also confirms a requested commit of the same offsets.
-        offsets = {(place.topic, place.partition): place.offset for place in places}
-        problem = error or next((place.error for place in places if place.error), None)
+        offsets = {(tp.topic, tp.partition): tp.offset for tp in partitions}
+        problem = error or next((tp.error for tp in partitions if tp.error), None)
         for wanted, confirmation in list(self._commits):
             if wanted == offsets and not confirmation.done():
                 confirmation.set_result(problem)
@@ -271,27 +270,27 @@ class KafkaInstance:
 
     def _in_thread_reassign(self, consumer: Any, starts: Mapping[Partition, int]) -> None:
         # A partition without a position is fetched only after a new assignment.
-        places = []
-        for place in consumer.position(consumer.assignment()):
-            tp = (place.topic, place.partition)
-            known = place.offset if place.offset >= 0 else OFFSET_STORED
-            places.append(Place(*tp, starts.get(tp, known)))
-        consumer.assign(places)
+        partitions = []
+        for partition in consumer.position(consumer.assignment()):
+            tp = (partition.topic, partition.partition)
+            known = partition.offset if partition.offset >= 0 else OFFSET_STORED
+            partitions.append(TopicPartition(*tp, starts.get(tp, known)))
+        consumer.assign(partitions)
 
-    def _in_thread_assign(self, consumer: Any, places: list[Any]) -> None:
-        self.buffer.assign([(place.topic, place.partition) for place in places])
+    def _in_thread_assign(self, consumer: Any, partitions: list[Any]) -> None:
+        self.buffer.assign([(tp.topic, tp.partition) for tp in partitions])
         self.state = "active"
         self._paused = False
-        self._on_event("assigned", _shown(places), {"partitions": len(places)})
+        self._on_event("assigned", _shown(partitions), {"partitions": len(partitions)})
         self.signal.notify()
 
-    def _in_thread_revoke(self, consumer: Any, places: list[Any]) -> None:
+    def _in_thread_revoke(self, consumer: Any, partitions: list[Any]) -> None:
         self._in_thread_give_up("rebalancing")
-        self._on_event("revoked", _shown(places), {"partitions": len(places)})
+        self._on_event("revoked", _shown(partitions), {"partitions": len(partitions)})
 
-    def _in_thread_lose(self, consumer: Any, places: list[Any]) -> None:
+    def _in_thread_lose(self, consumer: Any, partitions: list[Any]) -> None:
         self._in_thread_give_up("expired")
-        self._on_event("expire", f"its session is over; lost {_shown(places)}", {})
+        self._on_event("expire", f"its session is over; lost {_shown(partitions)}", {})
 
     def _in_thread_give_up(self, state: Literal["rebalancing", "expired"]) -> None:
         self.buffer.discard()
@@ -300,8 +299,8 @@ class KafkaInstance:
         self.signal.notify()
 
 
-def _shown(places: list[Any]) -> str:
-    return ", ".join(sorted(f"{place.topic}-{place.partition}" for place in places)) or "nothing"
+def _shown(partitions: list[Any]) -> str:
+    return ", ".join(sorted(f"{tp.topic}-{tp.partition}" for tp in partitions)) or "nothing"
 
 
 class RecordBuffer:

@@ -31,7 +31,7 @@ class KafkaProducing:
     """The producer of a fake and its thread, with the methods of ``MemoryProducing``."""
 
     def __init__(self, topics: KafkaTopics, clock: Timekeeper, stream: RandomStream) -> None:
-        self.by_tester: set[tuple[str, int, int]] = set()
+        self.by_test: set[tuple[str, int, int]] = set()
         """Positions of the records that the test produced."""
         self._topics = topics
         self.public = topics.public
@@ -68,7 +68,7 @@ class KafkaProducing:
             raise Unavailable(f"{counted(len(unconfirmed), 'message')} not confirmed in time")
         confirmed = [future.result() for future in sent]
         if not by_client:
-            self.by_tester.update((at.topic, at.partition, at.offset) for at in confirmed)
+            self.by_test.update((at.topic, at.partition, at.offset) for at in confirmed)
         if plan.error is not None:
             raise plan.error
         return confirmed
@@ -91,7 +91,7 @@ class KafkaProducing:
                 self._topics.look(fresh=True)
                 return
 
-    def _send(self, message: ProducerRecord, place: Metadata) -> Future[Metadata]:
+    def _send(self, message: ProducerRecord, position: Metadata) -> Future[Metadata]:
         """Send a message; return its future position, which the cluster confirms."""
         sent: Future[Metadata] = Future()
 
@@ -99,19 +99,19 @@ class KafkaProducing:
             if error:
                 sent.set_exception(translated(error))
             else:
-                sent.set_result(_confirmed(place, confirmation))
+                sent.set_result(_confirmed(position, confirmation))
 
         key = message.key
         if key == "" and self._settings.empty_key == "absent":
             key = None
         try:
             self._producer.produce(
-                self._topics.real(place.topic),
+                self._topics.real(position.topic),
                 _bytes(message.value),
                 None if key is None else _bytes(key),
-                place.partition,
+                position.partition,
                 on_delivery=delivered,
-                timestamp=place.timestamp,
+                timestamp=position.timestamp,
                 headers=[(_bytes(h.key).decode(), _bytes(h.value)) for h in message.headers]
                 or None,
             )
@@ -136,11 +136,11 @@ class KafkaProducing:
         self._producer.flush(0.1)
 
 
-def _confirmed(place: Metadata, message: Any) -> Metadata:
+def _confirmed(position: Metadata, message: Any) -> Metadata:
     """Return the position of a message on the cluster, which may set a timestamp of its own."""
     kind, ms = message.timestamp()
-    timestamp = ms if kind == TIMESTAMP_CREATE_TIME else place.timestamp
-    return Metadata(place.topic, message.partition(), message.offset(), timestamp)
+    timestamp = ms if kind == TIMESTAMP_CREATE_TIME else position.timestamp
+    return Metadata(position.topic, message.partition(), message.offset(), timestamp)
 
 
 def _bytes(text: str) -> bytes:

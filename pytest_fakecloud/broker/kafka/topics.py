@@ -150,10 +150,10 @@ class KafkaTopics:
 
     def ends(self, wanted: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]]:
         """Return the start and end offset of the partition in each tuple ``(topic, partition, …)``."""
-        places = [(self.real(tp[0]), tp[1]) for tp in wanted]
-        starts = self.cluster.offsets(dict.fromkeys(places, "earliest"))
-        ends = self.cluster.offsets(dict.fromkeys(places, "latest"))
-        return [(starts[place], ends[place]) for place in places]
+        real = [(self.real(tp[0]), tp[1]) for tp in wanted]
+        starts = self.cluster.offsets(dict.fromkeys(real, "earliest"))
+        ends = self.cluster.offsets(dict.fromkeys(real, "latest"))
+        return [(starts[tp], ends[tp]) for tp in real]
 
     def bounds(self, name: str) -> tuple[list[int], list[int]]:
         """Return the start offsets and the end offsets of a topic's logs, by partition."""

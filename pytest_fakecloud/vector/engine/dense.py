@@ -249,9 +249,9 @@ def threshold(keys: NDArray[np.floating], depth: int) -> float:
 
 def _largest(keys: NDArray[np.floating], depth: int) -> float:
     """Return the ``depth``-th largest of the keys; reorders them in place."""
-    place = len(keys) - depth
-    keys.partition(place)
-    return float(keys[place])
+    index = len(keys) - depth
+    keys.partition(index)
+    return float(keys[index])
 
 
 def float32_scores(matrix: Matrix, similarity: Similarity, vector: Floats, rows: Rows) -> Floats:

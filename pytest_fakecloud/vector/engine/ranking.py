@@ -125,7 +125,7 @@ class Ranker:
             return best_first(rows[near], scores[near], depth, self._order)
         ranking = best_first(rows, scores, len(rows), self._order)
         tested = enumerate(ranking.rows[: self._budget(prepared)].tolist())
-        accepted = list(islice((place for place, row in tested if accept(row)), depth))
+        accepted = list(islice((position for position, row in tested if accept(row)), depth))
         return Ranking(ranking.rows[accepted], ranking.scores[accepted])
 
     def _fused(self, namespace: Namespace, prepared: PreparedQuery, dense: Ranking) -> Ranking:
@@ -175,9 +175,9 @@ class Ranker:
         """Return the positions that ``recall`` keeps, of ``count`` from ``first`` on."""
         safe = 0 if self._config.lose_first else 1
         return [
-            place
-            for place in range(first, first + count)
-            if place < safe or self._random.random() < self._config.recall
+            position
+            for position in range(first, first + count)
+            if position < safe or self._random.random() < self._config.recall
         ]
 
 
