@@ -214,6 +214,17 @@ class Holder:
     def func(self) -> object:
         raise NotImplementedError
 
+    def use(self) -> None:
+        """Do nothing: what matters is that a client may be a method."""
+
+
+def test_locks_of_the_object_of_a_method_are_found(cloud: Cloud) -> None:
+    holder = Holder(lock=threading.Lock())
+    real = holder.lock
+    with World(cloud) as world, share_locks(world, [Program("method", holder.use)]):
+        assert holder.lock is not real
+    assert holder.lock is real
+
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_locks_are_found_by_the_shortest_way(cloud: Cloud, order: int) -> None:
