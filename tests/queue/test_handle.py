@@ -476,6 +476,8 @@ def test_driving_returns_the_attempts_and_what_is_left(queue: Queue) -> None:
 def test_waiting_describes_the_first_of_many_messages(queue: Queue) -> None:
     """Every clock move builds this text, so its cost must not grow with the number of messages."""
     for number in range(450):
+        if number == 5:
+            assert len(queue.advance("1s").waiting.splitlines()) == 6
         queue.publish("https://app.example.com", delay=3600 + number)
     told = queue.advance("1s").waiting.splitlines()
     assert told[0] == "450 undelivered messages:"
