@@ -332,7 +332,7 @@ class Message:
         return replace(self, attempts=attempts, log=list(self.log))
 
 
-def first(headers: Sequence[tuple[str, str]], name: str) -> str | None:
+def first(headers: HeaderPairs, name: str) -> str | None:
     """Return the first value of a header, or None. The name is not case-sensitive."""
     wanted = name.lower()
     for key, value in headers:

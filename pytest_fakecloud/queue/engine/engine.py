@@ -24,7 +24,7 @@ from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane
 from ..errors import not_found
-from ..model import Attempt, Delivery, Message, Outcome, Perform, SigningKeys
+from ..model import Attempt, Delivery, HeaderPairs, Message, Outcome, Perform, SigningKeys
 from ..settings import PlanLimits, QueueConfig
 from ..wire.signing import Signer
 from ..workflow.runs import WorkflowRuns
@@ -33,7 +33,7 @@ from .attempts import AttemptRunner
 from .history import DeadLetter, DeadLetters, History
 from .lifecycle import Lifecycle
 from .ordered_queues import OrderedQueues
-from .publishing import Accepted, Pairs, Publisher
+from .publishing import Accepted, Publisher
 from .quota import Quota
 from .state import State, copies
 
@@ -150,7 +150,7 @@ class Engine(State):
             )
 
     def retry_dead_letters(
-        self, letters: Collection[DeadLetter], headers: Pairs = ()
+        self, letters: Collection[DeadLetter], headers: HeaderPairs = ()
     ) -> list[Accepted]:
         """Publish the messages of dead letters again, as the publisher does, and delete the letters."""
         with self.lock:

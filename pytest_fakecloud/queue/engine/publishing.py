@@ -6,7 +6,7 @@ the request override them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,8 +21,6 @@ from .quota import Quota
 from .schedules import Schedule, Schedules, as_scheduled
 from .state import State, copies
 from .url_groups import UrlGroup
-
-Pairs = Sequence[tuple[str, str]]
 
 
 class Accepted(NamedTuple):
@@ -72,10 +70,10 @@ class Publisher:
     def publish(
         self,
         destination: str,
-        headers: Pairs,
+        headers: HeaderPairs,
         body: bytes,
         *,
-        query: Pairs = (),
+        query: HeaderPairs = (),
         caller_ip: str = "127.0.0.1",
         queue_name: str | None = None,
         api: Api = "v2",
@@ -171,7 +169,7 @@ class Publisher:
             self._lifecycle.accept(draft, at_us, source=source)
 
     def retry_dead_letters(
-        self, messages: Iterable[Message], headers: Pairs = ()
+        self, messages: Iterable[Message], headers: HeaderPairs = ()
     ) -> list[Accepted]:
         """Publish the messages of dead letters again; ``headers`` override their settings.
 

@@ -25,7 +25,6 @@ from .text import as_text
 from .values import read_integer
 
 T = TypeVar("T")
-Pairs = Iterable[tuple[str, str]]
 
 _MESSAGE_FIELDS: dict[str, Callable[[Message], Sequence[str]]] = {
     "messageId": lambda message: (message.public_id, message.id),
@@ -128,7 +127,7 @@ class Filters:
 
 
 def read_filters(
-    pairs: Pairs,
+    pairs: Iterable[tuple[str, str]],
     known: frozenset[str],
     most: int = 100,
     *,

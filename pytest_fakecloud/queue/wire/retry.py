@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC
 from operator import add, mul, sub, truediv
 
 from ...core.wording import counted
 from ..errors import QueueError, bad_request
-from ..model import DAY, SECOND, first
+from ..model import DAY, SECOND, HeaderPairs, first
 
 RETRY_HEADERS = (
     "Retry-After",
@@ -195,7 +195,7 @@ def check_expression(text: str) -> str:
     return text
 
 
-def asked_wait(headers: Sequence[tuple[str, str]], now_us: int) -> tuple[int, str] | None:
+def asked_wait(headers: HeaderPairs, now_us: int) -> tuple[int, str] | None:
     """Return the wait that a destination requested and the header that requested it, or None.
 
     Dates are compared with the queue's clock. A wait longer than a day and a malformed value are
@@ -241,7 +241,7 @@ def _read_wait(value: str, now_us: int) -> int | None:
 
 
 def next_wait(
-    expression: str | None, retried: int, headers: Sequence[tuple[str, str]], now_us: int
+    expression: str | None, retried: int, headers: HeaderPairs, now_us: int
 ) -> tuple[int, str]:
     """Return the wait before the next retry in microseconds, and the reason for it.
 
