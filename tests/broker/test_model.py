@@ -6,7 +6,6 @@ import pytest
 
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.model import ConsumerConfig, Header, Record, consumer_config
-from pytest_fakecloud.broker.settings import PRESETS
 
 
 def test_defaults_are_the_vendors() -> None:
@@ -51,8 +50,3 @@ def test_a_record_reads_its_value_and_headers() -> None:
     assert record.json() == {"a": 1}
     assert record.header("h") == "2"
     assert record.header("H") is None
-
-
-def test_plans() -> None:
-    assert PRESETS["free"].messages_per_day == 10_000
-    assert PRESETS["pro"].max_partitions == 1000

@@ -18,8 +18,6 @@ from pytest_fakecloud.vector.assertions import QUERY_FIELDS, UPSERT_FIELDS, show
 from pytest_fakecloud.vector.handle import VectorIndex
 from tests.ids import steady
 
-from .test_handle import post
-
 Items = list[dict[str, Any]]
 SEEN: Items = [
     {"id": "user-1", "metadata": {"x": 1}, "vector": [0.5] * 3, "namespace": "", "data": "a*b"},
@@ -72,27 +70,6 @@ def test_what_can_never_be(
 ) -> None:
     with pytest.raises(ContractError, match=reason):
         Query(wanted, fields, "item")
-
-
-def test_the_index_asks_so() -> None:
-    with VectorIndex(Context.alone(), dimension=2) as index:
-        post(index, "/upsert/ns", [{"id": "user-1", "vector": [0.1, 2], "metadata": {"n": 1}}])
-        post(index, "/query/ns", {"vector": [0.1, 2], "filter": "n = 1"})
-        asked: dict[str, Any] = {"id": "user*", "vector": np.float32([0.1, 2]), "namespace": "n*"}
-        assert index.assert_upserted(**asked).only()["id"] == "user-1"
-        with pytest.raises(AssertionError, match="never, found 1"):
-            index.assert_not_upserted(**asked)
-        asked = {"filter": "n*", "top_k": 10, "vector": [0.1, 2]}
-        assert index.assert_queried(**asked).where(topK=10, top_k=10).only()
-        with pytest.raises(AssertionError, match="never, found 1"):
-            index.assert_not_queried(**asked)
-        index.assert_not_upserted("admin*")
-        index.assert_not_queried(top_k=5)
-        found = index.vectors("ns")
-        assert found.where(vector=np.float32([0.1, 2])) == found.where(id="user*") == found
-        for records in (found, index.pending(), index.assert_upserted(), index.assert_queried()):
-            with pytest.raises(ContractError, match="did you mean 'vector'"):
-                records.where(vektor=[1])
 
 
 def test_failures_name_the_nearest_first_and_what_differed() -> None:

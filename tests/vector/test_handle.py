@@ -60,18 +60,6 @@ def test_rotating_refuses_both_old_tokens(index: VectorIndex) -> None:
     assert post(index, "/info", None)["vectorCount"] == 0
 
 
-def test_handles_are_numbered_and_named_in_errors(context: Context) -> None:
-    with (
-        VectorIndex(context) as one,
-        VectorIndex(context) as two,
-        VectorIndex(context, name="x") as x,
-    ):
-        assert [one.name, two.name, x.name] == ["vector_index", "vector_index_2", "x"]
-        assert post(x, "/delete-namespace/n", None)["error"].startswith(
-            "Namespace n for the index x "
-        )
-
-
 # -- data ----------------------------------------------------------------------------------------
 
 
@@ -291,7 +279,12 @@ def test_assert_upserted(index: VectorIndex) -> None:
     assert len(index.assert_upserted(times=3)) == 3
     assert index.assert_upserted(vector=[0, 1]).only()["id"] == "b"
     assert index.assert_upserted(metadata=lambda m: m["x"] == 1).only()["id"] == "1"
-    index.assert_upserted("bad", times=0)
+    assert index.vectors("n s").where(vector=np.float32([1, 0]), id="c*").only() == {
+        "id": "c", "vector": [1.0, 0.0], "data": "text",
+    }  # fmt: skip
+    index.assert_not_upserted("bad")
+    with pytest.raises(AssertionError, match="never, found 1"):
+        index.assert_not_upserted("b*")
     with pytest.raises(AssertionError, match=r"expected an upsert id='z'.*\n.*id is '1', not 'z'"):
         index.assert_upserted("z")
 
@@ -360,7 +353,9 @@ def test_assert_queried(index: VectorIndex) -> None:
     index.assert_queried(vector=[1, 1], times=1)
     index.assert_queried(top_k=7, times=1)
     index.assert_queried(times=5)
-    index.assert_queried(data="x", times=0)
+    index.assert_not_queried(data="x")
+    with pytest.raises(AssertionError, match="never, found 2"):
+        index.assert_not_queried(top_k=3)
     with pytest.raises(AssertionError, match=r"a query filter='n = 2' at least once, found 0"):
         index.assert_queried(filter="n = 2")
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
@@ -21,11 +19,6 @@ def test_given_limits_take_the_place_of_the_defaults() -> None:
     limits = config(limits={"top_k": 10, "metadata_bytes": None}).limits
     assert limits == VectorLimits(top_k=10, metadata_bytes=None)
     assert config(limits=limits).limits is limits
-
-
-def test_recall_is_any_real_number() -> None:
-    for recall in (0, 1, np.float32(0.5), Fraction(1, 3)):
-        assert config(recall=recall).recall == recall
 
 
 def test_limits_made_by_hand_are_checked_too() -> None:

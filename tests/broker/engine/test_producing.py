@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-
 import pytest
 
 from pytest_fakecloud.broker.engine.producing import BrokerQuota, murmur2, partition_for_key
@@ -37,11 +35,6 @@ def test_hash_and_partitions() -> None:
         assert [partition_for_key(data, n) for n in (3, 4, 12)] == [of_3, of_4, of_12]
 
     check_each(check, VECTORS)
-
-
-def test_the_partitioner_is_not_librdkafkas_default() -> None:
-    assert zlib.crc32(b"city") % 4 == 0
-    assert partition_for_key(b"city", 4) == 3
 
 
 def test_messages_of_a_second_and_of_a_day() -> None:

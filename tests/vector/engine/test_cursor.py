@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.errors import VectorError
-from pytest_fakecloud.vector.model import Include, VectorQuery, VectorRecord
+from pytest_fakecloud.vector.model import VectorQuery, VectorRecord
 from pytest_fakecloud.vector.settings import VectorLimits
 
 from ..building import NOW, engine, floats, ids, put, rejects
@@ -54,13 +54,6 @@ def test_batches_see_the_index_as_it_is() -> None:
     index.delete("", ["2"])
     put(index, new=(1, 0))
     assert ids(index.resumable.next(uuid, 5)[0]) == ["new", "3"]
-
-
-def test_each_batch_includes_the_same_parts() -> None:
-    include = Include(metadata=True)
-    index = line_of(4)
-    uuid, _ = index.resumable.start("", VectorQuery(floats(1, 0), include=include), HOUR)
-    assert index.resumable.next(uuid, 1)[1] == include
 
 
 def test_a_uuid_has_the_form_of_one_and_comes_from_the_seed() -> None:

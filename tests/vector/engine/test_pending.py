@@ -20,14 +20,6 @@ def counts(index: VectorEngine) -> tuple[int, int]:
     return info.vector_count, info.pending_vector_count
 
 
-def test_by_default_everything_is_ready_at_once() -> None:
-    index = engine()
-    put(index, a=(1, 1))
-    assert seen(index) == ["a"]
-    assert counts(index) == (1, 0)
-    assert index.pending() == []
-
-
 def test_held_changes_are_fetched_and_scanned_but_not_queried() -> None:
     index = engine()
     put(index, a=(1, 0))
