@@ -1,11 +1,10 @@
-"""Test which values fit which index, and the counting of daily quotas."""
+"""Test which values fit which index."""
 
 from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.vector.engine.checks import DAY_US, Checks, VectorQuota
-from pytest_fakecloud.vector.errors import VectorError
+from pytest_fakecloud.vector.engine.checks import Checks
 from pytest_fakecloud.vector.model import Kind, VectorRecord
 from pytest_fakecloud.vector.settings import VectorLimits
 
@@ -38,18 +37,3 @@ def test_records_of_each_kind(kind: Kind, record: VectorRecord, problem: str | N
     else:
         with rejects(422, problem):
             checks.records([record], None)
-
-
-def test_quotas_start_anew_each_day() -> None:
-    quota = VectorQuota(VectorLimits(daily_queries=3))
-    quota.spend("update", 10**9, 0)
-    quota.spend("query", 2, 5)
-    state = quota.state()
-    with rejects(429, "Exceeded daily query limit: 3"):
-        quota.spend("query", 2, DAY_US - 1)
-    quota.spend("query", 1, DAY_US - 1)
-    quota.spend("query", 3, DAY_US)
-    quota.restore(state)
-    quota.spend("query", 1, 6)
-    with pytest.raises(VectorError):
-        quota.spend("query", 1, 6)

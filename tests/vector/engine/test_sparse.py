@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.engine.sparse import SparseIndex, merged
-from pytest_fakecloud.vector.model import SparseVector, Weighting
+from pytest_fakecloud.vector.model import SparseVector
 
 from ..building import sparse
 
@@ -46,15 +46,6 @@ def test_scores_are_inner_products_over_shared_dimensions(
         assert index.idf(dimension) == np.float32(
             math.log((total - having + 0.5) / (having + 0.5) + 1)
         )
-
-
-def test_idf_weighs_rare_dimensions_more() -> None:
-    index = SparseIndex()
-    for row in range(4):
-        index.add(row, sparse({0: 1.0, row + 1: 1.0}))
-    rows, scores = index.scores(sparse({0: 1.0, 2: 1.0}), 4, Weighting.IDF)
-    assert rows.tolist() == [0, 1, 2, 3]
-    assert scores[1] > scores[0] == scores[2]
 
 
 def test_duplicates_add_up_and_zeros_are_no_entries() -> None:
