@@ -9,11 +9,14 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
 from ..http.routing import Route
+from .browse.pages import PAGING
 from .control.shapes import BODIES, RESPONSES
 
 _QUERIES = {
     "journal": {"after": "return only rows after this number", "limit": "maximum number of rows"},
     "journal_stream": {"after": "stream only entries after this number"},
+    "list": PAGING,
+    "item": PAGING,
     "attempts": {"id": "return only attempts of the message with this id"},
 }
 _TEXTS = {"console": "text/html", "console_file": "text/*", "journal_stream": "text/event-stream"}

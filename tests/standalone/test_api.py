@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import socket
 import sys
@@ -60,6 +61,8 @@ def test_every_operation_says_what_it_does(server: Server) -> None:
         for operation in operations.values():
             assert operation["summary"].endswith(".")
             assert operation["operationId"]
+            said = set(re.findall(r"\?(\w+)=", operation["description"]))
+            assert said <= {one["name"] for one in operation.get("parameters", ())}
 
 
 def test_state_lists_the_handles(server: Server) -> None:

@@ -27,6 +27,13 @@ View: TypeAlias = dict[str, Any]
 PAGE = 100
 """The default number of items on a page."""
 LARGEST_PAGE = 500
+PAGING = {
+    "search": "return only items that contain this text, ignoring case",
+    "after": "the cursor `next` of another page",
+    "before": "the cursor `previous` of another page",
+    "limit": f"maximum number of items, at most {LARGEST_PAGE}",
+}
+"""The parameters of every list; each list also has its own filters."""
 MOST_IN_VIEW = 500
 """Maximum number of keys, vectors, records or messages in a view, whose counts include the rest."""
 

@@ -15,7 +15,7 @@ from ...http.messages import Request
 from ...http.readers import decode_segment
 from ...http.routing import Route
 from ...services import find, view_of
-from ..browse.pages import LARGEST_PAGE, PAGE, Listing, NotFound, Wanted, whole_number
+from ..browse.pages import LARGEST_PAGE, PAGE, PAGING, Listing, NotFound, Wanted, whole_number
 from ..wire import fault_kinds
 from . import PREFIX, Refused, contract, named
 from .shapes import Attempt, DeadLetter, Message
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _MODULES = {"kv_server": "kv", "vector_index": "vector", "broker": "broker", "queue": "queue"}
 """For each fixture, the module of ``browse`` that lists the data of its fake."""
-_PAGING = ("search", "after", "before", "limit")
 
 
 class DataRoutes:
@@ -145,7 +144,7 @@ def view(handle: Handle) -> dict[str, Any]:
 
 def _wanted(request: Request, listing: Listing) -> Wanted:
     given = dict(request.query_items())
-    known = {*_PAGING, *listing.filters}
+    known = {*PAGING, *listing.filters}
     if unknown := [name for name in given if name not in known]:
         raise ContractError(unknown_name("parameter of this list", unknown[0], sorted(known)))
     limit = whole_number("limit", given.get("limit"))
