@@ -66,7 +66,7 @@ def attempt_note(outcome: Outcome) -> str | None:
         return None
     if outcome.status is None:
         return failure_text(outcome)
-    if 200 <= outcome.status < 300:
+    if outcome.delivered:
         # The exception came after the response. Otherwise, the status would be 500.
         return raised_text(outcome.exception, "after the response, a background task raised")
     return raised_text(outcome.exception)

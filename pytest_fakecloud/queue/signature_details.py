@@ -102,7 +102,7 @@ def _compared(check: Refusal, url: str, body: bytes, keys: SigningKeys) -> Compa
     other_body = checked if checked != body else None
     rewritten = None if other_body is None else _reserialized(other_body)
     other_key = bool(check.keys) and keys.current not in check.keys
-    claim = "" if other_key or check.claim == "key" else check.claim
+    claim = "" if check.claim == "key" else check.claim
     return {
         "compared": other_url is not None or other_body is not None or other_key or claim != "",
         "verified_url": other_url,
