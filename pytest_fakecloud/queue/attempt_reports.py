@@ -33,7 +33,7 @@ from .wire.text import as_text, shortened_body
 if TYPE_CHECKING:
     from .engine.engine import Engine
     from .log_collector import LogCollector
-    from .signature_checks import Refusal
+    from .signature_checks import FailedCheck
 
 _MAX_FINISHED = 1_000
 _QUEUES_OWN = ("upstash-", "user-agent", "content-type", "host", "content-length")
@@ -48,7 +48,7 @@ class StartedDelivery(NamedTuple):
     number: int
     delivery: Delivery
     logged: list[BaseException]
-    refused: list[Refusal]
+    failed_checks: list[FailedCheck]
 
 
 class FinishedDelivery(NamedTuple):
@@ -147,7 +147,9 @@ class AttemptDetails:
         if outcome.status in (401, 403):
             from .signature_details import signature_details
 
-            fields["signature"] = signature_details(sent, started.refused, self._keys, self._now())
+            fields["signature"] = signature_details(
+                sent, started.failed_checks, self._keys, self._now()
+            )
         if outcome.status is not None and 300 <= outcome.status < 400:
             fields["location"] = first(outcome.headers, "Location")
         return fields

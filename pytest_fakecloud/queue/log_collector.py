@@ -28,7 +28,7 @@ class LogCollector(logging.Handler):
     @contextmanager
     def collecting(self, started: StartedDelivery) -> Iterator[None]:
         """Collect what happens during one delivery. Deliveries may overlap."""
-        with WATCHER.collecting(started.refused):
+        with WATCHER.collecting(started.failed_checks):
             self._open[id(started)] = started.logged
             self._root.addHandler(self)
             try:

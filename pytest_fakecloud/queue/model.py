@@ -304,7 +304,7 @@ class Message:
     """Reasons why callbacks about this message were not published."""
     retry_of: str | None = None
     """Id of the dead-lettered message that this one repeats."""
-    settled: bool = False
+    released: bool = False
     """Whether the messages that waited for this one have been released."""
     overtaken_at: int | None = None
     """Number of retries after which a fault let other messages overtake this one."""

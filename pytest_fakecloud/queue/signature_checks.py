@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 _Method: TypeAlias = Callable[..., Any]
 
 
-class Refusal(NamedTuple):
+class FailedCheck(NamedTuple):
     """The arguments of a signature check that raised an exception.
 
     ``url`` and ``body`` are None if the check did not use them. ``claim`` is the rejected claim of
@@ -34,14 +34,14 @@ class SignatureWatcher:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._open: dict[int, list[Refusal]] = {}
+        self._open: dict[int, list[FailedCheck]] = {}
         self._wrapped: list[tuple[type, str, FunctionType, _Method]] = []
 
     @contextmanager
-    def collecting(self, found: list[Refusal]) -> Iterator[None]:
-        """Add the rejections of signature checks in the block to ``found``.
+    def collecting(self, found: list[FailedCheck]) -> Iterator[None]:
+        """Add the signature checks that fail in the block to ``found``.
 
-        Blocks may overlap in several threads. A rejection then cannot be attributed and is dropped.
+        Blocks may overlap in several threads. A failed check then cannot be attributed and is dropped.
         """
         with self._lock:
             if not self._open:
@@ -56,7 +56,7 @@ class SignatureWatcher:
                 while self._wrapped and not self._open:
                     self._unwrap(*self._wrapped.pop())
 
-    def found(self) -> list[Refusal]:
+    def found(self) -> list[FailedCheck]:
         """Return the list for the delivery in progress, or a new list if several are in progress."""
         with self._lock:
             return next(iter(self._open.values())) if len(self._open) == 1 else []
@@ -90,24 +90,24 @@ def _watched_verify(original: _Method) -> _Method:
     def verify(self: Any, *given: Any, **named: Any) -> Any:
         found = WATCHER.found()
         before = len(found)
-        refused: list[Refusal] = []
+        failed_checks: list[FailedCheck] = []
         try:
             return original(self, *given, **named)
         except Exception:
-            refused = [_refusal(self, named)]
+            failed_checks = [_failed_check(self, named)]
             raise
         finally:
-            # The receiver calls PyJWT for each of its keys. Replace PyJWT's rejections.
-            found[before:] = refused
+            # The receiver calls PyJWT for each of its keys. Replace the failed checks of PyJWT.
+            found[before:] = failed_checks
 
     return verify
 
 
-def _refusal(receiver: object, named: dict[str, Any]) -> Refusal:
+def _failed_check(receiver: object, named: dict[str, Any]) -> FailedCheck:
     url, body = named.get("url"), named.get("body")
     # The keys are private attributes of the receiver, which has no other strings.
     keys = tuple(value for value in vars(receiver).values() if isinstance(value, str))
-    return Refusal(
+    return FailedCheck(
         url if isinstance(url, str) else None, body if isinstance(body, str | bytes) else None, keys
     )
 
@@ -137,7 +137,7 @@ def _watched_decode(original: _Method) -> _Method:
             claim = getattr(error, "claim", "") or _CLAIMS.get(type(error).__name__, "")
             if claim:
                 keys = (key,) if isinstance(key, str) else ()
-                found.append(Refusal(None, None, keys, str(claim)))
+                found.append(FailedCheck(None, None, keys, str(claim)))
             raise
         # Drop errors about wrong keys, because another key has verified the signature.
         found[:] = [check for check in found if check.claim != "key"]

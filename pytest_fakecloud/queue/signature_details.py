@@ -10,11 +10,11 @@ from typing import TypedDict
 
 from .delivery.applications import Address
 from .model import Delivery, SigningKeys, first
-from .signature_checks import Refusal
+from .signature_checks import FailedCheck
 from .wire.signing import body_hash, explain
 from .wire.text import as_text, shortened_body
 
-_NO_CHECK = Refusal(None, None, ())
+_NO_CHECK = FailedCheck(None, None, ())
 
 
 class Comparison(TypedDict):
@@ -62,12 +62,12 @@ class SignatureDetails(Comparison):
 
 
 def signature_details(
-    sent: Delivery, refused: Sequence[Refusal], keys: SigningKeys, now: float
+    sent: Delivery, failed_checks: Sequence[FailedCheck], keys: SigningKeys, now: float
 ) -> SignatureDetails:
     """Describe the signature of a delivery.
 
-    ``refused`` are the application's signature checks that failed, and ``now`` is the Unix time in
-    seconds on the clock of signatures.
+    ``failed_checks`` are those of the application, and ``now`` is the Unix time in seconds on the
+    clock of signatures.
     """
     signature = first(sent.headers, "Upstash-Signature") or next(
         (value for name, value in sent.headers if name.lower().endswith("-signature")), None
@@ -78,8 +78,8 @@ def signature_details(
         invalid = explain(signature, body=sent.body, keys=keys, at=now, url=url)
         if invalid is None:
             # If several checks rejected the delivery, explain one that used the queue's own key.
-            own = [one for one in refused if keys.current in one.keys]
-            check = (own or refused or [_NO_CHECK])[-1]
+            own = [one for one in failed_checks if keys.current in one.keys]
+            check = (own or failed_checks or [_NO_CHECK])[-1]
     return {
         "missing": signature is None,
         "url": url,
@@ -94,7 +94,7 @@ def signature_details(
     }
 
 
-def _compared(check: Refusal, url: str, body: bytes, keys: SigningKeys) -> Comparison:
+def _compared(check: FailedCheck, url: str, body: bytes, keys: SigningKeys) -> Comparison:
     checked = check.body
     if isinstance(checked, str):
         checked = checked.encode("utf-8", "surrogatepass")

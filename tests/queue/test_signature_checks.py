@@ -6,34 +6,34 @@ import contextlib
 
 import pytest
 
-from pytest_fakecloud.queue.signature_checks import WATCHER, Refusal
+from pytest_fakecloud.queue.signature_checks import WATCHER, FailedCheck
 
 receiver = pytest.importorskip("qstash.receiver")
 
 
-def refuse() -> None:
+def fail() -> None:
     with contextlib.suppress(receiver.SignatureError):
         receiver.Receiver("one", "two").verify(signature="none", body="b", url="http://here.test")
 
 
-def test_a_refusal_is_taken_down() -> None:
-    found: list[Refusal] = []
+def test_a_failed_check_is_recorded() -> None:
+    found: list[FailedCheck] = []
     with WATCHER.collecting(found):
-        refuse()
-    refuse()
-    assert found == [Refusal("http://here.test", "b", ("one", "two"))]
+        fail()
+    fail()
+    assert found == [FailedCheck("http://here.test", "b", ("one", "two"))]
 
 
 def test_overlapping_blocks_give_back_what_was_there() -> None:
     before = vars(receiver.Receiver)["verify"]
-    first: list[Refusal] = []
-    second: list[Refusal] = []
+    first: list[FailedCheck] = []
+    second: list[FailedCheck] = []
     one, other = WATCHER.collecting(first), WATCHER.collecting(second)
     one.__enter__()
     other.__enter__()
-    refuse()
+    fail()
     one.__exit__(None, None, None)
-    refuse()
+    fail()
     other.__exit__(None, None, None)
     assert vars(receiver.Receiver)["verify"] is before
     assert (len(first), len(second)) == (0, 1)
@@ -41,7 +41,7 @@ def test_overlapping_blocks_give_back_what_was_there() -> None:
 
 def test_a_replacement_by_the_application_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiver.Receiver, "verify", receiver.Receiver.verify)
-    found: list[Refusal] = []
+    found: list[FailedCheck] = []
 
     def own(self: object) -> None: ...
 

@@ -245,7 +245,7 @@ def route_to(table: Destinations, url: str) -> DestinationRoute | None:
     best: tuple[int, DestinationRoute] | None = None
     with table._lock:
         for scope, route in table._routes.items():
-            if (best is None or scope.length >= best[0]) and scope.takes(split):
+            if (best is None or scope.length >= best[0]) and scope.matches(split):
                 best = (scope.length, route)
     return best[1] if best else None
 

@@ -44,7 +44,7 @@ class Pattern:
     asked: Question = field(compare=False)
     length: int = 0
 
-    def takes(self, url: SplitUrl) -> bool:
+    def matches(self, url: SplitUrl) -> bool:
         # "*" matches every URL, which is known sooner without comparing.
         return self.length < 0 or self.asked.agrees(url.text)
 
@@ -60,7 +60,7 @@ class Prefix(NamedTuple):
         """The rank of the scope among all scopes that match a URL."""
         return len(self.origin) + len(self.rest)
 
-    def takes(self, url: SplitUrl) -> bool:
+    def matches(self, url: SplitUrl) -> bool:
         if self.origin != url.origin or not url.rest.startswith(self.rest):
             return False
         following = url.rest[len(self.rest) : len(self.rest) + 1]

@@ -203,9 +203,9 @@ class Lifecycle:
         """Release the messages that wait for this one, after it and its callbacks have finished."""
         state = self._state
         has_ended = message.finished or message.state == "CANCEL_REQUESTED"
-        if not has_ended or message.open_children or message.settled:
+        if not has_ended or message.open_children or message.released:
             return
-        message.settled = True
+        message.released = True
         state.queues.release(message)
         if message.source_id is not None and message.queue_name is None:
             source = state.messages.get(message.source_id)

@@ -188,7 +188,7 @@ class QueueApp(App):
         # Hold the lock for the whole batch, so that no run can finish between two items.
         with self.engine.lock:
             self.engine.quota.count_request(self.engine.clock.now_us())
-            self.engine.workflow.refuse(map(_headers_of, items))
+            self.engine.workflow.check_steps(map(_headers_of, items))
             answers = [
                 self._batch_item(item, number, request) for number, item in enumerate(items, 1)
             ]

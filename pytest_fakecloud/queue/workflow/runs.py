@@ -106,7 +106,7 @@ class WorkflowRuns:
                 message.max_retries = self.engine.settings.retries if given is None else given
             message.retry_delay = message.settings.retry_delay
 
-    def refuse(self, requests: Iterable[HeaderList]) -> None:
+    def check_steps(self, requests: Iterable[HeaderList]) -> None:
         """Raise ``QueueError`` (400) if one of these requests is a step of a finished run."""
         if not self.runs:
             return
