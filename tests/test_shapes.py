@@ -196,20 +196,20 @@ def test_type_checkers_know_the_facts_of_problems_and_of_faults(cloud: Cloud) ->
 def recorded_events(*methods: str) -> Iterator[ast.Call]:
     """Yield the calls in the package's source that record an event with one of the methods."""
     for path in sorted(Path(pytest_fakecloud.__file__).parent.rglob("*.py")):
-        if re.search(r"\b_?(add_event|tell)\(", path.read_text(encoding="utf-8")):
+        if re.search(r"\b_?add_event\(", path.read_text(encoding="utf-8")):
             for node in ast.walk(syntax(path)):
                 if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in methods:
                     yield node
 
 
 def test_type_checkers_know_the_data_of_every_event() -> None:
-    calls = recorded_events("add_event", "tell")
+    calls = recorded_events("add_event")
     told = {word.arg for call in calls for word in call.keywords} - {None, "at_us"}
     assert {"message_id", "group", "held"} <= told <= set(EventFields.__annotations__)
 
 
 def test_kinds_of_events_are_listed_where_they_are_recorded() -> None:
-    calls = recorded_events("add_event", "tell", "_tell")
+    calls = recorded_events("add_event", "_add_event")
     first = (getattr(call.args[0], "value", None) for call in calls if call.args)
     recorded = {word for word in first if isinstance(word, str)}
     listed = EVENT_KINDS | BrokerApp.event_kinds | QueueApp.event_kinds

@@ -70,7 +70,7 @@ class Coordinator:
             self._return(instance, before)
         else:
             text = f"{name} joined {group.name}, subscribed to {', '.join(topics)}"
-            self._report("join", text, instance, topics=list(topics))
+            self._add_event("join", text, instance, topics=list(topics))
             self._rebalancer.rebalance(group, f"{name} joined", ("join", name))
         return instance
 
@@ -86,7 +86,7 @@ class Coordinator:
         text = (
             f"{instance.name} returned to {instance.group.name} within its session and keeps {kept}"
         )
-        self._report("return", text, instance)
+        self._add_event("return", text, instance)
 
     def finish(self, instance: Instance, turn: object) -> None:
         """End a consume call. The next waiting call proceeds; after the last, idle timers start."""
@@ -115,7 +115,7 @@ class Coordinator:
         if not self._settings.delete_leaves and instance.member:
             self._vanish(instance, "closed", f"{name} of {group_name} was deleted")
             return
-        self._report("leave", f"{name} was deleted and left {group_name}", instance)
+        self._add_event("leave", f"{name} was deleted and left {group_name}", instance)
         self._remove(instance, f"{name} left", "leave")
 
     def crash(self, group_name: str, name: str) -> None:
@@ -142,7 +142,7 @@ class Coordinator:
         kind: EventKind = "crash" if state == "crashed" else "close"
         if not instance.member:
             self._remove(instance, text, kind)
-            self._report(kind, text, instance)
+            self._add_event(kind, text, instance)
             return
         cancel(instance)
         self._rebalancer.release(instance)
@@ -154,11 +154,11 @@ class Coordinator:
         until = self._state.now_us + left * 1000
         text = f"{text}; it keeps {partitions_text(instance.assignment)} for {left} ms"
         held = [list(one) for one in sorted(instance.assignment)]
-        self._report(kind, text, instance, keeps=held, until_us=until, idle=idle)
+        self._add_event(kind, text, instance, keeps=held, until_us=until, idle=idle)
 
     def _session_over(self, instance: Instance) -> None:
         text = f"the session of {instance.name} in {instance.group.name} expired"
-        self._report("expire", text, instance)
+        self._add_event("expire", text, instance)
         reason = f"the session of {instance.name} expired"
         if not instance.live:
             self._remove(instance, reason, "expire")
@@ -183,9 +183,9 @@ class Coordinator:
         if not instance.consuming:
             self._session_over(instance)
 
-    def _report(self, kind: EventKind, text: str, instance: Instance, **data: Any) -> None:
+    def _add_event(self, kind: EventKind, text: str, instance: Instance, **data: Any) -> None:
         group = instance.group.name
-        self._state.report(kind, text, group=group, instance=instance.name, **data)
+        self._state.add_event(kind, text, group=group, instance=instance.name, **data)
 
     def copy_groups(self) -> list[GroupCopy]:
         copies = []

@@ -145,7 +145,7 @@ class GroupOffsets:
             changed = ", ".join(
                 f"{topic}-{partition}={offset}" for topic, partition, offset in stored
             )
-            self._state.report(
+            self._state.add_event(
                 kind,
                 f"{by} of {group.name} committed {changed}"
                 + (" automatically" if kind == "auto commit" else ""),
@@ -215,7 +215,7 @@ class GroupOffsets:
             if reset is None:
                 raise errors.out_of_range(*tp, position, log.start, log.end)
             instance.positions[tp] = reset
-            self._state.report(
+            self._state.add_event(
                 "reset",
                 f"{instance.name} of {group.name} was at {position} of {tp.topic}-{tp.partition}, "
                 f"outside {log.start}..{log.end}, and was reset to {reset}",
@@ -253,7 +253,7 @@ class GroupOffsets:
             for tp, offset in sorted(_before_last(group, last, only).items())
         }
         offsets = ", ".join(f"{tp.topic}-{tp.partition}={at}" for tp, at in moved.items())
-        self._state.report(
+        self._state.add_event(
             "redeliver",
             f"{group.name} gets {counted(last, 'record')} again, from "
             + (offsets or "nowhere: none was delivered"),
@@ -302,7 +302,7 @@ class GroupOffsets:
         for instance in group.instances.values():
             cancel(instance)
         self._state.groups.pop(group.name, None)
-        self._state.report(
+        self._state.add_event(
             "dead", f"{group.name} and its committed offsets are forgotten", group=group.name
         )
 

@@ -41,7 +41,7 @@ class Rebalancer:
         if not members:
             group.generation += 1
             group.state = "Empty"
-            self._report_rebalance(group, {})
+            self._add_rebalance_event(group, {})
             self._offsets.retain(group)
         elif self._settings.join_delay_ms:
             if group.state != "PreparingRebalance" or not group.timers:
@@ -49,7 +49,7 @@ class Rebalancer:
                 delay_us = self._settings.join_delay_ms * 1000
                 self._state.start_timer(group, "rebalance", delay_us)
             group.state = "PreparingRebalance"
-            self._state.report(
+            self._state.add_event(
                 "rebalance started",
                 f"{group.name} rebalances: {reason}; all partitions are revoked",
                 group=group.name,
@@ -72,13 +72,13 @@ class Rebalancer:
             member.assignment = shares[member.name]
             if member.live:
                 self.activate(member)
-        self._report_rebalance(group, shares)
+        self._add_rebalance_event(group, shares)
 
-    def _report_rebalance(
+    def _add_rebalance_event(
         self, group: ConsumerGroup, shares: Mapping[str, Sequence[TopicPartition]]
     ) -> None:
         text = "; ".join(f"{name}: {partitions_text(share)}" for name, share in shares.items())
-        self._state.report(
+        self._state.add_event(
             "rebalance",
             f"{group.name} generation {group.generation} ({group.reason}): {text or 'no members'}",
             group=group.name,

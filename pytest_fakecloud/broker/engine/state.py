@@ -118,6 +118,6 @@ class BrokerState:
         """Return the remaining microseconds of the timers of an instance or a group."""
         return {kind: timer.due_us - self.now_us for kind, timer in owner.timers.items()}
 
-    def report(self, kind: EventKind, text: str, **data: Any) -> None:
-        """Report an event of a group when the lock is released."""
+    def add_event(self, kind: EventKind, text: str, **data: Any) -> None:
+        """Record an event of a group when the lock is released."""
         self._events.append((kind, text, self.now_us, data))

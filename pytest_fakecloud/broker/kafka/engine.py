@@ -103,7 +103,7 @@ class KafkaEngine:
         return self._waits.waiting
 
     def set_listener(self, listener: GroupListener) -> None:
-        self.groups.listener = listener
+        self.groups.add_event = listener
 
     def snapshot(self) -> KafkaCopy:
         """Return a copy of the fake's topics, records and committed offsets.

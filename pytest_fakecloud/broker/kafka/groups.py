@@ -50,7 +50,7 @@ class KafkaGroups:
     def __init__(
         self, topics: KafkaTopics, clock: Timekeeper, waits: Waits, fetching: KafkaFetching
     ) -> None:
-        self.listener: GroupListener = lambda *event, **details: None
+        self.add_event: GroupListener = lambda *event, **details: None
         self._topics = topics
         self._cluster = topics.cluster
         self.public = topics.public
@@ -139,7 +139,7 @@ class KafkaGroups:
                 self._client_settings(group, instance, config),
                 buffer_size=self._settings.max_poll_records,
                 idle_ms=self._settings.idle_close_ms,
-                on_event=partial(self._report, group, instance),
+                add_event=partial(self._add_event, group, instance),
                 on_stopped=partial(self._remove, (group, instance)),
                 committed_offset=partial(self._committed_offset, group),
                 on_other_commit=partial(self._report_commit, group, instance, kind=other_commit),
@@ -167,11 +167,11 @@ class KafkaGroups:
             settings["group.instance.id"] = instance
         return self._address.settings(settings)
 
-    def _report(
+    def _add_event(
         self, group: str, instance: str, kind: EventKind, text: str, data: dict[str, Any]
     ) -> None:
         text = f"group {group!r}: {instance!r} {kind}: {self._topics.public(text)}"
-        self.listener(kind, text, group=group, instance=instance, **data)
+        self.add_event(kind, text, group=group, instance=instance, **data)
 
     def _remove(self, key: tuple[str, str], member: KafkaInstance) -> None:
         with self._lock:
@@ -292,7 +292,7 @@ class KafkaGroups:
             return
         stored = [(*self._topics.shown_partition(tp), at) for tp, at in offsets.items()]
         shown = ", ".join(f"{topic}-{number}={at}" for topic, number, at in stored)
-        self.listener(
+        self.add_event(
             kind,
             f"group {group!r}: {instance!r} committed {shown}"
             + (" automatically" if kind == "auto commit" else ""),

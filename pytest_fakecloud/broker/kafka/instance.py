@@ -38,7 +38,7 @@ class KafkaInstance:
     """A consumer instance with its subscription, its partitions and its buffered records.
 
     ``settings`` configure the Kafka consumer, which is paused when ``buffer_size`` records are
-    buffered. ``on_event`` is called with events, ``on_other_commit`` with commits that no request
+    buffered. ``add_event`` is called with events, ``on_other_commit`` with commits that no request
     waits for, and ``on_stopped`` when the instance has stopped by itself. ``committed_offset``
     returns the offset that the group has committed in a partition. Names of topics and groups are
     those on the cluster. ``signal`` is notified of changes.
@@ -56,7 +56,7 @@ class KafkaInstance:
         *,
         buffer_size: int,
         idle_ms: int | None,
-        on_event: Callable[[EventKind, str, dict[str, Any]], None],
+        add_event: Callable[[EventKind, str, dict[str, Any]], None],
         on_stopped: Callable[[KafkaInstance], None],
         committed_offset: Callable[[Partition], int | None],
         on_other_commit: Callable[[dict[Partition, int]], None],
@@ -76,7 +76,7 @@ class KafkaInstance:
         self.buffer = RecordBuffer()
         self._buffer_size = buffer_size
         self._idle = None if idle_ms is None else idle_ms / 1000
-        self._on_event = on_event
+        self._add_event = add_event
         self._on_stopped = on_stopped
         self._committed_offset = committed_offset
         self._on_other_commit = on_other_commit
@@ -208,7 +208,7 @@ class KafkaInstance:
             while not self.stopped:
                 self._in_thread_step()
         except (KafkaException, RuntimeError) as error:
-            self._on_event("lost", f"the client of the cluster ended: {error}", {})
+            self._add_event("lost", f"the client of the cluster ended: {error}", {})
             self._on_stopped(self)
         finally:
             self.stopped = True
@@ -281,16 +281,16 @@ class KafkaInstance:
         self.buffer.assign([(tp.topic, tp.partition) for tp in partitions])
         self.state = "active"
         self._paused = False
-        self._on_event("assigned", _shown(partitions), {"partitions": len(partitions)})
+        self._add_event("assigned", _shown(partitions), {"partitions": len(partitions)})
         self.signal.notify()
 
     def _in_thread_revoke(self, consumer: Any, partitions: list[Any]) -> None:
         self._in_thread_give_up("rebalancing")
-        self._on_event("revoked", _shown(partitions), {"partitions": len(partitions)})
+        self._add_event("revoked", _shown(partitions), {"partitions": len(partitions)})
 
     def _in_thread_lose(self, consumer: Any, partitions: list[Any]) -> None:
         self._in_thread_give_up("expired")
-        self._on_event("expire", f"its session is over; lost {_shown(partitions)}", {})
+        self._add_event("expire", f"its session is over; lost {_shown(partitions)}", {})
 
     def _in_thread_give_up(self, state: Literal["rebalancing", "expired"]) -> None:
         self.buffer.discard()
