@@ -130,17 +130,11 @@ class App:
         try:
             if self.guard is not None:
                 self.guard(request)
-            found = self.table.find(request.method, request.path)
-            if isinstance(found, tuple):
-                route, request.params = found
-                request.route = call.route = route.name
+            found = self._find_route(request)
+            call.route = request.route
             request.principal = self.authenticate(request)
             if self.faults.active:
-                try:
-                    serve = partial(self._serve, request, found)
-                    response, altered = respond(self.faults, request, serve)
-                finally:
-                    end_faults(call, self.recorder.reserve())
+                response, altered = self._serve_with_faults(request, found)
             else:
                 response = self._serve(request, found)
         except ServiceError as error:
@@ -158,6 +152,20 @@ class App:
             # The journal keeps only the beginning of a request without valid credentials.
             self.recorder.cut(call)
         return response
+
+    def _find_route(self, request: Request) -> RouteMatch:
+        """Return the result of searching for a request's route; set its route and parameters."""
+        found = self.table.find(request.method, request.path)
+        if isinstance(found, tuple):
+            route, request.params = found
+            request.route = route.name
+        return found
+
+    def _serve_with_faults(self, request: Request, found: RouteMatch) -> tuple[Response, bool]:
+        try:
+            return respond(self.faults, request, partial(self._serve, request, found))
+        finally:
+            end_faults(request.call, self.recorder.reserve())
 
     def _serve(self, request: Request, found: RouteMatch) -> Response:
         try:
@@ -262,10 +270,7 @@ class App:
     def _facts_of(self, call: Call) -> dict[str, Any]:
         # Parse the recorded request again, so that the journal need not keep requests as well.
         request = Request(call.method, call.target, call.headers, call.body, call.client)
-        found = self.table.find(request.method, request.path)
-        if isinstance(found, tuple):
-            route, request.params = found
-            request.route = route.name
+        self._find_route(request)
         try:
             return self.facts(request)
         except Exception:
