@@ -339,3 +339,4 @@ def test_code_with_too_many_calls_is_refused(
     monkeypatch.setattr(every_failure, "MOST_CALLS", 1)
     with pytest.raises(ContractError, match="made 2 calls, and every_failure"):
         cloud.every_failure(lambda: [send(orders, "a"), send(orders, "b")])
+    assert len(cloud.every_failure(lambda: send(orders, "a"))) == 3

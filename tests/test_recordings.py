@@ -13,6 +13,7 @@ import pytest
 
 from pytest_fakecloud import Cloud, ContractError, Differences, KVServer
 from pytest_fakecloud.recordings import archive
+from pytest_fakecloud.recordings.replaying import VOLATILE, _changes
 
 ENTRY: dict[str, Any] = {
     "startedDateTime": "2026-01-01T00:00:00.000Z",
@@ -200,6 +201,13 @@ def test_values_of_other_types_and_missing_members_differ(
     kv.faults.answer(200, body=json.dumps({} if value == "absent" else {"result": True}))
     found = replay(edited("response.content", {"text": json.dumps(recorded)}), into=kv)
     assert [difference.where for difference in found] == ["body.result"]
+
+
+def test_values_of_volatile_fields_are_translated_unless_they_are_short() -> None:
+    translation: dict[str, str] = {}
+    recorded, answered = {"uuid": "abcdef", "cursor": "abcde"}, {"uuid": "x", "cursor": "y"}
+    assert list(_changes(recorded, answered, VOLATILE, translation, "body")) == []
+    assert translation == {"abcdef": "x"}
 
 
 def test_a_head_has_no_body_in_the_archive(cloud: Cloud, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from .clock import Clock, Mode, process_us, start_of
 from .errors import ContractError
-from .timeparse import LAST_US, Instant, monotonic
+from .timeparse import Instant, monotonic
 from .timers import LANES, Begin, Lane, Signal, Timer
 
 T = TypeVar("T")
@@ -179,7 +179,7 @@ class Timekeeper(Clock):
         """
         timer = Timer(due_us, callback, lane, label, async_callback, begin)
         self._timers.add(timer)
-        if lane == "background" and due_us <= LAST_US:
+        if lane == "background":
             if self.on_background is not None:
                 self.on_background()
             for listener in self._listeners.items:

@@ -336,6 +336,8 @@ def test_env_sets_the_clients_variables_and_gives_them_back(
         def test_set(fakecloud_env, vector_index):
             assert os.environ["UPSTASH_VECTOR_REST_URL"] == vector_index.url
             assert os.environ["UPSTASH_VECTOR_REST_TOKEN"] == vector_index.token
+            assert fakecloud_env.vector_index(name="second").url != vector_index.url
+            assert os.environ["UPSTASH_VECTOR_REST_URL"] == vector_index.url
 
         def test_started_before(vector_index, fakecloud_env):
             assert os.environ["UPSTASH_VECTOR_REST_URL"] == vector_index.url

@@ -11,6 +11,7 @@ import pytest
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.process_time import ProcessTime
+from pytest_fakecloud.process_time.sleepers import Sleeper, Sleepers
 
 from ..harness import Run
 
@@ -178,6 +179,17 @@ def test_process_time_at_the_ends_of_time(now: str) -> None:
     with Cloud(now=now, process_time=True) as cloud:
         assert datetime.now(UTC) == cloud.clock.now()
         cloud.kv_server().client().set("k", "v", ex=60)
+
+
+def test_the_clock_waits_for_a_thread_whose_sleep_has_ended() -> None:
+    sleepers = Sleepers(Timekeeper(NOON))
+    waking = Sleeper(sleepers.until_us(0) - 1, None)
+    waking.thread = -1
+    sleepers._sleeping.append(waking)
+    with sleepers.asleep(sleepers.until_us(5)) as sleeper:
+        assert not sleepers.is_turn(sleeper)
+        waking.until_us = sleepers.until_us(9)
+        assert sleepers.is_turn(sleeper)
 
 
 def test_a_step_that_fails_at_the_end_keeps_no_other_from_ending() -> None:
