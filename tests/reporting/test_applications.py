@@ -443,10 +443,12 @@ FLASK = """
 TOLD = ["--> application POST /checkout (Flask) <-- 200", "  --> kv_server INCR orders <-- 1"]
 
 
-@pytest.mark.parametrize("options", [(), ("-ofakecloud_scope=session", "-knot without")])
+@pytest.mark.parametrize(
+    "options", [(), ("-ofakecloud_scope=session", "-knot without", "--fakecloud-report=out")]
+)
 def test_a_report_has_them(run: Run, options: tuple[str, ...]) -> None:
     mark = '@pytest.mark.fakecloud(now="2026-03-01T12:00:00Z", seed=1)'
-    result = run(FLASK.replace(mark, "") if options else FLASK, *options, "--fakecloud-report=out")
+    result = run(FLASK.replace(mark, "") if options else FLASK, *options)
     result.assert_outcomes(failed=1, passed=1 if options else 2, deselected=1 if options else 0)
     # Remove the time of day from each line.
     found = [line.partition(" ")[2] for line in result.outlines]
