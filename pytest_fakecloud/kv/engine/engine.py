@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import budget
@@ -19,8 +20,7 @@ from ..acl.users import AclUser
 from ..errors import CLIENT_LEFT, CommandError, over_budget
 from ..model import Transport
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
-from ..scripting.runs import Turns
-from ..scripting.scripts import Scripting, ScriptingCopy
+from ..scripting.turns import Turns
 from ..settings import VERSION, KVConfig
 from ..table.config import Config
 from ..table.registry import CommandSpec, function_of, table_of
@@ -38,6 +38,7 @@ from .tracking import Tracking
 from .users import Users, UsersCopy
 
 if TYPE_CHECKING:
+    from ..scripting.scripts import Scripting, ScriptingCopy
     from ..search.index import Search
 
 _SEARCHES = frozenset({
@@ -98,7 +99,6 @@ class Engine:
         """Whether expired keys are removed without being accessed (DEBUG SET-ACTIVE-EXPIRE)."""
         self.pauses = Pauses(self)
         self.pubsub = PubSub()
-        self.scripting = Scripting(self)
         self.turns = Turns(self)
         self.monitors: list[Monitor] = []
         self.eviction = Eviction(self.databases, self.config, self.random)
@@ -118,6 +118,16 @@ class Engine:
         self.line: list[bytes] = []
         """The command line of ``running``."""
         self._session_ids = itertools.count(1)
+
+    @cached_property
+    def scripting(self) -> Scripting:
+        """The scripts and function libraries."""
+        # Imported here, because few tests run scripts.
+        from ..scripting.scripts import Scripting
+
+        # setdefault() gives threads that arrive together the same object.
+        made: Scripting = vars(self).setdefault("scripting", Scripting(self))
+        return made
 
     # -- sessions ----------------------------------------------------------------------------------
 

@@ -2,33 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..errors import Template
-
-
-class HostLost(Exception):
-    """Raised if Lua runs out of memory outside a script. The runtime is unusable afterwards."""
-
-
-@dataclass(eq=False)
-class ScriptFailure(Exception):
-    """An error raised by a script.
-
-    ``text`` is the message including its error code, such as ``ERR``. ``source`` and ``line`` say
-    where the script raised the error. ``counted`` is true if the statistics already include the
-    error, because it came from a command that the script called. ``too_long`` is true if the script
-    exceeded its instruction or time limit.
-    """
-
-    text: bytes
-    source: bytes | None = None
-    line: int | None = None
-    counted: bool = False
-    too_long: bool = False
-
-
-# -- texts ---------------------------------------------------------------------------------------
 
 NO_SCRIPT = b"NOSCRIPT No matching script. Please use EVAL."
 NOT_BUSY = b"NOTBUSY No scripts in execution right now."

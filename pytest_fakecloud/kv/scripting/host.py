@@ -19,8 +19,7 @@ from ..reply import Map, Reply, SetReply, Status, Verbatim, double_text, with_17
 from ..table.syntax import format_double
 from ..table.versions import SHORTEST_DOUBLES, as_numbers
 from .callbacks import Boxed, callbacks
-from .errors import HostLost, ScriptFailure
-from .runs import LEVELS, ScriptLimits
+from .runs import LEVELS, HostLost, ScriptFailure, ScriptLimits
 
 STATUS, FAILED, REFUSED, BUG = 1, 2, 3, 4
 """Kinds of results for ``redis.lua``: a status, an error, an error before the command, a bug."""

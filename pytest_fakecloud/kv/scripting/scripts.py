@@ -20,9 +20,16 @@ from ..errors import OOM, CommandError, CountedError, one_line
 from ..reply import Reply
 from ..table.availability import asks_to_wait
 from . import errors
-from .errors import HostLost, ScriptFailure
 from .libraries import Libraries, Library, LibraryFunction
-from .runs import GIVE_WAY_SECONDS, LEVELS, PORT_LEVELS, ScriptLimits, ScriptRun
+from .runs import (
+    GIVE_WAY_SECONDS,
+    LEVELS,
+    PORT_LEVELS,
+    HostLost,
+    ScriptFailure,
+    ScriptLimits,
+    ScriptRun,
+)
 from .shebang import KEY_LOCKING, SCRIPT_FLAGS, library_shebang, script_shebang
 
 if TYPE_CHECKING:
