@@ -138,7 +138,7 @@ _ERRORS: Kind[Mapping[str, int | tuple[int, str]]] = Kind(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class BrokerConfig(HandleConfig):
     """The settings of a ``Broker``.
 
@@ -260,4 +260,4 @@ class BrokerConfig(HandleConfig):
         check_engine(self.limits, self.engine, "limits.")
         kept = {"retention_ms": self.retention_ms, "retention_bytes": self.retention_bytes}
         given = {name: value for name, value in kept.items() if value is not None}
-        object.__setattr__(self, "limits", replace(self.limits, **given))
+        self.limits = replace(self.limits, **given)

@@ -369,11 +369,11 @@ class Event:
         return to_datetime(self.at_us)
 
 
-@dataclass(slots=True, eq=False)
 class Action(Event):
     """An action of the test on a fake. ``call`` has its arguments, if a report can replay it."""
 
-    call: tuple[Sequence[Any], Mapping[str, Any]] | None = None
+    __slots__ = ("call",)
+    call: tuple[Sequence[Any], Mapping[str, Any]] | None
 
 
 Entry = Call | Event

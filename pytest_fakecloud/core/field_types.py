@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -236,7 +235,9 @@ class _Number(FieldType):
 
     def accepts(self, wanted: Any) -> bool:
         # Also accept the number types of other libraries.
-        return isinstance(wanted, numbers.Real) and not isinstance(wanted, bool)
+        from numbers import Real  # imported here, because a first fake does not need it
+
+        return isinstance(wanted, Real) and not isinstance(wanted, bool)
 
 
 class WholeNumber(_Number):

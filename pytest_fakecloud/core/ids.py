@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import random as _random
 import threading
 import weakref
 from collections.abc import Callable, MutableSequence, Sequence
 from functools import cached_property, partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from .errors import ContractError, shown
+
+if TYPE_CHECKING:
+    from random import Random
 
 T = TypeVar("T")
 
@@ -39,10 +41,12 @@ class RandomStream:
         self._seed = seed
 
     @cached_property
-    def _random(self) -> _random.Random:
+    def _random(self) -> Random:
+        from random import Random  # imported here, because a first fake does not need it
+
         # Created on first use, because most tests never use most streams. setdefault() gives
         # threads that arrive together the same generator, so that they draw different values.
-        made: _random.Random = vars(self).setdefault("_random", _random.Random(self._seed()))
+        made: Random = vars(self).setdefault("_random", Random(self._seed()))
         return made
 
     def restart(self) -> None:

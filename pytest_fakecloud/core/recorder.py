@@ -249,9 +249,9 @@ class Recorder:
         ``where`` is the place of the test's code, ``call`` the arguments of the method ``kind``.
         """
         at_us, data = self._now_us(), {**data, "where": where}
-        self.shared.actions.append(
-            Action(number, at_us, self._service, self._handle, kind, "", data, call)
-        )
+        action = Action(number, at_us, self._service, self._handle, kind, "", data)
+        action.call = call
+        self.shared.actions.append(action)
 
     def reserve(self) -> int:
         """Reserve the next number for something that begins now but is recorded when it ends."""

@@ -1,9 +1,9 @@
 """Declare the settings of a fake in one place: name, default, accepted values, meaning.
 
-A service declares its settings as the fields of a frozen dataclass, each with its meaning
+A service declares its settings as the fields of a dataclass, each with its meaning
 below it::
 
-    @dataclass(eq=False, frozen=True, kw_only=True)
+    @dataclass(eq=False, kw_only=True)
     class BrokerConfig(HandleConfig):
         max_poll_records: int = setting(500, whole(1))
         \"\"\"Maximum number of records in one response.\"\"\"
@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from numbers import Real
 from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
 from .errors import ContractError, shown
@@ -111,6 +110,8 @@ def number(minimum: float, maximum: float | None = None) -> Kind[float]:
     """Accept a real number within these bounds."""
 
     def fits(value: Any) -> bool:
+        from numbers import Real  # imported here, because few fakes have such a setting
+
         is_number = issubclass(type(value), Real) and type(value) is not bool
         return is_number and _is_within(value, minimum, maximum)
 
@@ -276,7 +277,7 @@ _PRINTABLE = text(
 )
 
 
-@dataclass(eq=False, frozen=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class HandleConfig:
     """Settings of every fake."""
 

@@ -80,7 +80,7 @@ def _is_version(version: str) -> bool:
 _KEY_SIZE: Kind[Any] = optional(either(whole(0), choice("dialect")))
 
 
-@dataclass(eq=False, frozen=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class KVConfig(HandleConfig):
     """The settings of a ``KVServer``."""
 
@@ -137,14 +137,14 @@ class KVConfig(HandleConfig):
     def __post_init__(self) -> None:
         check_engine(self, self.engine)
         if self.max_key_size == "dialect":
-            object.__setattr__(self, "max_key_size", MAX_KEY_SIZE[self.dialect])
+            self.max_key_size = MAX_KEY_SIZE[self.dialect]
         stock = self.dialect == "redis"
         if self.version is not None:
             if not stock:
                 raise ContractError(
                     f"version={self.version!r} applies only to a stock server: pass dialect='redis'"
                 )
-            object.__setattr__(self, "version", _whole_version(self.version))
+            self.version = _whole_version(self.version)
         if self.modules:
             if not stock:
                 raise ContractError(
@@ -152,7 +152,7 @@ class KVConfig(HandleConfig):
                     "(the vendor's dialect always has JSON)"
                 )
             known = tuple(name for name in MODULES if name in self.modules)
-            object.__setattr__(self, "modules", known)
+            self.modules = known
 
 
 def _whole_version(version: str) -> str:

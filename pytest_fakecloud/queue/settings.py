@@ -141,7 +141,7 @@ _LIMITS: Kind[Mapping[str, int | None]] = Kind(
 )
 
 
-@dataclass(eq=False, frozen=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class QueueConfig(HandleConfig):
     """Settings of a ``Queue``."""
 
@@ -217,7 +217,7 @@ class CallbackCaptureSettings(HandleSettings, total=False):
     keys: Mapping[str, str] | None
 
 
-@dataclass(eq=False, frozen=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class CallbackCaptureConfig(HandleConfig):
     """Settings of a ``CallbackCapture``."""
 

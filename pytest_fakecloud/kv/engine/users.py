@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.ids import new_token
@@ -34,17 +33,21 @@ _COMPARED = 10
 """Number of the newest entries with which a denial is compared, as on a real server."""
 
 
-@dataclass(slots=True)
-class LogEntry:
+class LogEntry(NamedTuple):
     """An entry of ACL LOG. ``client`` is the client's line in CLIENT LIST."""
 
     reason: str
     context: str
     object: bytes
     name: bytes
-    at_us: int = field(compare=False)
-    client: bytes = field(compare=False)
-    count: int = field(default=1, compare=False)
+    at_us: int
+    client: bytes
+    times: int = 1
+
+    @property
+    def denied(self) -> tuple[Any, ...]:
+        """What was denied and to whom, which is the same in entries that are counted in one."""
+        return self.reason, self.context, self.object, self.name
 
 
 class AclLog:
@@ -56,9 +59,10 @@ class AclLog:
 
     def add(self, entry: LogEntry) -> None:
         for place, known in enumerate(self._entries[:_COMPARED]):
-            if known == entry and abs(entry.at_us - known.at_us) <= _SAME_WITHIN_US:
+            is_same = known.denied == entry.denied
+            if is_same and abs(entry.at_us - known.at_us) <= _SAME_WITHIN_US:
                 del self._entries[place]
-                entry.count = known.count + 1
+                entry = entry._replace(times=known.times + 1)
                 break
         self._entries.insert(0, entry)
         del self._entries[self._longest() :]
@@ -71,7 +75,7 @@ class AclLog:
         return [
             Map(
                 [
-                    *(b"count", entry.count),
+                    *(b"count", entry.times),
                     *(b"reason", entry.reason.encode()),
                     *(b"context", entry.context.encode()),
                     *(b"object", entry.object),
