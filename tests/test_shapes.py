@@ -38,13 +38,10 @@ from pytest_fakecloud.kv.search.views import SearchFields, searches_of
 from pytest_fakecloud.queue.capture.callbacks import FIELDS as CALLBACKS
 from pytest_fakecloud.queue.capture.callbacks import CallbackFields
 from pytest_fakecloud.queue.delivery.replies import DELIVERIES
-from pytest_fakecloud.queue.fields import (
-    ATTEMPTS,
-    CRON,
-    DESTINATION,
-    DLQ_ID,
-    LABEL,
-    NAME,
+from pytest_fakecloud.queue.fields import ATTEMPTS, CRON, DESTINATION, DLQ_ID, LABEL, NAME
+from pytest_fakecloud.queue.rest.routes import QueueApp
+from pytest_fakecloud.queue.views import DEAD_LETTERS, MESSAGES, SCHEDULES
+from pytest_fakecloud.queue.where import (
     AttemptFields,
     DeadLetterFields,
     DeadLetterWhere,
@@ -53,8 +50,6 @@ from pytest_fakecloud.queue.fields import (
     MessageWhere,
     ScheduleWhere,
 )
-from pytest_fakecloud.queue.rest.routes import QueueApp
-from pytest_fakecloud.queue.views import DEAD_LETTERS, MESSAGES, SCHEDULES
 from pytest_fakecloud.vector.assertions import (
     QUERY_FIELDS,
     UPSERT_FIELDS,

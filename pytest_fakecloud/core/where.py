@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from ..kv.search.index import Search
     from ..queue.capture.callbacks import Callback, CallbackFields
     from ..queue.delivery.replies import DeliveredRequest
-    from ..queue.fields import (
+    from ..queue.model import Attempt
+    from ..queue.views import DeadLetterView, PublishedMessage, ScheduleView
+    from ..queue.where import (
         AttemptFields,
         DeadLetterWhere,
         DeliveryWhere,
         MessageWhere,
         ScheduleWhere,
     )
-    from ..queue.model import Attempt
-    from ..queue.views import DeadLetterView, PublishedMessage, ScheduleView
     from .calls import Call, Event
     from .problems import Problem
     from .results import Results

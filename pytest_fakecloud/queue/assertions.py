@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..core.conditions import checked_count
 from ..core.errors import ContractError, shown
@@ -12,9 +12,8 @@ from ..core.matching import Query
 from ..core.results import Results, expect, results_of
 from ..core.timekeeper import Timekeeper
 from .engine.engine import Engine
-from .fields import ATTEMPTS, AttemptFields, DeadLetterFields, ListedFields, MessageFields
+from .fields import ATTEMPTS
 from .model import MESSAGE, Attempt
-from .timeline import unfinished_text
 from .views import (
     DEAD_LETTERS,
     MESSAGES,
@@ -25,6 +24,9 @@ from .views import (
     ScheduleView,
     found_messages,
 )
+
+if TYPE_CHECKING:
+    from .where import AttemptFields, DeadLetterFields, ListedFields, MessageFields
 
 
 class QueueAssertions:
@@ -188,6 +190,9 @@ class QueueAssertions:
         __tracebackhide__ = True
         self._note_inspection()
         if self._engine.pending:
+            # Imported here, because a first fake needs no texts about messages.
+            from .timeline import unfinished_text
+
             raise AssertionError(f"the queue is not idle: {unfinished_text(self._engine)}")
 
     def _expect(

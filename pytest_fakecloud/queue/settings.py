@@ -76,7 +76,7 @@ class QueueSettings(HandleSettings, total=False):
     attempt_cap: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, frozen=True, slots=True)
 class PlanLimits:
     """The limits of a plan; None means unlimited. Sizes are in bytes, durations in microseconds.
 

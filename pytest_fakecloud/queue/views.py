@@ -19,7 +19,6 @@ from .engine.history import DeadLetter
 from .engine.schedules import Schedule
 from .fields import CRON, DESTINATION, DLQ_ID, LABEL, NAME, always, found_attempts, json_of
 from .model import KINDS, Attempt, Kind, Message
-from .timeline import timeline
 from .wire.delivery import source_headers
 from .wire.text import as_text, canonical
 
@@ -192,6 +191,9 @@ class PublishedMessage:
     @property
     def timeline(self) -> str:
         """The timeline of the message as text, with the time, the status and the wait of each step."""
+        # Imported here, because a first fake needs no texts about messages.
+        from .timeline import timeline
+
         return timeline(self._engine, self._record)
 
     def __eq__(self, other: object) -> bool:

@@ -28,7 +28,6 @@ from .assertions import (
 from .embedding import Embedder
 from .engine.engine import VectorEngine
 from .errors import VectorError
-from .loading import as_json, read_records
 from .model import DEFAULT_NAMESPACE, Include, VectorRecord
 from .rest.formats import record_json
 from .rest.routes import VectorApp
@@ -171,6 +170,9 @@ class VectorIndex(Handle):
         """
         _check_namespace(namespace)
         groups: dict[str, list[VectorRecord]] = {}
+        # Imported here, because few tests load data.
+        from .loading import read_records
+
         records = read_records(
             data, self._engine.limits, self._embedder, dimension=self._engine.dimension
         )
@@ -230,7 +232,11 @@ class VectorIndex(Handle):
             predicate = self._engine.checks.filter(filter)
         except VectorError as error:
             raise ContractError(error.message) from None
-        return predicate is None or predicate(as_json(metadata, "the metadata"))
+        if predicate is None:
+            return True
+        from .loading import as_json
+
+        return predicate(as_json(metadata, "the metadata"))
 
     def _plain(self, record: VectorRecord) -> Item:
         item: Item = orjson.loads(self._app.dump(record_json(record, EVERY_PART)))
