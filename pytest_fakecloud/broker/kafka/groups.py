@@ -34,9 +34,10 @@ from ..model import (
     consumer_config,
     found_members,
 )
+from .buffer import Partition
 from .client import unsupported
 from .fetching import KafkaFetching
-from .instance import KafkaInstance, Partition
+from .instance import KafkaInstance
 from .topics import KafkaTopics, public_names
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,8 +87,3 @@ def test_a_copy_is_independent() -> None:
     clone.add(1, sparse({1: 2.0}))
     assert index.scores(sparse({1: 1.0}), 2, None)[0].tolist() == []
     assert clone.scores(sparse({1: 1.0}), 2, None)[0].tolist() == [0, 1]
-
-
-def test_removing_what_was_never_added_is_a_mistake_that_shows() -> None:
-    with pytest.raises(KeyError):
-        SparseIndex().remove(0, sparse({1: 1.0}))
