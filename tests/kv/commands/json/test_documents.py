@@ -45,16 +45,17 @@ class TestSet:
         text = json.dumps(["[" * 1000, '\\"' * 100 + "{" * 500])
         assert run("JSON.SET", "d", "$", text) == OK
 
-    def test_many_pieces_together_do_not_nest_too_deep(self, run: Run) -> None:
-        run("JSON.SET", "d", "$", "{}")
-        path, value = "$", '{"a":' * 100 + "{}" + "}" * 100
-        for _ in range(2):
-            assert run("JSON.SET", "d", f"{path}.a", value) == OK
-            path += ".a" * 101
-        assert run.error("JSON.SET", "d", f"{path}.a", value).startswith("ERR the document would")
-        run("JSON.SET", "d", f"{path}.list", "[]")
-        assert run.error("JSON.ARRAPPEND", "d", f"{path}.list", value).startswith("ERR the docum")
-        assert run("JSON.GET", "d").count(b"a") == 202
+    def test_a_document_has_at_most_256_levels(self, run: Run) -> None:
+        run("JSON.SET", "d", "$", '{"a":' * 127 + "{}" + "}" * 127)
+        path = "$" + ".a" * 127 + ".list"
+        run("JSON.SET", "d", path, "[]")
+        deep, deeper = ("[" * levels + "]" * levels for levels in (127, 128))
+        for name, *index in (("JSON.ARRAPPEND",), ("JSON.ARRINSERT", 0)):
+            run(name, "d", path, *index, deep)
+            assert "nested too deeply" in run.error(name, "d", path, *index, deeper)
+        assert run("JSON.SET", "d", f"{path}[0]", deep) == OK
+        assert "nested too deeply" in run.error("JSON.SET", "d", f"{path}[0]", deeper)
+        assert run("JSON.ARRLEN", "d", path) == [2]
 
 
 class TestGet:
