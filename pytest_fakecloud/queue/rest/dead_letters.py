@@ -27,7 +27,7 @@ from .payloads import (
     accepted_record,
     bulk_pairs,
     cursor_field,
-    has_empty_ids,
+    has_id_field,
     query_of,
     segment,
 )
@@ -99,7 +99,7 @@ class HistoryRoutes(RouteFamily):
         chosen = filters.read_filters(
             bulk_pairs(request, "dlqIds", keep_empty=True), filters.FOR_DEAD_LETTERS
         )
-        if chosen.empty and has_empty_ids(request, "dlqIds"):
+        if chosen.empty and has_id_field(request, "dlqIds"):
             return [], None
         letters, cursor = self.engine.dead_letters.select(chosen)
         ids = chosen.fields.get("dlqIds") or chosen.fields.get("dlqId")
@@ -227,7 +227,7 @@ class WorkflowHistoryRoutes(RouteFamily):
     ) -> tuple[list[DeadLetter], str | None]:
         kept = [pair for pair in pairs if pair[1] and pair[0] != "source"]
         chosen = filters.read_filters(kept, filters.FOR_DEAD_LETTERS)
-        if chosen.empty and has_empty_ids(request, "dlqIds"):
+        if chosen.empty and has_id_field(request, "dlqIds"):
             return [], None
         chosen.fields["source"] = ["workflow"]
         return self.engine.dead_letters.select(chosen)

@@ -147,8 +147,8 @@ def bulk_pairs(request: Request, ids: str, *, keep_empty: bool = False) -> list[
     return given + filters.pairs_of(bulk_object(request, ids))
 
 
-def has_empty_ids(request: Request, ids: str) -> bool:
-    """Return whether a request without filters has a field for ids, so it must select nothing."""
+def has_id_field(request: Request, ids: str) -> bool:
+    """Return whether a request has a field for ids. Without any filter, it must select nothing."""
     body = bulk_object(request, ids)
     names = (ids, ids.removesuffix("s"))
     return any(name in body or request.query(name) is not None for name in names)

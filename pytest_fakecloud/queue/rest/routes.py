@@ -38,7 +38,7 @@ from .payloads import (
     caller_of,
     destination_of,
     error_item,
-    has_empty_ids,
+    has_id_field,
     json_array,
     read_batch_item,
     segment,
@@ -227,7 +227,7 @@ class QueueApp(App):
         chosen = filters.read_filters(
             bulk_pairs(request, "messageIds", keep_empty=True), filters.FOR_MESSAGES, most=2**62
         )
-        if chosen.empty and has_empty_ids(request, "messageIds"):
+        if chosen.empty and has_id_field(request, "messageIds"):
             return {"cancelled": 0}
         with self.engine.lock:
             found = [

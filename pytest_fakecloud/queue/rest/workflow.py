@@ -33,7 +33,7 @@ from .payloads import (
     cursor_field,
     destination_of,
     error_item,
-    has_empty_ids,
+    has_id_field,
     json_array,
     json_object,
     query_of,
@@ -107,7 +107,7 @@ class WorkflowRoutes(RouteFamily):
         )
         pairs = [pair for pair in pairs if pair[0] != "workflowUrlExactMatch"]
         narrowed = any(name in _RUN_FIELDS for name, _ in pairs)
-        if not narrowed and has_empty_ids(request, "workflowRunIds"):
+        if not narrowed and has_id_field(request, "workflowRunIds"):
             return {"cancelled": 0}
         found, cursor = self._select(pairs, only_live=True, url_prefix=not exact)
         for run in found:
