@@ -49,6 +49,7 @@ class Overtaking:
         state = self._state
         message.due_us = None
         self._admission.release_flow_slot(message)
+        self._admission.release_global_slot(message)
         if state.queues.let_next_overtake(message):
             return
         self.delayed.append(message.id)

@@ -494,8 +494,12 @@ def test_an_overtaken_message_is_due_a_second_later(bench: Bench) -> None:
     assert bench.engine.next_due_us() == bench.start_us + SECOND
     bench.clock.advance("1s")
     assert bench.times() == [1]
+    overtaking = bench.engine.runner.overtaking
+    assert overtaking.delayed == []
     bench.publish()
     bench.clock.run_due()
+    bench.engine.restore(bench.engine.snapshot())
+    assert overtaking.delayed == []
     bench.engine.cancel(next(iter(bench.engine.pending)))
     assert bench.engine.next_due_us() is None
     # A message that is overtaken in its queue waits there, without a due time.
