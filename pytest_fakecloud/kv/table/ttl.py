@@ -47,7 +47,7 @@ def find_ttl(spec: CommandSpec, line: Sequence[str]) -> Ttl | None:
     keys = spec.key_positions([word.encode("utf-8", "replace") for word in line])
     first = 1 + max([effects.value_at, *(at + key.step - 1 for at, key in keys)])
     options = [word.upper() for word in line[first:]]
-    if "FIELDS" in spec.options and "FIELDS" in options:
+    if "FIELDS" in options:
         del options[options.index("FIELDS") :]  # what follows are names and values
     found = [Ttl(word, number, TTL_OPTIONS[word]) for word, number in pairwise(options)
              if word in TTL_OPTIONS]  # fmt: skip

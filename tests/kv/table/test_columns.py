@@ -44,6 +44,7 @@ TTLS = {
     "SET k v EX 5 EX 6": ("EX 6", NOW_US + 6_000_000),
     "MSETEX 2 EX 5 k EX EXAT 7": ("EXAT 7", 7_000_000),
     "HSETEX h EX 5 FIELDS 1 PX 9": ("EX 5", NOW_US + 5_000_000),
+    "HGETEX h EX 5": ("EX 5", NOW_US + 5_000_000),
     "HEXPIREAT h 5 FIELDS 1 f": ("HEXPIREAT 5", 5_000_000),
     "EXPIRE k soon": ("EXPIRE soon", None),
 }
