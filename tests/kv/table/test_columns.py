@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_fakecloud.kv.table.columns import Effects
-from pytest_fakecloud.kv.table.registry import CommandSpec, spec_of
+from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, spec_of
 from pytest_fakecloud.kv.table.rows import ROWS, Row
 from pytest_fakecloud.kv.table.ttl import find_ttl
 
@@ -28,6 +28,11 @@ def test_no_effect_repeats_what_follows_from_the_row() -> None:
         for word in {*words} - ({"no-rest"} if "rest" in words else set()):
             rest = " ".join(other for other in words if other != word)
             assert facts(row._replace(effects=rest)) != facts(row), (row.name, word)
+
+
+def test_the_only_key_is_at_a_fixed_position() -> None:
+    names = ("GET", "OBJECT FREQ", "LCS", "MGET", "EVAL", "PING")
+    assert [COMMANDS[name].only_key for name in names] == [1, 2, 0, 0, 0, 0]
 
 
 def test_a_row_overrides_the_effects_of_its_group() -> None:
