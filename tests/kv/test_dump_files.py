@@ -22,6 +22,7 @@ from pytest_fakecloud.kv.values.json import JsonValue
 
 from .backing import OwnServer
 from .rdb.packing import LIBRARY, count, file_of, text
+from .resp.test_port import Client, blocked
 
 NOW = "2026-01-01T00:00:00Z"
 NOW_MS = 1767225600000
@@ -198,14 +199,19 @@ def test_searches_find_loaded_data(server: KVServer, file: Path) -> None:
     assert server.execute("SEARCH.COUNT", "i", '{"name": "ann"}') in (1, ["count", 1])
 
 
-def test_a_client_that_watches_a_key_sees_it_come(server: KVServer, file: Path) -> None:
+def test_clients_that_watch_or_wait_for_a_key_see_it_come(server: KVServer, file: Path) -> None:
     server.load({"queue": ["job"]})
     server.dump_rdb(file)
     server.execute("DEL", "queue")
     server.execute("WATCH", "queue")
+    client = Client(server)
+    client.send("BLPOP queue 0")
+    blocked(server)
     server.load(file)
+    assert client.read() == [b"queue", b"job"]
     server.execute("MULTI")
     assert server.execute("EXEC") is None
+    client.close()
 
 
 def test_a_real_server_is_loaded_by_restoring(file: Path) -> None:

@@ -179,8 +179,6 @@ def _between_keys(source: Source, code: int, found: Contents) -> None:
             source.length()
     elif code == _MODULE_AUX:
         name = module_name(source.length())
-        source.length()
-        source.length()
         module_items(source)
         found.foreign.setdefault(f"module type {name}", [])
     elif code == _FUNCTION:

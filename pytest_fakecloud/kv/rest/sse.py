@@ -76,8 +76,6 @@ class EventStream:
                 self._closed()
 
     def _take(self) -> bytes | None:
-        # Fire timers that are due: keys that expire cause events even if no client runs a command.
-        self._clock.settle()
         with self._lock:
             if not self._events:
                 return None

@@ -85,7 +85,7 @@ def test_the_testers_own_calls_always_have_room(kv: KVServer) -> None:
 
 
 def test_a_counter_of_accesses_ends_at_its_byte(call: Call) -> None:
-    call("CONFIG SET maxmemory-policy allkeys-lfu lfu-log-factor 0")
+    call("CONFIG SET maxmemory-policy allkeys-lfu lfu-log-factor 0 lfu-decay-time 0")
     call("SET k v")
     for _ in range(270):
         call("GET k")

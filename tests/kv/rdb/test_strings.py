@@ -41,6 +41,7 @@ def test_repetitions_are_compressed() -> None:
     assert compressed is not None
     assert len(compressed) < len(data) // 50
     assert lzf.decompress(compressed, len(data)) == data
+    assert lzf.compress(b"xabcabc", 20) == b"\x03xabc\x20\x02"
 
 
 WIDTHS = [0, 1, 63, 64, 126, 127, 128, 4095, 4096, 16378, 16379, 16380, 2097146, 2097147]

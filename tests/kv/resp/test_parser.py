@@ -70,8 +70,11 @@ class TestCommands:
 
     def test_both_forms_in_one_connection(self) -> None:
         source = reader()
-        source.feed(b"PING\r\n*1\r\n$4\r\nPING\r\n\r\n*0\r\n*-1\r\nECHO 'a b'\n")
+        longest = b"x" * 65_536
+        source.feed(b"PING\r\n*1\r\n$4\r\nPING\r\n\r\n*0\r\n*-1\r\nECHO 'a b'\n" + longest)
         assert all_of(source) == [[b"PING"], [b"PING"], [b"ECHO", b"a b"]]
+        source.feed(b"\n")
+        assert all_of(source) == [[longest]]
 
     def test_incomplete_commands_wait(self) -> None:
         source = reader()
@@ -105,7 +108,7 @@ class TestFaults:
             (b"*1\r\n$1001\r\n", "invalid bulk length"),
             (b"SET k 'a b\r\n", "unbalanced quotes in request"),
             (b'SET k "a"b\r\n', "unbalanced quotes in request"),
-            (b"x" * 70_000, "too big inline request"),
+            (b"x" * 65_537 + b"\n", "too big inline request"),
             (b"*" + b"1" * 70_000, "too big mbulk count string"),
             (b"*1\r\n$" + b"1" * 70_000, "too big bulk count string"),
         ],

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.core import budget
@@ -29,6 +29,7 @@ REPLIES = st.recursive(
 
 
 @given(REPLIES, st.booleans())
+@example(b"abcde\xc3", False)
 def test_pieces_are_the_json_of_the_whole(reply: Any, base64: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(formats, "_PIECE", 3)
@@ -97,7 +98,9 @@ def test_a_reply_beyond_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) ->
             assert (answer.status_code, answer.json()) == (400, {"error": text})
         client = Client(server)
         assert client("MGET", "k", "k") == Error(text.encode())
-        assert client("GET", "k") == b"v" * 600
+        server.execute("APPEND", "k", "v" * 400)
+        assert client("GET", "k") == b"v" * 1000
+        assert http.get(f"{server.url}/get/k", headers=server.headers).status_code == 200
         client.socket.close()
 
 

@@ -64,6 +64,7 @@ class TestReplies:
         shop.put("p:5", {"price": 1.7e308, "stock": 2**64 - 1})
         shop.put("p:6", {"price": 1.7e308})
         assert one(shop, {"$max": {"field": "stock"}}) == ["value", str(2**64 - 1)]
+        assert one(shop, {"$sum": {"field": "stock"}}) == ["value", str(2**64 + 16)]
         assert one(shop, {"$sum": {"field": "price"}}) == ["value", "inf"]
         one(shop, {"$extendedStats": {"field": "price"}})
 
