@@ -126,12 +126,9 @@ class ScoreOrder:
         self._positions = None
 
     def remove(self, score: float, member: bytes) -> None:
-        """Remove an item; raise `ValueError` if it does not exist."""
+        """Remove an item, which must exist."""
         i = self._block(score, member)
-        j = self._index(i, score, member) if i < len(self._members) else 0
-        found = i < len(self._members) and self._members[i][j] == member
-        if not found or self._scores[i][j] != score:
-            raise ValueError(f"{(score, member)!r} is not in the sorted set")
+        j = self._index(i, score, member)
         del self._scores[i][j], self._members[i][j]
         self._length -= 1
         if not self._members[i]:

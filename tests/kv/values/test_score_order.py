@@ -48,13 +48,6 @@ def test_it_is_a_sorted_list(steps: list[tuple[str, tuple[float, bytes]]]) -> No
             assert order.slice(start, min(stop, len(model))) == model[start:stop]
 
 
-def test_missing_members_cannot_be_removed() -> None:
-    order = ScoreOrder([(1.0, b"a"), (1.0, b"c")])
-    for item in ((0.0, b"a"), (1.0, b"b"), (1.0, b"d"), (2.0, b"a")):
-        with pytest.raises(ValueError, match="not in the sorted set"):
-            order.remove(*item)
-
-
 def test_a_copy_is_independent() -> None:
     order = ScoreOrder((float(n), b"m%d" % n) for n in range(40))
     twin = order.copy()
