@@ -146,7 +146,9 @@ def truncated(response: Response, keep: int | None = None) -> Response:
     if isinstance(response, Stream):
         response.chunks = _first(response.chunks, 1 if keep is None else keep)
         return response
-    size = len(response.body) if isinstance(response.body, bytes) else 0
+    body = response.body
+    assert isinstance(body, bytes)
+    size = len(body)
     return Effect("truncate", response, min(size // 2 if keep is None else keep, max(0, size - 1)))
 
 
