@@ -14,7 +14,7 @@ from ..core.field_types import TEXT
 from ..core.matching import Field
 from ..http.app import App
 from ..http.messages import Answer, Request
-from ..http.readers import basic_credentials, decode_segment, same
+from ..http.readers import basic_credentials, same
 from ..http.routing import Route
 from .errors import BrokerError, illegal_argument
 from .fields import NO_BODY, Fields, digits, fields_in, json_of, shown
@@ -89,13 +89,13 @@ class BrokerApp(App):
     def produce_path(self, request: Request) -> object:
         """Handle ``GET /produce/TOPIC/MESSAGE`` and return one metadata object."""
         message = ProducerRecord(
-            _segment(request, "topic"), _segment(request, "message"), request.query("key")
+            request.segment("topic"), request.segment("message"), request.query("key")
         )
         return self.engine.producing.produce([message])[0]._asdict()
 
     def produce(self, request: Request) -> object:
         """Handle ``/produce`` and ``/produce/TOPIC``; return a list of metadata in request order."""
-        topic = _segment(request, "topic") if "topic" in request.params else None
+        topic = request.segment("topic") if "topic" in request.params else None
         messages: list[ProducerRecord] = []
         try:
             for item in self._items(request, "a message or an array of them"):
@@ -140,7 +140,7 @@ class BrokerApp(App):
 
     def consume_path(self, request: Request) -> object:
         """Handle ``GET /consume/GROUP/INSTANCE/TOPIC``."""
-        return self._consume(request, [_segment(request, "topic")], Fields({}))
+        return self._consume(request, [request.segment("topic")], Fields({}))
 
     def consume(self, request: Request) -> object:
         """Handle ``/consume/GROUP/INSTANCE``, whose body contains ``topic`` or ``topics``."""
@@ -216,12 +216,12 @@ class BrokerApp(App):
     def committed(self, request: Request) -> object:
         """Handle ``/committed/GROUP/INSTANCE``."""
         partitions = self._partitions(request)
-        return _offsets_json(self.engine.groups.committed(_segment(request, "group"), partitions))
+        return _offsets_json(self.engine.groups.committed(request.segment("group"), partitions))
 
     def offsets(self, request: Request) -> object:
         """Handle ``/offsets/TIME``, where TIME is in milliseconds, ``earliest`` or ``latest``."""
         at: int | Literal["earliest", "latest"]
-        match _segment(request, "at"):
+        match request.segment("at"):
             case "earliest" | "latest" as at:
                 pass
             case text:
@@ -307,11 +307,9 @@ class BrokerApp(App):
     def facts(self, request: Request) -> dict[str, Any]:
         """Return the group, the instance, and all topics in a request's path, query and body."""
         facts: dict[str, Any] = {
-            name: _segment(request, name)
-            for name in ("group", "instance")
-            if name in request.params
+            name: request.segment(name) for name in ("group", "instance") if name in request.params
         }
-        topics = [_segment(request, "topic")] if "topic" in request.params else []
+        topics = [request.segment("topic")] if "topic" in request.params else []
         in_query = request.query("topic")
         if in_query is not None:
             topics.append(in_query)
@@ -339,13 +337,9 @@ def _offsets_json(offsets: Sequence[TopicPartitionOffset]) -> list[dict[str, obj
     return [offset._asdict() for offset in offsets]
 
 
-def _segment(request: Request, name: str) -> str:
-    return decode_segment(request.params[name])
-
-
 def _instance(request: Request) -> tuple[str, str]:
     """Return the group and the name of the instance in the path."""
-    return _segment(request, "group"), _segment(request, "instance")
+    return request.segment("group"), request.segment("instance")
 
 
 def _topics_in(body: Any) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..core.calls import Call, Headers, Outcome
-from .readers import query_items
+from .readers import decode_segment, query_items
 
 HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
 JSON_TYPE = "application/json"
@@ -62,6 +62,10 @@ class Request:
 
     def __str__(self) -> str:
         return f"{self.method} {self.target}"
+
+    def segment(self, name: str) -> str:
+        """Return a parameter of the path, decoded."""
+        return decode_segment(self.params[name])
 
     def query_items(self) -> list[tuple[str, str]]:
         """Return the decoded names and values of the query in order, including duplicates."""

@@ -11,7 +11,7 @@ from ..wire import records
 from ..wire.headers import read_given
 from ..wire.text import as_wire, json_headers
 from ..wire.values import LONGEST_PERIOD_US, check_name, read_flag, read_integer
-from .payloads import RouteFamily, endpoints_of, field_of, json_object, query_of, segment
+from .payloads import RouteFamily, endpoints_of, field_of, json_object, query_of
 
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
 """The vendor's documentation spells this path in both ways."""
@@ -67,16 +67,16 @@ class AdministrationRoutes(RouteFamily):
         return [self._schedule(one) for one in self.engine.schedules.by_id]
 
     def get_schedule(self, request: Request) -> object:
-        return self._schedule(segment(request, "id"))
+        return self._schedule(request.segment("id"))
 
     def delete_schedule(self, request: Request) -> None:
-        self.engine.schedules.delete(segment(request, "id"))
+        self.engine.schedules.delete(request.segment("id"))
 
     def pause_schedule(self, request: Request) -> None:
-        self.engine.schedules.set_paused(segment(request, "id"), True)
+        self.engine.schedules.set_paused(request.segment("id"), True)
 
     def resume_schedule(self, request: Request) -> None:
-        self.engine.schedules.set_paused(segment(request, "id"), False)
+        self.engine.schedules.set_paused(request.segment("id"), False)
 
     # -- queues ----------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class AdministrationRoutes(RouteFamily):
         return self._queue(_queue_name(request))
 
     def delete_queue(self, request: Request) -> None:
-        self.engine.lifecycle.delete_queue(segment(request, "name"))
+        self.engine.lifecycle.delete_queue(request.segment("name"))
 
     def pause_queue(self, request: Request) -> None:
         self.engine.queues.set_paused(_queue_name(request), True)
@@ -116,10 +116,10 @@ class AdministrationRoutes(RouteFamily):
         return [records.group_record(one) for one in self.engine.url_groups.by_name.values()]
 
     def get_group(self, request: Request) -> object:
-        return records.group_record(self.engine.url_groups.get(segment(request, "name")))
+        return records.group_record(self.engine.url_groups.get(request.segment("name")))
 
     def delete_group(self, request: Request) -> None:
-        group = self.engine.url_groups.find(segment(request, "name"))
+        group = self.engine.url_groups.find(request.segment("name"))
         if group is not None:
             self.engine.url_groups.remove(group)
 
@@ -130,7 +130,7 @@ class AdministrationRoutes(RouteFamily):
             is_own = name.lower().startswith(("upstash-", "service-", "content-type"))
             defaults.append((name if is_own else f"Upstash-Forward-{name}", value))
         read_given(defaults)  # Raises an error for an invalid setting.
-        group = self.engine.url_groups.get(segment(request, "name"))
+        group = self.engine.url_groups.get(request.segment("name"))
         group.headers = defaults
         group.updated_us = self.engine.clock.now_us()
 
@@ -140,7 +140,7 @@ class AdministrationRoutes(RouteFamily):
             for one in endpoints_of(request)
         ]
         now = self.engine.clock.now_us()
-        self.engine.url_groups.add_all(segment(request, "name"), wanted, now)
+        self.engine.url_groups.add_all(request.segment("name"), wanted, now)
 
     def remove_endpoints(self, request: Request) -> None:
         wanted = endpoints_of(request)
@@ -149,7 +149,7 @@ class AdministrationRoutes(RouteFamily):
                 raise bad_request("invalid endpoint: pass url or name")
             if item.get("url") is not None:
                 item["url"] = as_wire(item["url"])
-        group = self.engine.url_groups.get(segment(request, "name"))
+        group = self.engine.url_groups.get(request.segment("name"))
         self.engine.url_groups.remove_endpoints(group, wanted, self.engine.clock.now_us())
 
 
@@ -174,7 +174,7 @@ class FlowRoutes(RouteFamily):
         return [self.engine.admission.flow_record(key) for key in found]
 
     def get_flow_control(self, request: Request) -> object:
-        return self.engine.admission.flow_record(self.engine.flow.get(segment(request, "key")))
+        return self.engine.admission.flow_record(self.engine.flow.get(request.segment("key")))
 
     def pause_flow(self, request: Request) -> None:
         self._set_flow_paused(request, True)
@@ -184,7 +184,7 @@ class FlowRoutes(RouteFamily):
 
     def _set_flow_paused(self, request: Request, paused: bool) -> None:
         engine = self.engine
-        key = engine.flow.get_or_create(segment(request, "key"), engine.clock.now_us())
+        key = engine.flow.get_or_create(request.segment("key"), engine.clock.now_us())
         key.paused = paused
         if paused:
             engine.admission.recall_admitted(key)
@@ -201,7 +201,7 @@ class FlowRoutes(RouteFamily):
         if period is not None and period * SECOND > LONGEST_PERIOD_US:
             raise bad_request("invalid period: it must be from 1 to 604800 seconds")
         key = self.engine.flow.pin(
-            segment(request, "key"),
+            request.segment("key"),
             self.engine.clock.now_us(),
             parallelism=numbers["parallelism"],
             rate=numbers["rate"],
@@ -220,11 +220,11 @@ class FlowRoutes(RouteFamily):
             if name not in flags:
                 raise bad_request(f"unknown setting {name!r}, expected {', '.join(flags)}")
             flags[name] = read_flag(value, name)
-        self.engine.flow.unpin(segment(request, "key"), **flags)
+        self.engine.flow.unpin(request.segment("key"), **flags)
 
     def reset_rate(self, request: Request) -> None:
         engine = self.engine
-        key = engine.flow.get(segment(request, "key"))
+        key = engine.flow.get(request.segment("key"))
         key.restart_period(engine.clock.now_us())
         self._begin_period(key)
 
@@ -236,4 +236,4 @@ class FlowRoutes(RouteFamily):
 
 
 def _queue_name(request: Request) -> str:
-    return check_name(segment(request, "name"), "queue name")
+    return check_name(request.segment("name"), "queue name")

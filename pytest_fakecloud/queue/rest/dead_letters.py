@@ -22,15 +22,7 @@ from ..wire.headers import read_given
 from ..wire.text import as_text, unprefixed
 from ..workflow import restarts
 from ..workflow.model import WorkflowRun
-from .payloads import (
-    RouteFamily,
-    accepted_record,
-    bulk_pairs,
-    cursor_field,
-    has_id_field,
-    query_of,
-    segment,
-)
+from .payloads import RouteFamily, accepted_record, bulk_pairs, cursor_field, has_id_field, query_of
 
 _MAX_LOGS = 100
 """Maximum page size in the vendor's OpenAPI file. (The Python client says 1000, but follows the
@@ -68,18 +60,18 @@ class HistoryRoutes(RouteFamily):
         return {"messages": shown} | cursor_field(cursor)
 
     def get_dead_letter(self, request: Request) -> object:
-        return letter_record(self.engine, self.engine.dead_letters.get(segment(request, "id")))
+        return letter_record(self.engine, self.engine.dead_letters.get(request.segment("id")))
 
     def delete_dead_letter(self, request: Request) -> None:
         store = self.engine.dead_letters
-        store.delete([store.get(segment(request, "id"))])
+        store.delete([store.get(request.segment("id"))])
 
     def delete_dead_letters(self, request: Request) -> object:
         letters, cursor = self._chosen_letters(request)
         return {"deleted": self.engine.dead_letters.delete(letters)} | cursor_field(cursor)
 
     def retry_dead_letter(self, request: Request) -> Answer:
-        letter = self.engine.dead_letters.get(segment(request, "id"))
+        letter = self.engine.dead_letters.get(request.segment("id"))
         (accepted,) = self.engine.retry_dead_letters([letter], request.headers.pairs)
         return Answer(accepted_record(accepted), 201)
 
@@ -147,10 +139,10 @@ class WorkflowHistoryRoutes(RouteFamily):
         return {"messages": shown} | cursor_field(cursor)
 
     def get_dead_letter(self, request: Request) -> object:
-        return letter_record(self.engine, self._letter(segment(request, "id")))
+        return letter_record(self.engine, self._letter(request.segment("id")))
 
     def delete_one(self, request: Request) -> object:
-        return {"deleted": self.engine.dead_letters.delete([self._letter(segment(request, "id"))])}
+        return {"deleted": self.engine.dead_letters.delete([self._letter(request.segment("id"))])}
 
     def delete_dead_letters(self, request: Request) -> object:
         letters, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
@@ -182,7 +174,7 @@ class WorkflowHistoryRoutes(RouteFamily):
         return {"deleted": 1}
 
     def _failure_of(self, request: Request) -> tuple[WorkflowRun, Message | None]:
-        letter = self._letter(segment(request, "id"))
+        letter = self._letter(request.segment("id"))
         run = self.runs.require_run_of(self.engine.dead_letters.message(letter))
         return run, self.runs.failure_callback(run)
 
@@ -197,7 +189,7 @@ class WorkflowHistoryRoutes(RouteFamily):
         )
         single = "id" in request.params
         if single:
-            letters, cursor = [self._letter(segment(request, "id"))], None
+            letters, cursor = [self._letter(request.segment("id"))], None
         else:
             letters, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
         # If the daily limit has no room for all selected runs, or the first message of one of them

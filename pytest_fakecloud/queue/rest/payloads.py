@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from ...http.messages import Request
-from ...http.readers import decode_segment, json_value
+from ...http.readers import json_value
 from ...http.routing import Route
 from ..engine.engine import Engine
 from ..engine.publishing import Accepted
@@ -102,10 +102,6 @@ def field_of(
 def caller_of(request: Request) -> str:
     """Return the publisher's IP address, or a loopback address if there is no socket."""
     return request.client[0] if request.client else "127.0.0.1"
-
-
-def segment(request: Request, name: str) -> str:
-    return decode_segment(request.params[name])
 
 
 def query_of(request: Request) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from ...core.field_types import TEXT
 from ...core.matching import Field
 from ...http.app import App
 from ...http.messages import Answer, Request
-from ...http.readers import bearer_token, decode_segment, same
+from ...http.readers import bearer_token, same
 from ...http.routing import Route
 from .. import errors
 from ..engine.engine import Engine
@@ -41,7 +41,6 @@ from .payloads import (
     has_id_field,
     json_array,
     read_batch_item,
-    segment,
 )
 from .v1 import V1Routes
 from .workflow import HOOKS, WorkflowRoutes
@@ -162,7 +161,7 @@ class QueueApp(App):
     # -- publishing ------------------------------------------------------------------------------
 
     def enqueue(self, request: Request) -> Answer:
-        name = check_name(decode_segment(request.params["queue"]), "queue name")
+        name = check_name(request.segment("queue"), "queue name")
         return self.publish(request, queue_name=name)
 
     def create_schedule(self, request: Request) -> Answer:
@@ -218,10 +217,10 @@ class QueueApp(App):
     # -- messages --------------------------------------------------------------------------------
 
     def get_message(self, request: Request) -> object:
-        return records.message_record(self.engine.message(segment(request, "id")))
+        return records.message_record(self.engine.message(request.segment("id")))
 
     def cancel_message(self, request: Request) -> object:
-        return {"cancelled": self.engine.cancel(segment(request, "id"))}
+        return {"cancelled": self.engine.cancel(request.segment("id"))}
 
     def cancel_messages(self, request: Request) -> object:
         chosen = filters.read_filters(

@@ -17,7 +17,7 @@ from ..wire import records
 from ..wire.delivery import without_none
 from ..wire.text import as_text, as_wire
 from ..wire.values import check_name, check_url
-from .payloads import RouteFamily, caller_of, destination_of, json_object, segment
+from .payloads import RouteFamily, caller_of, destination_of, json_object
 
 OK = {"status": "ok"}
 _DOCUMENTED = {
@@ -91,17 +91,17 @@ class V1Routes(RouteFamily):
         return records.endpoint_record(group, groups.add(group, url, None, now, by_id=by_id))
 
     def get_endpoint(self, request: Request) -> object:
-        return records.endpoint_record(*self.engine.url_groups.endpoint(segment(request, "id")))
+        return records.endpoint_record(*self.engine.url_groups.endpoint(request.segment("id")))
 
     def change_endpoint(self, request: Request) -> object:
-        group, endpoint = self.engine.url_groups.endpoint(segment(request, "id"))
+        group, endpoint = self.engine.url_groups.endpoint(request.segment("id"))
         url = as_wire(_text(json_object(request, required=True), "url"))
         group.endpoints.change(endpoint, check_url(url, "endpoint"), endpoint.name)
         group.updated_us = self.engine.clock.now_us()
         return records.endpoint_record(group, endpoint)
 
     def delete_endpoint(self, request: Request) -> object:
-        group, endpoint = self.engine.url_groups.endpoint(segment(request, "id"))
+        group, endpoint = self.engine.url_groups.endpoint(request.segment("id"))
         group.endpoints.remove(endpoint)
         group.updated_us = self.engine.clock.now_us()
         return OK
@@ -116,29 +116,29 @@ class V1Routes(RouteFamily):
         return records.topic_record(self.engine.url_groups.create(name, self.engine.clock.now_us()))
 
     def get_topic(self, request: Request) -> object:
-        return records.topic_record(self.engine.url_groups.get(segment(request, "name")))
+        return records.topic_record(self.engine.url_groups.get(request.segment("name")))
 
     def rename_topic(self, request: Request) -> object:
-        group = self.engine.url_groups.get(segment(request, "name"))
+        group = self.engine.url_groups.get(request.segment("name"))
         name = _text(json_object(request, required=True), "name")
         self.engine.url_groups.rename(group, name, self.engine.clock.now_us())
         return records.topic_record(group)
 
     def delete_topic(self, request: Request) -> object:
-        self.engine.url_groups.remove(self.engine.url_groups.get(segment(request, "name")))
+        self.engine.url_groups.remove(self.engine.url_groups.get(request.segment("name")))
         return OK
 
     def cancel_message(self, request: Request) -> Answer:
-        self.engine.cancel(segment(request, "id"))
+        self.engine.cancel(request.segment("id"))
         return Answer({"status": "accepted"}, 202)
 
     def list_tasks(self, request: Request) -> object:
         now = self.engine.clock.now_us()
-        tasks = self.engine.tasks(segment(request, "id"))
+        tasks = self.engine.tasks(request.segment("id"))
         return [records.task_record(message, now) for message in tasks]
 
     def get_task(self, request: Request) -> object:
-        task_id = segment(request, "id")
+        task_id = request.segment("id")
         message = self.engine.messages.get("msg_" + task_id.removeprefix("task_"))
         if message is None or not task_id.startswith("task_"):
             raise not_found("task", task_id)

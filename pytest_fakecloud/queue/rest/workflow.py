@@ -37,7 +37,6 @@ from .payloads import (
     json_array,
     json_object,
     query_of,
-    segment,
 )
 
 HOOKS = "/v2/workflows/hooks/"
@@ -89,11 +88,11 @@ class WorkflowRoutes(RouteFamily):
     # -- runs ------------------------------------------------------------------------------------
 
     def get_steps(self, request: Request) -> object:
-        return [step.raw() for step in self.runs.get_live(segment(request, "id")).steps]
+        return [step.raw() for step in self.runs.get_live(request.segment("id")).steps]
 
     def end_run(self, request: Request) -> object:
         cancel = read_flag(request.query("cancel") or "true", "cancel")
-        run_id = segment(request, "id")
+        run_id = request.segment("id")
         if cancel:
             self.runs.cancel(self.runs.get_live(run_id))
         else:
@@ -205,18 +204,16 @@ class WorkflowRoutes(RouteFamily):
 
     def wait(self, request: Request) -> object:
         asked = json_object(request, required=True)
-        waiter = self.runs.events.wait(
-            segment(request, "event"), asked, list(request.headers.pairs)
-        )
+        waiter = self.runs.events.wait(request.segment("event"), asked, list(request.headers.pairs))
         return {"messageId": waiter.message_id}
 
     def notify(self, request: Request) -> Answer:
-        run_id = segment(request, "run") if "run" in request.params else None
-        woken = self.runs.events.notify(segment(request, "event"), request.body, run_id)
+        run_id = request.segment("run") if "run" in request.params else None
+        woken = self.runs.events.notify(request.segment("event"), request.body, run_id)
         return Answer(woken, 201)
 
     def waiters(self, request: Request) -> object:
-        return [one.record() for one in self.runs.events.of(segment(request, "event"))]
+        return [one.record() for one in self.runs.events.of(request.segment("event"))]
 
     def webhook(self, request: Request) -> object:
         event = {
@@ -227,8 +224,8 @@ class WorkflowRoutes(RouteFamily):
             "host": request.headers.get("Host") or "127.0.0.1",
             "url": request.target,
         }
-        run_id = segment(request, "run")
-        self.runs.events.notify(segment(request, "event"), json.dumps(event).encode(), run_id)
+        run_id = request.segment("run")
+        self.runs.events.notify(request.segment("event"), json.dumps(event).encode(), run_id)
         return {}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from ...core.timeparse import to_datetime
 from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, cut, page_of, page_of_names, plain
@@ -23,10 +22,9 @@ def topics(handle: Broker, wanted: Wanted) -> View:
 
 def topic(handle: Broker, id: str, wanted: Wanted) -> View:
     """Return one topic with its partitions; raise ``NotFound`` for an unknown name."""
-    name = unquote(id)
-    if name not in handle.topics():
-        raise NotFound(f"there is no topic {name!r:.200}")
-    return _topic(handle, name)
+    if id not in handle.topics():
+        raise NotFound(f"there is no topic {id!r:.200}")
+    return _topic(handle, id)
 
 
 def _topic(handle: Broker, name: str) -> View:
@@ -110,10 +108,9 @@ def groups(handle: Broker, wanted: Wanted) -> View:
 
 def group(handle: Broker, id: str, wanted: Wanted) -> View:
     """Return one consumer group; raise ``NotFound`` for an unknown name."""
-    name = unquote(id)
-    if name not in handle.groups():
-        raise NotFound(f"there is no consumer group {name!r:.200}")
-    return group_view(handle.group(name))
+    if id not in handle.groups():
+        raise NotFound(f"there is no consumer group {id!r:.200}")
+    return group_view(handle.group(id))
 
 
 def broker_view(handle: Broker) -> View:

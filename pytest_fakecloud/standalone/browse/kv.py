@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
-from urllib.parse import quote_from_bytes, unquote_to_bytes
+from urllib.parse import quote_from_bytes
 
 from ...core.timeparse import to_datetime
 from ...kv.algorithms.glob import matcher
@@ -180,7 +180,7 @@ def _json(value: Any) -> str:
 
 def key(handle: KVServer, id: str, wanted: Wanted) -> View:
     """Return a key with its value: the text of a string or document, or a page of the elements."""
-    name = unquote_to_bytes(id)
+    name = id.encode("utf-8", "surrogateescape")
     with _keys(handle) as every:
         value = every.value(name)
         if value is None:

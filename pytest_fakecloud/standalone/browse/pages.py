@@ -89,7 +89,10 @@ def whole_number(name: str, text: str | None) -> int | None:
 
 
 class Listing(NamedTuple):
-    """A list that a fake offers: functions that return a page and one item, and the list's filters."""
+    """A list that a fake offers: functions that return a page and one item, and the list's filters.
+
+    The id of an item has surrogates in place of bytes that are not UTF-8, which a key may contain.
+    """
 
     page: Callable[[Any, Wanted], View]
     item: Callable[[Any, str, Wanted], View] | None = None

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from urllib.parse import unquote
 
 from ...core.errors import ContractError
 from ...core.timeparse import to_datetime
@@ -138,13 +137,13 @@ def callbacks(handle: Queue, wanted: Wanted) -> View:
 @_locked
 def message(handle: Queue, id: str, wanted: Wanted) -> View:
     """Return one message in full: body, headers, settings, and attempts with their responses."""
-    engine, name = handle._engine, unquote(id)
-    record = engine.messages.get(name)
+    engine = handle._engine
+    record = engine.messages.get(id)
     if record is None:
         raise NotFound(
-            f"there is no message {name!r:.200}: it is no longer kept, or the queue was reset"
+            f"there is no message {id!r:.200}: it is no longer kept, or the queue was reset"
         )
-    view = PublishedMessage(engine, name)
+    view = PublishedMessage(engine, id)
     settings = record.settings
     return {
         **_message_row(record),
@@ -184,10 +183,10 @@ def message(handle: Queue, id: str, wanted: Wanted) -> View:
 @_locked
 def deliver_now(handle: Queue, id: str) -> View:
     """Make a pending message due now. Raises ``ContractError`` for any other message."""
-    engine, name = handle._engine, unquote(id)
-    record = engine.messages.get(name)
+    engine = handle._engine
+    record = engine.messages.get(id)
     if record is None:
-        raise NotFound(f"there is no message {name!r:.200}")
+        raise NotFound(f"there is no message {id!r:.200}")
     if record.state not in ("CREATED", "RETRY"):
         state = STATE_NAMES[record.state].replace("_", " ")
         raise ContractError(f"the message is {state}; only a pending message can be delivered now")
@@ -257,11 +256,10 @@ def _schedule(schedule: ScheduleView) -> View:
 
 def run_schedule(handle: Queue, id: str) -> View:
     """Run a schedule now; its next planned run does not change."""
-    name = unquote(id)
     for schedule in handle.schedules():
-        if schedule.id == name:
+        if schedule.id == id:
             return {"messages": [one.id for one in schedule.fire()], "error": schedule.error}
-    raise NotFound(f"there is no schedule {name!r:.200}")
+    raise NotFound(f"there is no schedule {id!r:.200}")
 
 
 @_locked
@@ -359,10 +357,10 @@ def _run_state(run: Any) -> str:
 @_locked
 def run(handle: Queue, id: str, wanted: Wanted) -> View:
     """Return one workflow run: input, steps with outputs, attempts and errors, and result."""
-    engine, name = handle._engine, unquote(id)
-    found = engine.workflow.runs.get(name)
+    engine = handle._engine
+    found = engine.workflow.runs.get(id)
     if found is None:
-        raise NotFound(f"there is no workflow run {name!r:.200}")
+        raise NotFound(f"there is no workflow run {id!r:.200}")
     first = engine.messages.get(found.first_message_id)
     tried = [engine.messages[one] for one in found.message_ids if one in engine.messages]
     return {

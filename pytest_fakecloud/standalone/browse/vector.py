@@ -7,7 +7,7 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, page_of_names, plain
 from .projection import projected
@@ -107,12 +107,12 @@ def _row(one: _Vector) -> View:
 
 
 def vector(handle: VectorIndex, id: str, wanted: Wanted) -> View:
-    namespace, name = wanted.filters.get("namespace", ""), unquote(id)
-    (record,) = handle._engine.fetch(namespace, [name])
+    namespace = wanted.filters.get("namespace", "")
+    (record,) = handle._engine.fetch(namespace, [id])
     if record is None:
-        raise NotFound(f"namespace {namespace!r:.100} has no vector {name!r:.200}")
-    url = quote(name, safe="")
-    return {"id": name, "namespace": namespace, "url": url, **handle._plain(record)}
+        raise NotFound(f"namespace {namespace!r:.100} has no vector {id!r:.200}")
+    url = quote(id, safe="")
+    return {"id": id, "namespace": namespace, "url": url, **handle._plain(record)}
 
 
 def vector_view(handle: VectorIndex) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import ContractError, ServiceError
 from ...core.wording import unknown_name
 from ...http.messages import Request
-from ...http.readers import decode_segment, json_value
+from ...http.readers import json_value
 from .shapes import body_fields
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def handle_named(cloud: Cloud, name: str) -> Handle:
 
 def named(cloud: Cloud, request: Request) -> Handle:
     """Return the handle that the path of a request names."""
-    return handle_named(cloud, decode_segment(request.params["name"]))
+    return handle_named(cloud, request.segment("name"))
 
 
 @contextlib.contextmanager

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from ...core.timeparse import to_datetime
 from ...core.wording import unknown_name
 from ...http.messages import Request
-from ...http.readers import decode_segment
 from ...http.routing import Route
 from . import PREFIX, Refused, contract, fields
 from .shapes import Clock, Closed, CloudEntry, Due, Moved, NewCloud, Seed, Snapshot
@@ -132,7 +131,7 @@ class CloudRoutes:
         return {"id": name}
 
     def _name_of(self, request: Request) -> str:
-        name = decode_segment(request.params["id"])
+        name = request.segment("id")
         if name not in self._snapshots:
             raise Refused(404, unknown_name("snapshot", name, self._snapshots))
         return name
@@ -204,7 +203,7 @@ class IsolatedClouds:
 
     def end_cloud(self, request: Request) -> Closed:
         """Close an isolated cloud, with its fakes and its control API."""
-        id = decode_segment(request.params["id"])
+        id = request.segment("id")
         with self._lock:
             found = self._served.pop(id, None)
         if found is None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from ...core.errors import ContractError
 from ...core.wording import unknown_name
 from ...handle import Handle
 from ...http.messages import Request
-from ...http.readers import decode_segment
 from ...http.routing import Route
 from ...services import find, view_of
 from ..browse.pages import LARGEST_PAGE, PAGE, PAGING, Listing, NotFound, Wanted, whole_number
@@ -74,7 +74,8 @@ class DataRoutes:
             raise NotFound(
                 f"the list {request.params['list']} has no views of single items: its pages are complete"
             )
-        return listing.item(handle, request.params["id"], _wanted(request, listing))
+        id = unquote(request.params["id"], errors="surrogateescape")
+        return listing.item(handle, id, _wanted(request, listing))
 
     def _listing(self, request: Request) -> tuple[Handle, Listing]:
         handle, module = self._browsed(request)
@@ -95,12 +96,12 @@ class DataRoutes:
     def deliver_now(self, request: Request) -> object:
         """Make a pending message of a queue due now."""
         queue, module = self._queue(request)
-        return module.deliver_now(queue, request.params["id"])
+        return module.deliver_now(queue, request.segment("id"))
 
     def run_schedule(self, request: Request) -> object:
         """Run a schedule now; its next planned run does not change."""
         queue, module = self._queue(request)
-        return module.run_schedule(queue, request.params["id"])
+        return module.run_schedule(queue, request.segment("id"))
 
     def get_attempts(self, request: Request) -> list[Attempt]:
         """Return the attempts of all messages, or of the message with ``?id=``."""
@@ -118,7 +119,7 @@ class DataRoutes:
         """Retry a dead letter."""
         queue, module = self._queue(request)
         with contract():
-            message = queue.retry_dead_letter(decode_segment(request.params["id"]))
+            message = queue.retry_dead_letter(request.segment("id"))
         view: Message = module.message_view(message)
         return view
 
