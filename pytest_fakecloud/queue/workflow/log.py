@@ -84,7 +84,7 @@ def _is_pending(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
     """Return whether a message belongs to the group of messages that are still to be delivered."""
     if message.id in shown:
         # Show the message until the steps that its delivery will trigger are in the list.
-        return message.state in ("ACTIVE", "RETRY", "FAILED") and run.steps != []
+        return message.state in ("ACTIVE", "RETRY", "FAILED")
     return not message.finished and message.id != run.failure_message_id
 
 
