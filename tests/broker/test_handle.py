@@ -233,6 +233,10 @@ def test_what_was_due_before_an_action_happens_before_it(
     wait_until(lambda: broker.clock.now_us() > joined + 1000)
     act(broker)
     assert broker.group("g").position == {("orders", 0): position}
+    started, ended = (
+        broker.journal.events(kind).last for kind in ("rebalance started", "rebalance")
+    )
+    assert ended.at_us == started.at_us + 1000
 
 
 def test_a_rebalance_that_was_due_before_a_topic_was_created_happens_before_it(

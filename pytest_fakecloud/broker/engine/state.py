@@ -100,7 +100,7 @@ class BrokerState:
         due = self.now_us + delay_us
         planned = owner.timers.get(kind)
         if planned is not None:
-            if planned.due_us == due and not planned.cancelled:
+            if planned.due_us == due:
                 return
             planned.cancel()
 

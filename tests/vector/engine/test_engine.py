@@ -413,7 +413,7 @@ def test_limits_on_namespaces_dimension_and_filters() -> None:
 
 
 def test_a_snapshot_is_independent_of_what_comes_after() -> None:
-    index = engine(dimension=None, limits=VectorLimits(daily_updates=10))
+    index = engine(dimension=None, limits=VectorLimits(daily_updates=3))
     empty = index.snapshot()
     put(index, "ns", a=(1, 0, 0))
     full = index.snapshot()
@@ -427,7 +427,7 @@ def test_a_snapshot_is_independent_of_what_comes_after() -> None:
     index.restore(empty)
     assert index.namespaces() == [""]
     assert index.describe().dimension == 0
-    index.upsert("", [VectorRecord(str(n), floats(1, 0)) for n in range(10)])
+    index.upsert("", [VectorRecord(str(n), floats(1, 0)) for n in range(3)])
     with pytest.raises(VectorError, match="daily update"):
         put(index, more=(1, 0))
 
