@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.process_time import ProcessTime
+from pytest_fakecloud.process_time.moving import _move_clock_on_turn, _wait_for_turn
 from pytest_fakecloud.process_time.sleepers import Sleeper, Sleepers
 
 from ..harness import Run
@@ -190,6 +194,21 @@ def test_the_clock_waits_for_a_thread_whose_sleep_has_ended() -> None:
         assert not sleepers.is_turn(sleeper)
         waking.until_us = sleepers.until_us(9)
         assert sleepers.is_turn(sleeper)
+
+
+def test_a_loop_does_not_move_the_clock_when_that_is_no_longer_wanted() -> None:
+    clock = Timekeeper(NOON)
+    sleepers, began = Sleepers(clock), clock.now_us()
+
+    async def moves(seconds: float) -> None:
+        clock.advance(1)  # another sleeper moves the clock
+
+    loop: Any = SimpleNamespace(key="loop", sleep_really=moves, next_timeout=lambda: None)
+    with sleepers.asleep(sleepers.until_us(60), loop.key) as sleeper:
+        assert not asyncio.run(_wait_for_turn(loop, sleepers, sleeper, began))
+        sleepers.settle(sleeper)
+        asyncio.run(_move_clock_on_turn(loop, sleepers, sleeper, lambda: False))
+        assert clock.now_us() == began + 1_000_000
 
 
 def test_a_step_that_fails_at_the_end_keeps_no_other_from_ending() -> None:
