@@ -97,10 +97,8 @@ def spop(session: Session, args: Args) -> Reply:
         raise CommandError(errors.SYNTAX)
     count = None if len(args) == 1 else parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
     members = session.db.get(args[0], SetValue)
-    if members is None:
+    if members is None or count == 0:
         return None if count is None else SetReply()
-    if count == 0:
-        return SetReply()
     random = session.engine.random
     popped = []
     for _ in range(min(count or 1, len(members))):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....core.budget import spend
 from ... import errors
@@ -31,7 +31,7 @@ from .matches import (
 if TYPE_CHECKING:
     from ...values.json_path import Location, Path
 
-
+T = TypeVar("T")
 _BYTES_PER_STEP = 4
 
 
@@ -168,7 +168,7 @@ def _values(path: Path, document: JsonValue) -> list[Any]:
     return [match.value for match in find(path, document.root)]
 
 
-def _all_or_first(path: Path, results: list[Any], legacy: bool) -> Any:
+def _all_or_first(path: Path, results: list[T], legacy: bool) -> list[T] | T:
     """Return the results for all matches or, if ``legacy``, for the first match."""
     if not legacy:
         return results
@@ -307,8 +307,7 @@ def json_resp(session: Session, args: Args) -> Reply:
     if document is None:
         return None
     replies = [_resp(value, doubles) for value in _values(path, document)]
-    reply: Reply = _all_or_first(path, replies, path.legacy)
-    return reply
+    return _all_or_first(path, replies, path.legacy)
 
 
 def _resp(value: Any, doubles: bool) -> Reply:
@@ -341,5 +340,4 @@ def json_debug_memory(session: Session, args: Args) -> Reply:
     if document is None:
         return 0 if path.legacy else []
     sizes = [8 + len(write_json(value)) for value in _values(path, document)]
-    reply: Reply = _all_or_first(path, sizes, path.legacy)
-    return reply
+    return _all_or_first(path, sizes, path.legacy)
