@@ -255,6 +255,8 @@ def test_orders_of_calls_and_timers_reach_what_brute_force_reaches(
     [
         ("SORT_RO l BY w_*", {("key of db0", "l", False), ("key of db0", "*", False)}),
         ("EVAL_RO script 0", set()),
+        ("PUBLISH news hello", {("channel", "news", True)}),
+        ("PSUBSCRIBE news* a?", {("channel", "*", True)}),
         ("DBSIZE", {("key of db0", "*", False)}),
         ("CONFIG GET maxmemory", {("setting", "*", False)}),
         ("CONFIG SET maxmemory 1", {("setting", "*", True)}),
