@@ -26,7 +26,7 @@ class Asked:
     """An engine with some keys, and a function that runs a command and returns errors as values."""
 
     def __init__(self) -> None:
-        self.engine = Engine(Timekeeper(), Ids(1), "vendor")
+        self.engine = Engine(Timekeeper(), Ids(1))
         self.session = self.engine.session()
 
     def __call__(self, *words: str | bytes) -> Any:
