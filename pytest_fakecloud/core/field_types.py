@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
-from urllib.parse import urlsplit
 
 from .conditions import (
     defines_equality,
@@ -383,6 +382,9 @@ OF_CLASS: Mapping[type, FieldType] = {
 
 
 def _is_url(text: str) -> bool:
+    # Imported here, because few conditions are about URLs.
+    from urllib.parse import urlsplit
+
     try:
         parts = urlsplit(text)
         _ = parts.port  # raises ValueError for an invalid port

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -88,7 +88,7 @@ class PortAllocator:
         best = max(below, above, key=len)
         # If too few ports are outside the ephemeral range, use ports inside it as well.
         self.ports = best if len(best) >= 1024 else range(self.LOWEST, self.HIGHEST + 1)
-        self._first = self._next = random.SystemRandom().randrange(len(self.ports))
+        self._first = self._next = int.from_bytes(os.urandom(4)) % len(self.ports)
 
     def __iter__(self) -> Iterator[int]:
         """Yield each port of the range once, starting after the last port that was yielded."""

@@ -6,12 +6,21 @@ import base64
 import hmac
 import json
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 
 def decode_segment(raw: str) -> str:
     """Return one raw path segment as a string; invalid UTF-8 becomes U+FFFD."""
-    return unquote_to_bytes(raw.encode("latin-1")).decode("utf-8", "replace")
+    return decode_bytes(raw).decode("utf-8", "replace")
+
+
+def decode_bytes(raw: str) -> bytes:
+    """Return the bytes of a raw path segment, without its percent-encoding."""
+    if "%" not in raw:
+        return raw.encode("latin-1")
+    # Imported here, because few requests of a first fake are percent-encoded.
+    from urllib.parse import unquote_to_bytes
+
+    return unquote_to_bytes(raw.encode("latin-1"))
 
 
 def query_items(query_string: str) -> list[tuple[str, str]]:

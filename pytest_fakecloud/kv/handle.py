@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
-from urllib.parse import quote
 
 from ..core.errors import ContractError
 from ..core.ids import new_token
@@ -137,6 +136,9 @@ class KVServer(KVContents, Handle):
     def _address_of(self, port: DatabasePort) -> str:
         scheme = "redis" if port.mount.tls is None else "rediss"
         place = port.mount.url.partition("://")[2]
+        # Imported here, because few tests use the Redis protocol.
+        from urllib.parse import quote
+
         return f"{scheme}://default:{quote(self._password, safe='')}@{place}"
 
     def _open_port(self, engine: AnyEngine, port: int = 0) -> DatabasePort:

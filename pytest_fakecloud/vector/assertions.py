@@ -9,7 +9,6 @@ from __future__ import annotations
 import numbers
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict
-from urllib.parse import unquote
 
 import numpy as np
 import orjson
@@ -20,6 +19,7 @@ from ..core.field_types import ABSENT, FLAG, MAPPING, TEXT, FieldType, OneOf, Wh
 from ..core.journal import Journal
 from ..core.matching import Condition, Field
 from ..core.wording import SHOWN, brief
+from ..http.readers import decode_segment
 from .errors import VectorError
 from .fields import DEFAULT_TOP_K, as_floats, from_array
 from .model import EVERYTHING, Floats, Fusion, QueryMode, Weighting
@@ -82,7 +82,7 @@ def _why_rejected(call: Call) -> str:
 
 
 def _namespace(call: Call) -> str:
-    return unquote(call.path.removeprefix("/").partition("/")[2])
+    return decode_segment(call.path.removeprefix("/").partition("/")[2])
 
 
 def shown(item: Item) -> str:

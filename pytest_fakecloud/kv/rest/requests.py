@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
+from ...http.readers import decode_bytes
 from .. import errors
 from ..errors import RestError
 
@@ -87,7 +87,7 @@ def command_of_path(raw_path: str, body: bytes, query_string: str) -> list[bytes
     segments = raw_path.split("/")
     if len(segments) > 1 and not segments[-1]:
         segments.pop()
-    line = [unquote_to_bytes(segment.encode("latin-1")) for segment in segments]
+    line = [decode_bytes(segment) for segment in segments]
     if not line[0]:
         raise RestError(400, errors.EMPTY_COMMAND)
     if body:
@@ -103,4 +103,4 @@ def command_of_path(raw_path: str, body: bytes, query_string: str) -> list[bytes
 
 
 def _query_bytes(raw: str) -> bytes:
-    return unquote_to_bytes(raw.replace("+", " ").encode("latin-1"))
+    return decode_bytes(raw.replace("+", " "))
