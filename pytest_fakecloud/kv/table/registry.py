@@ -35,12 +35,23 @@ _FLAG_CATEGORIES = {
 }
 
 
-# Key specs and effects are cached, because many of the 400 commands have equal ones.
+# What a column says is cached, because many of the 400 commands have equal ones.
 
 
 @cache
-def _key_specs(texts: str) -> tuple[KeySpec, ...]:
-    return tuple(KeySpec(text) for text in texts.split(";") if text)
+def _keys(texts: str) -> tuple[tuple[KeySpec, ...], int, bool]:
+    """Return the key specs, the position of the only key, and whether a key is only read."""
+    specs = tuple(KeySpec(text) for text in texts.split(";") if text)
+    only_key = 0
+    if len(specs) == 1 and not specs[0].depends_on_arguments and specs[0].last == 0:
+        only_key = specs[0].first
+    return specs, only_key, any("RO" in spec.flags for spec in specs)
+
+
+@cache
+def _options(text: str) -> tuple[tuple[str, ...], frozenset[bytes]]:
+    words = tuple(text.split())
+    return words, frozenset(map(str.encode, words))
 
 
 @cache
@@ -100,18 +111,11 @@ class CommandSpec:
         self.group = group
         self.since = since
         self.flags, self.categories = _flags_and_categories(flags, group)
-        self.keys = _key_specs(keys)
-        self.only_key = 0
-        if len(self.keys) == 1:
-            [key] = self.keys
-            if not key.depends_on_arguments and key.last == 0:
-                self.only_key = key.first
-        self.options = tuple(options.split())
-        self.option_words = frozenset(map(str.encode, self.options))
+        self.keys, self.only_key, only_reads_a_key = _keys(keys)
+        self.options, self.option_words = _options(options)
         self.effects = _effects(effects)
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
-        only_reads_a_key = any("RO" in key.flags for key in self.keys)
         writes_another = self.write and only_reads_a_key
         self.reads_keys = self.readonly or writes_another or self.effects.looks_up
         self.hidden = "skip_monitor" in self.flags or "admin" in self.flags
