@@ -198,7 +198,7 @@ def _fields_under_id(id: object, value: object) -> Raw:
 def _record_fields(value: object) -> Raw:
     if (record := _given_fields(value)) is not None:
         return record
-    if isinstance(value, tuple) and 2 <= len(value) <= 5:
+    if isinstance(value, tuple) and len(value) >= 2:
         id, vector, *rest = value
         raw = _fields_under_id(id, vector)
         if rest and _is_sparse_vector(rest[0]):

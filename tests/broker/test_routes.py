@@ -155,7 +155,7 @@ def test_fetch_takes_one_position_several_and_both(rest: Rest, method: str, path
     def at(partition: int, offset: int) -> dict[str, Any]:
         return {"topic": "orders", "partition": partition, "offset": offset}
 
-    assert fetched(**at(1, 1)) == ["1b"]
+    assert fetched(**at(1, 1), timeout=600_000) == ["1b"]
     assert fetched(topicPartitionOffsets=[at(0, 0), at(2, 1)]) == ["0a", "0b", "2b"]
     assert fetched(**at(1, 0), topicPartitionOffsets=[at(0, 1)]) == ["1a", "1b", "0b"]
     assert fetched(topicPartitionOffsets=[at(0, 1), at(0, 1)]) == ["0b"]
@@ -230,7 +230,8 @@ def test_fetch_behind_the_end(make_broker: Make) -> None:
 
 def test_consume_by_path(rest: Rest) -> None:
     rest.produce("orders", "a")
-    records = rest("GET", "/consume/g/i/orders/?timeout=0", headers=EARLIEST)
+    headers = {"Broker-Auto-Offset-Reset": "latest", **EARLIEST}
+    records = rest("GET", "/consume/g/i/orders/?timeout=0", headers=headers)
     assert [r["value"] for r in records] == ["a"]
 
 

@@ -133,7 +133,7 @@ def test_keys_and_headers_count_towards_the_size_of_a_message() -> None:
     fits = ProducerRecord("small", "12", "345", headers=(Header("6", "789\u00e9"),))
     with pytest.raises(BrokerError, match="The message is 11 bytes"):
         broker.producing.produce([fits])
-    assert broker.producing.produce([fits._replace(headers=(Header("6", "789"),))])[0].offset == 0
+    assert broker.producing.produce([fits._replace(headers=(Header("6", "7890"),))])[0].offset == 0
     with pytest.raises(BrokerError, match="The message is 11 bytes") as caught:
         broker.producing.produce([fits._replace(headers=(Header("6", "7890"), Header("", "1")))])
     assert caught.value.status == 413
