@@ -299,7 +299,7 @@ class Clock:
             held = self._held_us
             if held is not None:
                 if self._frozen_us is not None:
-                    self._frozen_us = max(held, self._frozen_us)
+                    self._frozen_us = held
                 else:
                     self._offset_us += max(0, held - (process_us() + self._offset_us))
             self._go_live()

@@ -306,6 +306,8 @@ def test_a_file_that_grows_after_its_check_is_not_cut() -> None:
     # The files in /proc have content, although their size is 0.
     with pytest.raises(ContractError, match="it has 11 bytes, and at most 10 are read"):
         read_file("/proc/self/maps", 10)
+    size = Path(__file__).stat().st_size
+    assert len(read_file(__file__, size)) == size
 
 
 @pytest.mark.parametrize("option", ["--load", "--config"])

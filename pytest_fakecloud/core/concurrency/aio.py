@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
@@ -117,8 +116,7 @@ class Twin:
 
         @functools.wraps(method)
         async def twin(*args: Any, **kwargs: Any) -> Any:
-            result = await in_thread(method, *args, **kwargs)
-            return await result if inspect.isawaitable(result) else result
+            return await in_thread(method, *args, **kwargs)
 
         return twin
 
