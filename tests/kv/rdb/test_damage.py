@@ -205,6 +205,7 @@ KEY = b"\x00\x01k\x01v"
     (file_of(b"\xf4\x00\x00\x00"), "type 244 does not exist in format version 10"),
     (file_of(b"\xf3\x00\x00\x00", b"REDIS0012"), "type 243 does not exist"),
     (file_of(b"\xfa\x01a"), "unknown encoding 63"),
+    (file_of(b"\x00\x82"), "expected a length at byte 10, got 0x82"),
 ])  # fmt: skip
 def test_errors_name_the_problem_of_a_file(data: bytes, words: str) -> None:
     with pytest.raises(RdbError, match=words.replace("(", r"\(")):
