@@ -145,6 +145,10 @@ HOSTILE = {
     + text(write_listpack([2**62, 0, 1, b"f", 0])),
     "a stream whose entry has too many fields": b"\x13\x01" + text(bytes(16))
     + text(write_listpack([1, 0, 1, b"f", 0, 0, 0, 1, 2**62])),
+    "a stream whose node has an element too many": b"\x13\x01" + text(bytes(16))
+    + text(write_listpack([1, 0, 1, b"f", 0, 2, 0, 0, b"v", 4, 4])) + b"\x01" + bytes(8),
+    "a stream whose node has too few deleted entries": b"\x13\x01" + text(bytes(16))
+    + text(write_listpack([0, 1, 1, b"f", 0, 2, 0, 0, b"v", 4])) + b"\x01" + bytes(8),
     "a stream of another length": b"\x13\x00" + b"\x05" + bytes(8),
     "a stream with 2^62 groups": b"\x13\x00" + bytes(8) + HUGE,
     "a group with 2^62 pending entries": b"\x13\x00" + bytes(8) + b"\x01\x01g\x00\x00\x00" + HUGE,
