@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.settings import HandleConfig, settings_of
+from pytest_fakecloud.core.settings import HandleConfig, read, settings_of
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.vector.handle import VectorIndex
-from pytest_fakecloud.vector.settings import VectorConfig
+from pytest_fakecloud.vector.settings import VectorConfig, VectorLimits
 from tests.misuse import COMMON, Table, cases, check_right_types, check_table, check_wrong_types
 
 VALUES: Mapping[str, Any] = {
@@ -127,3 +127,11 @@ def test_settings_of_a_wrong_type_are_refused(name: str, right: set[str]) -> Non
         except ContractError:
             taken = False
         assert taken == (kind in right), kind
+
+
+def test_limits_are_a_mapping_or_an_object() -> None:
+    limits = read(VectorConfig, {"limits": {"top_k": 10, "data_bytes": None}}, "vector").limits
+    assert limits == VectorLimits(top_k=10, data_bytes=None)
+    assert read(VectorConfig, {"limits": limits}, "vector").limits is limits
+    with pytest.raises(ContractError, match=r"top_k='x' of VectorLimits must be a whole number"):
+        VectorLimits(top_k="x")  # type: ignore[arg-type]
