@@ -61,7 +61,7 @@ class NotesApp(App):
         return {"notes": len(self.engine.notes)}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class ToyConfig(HandleConfig):
     first: str = setting("", text())
 

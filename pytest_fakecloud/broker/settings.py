@@ -138,7 +138,7 @@ _ERRORS: Kind[Mapping[str, int | tuple[int, str]]] = Kind(
 )
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(kw_only=True)
 class BrokerConfig(HandleConfig):
     """The settings of a ``Broker``.
 

@@ -3,7 +3,7 @@
 A service declares its settings as the fields of a dataclass, each with its meaning
 below it::
 
-    @dataclass(eq=False, kw_only=True)
+    @dataclass(kw_only=True)
     class BrokerConfig(HandleConfig):
         max_poll_records: int = setting(500, whole(1))
         \"\"\"Maximum number of records in one response.\"\"\"
@@ -277,7 +277,7 @@ _PRINTABLE = text(
 )
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(kw_only=True)
 class HandleConfig:
     """Settings of every fake."""
 

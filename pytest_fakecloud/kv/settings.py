@@ -80,7 +80,7 @@ def _is_version(version: str) -> bool:
 _KEY_SIZE: Kind[Any] = optional(either(whole(0), choice("dialect")))
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(kw_only=True)
 class KVConfig(HandleConfig):
     """The settings of a ``KVServer``."""
 

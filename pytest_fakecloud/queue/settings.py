@@ -76,7 +76,7 @@ class QueueSettings(HandleSettings, total=False):
     attempt_cap: float
 
 
-@dataclass(eq=False, frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class PlanLimits:
     """The limits of a plan; None means unlimited. Sizes are in bytes, durations in microseconds.
 
@@ -141,7 +141,7 @@ _LIMITS: Kind[Mapping[str, int | None]] = Kind(
 )
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(kw_only=True)
 class QueueConfig(HandleConfig):
     """Settings of a ``Queue``."""
 
@@ -217,7 +217,7 @@ class CallbackCaptureSettings(HandleSettings, total=False):
     keys: Mapping[str, str] | None
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(kw_only=True)
 class CallbackCaptureConfig(HandleConfig):
     """Settings of a ``CallbackCapture``."""
 

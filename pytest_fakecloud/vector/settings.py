@@ -125,7 +125,7 @@ def _word(accepts: Any, words: type[E]) -> SettingKind[E]:
     )
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(kw_only=True)
 class VectorConfig(HandleConfig):
     """The settings of a ``VectorIndex``.
 
