@@ -11,6 +11,8 @@ import pytest
 
 from pytest_fakecloud import Cloud, Reply
 from pytest_fakecloud.standalone.api import ControlApp
+from pytest_fakecloud.standalone.browse.queue import LISTS
+from tests.harness import in_threads
 
 from .conftest import message
 from .test_codec import ask
@@ -456,6 +458,31 @@ def test_queues_groups_and_runs_are_listed(lists: Lists) -> None:
     assert (run["id"], run["state"]) == ("wfr_1", "started")
     found = lists.get("queue/lists/runs/wfr_1")
     assert (found["input"], found["record"]["workflowState"]) == ('{"n": 1}', "RUN_STARTED")
+
+
+def test_no_list_settles_the_clock_while_it_holds_the_queue(
+    lists: Lists, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another thread that settles the clock waits for the queue, and both would wait for ever.
+    queue = lists.cloud.queue()
+    queue.publish("https://app.example", retries=0)
+    free: list[bool] = []
+
+    def lock_and_unlock() -> None:
+        free.append(queue._engine.lock.acquire(blocking=False))
+        if free[-1]:
+            queue._engine.lock.release()
+
+    def settle() -> int:
+        in_threads(lock_and_unlock)
+        return 0
+
+    monkeypatch.setattr(queue._time, "settle", settle)
+    for name in LISTS:
+        lists.get(f"queue/lists/{name}")
+    lists.get("queue/view")
+    assert free
+    assert all(free)
 
 
 def test_acts_of_a_queue_are_refused_elsewhere(lists: Lists) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ...core.errors import ContractError
 from ...core.timeparse import to_datetime
 from ...queue.model import Message
-from ...queue.views import STATE_NAMES, PublishedMessage
+from ...queue.views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
 from ...queue.wire.text import as_text, header_map
 from ...queue.workflow.log import run_record
 from ..control.shapes import Attempt, DeadLetter
@@ -19,7 +19,6 @@ from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, cut, page_of, 
 
 if TYPE_CHECKING:
     from ...queue.handle import Queue
-    from ...queue.views import DeadLetterView, ScheduleView
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""
@@ -33,10 +32,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _locked(show: F) -> F:
-    """Hold the queue's lock during a call, so that nothing that is shown disappears meanwhile."""
+    """Hold the queue's lock during a call, so that nothing that is shown disappears meanwhile.
+
+    The call must not settle the clock: another thread that does needs the lock for due timers.
+    """
 
     @wraps(show)
     def locked(handle: Queue, *args: Any) -> Any:
+        handle._time.settle()
         with handle._engine.lock:
             return show(handle, *args)
 
@@ -201,6 +204,11 @@ def deliver_now(handle: Queue, id: str) -> View:
 # -- dead letters ----------------------------------------------------------------------------------
 
 
+def _dead_letters(handle: Queue) -> list[DeadLetterView]:
+    engine = handle._engine
+    return [DeadLetterView(engine, letter) for letter in engine.dead_letters.all()]
+
+
 @_locked
 def dead_letters(handle: Queue, wanted: Wanted) -> View:
     """Return a page of dead letters, newest first."""
@@ -210,7 +218,7 @@ def dead_letters(handle: Queue, wanted: Wanted) -> View:
         return row | {"id": letter.id, "message": letter.message._id, "at": letter.at.isoformat()}
 
     return page_of(
-        handle.dead_letters(),
+        _dead_letters(handle),
         wanted,
         sort_key=lambda letter: (-letter.message._record.number, letter.id),
         show=show,
@@ -219,6 +227,11 @@ def dead_letters(handle: Queue, wanted: Wanted) -> View:
 
 
 # -- schedules, queues, URL groups and flow control -------------------------------------------------
+
+
+def _schedules(handle: Queue) -> list[ScheduleView]:
+    engine = handle._engine
+    return [ScheduleView(engine, id) for id in engine.schedules.by_id]
 
 
 @_locked
@@ -236,7 +249,7 @@ def schedules(handle: Queue, wanted: Wanted) -> View:
         }
 
     return page_of(
-        handle.schedules(),
+        _schedules(handle),
         wanted,
         sort_key=lambda schedule: (schedule._record.created_us, schedule.id),
         show=show,
@@ -402,13 +415,15 @@ def _failure(attempt: Any) -> View:
 @_locked
 def queue_view(handle: Queue) -> View:
     """Return the messages, dead letters, schedules and workflow runs of a queue."""
-    messages, engine = handle.messages(), handle._engine
+    engine = handle._engine
+    engine.history.sweep()
+    messages = [PublishedMessage(engine, id) for id in engine.messages]
     runs = list(engine.workflow.runs.values())[-_RUNS_IN_VIEW:]
     return {
         "count": len(messages),
         "messages": [message_view(message) for message in messages[-MOST_IN_VIEW:]],
-        "dead_letters": [dead_letter_view(letter) for letter in handle.dead_letters()],
-        "schedules": [_schedule(schedule) for schedule in handle.schedules()],
+        "dead_letters": [dead_letter_view(letter) for letter in _dead_letters(handle)],
+        "schedules": [_schedule(schedule) for schedule in _schedules(handle)],
         "workflows": [plain(run_record(engine, run)) for run in runs],
     }
 
