@@ -21,7 +21,7 @@ from ..handle import Context, Handle, Snapshot, action
 from .actions import QueueActions
 from .arguments import bytes_of, text
 from .assertions import QueueAssertions
-from .attempt_reports import AttemptDetails, AttemptReports, DeliveryProblems
+from .attempt_reports import AttemptReports, DeliveryProblems
 from .delivery.destinations import Destinations
 from .delivery.drivers import Attempts, Driver, QueueAio
 from .delivery.faults import DeliveryFaults, QueueFaults
@@ -79,8 +79,6 @@ class Queue(QueueAssertions, QueueActions, Handle):
         problems = DeliveryProblems(name, context.problems)
         self._sender = self._new_sender(config, problems)
         signer = self._new_signer(context, config, name)
-        driven = self.delivery == "driven"
-        self._details = AttemptDetails(signer.keys, signer.now, one_at_a_time=driven)
         self._engine = Engine(
             context.clock,
             context.ids,
@@ -98,9 +96,9 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self.read_only_token = self._new_token()
         app = QueueApp(self._engine, lambda: (self.token, self.read_only_token))
         super().__init__(context, app, config, faults=QueueFaults(table))
-        # Record attempts in the journal's recorder, which the base class has created.
-        self._details.recorder = self._recorder
-        self._engine.attempt_hooks = AttemptReports(self._engine, self._details, problems)
+        # Attempts are recorded with the journal's recorder, which the base class has created.
+        self._reports = AttemptReports(self._engine, self._recorder, problems)
+        self._engine.attempt_hooks = self._reports
         # The engine enforces the plan's limits. Reject only bodies that are far too large here.
         limits = self._engine.limits
         self._mount.body_limit = 2 * max(limits.message_size, limits.batch_size)
@@ -230,7 +228,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             data, routes = snapshot.data
             super().restore(snapshot._replace(data=data))
             self.destinations._restore(routes)
-            self._details.forget()
+            self._reports.forget()
         else:
             # Raise the error about a snapshot of another fixture.
             super().restore(snapshot)

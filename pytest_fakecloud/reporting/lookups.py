@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SENT = 2_000
 """Maximum number of characters of a body that an attempt's event keeps."""
-_DETAILS = attrgetter("_details.finished")
+_DETAILS = attrgetter("_reports.finished")
 """Returns the number, request and outcome of each recent attempt of a queue."""
 _LONG = 16
 """Maximum length of a consumer's name that is shown in full."""

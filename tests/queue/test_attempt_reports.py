@@ -52,7 +52,7 @@ def test_deliveries_kept_for_reports_are_limited_in_number_and_bytes() -> None:
     with Cloud(clock="frozen", now=START, delivery="driven") as cloud:
         cloud.journal.keep_bytes = 5_000
         queue = cloud.queue(limits={"burst": None, "daily_messages": None})
-        made = queue._details.finished
+        made = queue._reports.finished
 
         def publish(times: int, size: int) -> list[int]:
             queue.destinations.answers(URL, Reply(200, b"y" * size))

@@ -19,6 +19,7 @@ import redis
 from qstash import Receiver
 from qstash.errors import SignatureError
 
+import pytest_fakecloud.queue.attempt_details
 import pytest_fakecloud.queue.attempt_reports
 import pytest_fakecloud.queue.signature_checks
 import pytest_fakecloud.queue.signature_details
@@ -28,6 +29,7 @@ from pytest_fakecloud.session.reports import report_on
 
 PACKAGE = pytest_fakecloud.reporting
 BESIDE = (
+    pytest_fakecloud.queue.attempt_details,
     pytest_fakecloud.queue.attempt_reports,
     pytest_fakecloud.queue.signature_checks,
     pytest_fakecloud.queue.signature_details,
@@ -37,7 +39,7 @@ LEFT_OUT = {"tracebacks", "applications", "replay", "views"}
 """Modules that run before a report is made, and the replay, whose errors become a note on the page."""
 OF_THE_PAGE = {"page", "as_json", "private_files"}
 PART_OF_DELIVERY = {
-    "recording", "delivering", "collecting", "forget", "emit", "finish",
+    "delivering", "collecting", "forget", "emit", "_finish",
     "write_index",
 }  # fmt: skip
 """Functions that a delivery needs, or that protect it from exceptions of the others."""
