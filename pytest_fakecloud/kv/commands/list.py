@@ -28,27 +28,34 @@ from .blocking import parse_timeout, pop_or_wait, pop_several, try_or_wait
 _ENDS = (b"LEFT", b"RIGHT")
 
 
-@variant(
-    "LPUSH",
-    "Prepend elements to a list one by one, and create the list if it does not exist.",
-    left=True,
-)
-@variant(
-    "RPUSH", "Append elements to a list, and create the list if it does not exist.", left=False
-)
-@variant("LPUSHX", "Prepend elements to a list only if the list exists.", left=True, creates=False)
-@variant("RPUSHX", "Append elements to a list only if the list exists.", left=False, creates=False)
-def push(session: Session, args: Args, *, left: bool, creates: bool = True) -> Reply:
-    find = session.db.get_or_create if creates else session.db.get
-    items = find(args[0], QuickList)
-    if items is None:
-        return 0
-    if left:
-        items.push_left(args[1:])
-    else:
-        items.push_right(args[1:])
+@command("LPUSH")
+def lpush(session: Session, args: Args) -> Reply:
+    """Prepend elements to a list one by one, and create the list if it does not exist."""
+    items = session.db.get_or_create(args[0], QuickList)
+    items.push_left(args[1:])
     session.db.touch(args[0])
     return len(items)
+
+
+@command("RPUSH")
+def rpush(session: Session, args: Args) -> Reply:
+    """Append elements to a list, and create the list if it does not exist."""
+    items = session.db.get_or_create(args[0], QuickList)
+    items.push_right(args[1:])
+    session.db.touch(args[0])
+    return len(items)
+
+
+@command("LPUSHX")
+def lpushx(session: Session, args: Args) -> Reply:
+    """Prepend elements to a list only if the list exists."""
+    return lpush(session, args) if session.db.exists(args[0]) else 0
+
+
+@command("RPUSHX")
+def rpushx(session: Session, args: Args) -> Reply:
+    """Append elements to a list only if the list exists."""
+    return rpush(session, args) if session.db.exists(args[0]) else 0
 
 
 @command("LINSERT")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy as shallow_copy
-from itertools import islice
+from itertools import chain, islice
 from typing import ClassVar
 
 from ..table.config import Config
@@ -16,6 +15,8 @@ NODE_BYTES = {-1: 4096, -2: 8192, -3: 16384, -4: 32768, -5: 65536}
 """Maximum node sizes in bytes for the negative values of ``list-max-listpack-size``."""
 _NODE_SIZES = (*NODE_BYTES.values(), 1 << 63)
 _HALF_SIZES = tuple(size // 2 for size in NODE_BYTES.values())
+_LOW_SIZES = (0, *_HALF_SIZES)
+"""The size in bytes that ends the state of having exceeded a number of node sizes."""
 _SAFE = 2
 """Number of node sizes up to Redis's safety limit of 8192 bytes.
 
@@ -26,13 +27,17 @@ _FEW = 32
 
 
 class QuickList:
-    """A sequence of byte strings. Changes at both ends take O(1), and others O(n)."""
+    """A sequence of byte strings: ``_front`` contains the first items in reverse, ``_back`` the others.
+
+    Changes at both ends take O(1) on average, and access by index O(1). Other changes take O(n).
+    """
 
     type_name: ClassVar[str] = "list"
-    __slots__ = ("_bytes", "_exceeded", "_items")
+    __slots__ = ("_back", "_bytes", "_exceeded", "_front")
 
     def __init__(self, items: Iterable[bytes] = ()) -> None:
-        self._items = deque(items)
+        self._front: list[bytes] = []
+        self._back = list(items)
         self._bytes = LISTPACK_OVERHEAD
         """Size of the list in bytes as a single listpack."""
         self._exceeded = 0
@@ -41,16 +46,16 @@ class QuickList:
         Redis converts a list that exceeded the limit back to a listpack only at half the limit: a
         list that had 5,000 bytes exceeds the first size until it has 2,048 bytes.
         """
-        self._note_size(sum(map(entry_size, self._items)))
+        self._note_size(sum(map(entry_size, self._back)))
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self._front) + len(self._back)
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(self._items)
+        return chain(reversed(self._front), self._back)
 
     def __reversed__(self) -> Iterator[bytes]:
-        return reversed(self._items)
+        return chain(reversed(self._back), self._front)
 
     def encoding(self, config: Config) -> str:
         """Return ``listpack`` if the list fits in one node and the version has listpack lists."""
@@ -58,82 +63,105 @@ class QuickList:
             return "quicklist"
         limit = config.number("list-max-listpack-size")
         if limit >= 0:
-            packed = len(self._items) <= max(limit, 1) and self._exceeded < _SAFE
+            packed = len(self) <= max(limit, 1) and self._exceeded < _SAFE
         else:
             packed = self._exceeded < min(-limit, len(NODE_BYTES))
         return "listpack" if packed else "quicklist"
 
     def copy(self) -> QuickList:
         twin = shallow_copy(self)
-        twin._items = self._items.copy()
+        twin._front, twin._back = self._front.copy(), self._back.copy()
         return twin
 
     def _note_size(self, added: int) -> None:
         """Note that the list has grown by a number of bytes."""
-        self._bytes += added
-        at_least = bisect_left(_NODE_SIZES, self._bytes)
-        at_most = bisect_left(_HALF_SIZES, self._bytes)
-        self._exceeded = min(max(self._exceeded, at_least), at_most)
+        size = self._bytes = self._bytes + added
+        if size > _NODE_SIZES[self._exceeded] or size <= _LOW_SIZES[self._exceeded]:
+            at_least, at_most = bisect_left(_NODE_SIZES, size), bisect_left(_HALF_SIZES, size)
+            self._exceeded = min(max(self._exceeded, at_least), at_most)
 
-    def push_left(self, items: Iterable[bytes]) -> None:
+    def push_left(self, items: Sequence[bytes]) -> None:
         """Prepend the items one after another, so that the last item becomes the head."""
+        self._front += items
         for item in items:
-            self._items.appendleft(item)
             self._note_size(entry_size(item))
 
-    def push_right(self, items: Iterable[bytes]) -> None:
+    def push_right(self, items: Sequence[bytes]) -> None:
+        self._back += items
         for item in items:
-            self._items.append(item)
             self._note_size(entry_size(item))
+
+    def _divide(self, at: int) -> None:
+        """Move items from one half to the other, so that ``at`` items are in front."""
+        items = list(self)
+        self._front, self._back = items[:at][::-1], items[at:]
 
     def pop_left(self) -> bytes:
         """Remove and return the head; the list must not be empty."""
-        item = self._items.popleft()
+        if not self._front:
+            self._divide((len(self) + 1) // 2)
+        item = self._front.pop()
         self._note_size(-entry_size(item))
         return item
 
     def pop_right(self) -> bytes:
         """Remove and return the tail; the list must not be empty."""
-        item = self._items.pop()
+        if not self._back:
+            self._divide(len(self) // 2)
+        item = self._back.pop()
         self._note_size(-entry_size(item))
         return item
 
+    def _find(self, index: int) -> tuple[list[bytes], int]:
+        """Return the half that contains an existing index, and the index in it."""
+        index -= len(self._front)
+        return (self._back, index) if index >= 0 else (self._front, ~index)
+
     def at(self, index: int) -> bytes:
-        return self._items[index]
+        half, index = self._find(index)
+        return half[index]
 
     def replace(self, index: int, item: bytes) -> None:
-        self._note_size(entry_size(item) - entry_size(self._items[index]))
-        self._items[index] = item
+        half, index = self._find(index)
+        self._note_size(entry_size(item) - entry_size(half[index]))
+        half[index] = item
 
     def insert(self, index: int, item: bytes) -> None:
         """Insert an item before the item at ``index``, or append it if ``index`` equals the length."""
-        self._items.insert(index, item)
+        index -= len(self._front)
+        if index >= 0:
+            self._back.insert(index, item)
+        else:
+            self._front.insert(-index, item)
         self._note_size(entry_size(item))
 
     def slice(self, start: int, stop: int) -> list[bytes]:
         """Return the items with ``start <= index < stop``. Both bounds must be within 0..length."""
-        after = len(self._items) - stop
-        if start <= after:
-            return list(islice(self._items, start, stop))
-        return list(islice(reversed(self._items), after, len(self._items) - start))[::-1]
+        start, stop = start - len(self._front), stop - len(self._front)
+        if start >= 0:
+            return self._back[start:stop]
+        first = self._front[max(-stop, 0) : -start][::-1]
+        return first + self._back[:stop] if stop > 0 else first
 
     def matches(self, item: bytes, *, reverse: bool = False, maxlen: int = 0) -> Iterator[int]:
         """Yield the indexes of equal items among the first ``maxlen`` (0: all), perhaps in reverse."""
         compared = islice(reversed(self) if reverse else iter(self), maxlen or None)
-        last = len(self._items) - 1
+        last = len(self) - 1
         for steps, candidate in enumerate(compared):
             if candidate == item:
                 yield last - steps if reverse else steps
 
     def remove(self, item: bytes, count: int) -> int:
         """Remove up to ``abs(count)`` equal items (0: all), from the tail if it is negative."""
-        limit = min(abs(count), len(self._items)) or None
+        limit = min(abs(count), len(self)) or None
         doomed = sorted(islice(self.matches(item, reverse=count < 0), limit), reverse=True)
         if len(doomed) > _FEW:
             gone = set(doomed)
-            self._items = deque(each for at, each in enumerate(self._items) if at not in gone)
+            kept = [each for index, each in enumerate(self) if index not in gone]
+            self._front, self._back = [], kept
         else:
             for index in doomed:
-                del self._items[index]
+                half, at = self._find(index)
+                del half[at]
         self._note_size(-len(doomed) * entry_size(item))
         return len(doomed)
