@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 from .. import errors
 from ..engine.keyspace import Keyspace
@@ -99,9 +100,19 @@ def existing(session: Session, key: bytes, kind: type[T], error: bytes = errors.
     return value
 
 
+@cache
+def _empty(kind: type[Any]) -> Any:
+    return kind()
+
+
 def get_or_empty(session: Session, key: bytes, kind: type[T]) -> T:
-    """Return the value of a key, or an empty value that is not stored; raise WRONGTYPE."""
-    return session.db.get(key, kind) or kind()
+    """Return the value of a key, or an empty value; raise WRONGTYPE.
+
+    The empty value is shared: the caller can remove elements from it, but must not add any.
+    """
+    value = session.db.get(key, kind)
+    # mypy does not consider `type[T]` hashable.
+    return _empty(kind) if value is None else value  # type: ignore[arg-type]
 
 
 def is_first(word: bytes, first: bytes, second: bytes) -> bool:

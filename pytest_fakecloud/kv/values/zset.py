@@ -117,8 +117,10 @@ class SortedSet:
             self._order.add(score, member)
             if self._scan_order is not None:
                 self._scan_order.add(member)
-            self._peak = max(self._peak, len(scores))
-            self._longest = max(self._longest, len(member))
+            if len(scores) > self._peak:
+                self._peak = len(scores)
+            if len(member) > self._longest:
+                self._longest = len(member)
         elif old != score:
             self._order.remove(old, member)
             self._order.add(score, member)
@@ -219,6 +221,13 @@ class SortedSet:
         if high is not None:
             stop = order.position(score, high if high_exclusive else high + b"\0")
         return start, max(start, stop)
+
+    def remove_span(self, start: int, stop: int) -> list[Item]:
+        """Remove and return the items with ``start <= rank < stop``."""
+        removed = self._order.remove_slice(start, stop)
+        for _, member in removed:
+            del self.scores[member]
+        return removed
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[Item]]:
         """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` items."""

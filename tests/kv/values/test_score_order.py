@@ -21,20 +21,28 @@ ITEMS = st.tuples(
     st.sampled_from([-math.inf, -1.0, 0.0, 0.0, 2.5, math.inf]),
     st.integers(0, 30).map(lambda n: b"m%02d" % n),
 )
-STEPS = st.lists(st.tuples(st.sampled_from(["add", "add", "remove"]), ITEMS), max_size=120)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["add", "add", "add", "remove", "cut"]), ITEMS, st.integers(0, 25)),
+    max_size=120,
+)
 
 
 @given(STEPS)
-def test_it_is_a_sorted_list(steps: list[tuple[str, tuple[float, bytes]]]) -> None:
+def test_it_is_a_sorted_list(steps: list[tuple[str, tuple[float, bytes], int]]) -> None:
     order = ScoreOrder()
     model: list[tuple[float, bytes]] = []
-    for what, item in steps:
+    for what, item, width in steps:
         if what == "add" and item not in model:
             order.add(*item)
             model = sorted([*model, item])
         elif what == "remove" and item in model:
             order.remove(*item)
             model.remove(item)
+        elif what == "cut":
+            start = min(width, len(model))
+            stop = min(start + len(item[1]) * width // 3, len(model))
+            assert order.remove_slice(start, stop) == model[start:stop]
+            del model[start:stop]
         assert len(order) == len(model)
         assert order.position(*item) == sum(each < item for each in model)
         assert order.position(item[0]) == sum(each[0] < item[0] for each in model)

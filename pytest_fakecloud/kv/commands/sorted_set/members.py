@@ -73,16 +73,22 @@ def zadd(session: Session, args: Args) -> Reply:
     words, at = leading_words(args, _ZADD_WORDS)
     if (len(args) - at) % 2 or at == len(args):
         raise CommandError(errors.SYNTAX)
-    if {b"NX", b"XX"} <= words:
-        raise CommandError(errors.ZADD_XX_AND_NX)
-    if len(words & {b"GT", b"LT", b"NX"}) > 1:
-        raise CommandError(errors.ZADD_GT_LT_NX)
-    if b"INCR" in words and len(args) - at > 2:
-        raise CommandError(errors.ZADD_INCR_PAIRS)
+    if words:
+        _check_words(words, several_pairs=len(args) - at > 2)
     pairs = [(parse_float(args[i]), args[i + 1]) for i in range(at, len(args), 2)]
     if b"INCR" in words:
         return _increment_score(session, args[0], *pairs[0], words)
     return add_scores(session, args[0], pairs, words)
+
+
+def _check_words(words: set[bytes], *, several_pairs: bool) -> None:
+    """Raise an error for options of ZADD that exclude each other, or INCR with several pairs."""
+    if {b"NX", b"XX"} <= words:
+        raise CommandError(errors.ZADD_XX_AND_NX)
+    if len(words & {b"GT", b"LT", b"NX"}) > 1:
+        raise CommandError(errors.ZADD_GT_LT_NX)
+    if b"INCR" in words and several_pairs:
+        raise CommandError(errors.ZADD_INCR_PAIRS)
 
 
 def _members_to_change(session: Session, key: bytes, words: set[bytes]) -> SortedSet | None:
@@ -205,9 +211,7 @@ def zrem(session: Session, args: Args) -> Reply:
 def _take(session: Session, key: bytes, members: SortedSet, lowest: bool, count: int) -> list[Item]:
     """Remove members from one end; return them in the order of removal."""
     start = 0 if lowest else max(len(members) - count, 0)
-    taken = members.slice(start, min(start + count, len(members)))
-    for _, member in taken:
-        members.remove(member)
+    taken = members.remove_span(start, min(start + count, len(members)))
     session.db.note_removal(key, "zpopmin" if lowest else "zpopmax")
     return taken if lowest else taken[::-1]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ... import errors
 from ...engine.session import Session
@@ -22,8 +21,7 @@ Interval = tuple[int, int] | ScoreRange | LexRange
 _SIZES = {b"WITHSCORES": 0, b"LIMIT": 2, b"REV": 0, b"BYLEX": 0, b"BYSCORE": 0}
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
+class _Range(NamedTuple):
     """The range of ZRANGE or a related command; ``limit`` is an offset and a count (negative: all)."""
 
     interval: Interval
@@ -106,9 +104,8 @@ def _parse_range(
     return _Range(_PARSERS[kind](low, high), reverse, limit, with_scores)
 
 
-def _select(session: Session, key: bytes, wanted: _Range) -> list[Item]:
+def _select(members: SortedSet, wanted: _Range) -> list[Item]:
     """Return the items in a range, in the order and within the limit that the range specifies."""
-    members = get_or_empty(session, key, SortedSet)
     interval, size = wanted.interval, len(members)
     if isinstance(interval, LexRange):
         found = members.in_lex_range(interval, reverse=wanted.reverse)
@@ -120,10 +117,11 @@ def _select(session: Session, key: bytes, wanted: _Range) -> list[Item]:
         start, stop = slice_bounds(*interval, size)
         if wanted.reverse:
             start, stop = size - stop, size - start
-    first, end = _limited(stop - start, wanted.limit)
-    if wanted.reverse:
-        return members.slice(stop - end, stop - first)[::-1]
-    return members.slice(start + first, start + end)
+    if wanted.limit is not None:
+        first, end = _limited(stop - start, wanted.limit)
+        start, stop = (stop - end, stop - first) if wanted.reverse else (start + first, start + end)
+    found = members.slice(start, stop)
+    return found[::-1] if wanted.reverse else found
 
 
 def _limited(size: int, limit: tuple[int, int] | None) -> tuple[int, int]:
@@ -160,15 +158,18 @@ def zrange(
     session: Session, args: Args, *, kind: RangeKind | None = None, reverse: bool = False
 ) -> Reply:
     wanted = _parse_range(session, args, kind, reverse)
-    found = _select(session, args[0], wanted)
-    return members_reply(session, found, scores=wanted.with_scores)
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return []
+    return members_reply(session, _select(members, wanted), scores=wanted.with_scores)
 
 
 @command("ZRANGESTORE")
 def zrangestore(session: Session, args: Args) -> Reply:
     """Store a range of members of a sorted set in a key and return their number."""
     wanted = _parse_range(session, args[1:])
-    scores = {member: score for score, member in _select(session, args[1], wanted)}
+    members = get_or_empty(session, args[1], SortedSet)
+    scores = {member: score for score, member in _select(members, wanted)}
     return session.db.store(args[0], SortedSet(scores).as_stored())
 
 
@@ -192,8 +193,8 @@ def zremrangebyrank(session: Session, args: Args) -> Reply:
     """Remove the members in a range of ranks and return their number."""
     first, last = parse_bounds(args[1], args[2])
     members = get_or_empty(session, args[0], SortedSet)
-    start, stop = slice_bounds(first, last, len(members))
-    return _remove(session, args[0], members, members.slice(start, stop))
+    removed = members.remove_span(*slice_bounds(first, last, len(members)))
+    return _note_removed(session, args[0], removed)
 
 
 @command("ZREMRANGEBYSCORE")
@@ -201,7 +202,7 @@ def zremrangebyscore(session: Session, args: Args) -> Reply:
     """Remove the members in a range of scores and return their number."""
     interval = parse_score_range(args[1], args[2])
     members = get_or_empty(session, args[0], SortedSet)
-    return _remove(session, args[0], members, members.slice(*members.span(interval)))
+    return _note_removed(session, args[0], members.remove_span(*members.span(interval)))
 
 
 @command("ZREMRANGEBYLEX")
@@ -209,12 +210,13 @@ def zremrangebylex(session: Session, args: Args) -> Reply:
     """Remove the members in a range of names and return their number."""
     interval = parse_lex_range(args[1], args[2])
     members = get_or_empty(session, args[0], SortedSet)
-    return _remove(session, args[0], members, members.in_lex_range(interval))
-
-
-def _remove(session: Session, key: bytes, members: SortedSet, items: list[Item]) -> int:
-    for _, member in items:
+    removed = members.in_lex_range(interval)
+    for _, member in removed:
         members.remove(member)
+    return _note_removed(session, args[0], removed)
+
+
+def _note_removed(session: Session, key: bytes, items: list[Item]) -> int:
     if items:
         session.db.note_removal(key)
     return len(items)
