@@ -24,7 +24,9 @@ _COPY_STEPS = 2
 def sadd(session: Session, args: Args) -> Reply:
     """Add members to a set and return the number that were added."""
     members = session.db.get_or_create(args[0], SetValue)
-    added = sum(map(members.add, args[1:]))
+    added = 0
+    for member in args[1:]:
+        added += members.add(member)
     if added:
         session.db.touch(args[0])
     return added

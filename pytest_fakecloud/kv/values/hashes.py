@@ -61,11 +61,15 @@ class HashValue:
 
     def set(self, field: bytes, value: bytes, keep_ttl: bool = False) -> bool:
         """Set a field; return whether it is new. Its TTL is removed unless ``keep_ttl`` is true."""
-        new = field not in self.fields
-        self.fields[field] = value
-        self._longest = max(self._longest, len(field), len(value))
+        fields = self.fields
+        new = field not in fields
+        fields[field] = value
+        longest = self._longest
+        if len(value) > longest or len(field) > longest:
+            self._longest = max(len(value), len(field))
         if new:
-            self._most = max(self._most, len(self.fields))
+            if len(fields) > self._most:
+                self._most = len(fields)
             if self._order is not None:
                 self._order.add(field)
         elif self.expires and not keep_ttl:

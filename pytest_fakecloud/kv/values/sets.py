@@ -67,9 +67,12 @@ class SetValue:
             return False
         indexes[member] = len(self._members)
         self._members.append(member)
-        self._peak = max(self._peak, len(self._members))
-        self._longest = max(self._longest, len(member))
-        self._integers = self._integers and try_int(member) is not None
+        if len(indexes) > self._peak:
+            self._peak = len(indexes)
+        if len(member) > self._longest:
+            self._longest = len(member)
+        if self._integers and try_int(member) is None:
+            self._integers = False
         return True
 
     def remove(self, member: bytes) -> bool:
