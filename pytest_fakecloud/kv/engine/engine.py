@@ -322,11 +322,7 @@ class Engine:
             return False
         has_room = self.eviction.make_room(self.clock.now_us() // 1000)
         if self.tracking:
-            self.tracking.evicting = True
-            try:
-                self.tracking.invalidate_changed(None)
-            finally:
-                self.tracking.evicting = False
+            self.tracking.invalidate_evicted()
         return not has_room
 
     # -- blocked clients ---------------------------------------------------------------------------

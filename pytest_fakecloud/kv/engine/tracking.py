@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ..reply import Push
 from ..table.config import Config
@@ -15,11 +16,29 @@ _KEEPS_CACHING = frozenset({"CLIENT CACHING", "CLIENT TRACKINGINFO", "MULTI", "E
 _CHANNEL = b"__redis__:invalidate"
 
 
+class _Line(NamedTuple):
+    """A command line of a client. Commands that a script calls belong to the script's line."""
+
+    spec: CommandSpec
+    argv: list[bytes]
+    caching: bool | None
+    """The mode that CLIENT CACHING had set for it."""
+
+    def wants_tracking(self, options: TrackingOptions) -> bool:
+        """Return whether keys that the line reads are tracked for a client with these options."""
+        if "bcast" in options.words or ("optin" in options.words and self.caching is not True):
+            return False
+        return "optout" not in options.words or self.caching is not False
+
+
 class Tracking:
     """Sends invalidation messages for the keys that sessions read and the prefixes they track.
 
     After a message, a session must read the key again to receive another. ``connected`` maps IDs to
     the clients of the database port. The caller must hold the engine's lock.
+
+    Mappings of changed keys say whether each key has expired. NOLOOP, which suppresses messages
+    about a client's own changes, does not apply to an expired key: its writer did not change it.
     """
 
     def __init__(
@@ -32,8 +51,8 @@ class Tracking:
         """Changed keys that sessions with prefixes have not been notified of yet."""
         self.evicting = False
         """Whether messages are about evicted keys; they do not wait for the command's reply."""
-        self._line: tuple[CommandSpec, list[bytes], bool | None] | None = None
-        """The last command outside a script: spec, line, and the CLIENT CACHING mode before."""
+        self._line: _Line | None = None
+        """The last line of a session that tracks keys."""
         self._readers: dict[bytes, dict[int, None]] = {}
         """The IDs of the sessions that have read each key."""
         self._sessions: dict[int, Session] = {}
@@ -54,23 +73,15 @@ class Tracking:
         options = session.tracking
         if options is None or spec.name in _KEEPS_CACHING:
             return
-        if session.in_script and self._line is not None:
-            reads = spec.readonly
-            spec, argv, caching = self._line
-        else:
-            caching = options.caching
-            self._line = (spec, argv, caching)
-            reads = spec.readonly and spec.group != "scripting"
+        line, reads = self._line, spec.readonly
+        if line is None or not session.in_script:
+            line = self._line = _Line(spec, argv, options.caching)
+            reads = reads and spec.group != "scripting"
             if not session.in_exec:
                 options.caching = None
-        if not reads or "bcast" in options.words:
-            return
-        if "optin" in options.words and caching is not True:
-            return
-        if "optout" in options.words and caching is False:
-            return
-        for place, _ in spec.key_positions(argv):
-            self._readers.setdefault(argv[place], {})[session.id] = None
+        if reads and line.wants_tracking(options):
+            for place, _ in line.spec.key_positions(line.argv):
+                self._readers.setdefault(line.argv[place], {})[session.id] = None
 
     def invalidate_changed(self, writer: Session | None, *, within: bool = False) -> None:
         """Send invalidation messages for the keys that have changed since the last call.
@@ -85,6 +96,14 @@ class Tracking:
         if self._changed and not within:
             changed, self._changed = self._changed, {}
             self._invalidate_prefixes(changed, writer)
+
+    def invalidate_evicted(self) -> None:
+        """Send invalidation messages for keys that were evicted to make room for a command."""
+        self.evicting = True
+        try:
+            self.invalidate_changed(None)
+        finally:
+            self.evicting = False
 
     def _invalidate_readers(self, changed: Mapping[bytes, bool], writer: Session | None) -> None:
         """Send a message to the readers of changed keys, except to ``writer`` if it uses NOLOOP."""
@@ -105,9 +124,9 @@ class Tracking:
             if options is None or "bcast" not in options.words:
                 continue
             own = session is writer and "noloop" in options.words
-            told = sorted(key for key, expired in changed.items() if expired or not own)
+            keys = sorted(key for key, expired in changed.items() if expired or not own)
             for prefix in sorted(options.prefixes):
-                if found := [key for key in told if key.startswith(prefix)]:
+                if found := [key for key in keys if key.startswith(prefix)]:
                     self._send(session, options, found)
 
     def keep_within_bounds(self) -> None:
