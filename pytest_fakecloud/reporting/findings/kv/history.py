@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import wraps
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ....core.calls import Action, Call
 from ....kv.python_values import encode
@@ -17,16 +17,19 @@ from ...model import Finding
 from ..detectors import ObservedTest
 from .commands import SCRIPTS, UNKNOWN, Command, Expiries
 
+if TYPE_CHECKING:
+    from ....kv.handle import KVServer
 
-def history(test: ObservedTest, handle: Any) -> list[Command]:
-    """Return each command that changed the data or may have changed it, and each known read.
+ServerOrDatabase: TypeAlias = "KVServer | Database"
+"""A server or one of its databases, which a detector examines."""
 
-    ``handle`` is a server or one of its databases.
-    """
-    number = getattr(handle, "number", None)
+
+def history(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
+    """Return each command that changed the data or may have changed it, and each known read."""
+    number = handle.number if isinstance(handle, Database) else None
     place = handle.name, number
     if place not in test.commands:
-        if number is None:
+        if not isinstance(handle, Database):
             test.commands[place] = list(_history(test, handle))
         else:
             test.commands[place] = [
@@ -38,17 +41,19 @@ def history(test: ObservedTest, handle: Any) -> list[Command]:
     return test.commands[place]
 
 
-def commands(test: ObservedTest, handle: Any) -> list[Command]:
+def commands(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
     """Return each command that was executed, with its result."""
     return [one for one in history(test, handle) if one.result is not UNKNOWN]
 
 
-def by_execution(test: ObservedTest, handle: Any) -> list[Command]:
+def by_execution(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
     """Return the history in order of execution: a fault's function may run before its call."""
     return sorted(history(test, handle), key=lambda command: executed_at(command.entry))
 
 
-def with_expiries(test: ObservedTest, handle: Any) -> Iterator[tuple[Command, Expiries]]:
+def with_expiries(
+    test: ObservedTest, handle: ServerOrDatabase
+) -> Iterator[tuple[Command, Expiries]]:
     """Yield each command of the history with the expiries of the keys before it."""
     expiries = Expiries()
     for command in history(test, handle):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from ....core.calls import Event
 from ...model import Finding
 from ..detectors import ObservedTest
 from .commands import COUNTING, UNKNOWN, Command
-from .history import by_execution, commands, history, with_expiries
+from .history import ServerOrDatabase, by_execution, commands, history, with_expiries
 
 _RACE_US = 1_000_000
 """Maximum time in microseconds from the first check to the second write of a race."""
@@ -24,35 +25,61 @@ _LOCK_NAME = re.compile(
 )
 
 
-def lost_update(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find SET commands that replaced what another connection wrote after this connection's GET."""
-    # Values are the position of a command in the order of execution, and the command.
-    read: dict[tuple[object, str], tuple[int, Command]] = {}
-    written: dict[str, tuple[int, Command]] = {}
-    watched: dict[tuple[object, str], int] = {}
-    for at, command in enumerate(by_execution(test, handle)):
-        key, mine = command.key, (command.client, command.key)
+@dataclass(slots=True)
+class _Updates:
+    """The last SET of a key, and the GETs and WATCHes of connections before and after it."""
+
+    last_set: Command | None = None
+    """None if another command may have changed the key since."""
+    current: dict[object, Command] = field(default_factory=dict)
+    """The last GET of each connection, if after the last SET."""
+    outdated: dict[object, Command] = field(default_factory=dict)
+    """The last GET of each connection, if before the last SET."""
+    late_watchers: set[object] = field(default_factory=set)
+    """Connections that have sent WATCH since the last SET."""
+
+    def note_get(self, command: Command) -> None:
+        self.outdated.pop(command.client, None)
+        self.current[command.client] = command
+
+    def note_set(self, command: Command) -> Finding | None:
+        """Note a SET; return a finding if it loses a SET by another connection."""
+        client = command.client
+        get, lost = self.outdated.pop(client, None), self.last_set
+        late = client in self.late_watchers
+        self.current.pop(client, None)
+        if client is not None:
+            self.last_set = command
+            self.outdated |= self.current
+            self.current.clear()
+            self.late_watchers.clear()
+        if get is None or lost is None or lost.client == client:
+            return None
+        # `check_then_set` reports keys that did not exist.
+        if get.result in (None, lost.words[2]):
+            return None
+        values = {"written": command.words[2], "overwritten": lost.words[2], "read": get.result}
+        return command.finding("lost_update", watch_late=late, **values)
+
+
+def lost_update(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+    """Find SET commands that replaced what another connection wrote after this connection's GET.
+
+    Example: client A sends ``GET k``, client B sends ``SET k 1``, A sends ``SET k 2``.
+    """
+    updates: defaultdict[str, _Updates] = defaultdict(_Updates)
+    for command in by_execution(test, handle):
         if command.name == "WATCH":
-            watched.update(((command.client, one), at) for one in command.arguments)
+            for key in command.arguments:
+                updates[key].late_watchers.add(command.client)
         elif command.name == "GET":
-            read[mine] = at, command
+            updates[command.key].note_get(command)
         elif command.name == "SET" and len(command.words) == 3 and command.succeeded:
-            read_at, get = read.pop(mine, (at, command))
-            written_at, other = written.get(key, (-1, command))
-            value = other.words[2]
-            # `check_then_set` reports keys that did not exist.
-            replaced = get.result not in (None, value) and other.client != command.client
-            if written_at > read_at and replaced:
-                late = watched.get(mine, -1) > written_at
-                values = {"written": command.words[2], "overwritten": value, "read": get.result}
-                yield command.finding("lost_update", watch_late=late, **values)
-            if command.client is not None:
-                written[key] = at, command
-        elif command.changes_any:
-            written.clear()
+            if finding := updates[command.key].note_set(command):
+                yield finding
         elif command.changes:
-            for one in command.arguments:
-                written.pop(one, None)
+            for key in updates if command.changes_any else updates.keys() & command.arguments:
+                updates[key].last_set = None
 
 
 @dataclass(slots=True)
@@ -62,18 +89,39 @@ class _Race:
     checks: list[Command] = field(default_factory=list)
     writes: list[Command] = field(default_factory=list)
 
+    def add(self, command: Command) -> bool:
+        """Add a check before all writes, or a write after several checks; reject other commands."""
+        if _found_nothing(command) and not self.writes:
+            self.checks.append(command)
+        elif _overwrites(command) and len(self.checks) > 1:
+            self.writes.append(command)
+        else:
+            return False
+        return True
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether a write followed each check; otherwise one client may have checked repeatedly."""
+        return len(self.writes) == len(self.checks)
+
     @property
     def is_certain(self) -> bool:
         """Whether all happened within a second, and each write replaced the one before it."""
-        deadlines = [one.deadline_us() for one in self.writes]
         replaced = all(
-            until is None or later.at_us < until
-            for until, later in zip(deadlines, self.writes[1:], strict=False)
+            (deadline := earlier.deadline_us()) is None or later.at_us < deadline
+            for earlier, later in itertools.pairwise(self.writes)
         )
         return replaced and self.writes[-1].at_us - self.checks[0].at_us <= _RACE_US
 
+    def finding(self) -> Finding:
+        last = self.writes[-1]
+        evidence = [command.entry.number for command in (*self.checks, *self.writes)]
+        reads = " or ".join(dict.fromkeys(check.name for check in self.checks))
+        values = {"read": reads, "write": last.name, "item": " ".join(_item(last))}
+        return last.finding("check_then_set", evidence, clients=len(self.checks), **values)
 
-def check_then_set(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+
+def check_then_set(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
     """Find clients that all found a value missing, within a second, and then all wrote it.
 
     Example: client A sends ``GET k``, client B sends ``GET k``, A sends ``SET k 1``, B sends
@@ -81,44 +129,42 @@ def check_then_set(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """
     races: dict[tuple[str, ...], _Race] = {}
     for command in by_execution(test, handle):
-        count = (_CHECKS | _UNCHECKED).get(command.name, 0)
-        item = tuple(command.words[1:count])
+        item = _item(command)
         race = races.get(item, _Race())
-        is_check = command.name in _CHECKS and len(command.words) == count
-        if is_check and command.result in (None, 0) and not race.writes:
-            race.checks.append(command)
+        if race.add(command):
             races[item] = race
-        elif command.name in _UNCHECKED and len(race.checks) > 1 and _overwrites(command):
-            race.writes.append(command)
-            # With fewer writes than checks, one client may have made several of the checks.
-            if len(race.writes) < len(race.checks):
-                continue
-            if race.is_certain:
-                evidence = [one.entry.number for one in (*race.checks, *race.writes)]
-                reads = " or ".join(dict.fromkeys(one.name for one in race.checks))
-                yield command.finding(
-                    "check_then_set", evidence, clients=len(race.checks),
-                    read=reads, write=command.name, item=" ".join(item),
-                )  # fmt: skip
-            del races[item]
+            if race.is_complete:
+                del races[item]
+                if race.is_certain:
+                    yield race.finding()
         elif command.changes_any:
             races.clear()
         else:
-            for one in [one for one in races if one[0] in command.arguments]:
-                del races[one]
+            for other in [other for other in races if other[0] in command.arguments]:
+                del races[other]
+
+
+def _item(command: Command) -> tuple[str, ...]:
+    """Return the key, or the key and field, that a command checks or writes; empty for others."""
+    return tuple(command.words[1 : (_CHECKS | _UNCHECKED).get(command.name, 0)])
+
+
+def _found_nothing(command: Command) -> bool:
+    return len(command.words) == _CHECKS.get(command.name) and command.result in (None, 0)
 
 
 def _overwrites(command: Command) -> bool:
-    return command.result is not UNKNOWN and not command.options & {"NX", "XX"}
+    is_known = command.name in _UNCHECKED and command.result is not UNKNOWN
+    return is_known and not command.options & {"NX", "XX"}
 
 
-def lock_without_ttl(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def lock_without_ttl(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
     """Find locks and idempotency keys that were set with NX and have no TTL."""
     deleted = {
-        key: one.entry.number
-        for one in commands(test, handle)
-        if one.name in ("DEL", "UNLINK")
-        for key in one.arguments
+        key: command.entry.number
+        for command in commands(test, handle)
+        if command.name in ("DEL", "UNLINK")
+        for key in command.arguments
     }
     for command in commands(test, handle):
         key = command.key
@@ -128,7 +174,7 @@ def lock_without_ttl(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             yield command.finding("lock_without_ttl")
 
 
-def lock_of_another(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def lock_of_another(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
     """Find locks that were deleted while they held a value that another client had set.
 
     Example: one client sets a lock with a TTL, which ends; a second client sets the lock; then the
@@ -137,8 +183,8 @@ def lock_of_another(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     holders: dict[str, list[str]] = {}
     for command, expiries in with_expiries(test, handle):
         key = command.key
-        for known in [one for one in holders if one not in expiries]:
-            del holders[known]
+        for removed in holders.keys() - expiries.keys():
+            del holders[removed]
         if command.name == "SET" and command.sets_nx and command.succeeded:
             earlier = holders.get(key, []) if expiries.expired(key, command.at_us) else []
             holders[key] = [*earlier, command.words[2]]
@@ -150,34 +196,53 @@ def lock_of_another(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         command.drop_replaced(holders)
 
 
-def changed_nothing(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+class _Setters(dict[str, Event]):
+    """The delivery attempt during which each key was set with NX; replaced keys are removed."""
+
+    def follow(self, command: Command, attempt: Event | None) -> None:
+        command.drop_replaced(self)
+        if command.sets_nx and command.succeeded and attempt is not None:
+            self[command.key] = attempt
+
+    def failed_before(self, command: Command, attempt: Event | None) -> Event | None:
+        """Return the failed attempt of the same message that set the key of a command with NX."""
+        setter = self.get(command.key)
+        was_prevented = command.sets_nx and not command.succeeded
+        if not was_prevented or setter is None or attempt is None or setter is attempt:
+            return None
+        is_same = setter.data.get("message_id") == attempt.data.get("message_id")
+        status = setter.data.get("status")
+        has_failed = not isinstance(status, int) or status >= 300
+        return setter if is_same and has_failed else None
+
+
+def changed_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
     """Find writes that had no effect because of NX or XX.
 
     Two cases are expected and not reported: a lock that is held, unless a failed attempt of the
     same message set it, and a counter that NX initializes.
     """
     every = history(test, handle)
-    counted = {one.key for one in every if one.name in COUNTING}
-    setters: dict[str, Event | None] = {}
+    counters = {command.key for command in every if command.name in COUNTING}
+    setters = _Setters()
     for command in every:
-        command.drop_replaced(setters)
-        during = test.attempt_around(command.entry)
-        if command.sets_nx and command.succeeded:
-            setters[command.key] = during
-        if command.result is UNKNOWN or len(command.words) < 3 or command.key in counted:
+        attempt = test.attempt_around(command.entry)
+        setters.follow(command, attempt)
+        if command.result is UNKNOWN or len(command.words) < 3 or command.key in counters:
             continue
         option, members = _prevented(command)
-        left: dict[str, Any] = {}
-        if command.sets_nx and not command.succeeded:
-            left = _left_by(setters.get(command.key), during)
-            option = option or ("NX" if left else "")
-        is_held_lock = not left and _LOCK_NAME.search(command.key)
-        if option and not is_held_lock:
-            values = left or {"message": "", "attempt": 0}
-            yield command.finding(
-                "changed_nothing", **values,
-                command=command.name, option=option, members=members,
-            )  # fmt: skip
+        values = {"message": "", "attempt": 0}
+        if failed := setters.failed_before(command, attempt):
+            option = option or "NX"
+            values = {
+                "message": str(failed.data.get("message_id")),
+                "attempt": failed.data.get("number"),
+            }
+        elif _LOCK_NAME.search(command.key):
+            continue
+        if option:
+            values |= {"command": command.name, "option": option, "members": members}
+            yield command.finding("changed_nothing", **values)
 
 
 def _prevented(command: Command) -> tuple[str, list[str]]:
@@ -191,13 +256,3 @@ def _prevented(command: Command) -> tuple[str, list[str]]:
         if "NX" in options:
             return "ZADD", command.words[3 + len(options) :: 2]
     return "", []
-
-
-def _left_by(setter: Event | None, during: Event | None) -> dict[str, Any]:
-    """Describe the failed attempt of the same message that set the key; empty if there is none."""
-    if setter is None or during is None or setter is during:
-        return {}
-    message, status = setter.data.get("message_id"), setter.data.get("status")
-    if message != during.data.get("message_id") or (isinstance(status, int) and status < 300):
-        return {}
-    return {"message": str(message), "attempt": setter.data.get("number")}
