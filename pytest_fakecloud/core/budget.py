@@ -25,20 +25,33 @@ class OverBudget(Exception):
         super().__init__(f"it takes more than {STEPS:,} steps; request less")
 
 
-class _Running(threading.local):
-    left: float = UNBOUNDED
-    """Steps that this thread's running command may still take."""
+class Budget:
+    """What is left of the budget of a thread's running command."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left: float = UNBOUNDED
+        """Steps that the command may still take; `UNBOUNDED` while no command runs."""
 
 
-running = _Running()
-"""The remaining budget of each thread; `UNBOUNDED` while no command runs."""
+class _Budgets(threading.local):
+    def __init__(self) -> None:
+        self.own = Budget()
+
+
+of_thread = _Budgets()
+"""The budgets of all threads. To change one, each thread gets the ``own`` attribute once and keeps
+it, because accesses to attributes of a ``threading.local`` are slow.
+"""
 
 
 def spend(steps: float) -> None:
     """Subtract steps from the running command's budget; raise `OverBudget` if it is used up. Does
     nothing between commands, so inspections by a test are not limited.
     """
-    running.left = left = running.left - steps
+    budget = of_thread.own
+    budget.left = left = budget.left - steps
     if left < 0:
         raise OverBudget
 
@@ -46,11 +59,12 @@ def spend(steps: float) -> None:
 @contextmanager
 def budgeted(steps: int | None = None) -> Iterator[None]:
     """Limit a with-block to ``steps``; a nested block uses the outer block's budget."""
-    begins = running.left == UNBOUNDED
+    budget = of_thread.own
+    begins = budget.left == UNBOUNDED
     if begins:
-        running.left = STEPS if steps is None else steps
+        budget.left = STEPS if steps is None else steps
     try:
         yield
     finally:
         if begins:
-            running.left = UNBOUNDED
+            budget.left = UNBOUNDED

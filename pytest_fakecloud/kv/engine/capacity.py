@@ -110,7 +110,9 @@ def _added_bytes(spec: CommandSpec, argv: list[bytes], at: int, key: KeySpec) ->
     return sum(
         len(word)
         for place, word in enumerate(argv)
-        if place >= spec.name_words and place not in names and word.upper() not in spec.option_words
+        if place >= spec.arguments.start
+        and place not in names
+        and word.upper() not in spec.option_words
     )
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import budget
 from ...core.budget import UNBOUNDED, OverBudget
-from ...core.budget import running as step_budget
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
@@ -193,9 +192,13 @@ class Engine:
                 spec = self.admission.admit(session, argv)
                 if spec is None:
                     return QUEUED
+            # All commands of a transaction or script share this budget of steps.
+            steps = budget.of_thread.own
+            steps.left = budget.STEPS
             try:
                 return self.run(session, spec, argv)
             finally:
+                steps.left = UNBOUNDED
                 if self.changes.recording:
                     self.changes.process(session, self.now_ms)
         finally:
@@ -204,26 +207,24 @@ class Engine:
     def run(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
         """Run a command line that has passed the checks of arity, permission and availability."""
         start_us = self.clock.now_us()
-        begins = not session.in_exec and not session.in_script
-        if begins:
+        if not session.in_exec and not session.in_script:
             self.now_us = start_us
             self.now_ms = session.db.now_ms = start_us // 1000
-        function = spec.function or function_of(spec)
-        assert function is not None
+        function = spec.function
+        if function is None:
+            function = function_of(spec)
+            assert function is not None
         self.running, self.line = spec, argv
         session.db.counts_reads = spec.reads_keys
         if self.monitors and "skip_monitor" in spec.flags:
             for monitor in self.monitors:
                 monitor(start_us, session, argv)
         waits = False
-        if begins:
-            # All commands of a transaction or script share one budget of steps.
-            step_budget.left = budget.STEPS
         try:
             if self._capacity is not None and spec.write and session.transport != "local":
                 self._capacity.check(session, spec, argv)
             if session.transport != "port":
-                return function(session, argv[spec.name_words :])
+                return function(session, argv[spec.arguments])
             reply = self._run_of_port(session, spec, argv, start_us)
             waits = reply.__class__ is Blocked and bool(reply.keys)
             return reply
@@ -235,9 +236,22 @@ class Engine:
             self.statistics.count_failure(spec, stopped)
             raise stopped from None
         finally:
-            if begins:
-                step_budget.left = UNBOUNDED
-            self._record(session, spec, argv, start_us, waits)
+            count = self.statistics.commands[spec]
+            count.calls += 1
+            usec = self.clock.now_us() - start_us
+            if self.pauses.command_sleep_us:
+                usec += self.pauses.command_sleep_us
+                self.pauses.command_sleep_us = 0
+            # The duration of a blocked command is recorded when its wait ends.
+            if not waits:
+                # This repeats `record_duration()`, because calls cost 3 % of a SET each.
+                count.usec += usec
+                count.calls_by_bits[usec.bit_length()] += 1
+                if usec >= self.config.slow_threshold_us:
+                    self.statistics.note_slow(session, spec, argv, start_us, usec)
+            if self.monitors and not spec.hidden:
+                for monitor in self.monitors:
+                    monitor(start_us, session, argv)
 
     def _run_of_port(
         self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int
@@ -252,38 +266,15 @@ class Engine:
                 self.tracking.invalidate_changed(session, within=True)
             self.tracking.note(session, spec, argv)
         if not session.no_touch:
-            return spec.function(session, argv[spec.name_words :])
+            return spec.function(session, argv[spec.arguments])
         keyspace = session.db
         kept, keyspace.accessed = keyspace.accessed, {}
         try:
-            return spec.function(session, argv[spec.name_words :])
+            return spec.function(session, argv[spec.arguments])
         finally:
             for key, at_ms in keyspace.accessed.items():
                 kept.setdefault(key, at_ms)
             keyspace.accessed = kept
-
-    def _record(
-        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int, waits: bool
-    ) -> None:
-        # This repeats `of()` and `record_duration()`, because calling them costs 6 % of a SET.
-        statistics = self.statistics
-        count = statistics.commands.get(spec)
-        if count is None:
-            count = statistics.of(spec)
-        count.calls += 1
-        usec = self.clock.now_us() - start_us
-        if self.pauses.command_sleep_us:
-            usec += self.pauses.command_sleep_us
-            self.pauses.command_sleep_us = 0
-        # The duration of a blocked command is recorded when its wait ends.
-        if not waits:
-            count.usec += usec
-            count.calls_by_bits[usec.bit_length()] += 1
-            if usec >= self.config.slow_threshold_us:
-                statistics.note_slow(session, spec, argv, start_us, usec)
-        if self.monitors and not spec.hidden:
-            for monitor in self.monitors:
-                monitor(start_us, session, argv)
 
     def give_way(self) -> None:
         self.turns.give_way()
@@ -314,7 +305,7 @@ class Engine:
             return QUEUED
         function = function_of(spec)
         assert function is not None
-        return function(session, argv[spec.name_words :])
+        return function(session, argv[spec.arguments])
 
     def lacks_memory(self, session: Session) -> bool:
         """Return whether a client, unlike the test, lacks memory even after keys were evicted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -64,7 +64,7 @@ class Statistics:
         self.latency: dict[str, list[tuple[int, int]]] = {}
         """Samples of each latency event: a time in seconds and a duration in milliseconds."""
         self._next_slow = 0
-        self.commands: dict[CommandSpec, CommandCount] = {}
+        self.commands: defaultdict[CommandSpec, CommandCount] = defaultdict(CommandCount)
         self.errors: dict[str, int] = {}
         self.freed_lazily = 0
         """Number of keys removed by flushes with ASYNC."""
@@ -75,20 +75,14 @@ class Statistics:
         self.errors.clear()
         self.freed_lazily = 0
 
-    def of(self, spec: CommandSpec) -> CommandCount:
-        count = self.commands.get(spec)
-        if count is None:
-            count = self.commands[spec] = CommandCount()
-        return count
-
     def count_failure(self, spec: CommandSpec, error: CommandError) -> None:
-        self.of(spec).failed += 1
+        self.commands[spec].failed += 1
         self._count_error(error)
 
     def count_rejection(self, spec: CommandSpec | None, error: CommandError) -> None:
         """Count a command that was rejected; ``spec`` is None for an unknown command."""
         if spec is not None:
-            self.of(spec).rejected += 1
+            self.commands[spec].rejected += 1
         self._count_error(error)
 
     def _count_error(self, error: CommandError) -> None:
@@ -101,7 +95,7 @@ class Statistics:
     def record_duration(
         self, session: Session, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
     ) -> None:
-        count = self.of(spec)
+        count = self.commands[spec]
         count.usec += usec
         count.calls_by_bits[usec.bit_length()] += 1
         if usec >= self._config.slow_threshold_us:

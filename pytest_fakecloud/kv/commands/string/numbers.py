@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 def incremented(text: bytes, amount: int, error: bytes = errors.NOT_INTEGER) -> int:
     """Return an integer plus ``amount``; raise ``error``, or OVERFLOW beyond 64 bits."""
-    total = parse_int(text, error=error) + amount
+    present = try_int(text)
+    if present is None:
+        raise CommandError(error)
+    total = present + amount
     if not I64_MIN <= total <= I64_MAX:
         raise CommandError(errors.OVERFLOW)
     return total
@@ -43,8 +46,11 @@ def incremented_float(text: bytes, amount: LongDouble, error: bytes = errors.NOT
 def incr(session: Session, args: Args, *, amount: int) -> Reply:
     key = args[0]
     value = session.db.string(key)
-    # A 64-bit integer has at most 20 characters, so do not copy more of a large value than 21.
-    number = incremented(b"0" if value is None else bytes(value[:21]), amount)
+    if value is None:
+        number = amount
+    else:
+        # A 64-bit integer has at most 20 characters, so do not copy more of a large value than 21.
+        number = incremented(value if type(value) is bytes else bytes(value[:21]), amount)
     session.db.set(key, b"%d" % number, keep_ttl=True)
     return number
 

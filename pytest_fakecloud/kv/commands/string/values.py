@@ -44,7 +44,8 @@ def grow(session: Session, key: bytes, value: String | None, size: int) -> bytea
 @command("GET")
 def get(session: Session, args: Args) -> Reply:
     """Return the string value of a key."""
-    return _string_reply(session.db.string(args[0]))
+    value = session.db.string(args[0])
+    return value if type(value) is bytes else _string_reply(value)
 
 
 @command("SET")
