@@ -1,4 +1,14 @@
-"""The cause of a broken promise: an event, or the order of two calls that access the same data."""
+"""The cause of a broken promise: an event, or the order of two calls that access the same data.
+
+For example, three calls break the promise that ``n`` counts two increments:
+
+    1. ann: GET n    ``before``: ann reads 0
+    2. bob: INCR n   ``decisive``
+    3. ann: SET n 1  ``after``: ann overwrites bob's increment
+
+The promise holds in a run in which bob's call is the last or the first, so the cause is: bob's INCR n
+came between ann's GET n and ann's SET n 1, on key n.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +17,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ...reporting.lookups import Lookups
-from ..footprint import ALL, Footprint, Touch
+from ..footprint import Footprint, Touch
 from ..run import Line, Run
-from ..schedule import CLOCK, PAUSES, SWITCHES, Event, Schedule
+from ..schedule import CLOCK, DELAYS, PAUSES, SWITCHES, Event, Schedule
 from .story import call_text, lookups_of_run
 
 _Key: TypeAlias = tuple[str, int, str]
 """A strand, the number of one of its calls, and the text of that call."""
 _MOST_CONFLICTS = 8
 """Maximum number of conflicts that are examined, with up to two runs each."""
-_DELAYS = SWITCHES | PAUSES | {"slow"}
-"""Kinds of events that delay a strand while others run."""
-_OF_A_FAKE = frozenset({"rebalance", "redeliver", "rotate_token", "hold_pending"})
-"""Kinds of events that happen in a fake. Their lines are whole sentences."""
+_ONLY_DELAY = SWITCHES | PAUSES | DELAYS
+"""Kinds of events that only delay a strand while others run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,11 @@ class _Call:
     at: int
     line: Line
     data: Footprint
+
+    def conflict(self, other: _Call) -> Touch | None:
+        """Return this call's access that conflicts with another call, or None."""
+        conflict = self.data.conflict(other.data)
+        return None if conflict is None else conflict[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +76,8 @@ def find_cause(
 
 def _decides(conflict: Conflict, run: Run, play: Callable[[Schedule], Run]) -> bool:
     """Return whether the promise holds if the decisive call runs after the other, or before both."""
-    decisive_second = _switch(conflict.after, conflict.decisive, run)
-    decisive_last = _switch(conflict.decisive, conflict.after, run)
+    decisive_second = _switch(conflict.decisive, conflict.after, run)
+    decisive_last = _switch(conflict.after, conflict.decisive, run)
     if decisive_second is None or decisive_last is None:
         return False
     events = run.fired
@@ -75,12 +87,12 @@ def _decides(conflict: Conflict, run: Run, play: Callable[[Schedule], Run]) -> b
         events = [decisive_second]
         if play(Schedule(events)).broken is None:
             return _is_lost_update(conflict, run)
-    if _holds(play(Schedule([*events, decisive_last])), decisive_last):
+    if _holds([*events, decisive_last], play):
         return True
     if conflict.before is None:
         return False
-    decisive_first = _switch(conflict.before, conflict.decisive, run)
-    return decisive_first is not None and _holds(play(Schedule([decisive_first])), decisive_first)
+    decisive_first = _switch(conflict.decisive, conflict.before, run)
+    return decisive_first is not None and _holds([decisive_first], play)
 
 
 def _is_lost_update(conflict: Conflict, run: Run) -> bool:
@@ -93,16 +105,18 @@ def _is_lost_update(conflict: Conflict, run: Run) -> bool:
     return data.writes and writing not in before.touches and writing in after.touches
 
 
-def _holds(run: Run, event: Event) -> bool:
-    return run.broken is None and event in run.fired
+def _holds(events: Sequence[Event], play: Callable[[Schedule], Run]) -> bool:
+    """Return whether the promise holds in a run with these events, the last of which happened."""
+    run = play(Schedule(events))
+    return run.broken is None and events[-1] in run.fired
 
 
-def _switch(line: Line, first: Line, run: Run) -> Event | None:
-    """Return the event that lets the strand of the call ``first`` run before the call ``line``."""
-    step = run.steps[line.step]
-    if step.strand != line.strand:
+def _switch(first: Line, second: Line, run: Run) -> Event | None:
+    """Return the event that lets the strand of one call run before another call."""
+    step = run.steps[second.step]
+    if step.strand != second.strand:
         return None
-    return Event(line.strand, step.point, "switch", first.strand)
+    return Event(second.strand, step.point, "switch", first.strand)
 
 
 def _conflicts(run: Run, undisturbed: Run) -> Iterator[Conflict]:
@@ -111,7 +125,7 @@ def _conflicts(run: Run, undisturbed: Run) -> Iterator[Conflict]:
     The schedule delayed one of the two calls or changed the order of their deliveries, and the
     undisturbed run made the calls in the other order. Yields nothing if an event did something else.
     """
-    if not run.fired or not all(event.kind in _DELAYS for event in run.fired):
+    if not run.fired or not all(event.kind in _ONLY_DELAY for event in run.fired):
         return
     calls = list(_calls(run))
     orders = _Orders(run, undisturbed)
@@ -141,14 +155,17 @@ def _delays(run: Run) -> Iterator[tuple[str, int]]:
     """Yield the strand that each event delayed, and the position of the event's line."""
     begin = 0
     for event in run.fired:
-        if event.kind in _DELAYS:
-            name = event.strand if event.kind not in SWITCHES else event.detail
-            name = "clock" if name == CLOCK else name
-            for at, line in enumerate(run.lines[begin:], begin):
-                if line.event and line.call is None and line.strand == name:
-                    yield event.strand, at
-                    begin = at + 1
-                    break
+        name = event.detail if event.kind in SWITCHES else event.strand
+        name = "clock" if name == CLOCK else name
+        lines = enumerate(run.lines[begin:], begin)
+        at = next((at for at, line in lines if _is_event_of(line, name)), None)
+        if at is not None:
+            yield event.strand, at
+            begin = at + 1
+
+
+def _is_event_of(line: Line, strand: str) -> bool:
+    return line.event and line.call is None and line.strand == strand
 
 
 def _is_of(line: Line, strand: str) -> bool:
@@ -162,37 +179,34 @@ def _conflicts_between(
     """Yield calls of another strand that came between two calls of the delayed strand and
     conflict with both, as a write between a read and the write that depends on it.
     """
-    for late in later:
-        for middle in reversed(others):
-            if middle.data.conflict(late.data) is None:
-                continue
-            for early in reversed(earlier):
-                conflict = middle.data.conflict(early.data)
-                if conflict is None or not conflict[0].writes:
-                    continue
-                if orders.is_reversed(middle.line, late.line) or orders.is_reversed(
-                    early.line, middle.line
-                ):
-                    yield Conflict(middle.line, late.line, early.line, conflict[0])
+    for late, middle in itertools.product(later, reversed(others)):
+        if middle.conflict(late) is None:
+            continue
+        is_second_reversed = orders.is_reversed(middle.line, late.line)
+        for early in reversed(earlier):
+            touch = middle.conflict(early)
+            is_reversed = is_second_reversed or orders.is_reversed(early.line, middle.line)
+            if touch is not None and touch.writes and is_reversed:
+                yield Conflict(middle.line, late.line, early.line, touch)
 
 
 def _conflicts_before(
     others: Sequence[_Call], later: Sequence[_Call], orders: _Orders
 ) -> Iterator[Conflict]:
     """Yield calls of another strand that conflict with a later call of the delayed strand."""
-    for late in later:
-        for early in reversed(others):
-            conflict = early.data.conflict(late.data)
-            if conflict is not None and orders.is_reversed(early.line, late.line):
-                yield Conflict(early.line, late.line, None, conflict[0])
+    for late, early in itertools.product(later, reversed(others)):
+        touch = early.conflict(late)
+        if touch is not None and orders.is_reversed(early.line, late.line):
+            yield Conflict(early.line, late.line, None, touch)
 
 
 def _conflicts_of_deliveries(calls: Sequence[_Call], orders: _Orders) -> Iterator[Conflict]:
     """Yield the conflicts between deliveries whose order the schedule changed, the last first."""
     delivered = [call for call in calls if _is_delivery(call.line)]
-    for index in range(len(delivered) - 1, 0, -1):
-        late = delivered[index]
-        others = [call for call in delivered[:index] if call.line.strand != late.line.strand]
+    for late in reversed(delivered):
+        others = [
+            call for call in delivered if call.at < late.at and call.line.strand != late.line.strand
+        ]
         yield from _conflicts_before(others, [late], orders)
 
 
@@ -246,55 +260,3 @@ def _keyed(run: Run) -> Iterator[tuple[Line, list[_Key]]]:
             yield line, [(line.strand, number, text), ("delivery", number, text)]
         else:
             yield line, [(line.strand, number, text.partition(" ")[0])]
-
-
-def cause_text(cause: Conflict | Line | None, run: Run) -> str:
-    """Return the cause of a broken promise in one sentence; empty if it is uncertain."""
-    if cause is None:
-        return ""
-    if not isinstance(cause, Conflict):
-        return _event_text(cause, run)
-    lookups = lookups_of_run(run)
-    decisive, after = _named(cause.decisive, lookups), _named(cause.after, lookups)
-    if cause.before is None:
-        return f"{decisive} came before {after}{_on(cause.touch)}"
-    return f"{decisive} came between {_named(cause.before, lookups)} and {after}{_on(cause.touch)}"
-
-
-def _event_text(line: Line, run: Run) -> str:
-    event, lookups = run.fired[0], lookups_of_run(run)
-    if line.call is not None:
-        return f"{_named(line, lookups)} {line.words}"
-    if event.kind in _OF_A_FAKE:
-        return line.words
-    text = f"{line.strand} {line.words}"
-    call = _nearest_call(line, run, is_next=event.kind in PAUSES) if event.point else None
-    if call is None:
-        return text
-    if event.kind == "slow":
-        return f"{_named(call, lookups)} {line.words}"
-    if event.kind == "crash":
-        return f"{text} after {_call_text(call, lookups)}"
-    return f"{text}: {_call_text(call, lookups)}" if event.kind in PAUSES else text
-
-
-def _nearest_call(line: Line, run: Run, *, is_next: bool) -> Line | None:
-    """Return the next call of an event's strand, or the call before the event."""
-    at = run.lines.index(line)
-    near = run.lines[at + 1 :] if is_next else run.lines[:at][::-1]
-    return next((one for one in near if one.strand == line.strand and one.call is not None), None)
-
-
-def _named(line: Line, lookups: Lookups) -> str:
-    return f"{line.strand}'s {_call_text(line, lookups)}"
-
-
-def _call_text(line: Line, lookups: Lookups) -> str:
-    assert line.call is not None
-    place = f" ({line.source})" if line.source else ""
-    return f"{call_text(line.call, lookups)}{place}"
-
-
-def _on(touch: Touch) -> str:
-    kind = touch.kind.removesuffix(" of db0")
-    return f", on all {kind}s" if touch.name == ALL else f", on {kind} {touch.name}"

@@ -8,7 +8,7 @@ from ...core.wording import counted
 from ..run import Run
 from ..search.failures import Replays
 from ..search.tally import MOST_EVENTS, Tally
-from .cause import cause_text
+from .cause_text import cause_text
 from .story import story
 
 

@@ -10,7 +10,8 @@ from ...reporting.as_json import as_json, row_json
 from ...reporting.masking import Mask
 from ...reporting.model import AppliedFault, Row
 from ...reporting.rows import rows
-from .cause import Conflict, cause_text
+from .cause import Conflict
+from .cause_text import cause_text
 from .story import reason
 
 if TYPE_CHECKING:
