@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .call_fields import CALL_FIELDS, EVENT_KINDS, Listed, field_reader
@@ -29,6 +29,21 @@ _PACKAGE = f"{__package__.partition('.')[0]}."
 _FOLDER = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"
 Place: TypeAlias = dict[str, str | int]
 """A file, a line and a function."""
+CodePlace: TypeAlias = tuple[CodeType, int]
+"""A function's code and the index of an instruction in it. Finding its line takes longer than the
+call of a fake's method, so only reports do that.
+"""
+RecordedAction: TypeAlias = tuple[
+    tuple[str, str],
+    str,
+    CodePlace,
+    int,
+    int,
+    tuple[Sequence[Any], Mapping[str, Any]] | None,
+    Callable[..., dict[str, Any]],
+    tuple[object, ...],
+]
+"""The service and name of a fake, and the arguments of ``record_action()`` with the time."""
 _ACTIONS = 1_000
 """Maximum number of a test's actions that are kept; beyond it the oldest are dropped."""
 
@@ -75,7 +90,7 @@ class SharedRecords:
         self.lock = threading.Lock()
         """Protects the entries of all recorders, and ``large``."""
         self.numbers = itertools.count(1)
-        self.actions: deque[Action] = deque(maxlen=_ACTIONS)
+        self.recorded: deque[RecordedAction] = deque(maxlen=_ACTIONS)
         self.large = LargeCalls()
         self.find_site: Callable[[], Place | None] | None = None
         """Returns the source line of the current call; None if call sites are not recorded."""
@@ -83,6 +98,12 @@ class SharedRecords:
         """The source line that made each call, by the call's number."""
         self.reads: Reads | None = None
         """Readings of the clock and numbers of calls, interleaved; None if not recorded."""
+
+    @property
+    def actions(self) -> list[Action]:
+        """The last actions of the test."""
+        # Iterate over a copy, because other threads may record actions.
+        return [_action(*one) for one in self.recorded.copy()]
 
     def forget_sites(self, is_gone: Callable[[int], bool]) -> None:
         """Forget the source lines of the calls for whose numbers ``is_gone`` returns true."""
@@ -239,24 +260,28 @@ class Recorder:
     def record_action(
         self,
         kind: str,
-        where: Mapping[str, object],
+        place: CodePlace,
         number: int,
-        call: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
-        **data: object,
+        call: tuple[Sequence[Any], Mapping[str, Any]] | None,
+        describe: Callable[..., dict[str, Any]],
+        *details: object,
     ) -> None:
         """Record an action of the test on the fake, with a number from ``reserve()``, for reports.
 
-        ``where`` is the place of the test's code, ``call`` the arguments of the method ``kind``.
+        ``place`` is in the test's code, ``call`` the arguments of the method ``kind``. The action's
+        data are ``describe(*details)``.
         """
-        at_us, data = self._now_us(), {**data, "where": where}
-        action = Action(number, at_us, self._service, self._handle, kind, "", data)
-        action.call = call
-        self.shared.actions.append(action)
+        owner = self._service, self._handle
+        # Create the Action only for a report, because most tests need none.
+        self.shared.recorded.append(
+            (owner, kind, place, number, self._now_us(), call, describe, details)
+        )
 
     def reserve(self) -> int:
         """Reserve the next number for something that begins now but is recorded when it ends."""
         number = next(self.shared.numbers)
-        self._mark_reads(number)
+        if self.shared.reads is not None:
+            self._mark_reads(number)
         return number
 
     def _mark_reads(self, number: int) -> None:
@@ -347,12 +372,12 @@ class Recorder:
             entries, self.entries = self.entries, []
             gone = {entry.number for entry in entries}
             if parent is None:
-                shared.actions.clear()
+                shared.recorded.clear()
                 for child in self._open_children():
                     child.entries = []
             else:
-                others = [one for one in shared.actions if one.handle != self._handle]
-                shared.actions = deque(others, _ACTIONS)
+                others = [one for one in shared.recorded if one[0][1] != self._handle]
+                shared.recorded = deque(others, _ACTIONS)
                 parent.entries = [each for each in parent.entries if each.number not in gone]
             shared.forget_sites(gone.__contains__)
             shared.large.remove(entries)
@@ -371,6 +396,34 @@ def place_of(frame: FrameType) -> Place:
     """Return the file, line and function of a frame."""
     code = frame.f_code
     return {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
+
+
+def code_place(frame: FrameType) -> CodePlace:
+    """Return the place that a frame executes."""
+    return frame.f_code, frame.f_lasti
+
+
+def _action(
+    owner: tuple[str, str],
+    kind: str,
+    place: CodePlace,
+    number: int,
+    at_us: int,
+    call: tuple[Sequence[Any], Mapping[str, Any]] | None,
+    describe: Callable[..., dict[str, Any]],
+    details: tuple[object, ...],
+) -> Action:
+    code, index = place
+    line = next((n for start, end, n in code.co_lines() if start <= index < end), None)
+    where = {
+        "file": code.co_filename,
+        "line": line or code.co_firstlineno,
+        "function": code.co_name,
+    }
+    data = {**describe(*details), "where": where}
+    action = Action(number, at_us, *owner, kind, "", data)
+    action.call = call
+    return action
 
 
 def is_own(frame: FrameType) -> bool:

@@ -16,7 +16,7 @@ from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..core.matching import Field
-from ..core.recorder import is_own, place_of
+from ..core.recorder import code_place, is_own
 from ..http.messages import Request, Response, Serve
 from .answers import AnswerMaker
 from .fault import Rule
@@ -62,7 +62,7 @@ class FaultTable:
         """Record for reports that the test, not this package, changed a fault."""
         recorder = getattr(self.answers.app, "recorder", None)
         if recorder is not None and not is_own(caller):
-            recorder.record_action(kind, place_of(caller), recorder.reserve(), **data)
+            recorder.record_action(kind, code_place(caller), recorder.reserve(), None, dict, data)
 
     def add(self, rule: Rule) -> None:
         with self._lock:

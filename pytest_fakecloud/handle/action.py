@@ -7,13 +7,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ..core.recorder import is_own, place_of
+from ..core.recorder import CodePlace, code_place, is_own
 from ..core.wording import brief
 
 if TYPE_CHECKING:
     from .handle import Handle
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+_IMMUTABLE = frozenset((str, bytes, int, float, bool, type(None)))
+"""The types of most arguments. They are formatted only when a report is made."""
 
 
 def action(method: Method) -> Method:
@@ -25,7 +27,7 @@ def action(method: Method) -> Method:
         caller = sys._getframe(1)
         if is_own(caller):
             return method(self, *given, **named)
-        return perform(self, method, place_of(caller), given, named)
+        return perform(self, method, code_place(caller), given, named)
 
     return cast("Method", recorded)
 
@@ -33,15 +35,37 @@ def action(method: Method) -> Method:
 def perform(
     handle: Handle,
     method: Callable[..., Any],
-    place: Mapping[str, object],
+    place: CodePlace,
     given: Sequence[Any],
     named: Mapping[str, Any],
 ) -> Any:
     """Call a method as an action that the test takes on the fake, at a place of the test's code."""
     __tracebackhide__ = True
-    number = handle._recorder.reserve()
+    recorder = handle._recorder
+    number = recorder.reserve()
     result = method(handle, *given, **named)
-    arguments = [
+    shown = None
+    for value in (*given, *named.values()) if named else given:
+        if type(value) not in _IMMUTABLE:
+            shown = _arguments(given, named)
+            break
+    # Read the private attribute, because reading the public id counts as an inspection by the test.
+    message = getattr(result, "_id", None)
+    call = given, named
+    recorder.record_action(method.__name__, place, number, call, _details, call, shown, message)
+    return result
+
+
+def _details(
+    call: tuple[Sequence[Any], Mapping[str, Any]], shown: list[str] | None, message: object
+) -> dict[str, object]:
+    """Return the data of an action. ``shown`` are its arguments if some could have changed since."""
+    ids = {"message_id": message} if isinstance(message, str) else {}
+    return {"arguments": _arguments(*call) if shown is None else shown, **ids}
+
+
+def _arguments(given: Sequence[Any], named: Mapping[str, Any]) -> list[str]:
+    return [
         *map(_argument, given),
         # Headers may contain secrets, so omit their values.
         *(
@@ -49,13 +73,6 @@ def perform(
             for name, value in named.items()
         ),
     ]
-    # Read the private attribute, because reading the public id counts as an inspection by the test.
-    message = getattr(result, "_id", None)
-    ids = {"message_id": message} if isinstance(message, str) else {}
-    handle._recorder.record_action(
-        method.__name__, place, number, (given, named), arguments=arguments, **ids
-    )
-    return result
 
 
 def _argument(value: object) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
 from ..core.errors import ContractError
 from ..core.ids import new_token
-from ..core.recorder import place_of
+from ..core.recorder import code_place
 from ..handle import Context, Handle, Snapshot, action, perform
 from .contents import KVContents
 from .engine.engine import Engine
@@ -278,7 +278,7 @@ class KVServer(KVContents, Handle):
         for word in run:
             encode(word)
         # Record the caller's line now: a pipeline runs the command in another thread.
-        place = place_of(sys._getframe(1))
+        place = code_place(sys._getframe(1))
         execute = partial(perform, self, KVServer.execute, place, tuple(run), {})
         return Between(self._app.interruptions, commands, execute)
 

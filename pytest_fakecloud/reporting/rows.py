@@ -175,7 +175,7 @@ class _Builder:
         return found
 
     def action_rows(self) -> list[Row]:
-        return [self._action_row(one) for one in tuple(self._records.actions)]
+        return [self._action_row(one) for one in self._records.actions]
 
     def _row_of(self, entry: Entry) -> Row:
         attempt = self._attempts.get(id(entry))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import json
+import sys
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.journal import Journal
 from pytest_fakecloud.core.matching import Field
-from pytest_fakecloud.core.recorder import Recorder, is_library
+from pytest_fakecloud.core.recorder import Recorder, code_place, is_library, place_of
 
 from ..harness import error_of, in_threads
 
@@ -143,13 +144,15 @@ def test_events(journal: Both) -> None:
 def test_an_action_is_kept_beside_the_entries_until_its_journal_is_cleared(now: Any) -> None:
     cloud = Both(now.__next__)
     one, two = (Both(now.__next__, handle=name, parent=cloud) for name in ("one", "two"))
+    frame = sys._getframe(1)
     for recorder in (one, two):
-        recorder.record_action("load", {"line": 7}, recorder.reserve(), keys=2)
+        number = recorder.reserve()
+        recorder.record_action("load", code_place(frame), number, None, dict, {"keys": 2})
     assert [(each.number, each.handle, each.kind) for each in cloud.shared.actions] == [
         (1, "one", "load"),
         (2, "two", "load"),
     ]
-    assert cloud.shared.actions[0].data == {"keys": 2, "where": {"line": 7}}
+    assert cloud.shared.actions[0].data == {"keys": 2, "where": place_of(frame)}
     assert cloud.entries == []
     one.clear()
     assert [each.handle for each in cloud.shared.actions] == ["two"]

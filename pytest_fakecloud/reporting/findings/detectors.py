@@ -100,7 +100,7 @@ class ObservedTest:
         return [call for call in self.calls if call.handle == handle.name]
 
     def actions_on(self, handle: Any) -> list[Action]:
-        return [one for one in tuple(records_of(self.cloud).actions) if one.handle == handle.name]
+        return [one for one in records_of(self.cloud).actions if one.handle == handle.name]
 
     def calls_to(self, service: str) -> Iterator[Call]:
         """Yield the calls to the fakes of a service, one fake after the other."""
