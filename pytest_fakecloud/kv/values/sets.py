@@ -13,6 +13,11 @@ _MAX_INTSET = 512
 """The default of ``set-max-intset-entries``."""
 
 
+def _is_integer(member: bytes) -> bool:
+    # Only a digit or a sign can begin an integer. Parsing any other string raises a slow exception.
+    return member[:1] <= b"9" and try_int(member) is not None
+
+
 class SetValue:
     """Distinct byte strings, stored as a list of members and a dictionary from member to index.
 
@@ -25,10 +30,19 @@ class SetValue:
     __slots__ = ("_indexes", "_integers", "_longest", "_members", "_peak")
 
     def __init__(self, members: Iterable[bytes] = ()) -> None:
-        self._members: list[bytes] = list(dict.fromkeys(members))
-        self._indexes = dict(zip(self._members, range(len(self._members)), strict=True))
+        self._members: list[bytes] = []
+        self._indexes: dict[bytes, int] = {}
         # Redis never converts a set back, so the encoding depends on the largest size so far.
-        self._integers = all(try_int(member) is not None for member in self._members)
+        self._integers = True
+        self._peak = self._longest = 0
+        if members:
+            self._fill(members)
+
+    def _fill(self, members: Iterable[bytes]) -> None:
+        """Add members to the empty set, which is faster than adding each member."""
+        self._members = list(dict.fromkeys(members))
+        self._indexes = dict(zip(self._members, range(len(self._members)), strict=True))
+        self._integers = all(map(_is_integer, self._members))
         self._peak = len(self._members)
         self._longest = max(map(len, self._members), default=0)
 
@@ -71,8 +85,7 @@ class SetValue:
             self._peak = len(indexes)
         if len(member) > self._longest:
             self._longest = len(member)
-        if self._integers and try_int(member) is None:
-            self._integers = False
+        self._integers = self._integers and _is_integer(member)
         return True
 
     def remove(self, member: bytes) -> bool:
