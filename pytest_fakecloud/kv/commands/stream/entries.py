@@ -48,6 +48,9 @@ class _Options:
     """Index of the first argument after the options."""
 
 
+_NO_OPTIONS = _Options()
+
+
 @cache
 def _sizes(spec: CommandSpec) -> dict[bytes, int]:
     """Return the numbers of values of the options of XADD or XTRIM, without the signs of thresholds."""
@@ -57,6 +60,8 @@ def _sizes(spec: CommandSpec) -> dict[bytes, int]:
 
 def _parse_options(session: Session, args: Args, *, adding: bool) -> _Options:
     """Parse the options of XTRIM or, with ``adding``, those of XADD before the ID."""
+    if adding and args[1] == b"*":
+        return _NO_OPTIONS
     sizes = _sizes(running(session))
     given = _Options()
     at = 1
@@ -150,7 +155,11 @@ def xadd(session: Session, args: Args) -> Reply:
         if given.no_mkstream:
             return None
         stream = db.get_or_create(args[0], Stream)
-    entry_id = _next_id(session, stream, new_id)
+    entry_id = stream.next_id(session.now_ms)
+    if entry_id is None:
+        raise CommandError(errors.XADD_EXHAUSTED)
+    if new_id is not None:
+        entry_id = _given_id(stream, *new_id)
     number = session.engine.config.number
     limits = number("stream-node-max-bytes"), number("stream-node-max-entries")
     stream.append(entry_id, fields, *limits)
@@ -161,14 +170,8 @@ def xadd(session: Session, args: Args) -> Reply:
     return format_id(entry_id)
 
 
-def _next_id(session: Session, stream: Stream, given: tuple[int, bool] | None) -> int:
-    """Return the ID of a new entry: the next one, or the result of ``parse_new_id()``."""
-    next_id = stream.next_id(session.now_ms)
-    if next_id is None:
-        raise CommandError(errors.XADD_EXHAUSTED)
-    if given is None:
-        return next_id
-    entry_id, has_sequence = given
+def _given_id(stream: Stream, entry_id: int, has_sequence: bool) -> int:
+    """Return the ID of a new entry from the result of ``parse_new_id()``."""
     if not has_sequence and entry_id >> 64 == stream.last_id >> 64:
         if stream.last_id & SEQUENCE_MAX == SEQUENCE_MAX:
             raise CommandError(errors.XADD_ID_SMALL)
