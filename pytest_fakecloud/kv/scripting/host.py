@@ -325,8 +325,10 @@ def _no_attribute(*_: object) -> None:
 def _unbox(reply: Any, double: Callable[[float], float]) -> Any:
     if reply.__class__ is Boxed:
         return double(reply.value)
+    if not isinstance(reply, list):
+        return reply
     # Avoid recursion, because replies may be nested deeper than Python's recursion limit.
-    lists = [reply] if isinstance(reply, list) else []
+    lists = [reply]
     while lists:
         items = lists.pop()
         for index, item in enumerate(items):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.timeparse import monotonic
@@ -50,21 +50,17 @@ class ScriptRun:
     name: bytes
     without_memory: bool
     """Whether memory was full when the script started, so its commands may not allocate more."""
-    line: list[bytes] | None = None
+    line: list[bytes] | None
     """The command line that called the function; None for a script."""
+    begun: float
+    """Start of the run in seconds of wall-clock time."""
+    begun_us: int
+    """Start of the run in microseconds of fake time."""
+    gives_way_at: float
+    """Wall-clock time at which to let other threads use the interpreter."""
     wrote: bool = False
     """Whether a write command was called, after which the run cannot be killed."""
     killed: bool = False
-    begun: float = field(init=False)
-    """Start of the run in seconds of wall-clock time."""
-    begun_us: int = field(init=False)
-    """Start of the run in microseconds of fake time."""
-    gives_way_at: float = field(init=False)
-    """Wall-clock time at which to let other threads use the interpreter."""
-
-    def __post_init__(self) -> None:
-        self.begun, self.begun_us = monotonic(), self.clock.now_us()
-        self.gives_way_at = self.begun + GIVE_WAY_SECONDS
 
     @property
     def is_function(self) -> bool:

@@ -133,8 +133,10 @@ class Scripting:
             raise CommandError(errors.NO_SCRIPT)
         if script.compiled is None:
             self._compile(script)
-        run = self._new_run(session, sha, keys, script.flags, read_only)
-        return self._run(run, lambda: self.host.evaluate(script.compiled, keys, args))
+        return self._run(
+            session, sha, keys, script.flags, read_only,
+            lambda host: host.evaluate(script.compiled, keys, args),
+        )  # fmt: skip
 
     def _read_library(self, source: bytes) -> Library:
         name, body = library_shebang(source)
@@ -160,9 +162,11 @@ class Scripting:
     ) -> Reply:
         """Run a function of a library; the function must exist."""
         function = self.libraries.functions[name.lower()]
-        run = self._new_run(session, name, keys, frozenset(function.flags), read_only)
-        run.line = self.engine.line
-        return self._run(run, lambda: self.host.call_function(function.callback, keys, args))
+        return self._run(
+            session, name, keys, frozenset(function.flags), read_only,
+            lambda host: host.call_function(function.callback, keys, args),
+            self.engine.line,
+        )  # fmt: skip
 
     # -- flags -------------------------------------------------------------------------------------
 
@@ -201,15 +205,17 @@ class Scripting:
 
     # -- running -----------------------------------------------------------------------------------
 
-    def _new_run(
+    def _run(
         self,
         session: Session,
         name: bytes,
         keys: list[bytes],
         flags: frozenset[bytes] | None,
         read_only: bool,
-    ) -> ScriptRun:
-        """Return the run of a script or function; raise ``CommandError`` if its flags forbid it.
+        action: Callable[[LuaHost], Reply],
+        line: list[bytes] | None = None,
+    ) -> Reply:
+        """Run a script or, with its command ``line``, a function, unless its flags forbid it.
 
         FCALL_RO in Redis rejects functions without the flag ``no-writes``. The vendor's service
         runs them, but rejects their writes.
@@ -217,32 +223,26 @@ class Scripting:
         no_writes = flags is not None and b"no-writes" in flags
         if read_only and flags is not None and not no_writes and not self.vendor:
             raise CommandError(errors.WRITE_FLAG_IN_RO)
-        return ScriptRun(
-            self.engine.clock,
+        clock, now = self.engine.clock, monotonic()
+        run = ScriptRun(
+            clock,
             session,
             read_only or no_writes,
             frozenset(keys) if flags is not None and KEY_LOCKING in flags else None,
             name,
             self._is_without_memory(session, flags),
+            line,
+            now,
+            clock.now_us(),
+            now + GIVE_WAY_SECONDS,
         )
-
-    def _is_without_memory(self, session: Session, flags: frozenset[bytes] | None) -> bool:
-        """Return whether memory is full; raise OOM for a script whose flags do not allow that."""
-        needs_none = flags is not None and bool(flags & {b"allow-oom", b"no-writes"})
-        if needs_none or not self.engine.lacks_memory(session):
-            return False
-        if flags is not None:
-            raise CommandError(OOM)
-        return True
-
-    def _run(self, run: ScriptRun, action: Callable[[], Reply]) -> Reply:
-        session = run.session
         before = (session.db, session.resp, session.in_script)
         session.in_script = True
-        self.host.levels = PORT_LEVELS if session.transport == "port" else LEVELS
+        host = self.host
+        host.levels = PORT_LEVELS if session.transport == "port" else LEVELS
         self.running = run
         try:
-            reply = action()
+            reply = action(host)
         except ScriptFailure as failure:
             if run.killed:
                 failure.text = errors.KILLED
@@ -256,6 +256,16 @@ class Scripting:
         if isinstance(reply, CommandError):
             raise reply
         return reply
+
+    def _is_without_memory(self, session: Session, flags: frozenset[bytes] | None) -> bool:
+        """Return whether memory is full; raise OOM for a script whose flags do not allow that."""
+        if flags is not None and flags & {b"allow-oom", b"no-writes"}:
+            return False
+        if not self.engine.lacks_memory(session):
+            return False
+        if flags is not None:
+            raise CommandError(OOM)
+        return True
 
     def _lose_host(self) -> CommandError:
         """Replace a broken Lua runtime, load the libraries again, and return the error to raise.

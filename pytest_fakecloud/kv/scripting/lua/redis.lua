@@ -8,7 +8,7 @@ local py, run, protect, charge = host.py, host.run, host.protect, host.charge
 local hand_over, to_integer = host.hand_over, host.to_integer
 
 local resp = 2 -- the protocol version set by redis.setresp
-local deepest -- maximum number of slots of Lua's stack for the current reply
+local deepest = 1 -- maximum number of slots of Lua's stack for the current reply
 local CHUNK = 1000 -- number of values passed in one call
 
 -- Replies ----------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ local function keys_and_arguments(count, ...)
 end
 
 local function reply_of(value)
-  deepest = py.levels()
+  if type(value) == "table" then deepest = py.levels() end
   return to_reply(value, 0)
 end
 
