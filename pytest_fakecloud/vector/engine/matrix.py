@@ -66,6 +66,10 @@ class Matrix:
     def squares(self) -> Floats:
         return self._columns.squares[: self.count]
 
+    def vector(self, row: int) -> Floats:
+        """Return a copy of a row."""
+        return self._columns.values[row].copy()
+
     def append(self, vector: Floats | None) -> None:
         """Add a row; None adds a zero row."""
         row = self.count

@@ -85,7 +85,8 @@ class Namespace:
         stored = self._stored[row]
         if not with_vector or self.matrix is None:
             return stored
-        return VectorRecord(stored.id, self.matrix.values[row].copy(), *stored[2:])
+        id, _, sparse, metadata, data = stored
+        return VectorRecord(id, self.matrix.vector(row), sparse, metadata, data)
 
     def id(self, row: int) -> str:
         return self._stored[row].id
@@ -169,7 +170,8 @@ class Namespace:
             self.matrix.replace(row, record.vector)
         if record.sparse is not None:
             self.sparse_index.add(row, record.sparse)
-        self._stored[row] = VectorRecord(record.id, None, *record[2:])
+        id, _, sparse, metadata, data = record
+        self._stored[row] = VectorRecord(id, None, sparse, metadata, data)
         if row in self._hidden:
             self._hidden.discard(row)
             self._hidden_rows = None
