@@ -103,10 +103,12 @@ class Fields:
     def objects(self, name: str, expected: str = "an array") -> Iterator[Fields]:
         """Return the fields of each object in an array."""
         value = self.get(name)
+        if value is None:
+            return iter(())
         name = self._where + name
-        if not isinstance(value, list | None):
+        if not isinstance(value, list):
             raise illegal_argument(f"{name} must be {expected}, got {shown(value)}")
-        return fields_in(value or [], name, coerce_scalars=self._coerce_scalars)
+        return fields_in(value, name, coerce_scalars=self._coerce_scalars)
 
     def message(self, topic: str | None) -> ProducerRecord:
         """Return the message of a produce request; ``topic`` is the topic in its path."""

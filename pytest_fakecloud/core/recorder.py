@@ -220,7 +220,8 @@ class Recorder:
         )
         shared = self.shared
         self._append(call)
-        self._mark_reads(call.number)
+        if shared.reads is not None:
+            shared.reads.append((threading.get_ident(), -call.number))
         if shared.find_site is not None:
             site = shared.find_site()
             if site is not None:
@@ -281,12 +282,8 @@ class Recorder:
         """Reserve the next number for something that begins now but is recorded when it ends."""
         number = next(self.shared.numbers)
         if self.shared.reads is not None:
-            self._mark_reads(number)
-        return number
-
-    def _mark_reads(self, number: int) -> None:
-        if self.shared.reads is not None:
             self.shared.reads.append((threading.get_ident(), -number))
+        return number
 
     def renumber(self, call: Call, at_us: int) -> None:
         """Make a call that waited before it reached the engine the newest entry."""
@@ -331,8 +328,10 @@ class Recorder:
         self._notify(entry)
 
     def _notify(self, entry: Entry) -> None:
-        for recorder in filter(None, (self, self._parent)):
-            for watcher in recorder._watchers.items:
+        for watcher in self._watchers.items:
+            watcher(entry)
+        if self._parent is not None:
+            for watcher in self._parent._watchers.items:
                 watcher(entry)
 
     # -- forgetting ------------------------------------------------------------------------------

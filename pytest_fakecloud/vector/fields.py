@@ -189,9 +189,9 @@ class Fields:
 
     def flag(self, name: str) -> bool:
         value = self.get(name)
-        if not isinstance(value, bool | None):
-            raise wrong_type(name, "true or false", value)
-        return bool(value)
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        raise wrong_type(name, "true or false", value)
 
     def choice(self, name: str, choices: type[Choice]) -> Choice | None:
         """Return the member with this name, ignoring case."""

@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...core.budget import OverBudget, budgeted, spend
+from ...core.budget import Budgeted, OverBudget, spend
 from ..engine.keyspace import Keyspace, type_name
 from ..table.syntax import encoded
 from .documents import Document, make_document
@@ -270,7 +270,7 @@ class Indexes:
         if whole:
             index.release_all()
         try:
-            with budgeted(PART_STEPS):
+            with Budgeted(PART_STEPS):
                 index.refresh(keyspace, is_read=False)
         except OverBudget:
             return False

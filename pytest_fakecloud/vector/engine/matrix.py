@@ -68,7 +68,8 @@ class Matrix:
 
     def vector(self, row: int) -> Floats:
         """Return a copy of a row."""
-        return self._columns.values[row].copy()
+        copied: Floats = self._columns.values[row].copy()
+        return copied
 
     def append(self, vector: Floats | None) -> None:
         """Add a row; None adds a zero row."""

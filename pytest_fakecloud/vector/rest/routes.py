@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import orjson
 
-from ...core.budget import OverBudget, budgeted
+from ...core.budget import Budgeted, OverBudget
 from ...core.errors import ServiceError
 from ...core.field_types import TEXT, OneOf
 from ...core.matching import Field
@@ -254,7 +254,7 @@ def _route(path: str, commands: object) -> Route:
 def _in_envelope(command: Callable[[Request], object]) -> Callable[[Request], object]:
     def endpoint(request: Request) -> object:
         try:
-            with budgeted():
+            with Budgeted():
                 return {"result": command(request)}
         except OverBudget as over:
             raise errors.unprocessable(f"The request was stopped: {over}") from None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.core.budget import OverBudget, budgeted
+from pytest_fakecloud.core.budget import Budgeted, OverBudget
 from pytest_fakecloud.kv.algorithms.glob import matcher, matches
 from tests.harness import check_each
 
@@ -48,7 +48,7 @@ def test_agrees_with_the_standard_library(pattern: str, text: str) -> None:
 
 
 def test_many_stars_take_no_longer_than_pattern_times_text() -> None:
-    with budgeted():
+    with Budgeted():
         assert not matches(b"a*" * 100 + b"b", b"a" * 100_000)
 
 
@@ -66,14 +66,14 @@ def test_many_stars_take_no_longer_than_pattern_times_text() -> None:
 def test_patterns_as_long_as_a_request_are_quick(
     pattern: bytes, text: bytes, expected: bool
 ) -> None:
-    with budgeted():
+    with Budgeted():
         assert matches(pattern, text) is expected
 
 
 def test_quadratic_work_is_rejected() -> None:
-    with budgeted(), pytest.raises(OverBudget):
+    with Budgeted(), pytest.raises(OverBudget):
         matches(b"*" + b"a?" * 2000 + b"c*", b"a" * 100_000)
-    with budgeted():
+    with Budgeted():
         assert not matches(b"*" + b"a?" * 200 + b"c*", b"a" * 100_000)
 
 

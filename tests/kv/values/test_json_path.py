@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.core.budget import OverBudget, budgeted
+from pytest_fakecloud.core.budget import Budgeted, OverBudget
 from pytest_fakecloud.kv.values.json_path import PathError, compile_path
 from tests.harness import check_each
 
@@ -159,7 +159,7 @@ def test_paths_are_utf8() -> None:
 
 
 def test_expressions_count_by_their_length() -> None:
-    with budgeted(1_000_000), pytest.raises(OverBudget):
+    with Budgeted(1_000_000), pytest.raises(OverBudget):
         compile_path(b"$[?(@ =~ 'a{100}b')]").find(["a" * 10_000])
 
 
@@ -175,7 +175,7 @@ class TestHostileQueries:
         root: object = [1]
         for _ in range(100):
             root = [root]
-        with budgeted(), pytest.raises(OverBudget):
+        with Budgeted(), pytest.raises(OverBudget):
             compile_path(path.encode()).find(root)
 
     def test_expressions_match_no_lists(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.core.budget import budgeted
+from pytest_fakecloud.core.budget import Budgeted
 from pytest_fakecloud.kv.commands.string.lcs import common_length, common_matches
 
 
@@ -32,5 +32,5 @@ def test_agrees_with_the_plain_table(left: str, right: str) -> None:
 
 
 def test_long_strings_fit_the_budget_of_a_command() -> None:
-    with budgeted():
+    with Budgeted():
         assert common_length(b"ab" * 5000, b"ba" * 5000) == 9999
