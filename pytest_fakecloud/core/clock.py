@@ -46,8 +46,6 @@ class Clock:
     """
 
     _wait_cap = 1.0
-    _reads: Reads | None = None
-    """The running clock's readings, for reports that replay the journal; None if not recorded."""
     _was_driven = False
     """Whether a caller has ever fired due timers: by an advance, a move or a delivering call."""
 
@@ -64,6 +62,8 @@ class Clock:
         self._live_us: int | None
         """``_offset_us`` while the clock runs outside an advance, otherwise None."""
         self._anchored = False
+        self._reads: Reads | None = None
+        """The running clock's readings, for reports that replay the journal; None if not recorded."""
         self._signals: weakref.WeakSet[Signal] = weakref.WeakSet()
         self._listeners = Registry[Callable[[], None]]()
         self._ties = Registry[tuple[str]]()

@@ -203,8 +203,10 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
 
 def size_of(reply: Reply) -> int:
     """Return the total size in bytes of all strings in a reply."""
+    if not isinstance(reply, list):
+        return len(reply) if isinstance(reply, bytes | bytearray) else 0
     # Do not recurse: a script's reply may be nested deeper than Python's recursion limit.
-    size, open_lists = 0, [[reply]]
+    size, open_lists = 0, [reply]
     while open_lists:
         for item in open_lists.pop():
             if item.__class__ is bytes:
