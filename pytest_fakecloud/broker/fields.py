@@ -60,7 +60,7 @@ class Fields:
         return self._values.get(name)
 
     def text(self, name: str) -> str | None:
-        value = self.get(name)
+        value = self._values.get(name)
         if value is None or type(value) is str:
             return value
         if self._coerce_scalars:
@@ -78,7 +78,7 @@ class Fields:
 
     def long(self, name: str, *, minimum: int = -INT64_MAX - 1) -> int | None:
         """Return a 64-bit integer."""
-        value = number = self.get(name)
+        value = number = self._values.get(name)
         if value is None:
             return None
         name = self._where + name
@@ -102,7 +102,7 @@ class Fields:
 
     def objects(self, name: str, expected: str = "an array") -> Iterator[Fields]:
         """Return the fields of each object in an array."""
-        value = self.get(name)
+        value = self._values.get(name)
         if value is None:
             return iter(())
         name = self._where + name

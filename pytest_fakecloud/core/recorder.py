@@ -427,7 +427,8 @@ def _action(
 
 def is_own(frame: FrameType) -> bool:
     """Return whether a frame belongs to this package."""
-    return str(frame.f_globals.get("__name__", "")).startswith(_PACKAGE)
+    name = frame.f_globals.get("__name__")
+    return isinstance(name, str) and name.startswith(_PACKAGE)
 
 
 @lru_cache(maxsize=4096)
