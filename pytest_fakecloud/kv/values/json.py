@@ -27,6 +27,10 @@ class JsonError(ValueError):
     """Raised for an invalid JSON value. The message says what is wrong and where."""
 
 
+class PathError(ValueError):
+    """Raised for a path that is invalid or cannot be followed."""
+
+
 class JsonValue:
     """The JSON document stored in a key."""
 

@@ -23,6 +23,7 @@ from jsonpath.selectors import Filter, NameSelector
 
 from ...core.budget import spend
 from ..algorithms.linear_regex import LinearRegex, RegexError
+from .json import PathError
 
 _STEPS_PER_NODE = 64
 _MAX_PATH_BYTES = 4096
@@ -31,10 +32,6 @@ _MAX_SEGMENTS = 300
 """Maximum number of segments of a path, which exceeds the nesting depth of a document."""
 
 Parts = tuple[str | int, ...]
-
-
-class PathError(ValueError):
-    """Raised for a path that is invalid or cannot be followed."""
 
 
 class Location(NamedTuple):

@@ -20,7 +20,8 @@ from ..string.numbers import incremented, incremented_float
 
 def _fields(session: Session, key: bytes) -> Mapping[bytes, bytes]:
     """Return the fields of a hash with their values; none for a missing key."""
-    return get_or_empty(session, key, HashValue).fields
+    value = session.db.get(key, HashValue)
+    return {} if value is None else value.fields
 
 
 @command("HSET")

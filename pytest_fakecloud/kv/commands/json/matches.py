@@ -18,7 +18,7 @@ from ...engine.session import Session
 from ...errors import CommandError, one_line
 from ...reply import Reply
 from ...table.registry import Args
-from ...values.json import DEEPEST, TYPE_WORDS, JsonError, JsonValue, depth, parse_json
+from ...values.json import DEEPEST, TYPE_WORDS, JsonError, JsonValue, PathError, depth, parse_json
 from ..arguments import arity_error, existing
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ LEGACY_ROOT = b"."
 
 def read_path(session: Session, text: bytes) -> Path:
     """Parse a path that a client sent; raise ``CommandError`` if it is invalid."""
-    from ...values.json_path import PathError, compile_path  # slow to import and rarely needed
+    from ...values.json_path import compile_path  # slow to import and rarely needed
 
     try:
         return compile_path(text, outer_first=session.engine.dialect == "redis")
@@ -62,8 +62,6 @@ def read_value(text: bytes) -> Any:
 
 def find(path: Path, root: Any) -> list[Location]:
     """Return the matches of a path; raise ``CommandError`` if the path does not fit the document."""
-    from ...values.json_path import PathError
-
     try:
         return path.find(root)
     except PathError as error:
