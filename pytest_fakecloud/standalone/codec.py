@@ -25,7 +25,7 @@ from ..core.field_types import ABSENT
 from ..core.matching import Field
 from ..core.results import Results
 from .patterns import LinearPattern
-from .wire import error_type, found_type, item_field, name_of, surface_of, value_type
+from .wire import error_type, item_field, name_of, results_type, surface_of, value_type
 
 TAG = "$"
 _FLAGS = int(re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE)
@@ -112,8 +112,8 @@ def _copy_or_refer(value: Any, objects: Objects) -> Any:
     with contextlib.suppress(_ByReference):
         return _copy(value)
     kind = name_of(type(value))
-    if isinstance(value, list) and found_type(kind) is not None and _is_plain(value):
-        return _found(value, [_copy_or_refer(item, objects) for item in value])
+    if isinstance(value, list) and results_type(kind) is not None and _is_plain(value):
+        return _results(value, [_copy_or_refer(item, objects) for item in value])
     if type(value) is list:
         return {TAG: "list", "v": [_copy_or_refer(item, objects) for item in value]}
     if isinstance(value, Mapping):
@@ -134,9 +134,9 @@ def _copy(value: Any) -> Any:
         # Ignore the __str__ of subclasses: that of an enum returns the member's name.
         return str.__str__(value)
     if isinstance(value, Results):
-        if found_type(name_of(type(value))) is None or not _is_plain(value):
+        if results_type(name_of(type(value))) is None or not _is_plain(value):
             raise _ByReference(f"{shown(value)} is a {type(value).__name__}")
-        return _found(value, _copies(value))
+        return _results(value, _copies(value))
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return _data(value, dict(zip(value._fields, value, strict=True)))
     if isinstance(value, list):
@@ -171,7 +171,7 @@ def _is_plain(value: list[Any]) -> bool:
     )
 
 
-def _found(value: Any, items: list[Any]) -> dict[str, Any]:
+def _results(value: Any, items: list[Any]) -> dict[str, Any]:
     fields = None if value._fields is None else list(value._fields)
     sent = {name: vars(value)[name] for name in _SENT if name in vars(value)}
     made = {TAG: "results", "v": items, "c": name_of(type(value)), "of": value._kind, "f": fields}
@@ -249,7 +249,7 @@ def _read_list(make: Callable[[list[Any]], Any]) -> Reader:
 
 
 def _read_results(value: Mapping[str, Any], refer: Refer) -> list[Any]:
-    kind = found_type(value["c"])
+    kind = results_type(value["c"])
     items, of, names = value["v"], value.get("of", "item"), value.get("f")
     sent = value.get("sent", {})
     if kind is None or not value.keys() <= {TAG, "v", "c", "of", "f", "sent"}:

@@ -121,7 +121,7 @@ def item_field(kind: str, name: str) -> Field | None:
     return table.get(name)
 
 
-def found_type(name: object) -> Any:
+def results_type(name: object) -> Any:
     """Return the list class with a wire name, or None if it is not listed."""
     return _imported(name) if isinstance(name, str) and name in _RESULTS else None
 

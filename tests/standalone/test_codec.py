@@ -192,7 +192,7 @@ def test_all_that_is_listed_is_there() -> None:
         assert wire.name_of(kind.kind) == name
         assert kind.kind is Call or set(kind.names) == set(inspect.signature(kind.kind).parameters)
     for name in wire._RESULTS:
-        assert issubclass(wire.found_type(name), list)
+        assert issubclass(wire.results_type(name), list)
     for name in (*wire._ERRORS, *wire._BUILT_IN):
         assert issubclass(wire.error_type(name) or int, Exception)
 
@@ -217,7 +217,7 @@ def test_all_that_handles_give_away_is_listed() -> None:
     for where, kind in given_away():
         seen.add(kind)
         name = wire.name_of(kind)
-        listed = wire.value_type(name) or wire.found_type(name) or wire.surface_of(kind)[1]
+        listed = wire.value_type(name) or wire.results_type(name) or wire.surface_of(kind)[1]
         # Snapshots are only passed back.
         assert listed or kind.__name__.endswith("Snapshot"), f"{where} returns {name}"
     assert len(seen) > 15
