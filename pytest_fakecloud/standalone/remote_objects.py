@@ -72,13 +72,10 @@ class Connection:
     def _use(self, body: dict[str, Any], timeout: float = 0) -> Any:
         answer = self.request("POST", "/call", body, CALLS_TAKE_AT_MOST + timeout)
         with self._understood():
-            error = decode_error(answer["raise"]) if "raise" in answer else None
-            value = (
-                None if error is not None else decode(answer["value"], partial(RemoteObject, self))
-            )
-        if error is not None:
-            raise error
-        return value
+            if "raise" not in answer:
+                return decode(answer["value"], partial(RemoteObject, self))
+            error = decode_error(answer["raise"])
+        raise error
 
     def encoded(self, value: Any, where: str) -> Any:
         """Return the JSON form of an argument; ``where`` describes it in errors."""
