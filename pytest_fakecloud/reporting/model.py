@@ -142,7 +142,7 @@ class Report:
     ``findings``, ``unfinished`` (work that is still pending) and ``problems`` (strict-mode
     violations and rejected credentials) are findings. ``hints`` are sentences about requests that
     did not reach their fake, ``log`` is the test's captured log. ``failures`` describe parts of the
-    report that could not be made, ``lookups`` contains lookups for the wording.
+    report that could not be made, ``lookups`` are for the wording.
     """
 
     now_us: int

@@ -27,7 +27,7 @@ from ..kv.errors import CommandError
 from ..queue.engine.hooks import AttemptHooks
 from ..queue.model import Outcome
 from ..queue.wire.text import as_text
-from .calls import executed_at
+from .calls import executed_at, on_connection
 from .model import Report
 from .rows import began
 from .views import VIEWS, Change, State, changes_of, frames, shortened, state_of
@@ -191,7 +191,7 @@ class _KVCopy(_Copy):
         from ..kv.acl.users import tester
         from ..kv.reply import Blocked
 
-        if call.method != "RESP":
+        if not on_connection(call):
             super().replay_call(call)
             return
         if call.outcome in _UNFINISHED or (call.fault is not None and not call.reached):

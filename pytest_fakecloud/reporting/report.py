@@ -140,12 +140,12 @@ def unfinished(
     For example, waiting messages are left out if two writers overwrote each other's data.
     """
     found: list[Finding] = []
-    looks = {"queue": _messages, "vector": _vectors, "broker": _consumers}
+    detectors = {"queue": _messages, "vector": _vectors, "broker": _consumers}
     for handle in cloud.handles:
-        test = looks.get(handle.service)
+        detect = detectors.get(handle.service)
         failures: list[str] = []
         with report_failure("what waits cannot be shown", failures.append):
-            found += test(handle, lookups) if test is not None else ()
+            found += detect(handle, lookups) if detect is not None else ()
         found += [Finding("failed", handle.name, values={"text": text}) for text in failures]
     left_out = {_EXPLAINED[one.kind] for one in explaining if one.kind in _EXPLAINED}
     found = [one for one in found if one.kind not in left_out]

@@ -17,7 +17,7 @@ from .calls import has_full_answer
 from .lookups import Lookups, records_of
 from .masking import Mask
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row
-from .subjects import subjects_of, subjects_of_action, subjects_of_event, subjects_of_lookups
+from .subjects import further_subjects, subjects_of, subjects_of_action, subjects_of_event
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
@@ -36,8 +36,8 @@ def rows(
 
     A delivery to one of the cloud's own fakes is a single row: the received call, with the queue as
     its sender. A row follows the row that caused it. ``served`` are the requests to the
-    application; successful requests that called no fake are left out. ``lookups`` knows the calls that
-    are shown in another call's row, and the schedules of deliveries.
+    application; successful requests that called no fake are left out. ``lookups`` contain the calls
+    that are shown in another call's row, and the schedules of deliveries.
     """
     source = list(cloud.journal.entries if entries is None else entries)
     builder = _Builder(cloud, source, lookups or Lookups())
@@ -180,10 +180,7 @@ class _Builder:
     def _row_of(self, entry: Entry) -> Row:
         attempt = self._attempts.get(id(entry))
         row = self._event_row(entry) if isinstance(entry, Event) else self._call_row(entry, attempt)
-        subjects = (
-            *row.subjects,
-            *subjects_of_lookups(attempt or entry, began(entry), self._lookups),
-        )
+        subjects = (*row.subjects, *further_subjects(attempt or entry, began(entry), self._lookups))
         return replace(row, subjects=tuple(dict.fromkeys(subjects)))
 
     def _call_row(self, call: Call, attempt: Event | None) -> Row:

@@ -50,7 +50,7 @@ def subjects_of(call: Call) -> Iterator[Subject]:
         yield Subject("message", message, fake)
 
 
-def subjects_of_lookups(entry: Entry, began: int, lookups: Lookups) -> Iterator[Subject]:
+def further_subjects(entry: Entry, began: int, lookups: Lookups) -> Iterator[Subject]:
     """Yield the subjects of the calls that an entry's row includes, and the schedule of a delivery."""
     for step in lookups.grouped_calls.get(entry.number, ()):
         yield from subjects_of(step)
