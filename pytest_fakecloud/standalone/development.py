@@ -80,7 +80,8 @@ def control_token(*, make: bool = False) -> str | None:
     """Return the control token shared by this user's servers, or None if there is none.
 
     With ``make``, create it in the user's state folder, readable by its owner only; a file that
-    others can read is replaced. Raises ``ContractError`` or, if it cannot be created, ``OSError``.
+    others can read is replaced. Raises ``ContractError`` if the file cannot be read, and
+    ``OSError`` if it cannot be created.
     """
     try:
         path = _state_folder() / _TOKEN_FILE

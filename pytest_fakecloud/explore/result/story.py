@@ -99,7 +99,7 @@ def call_text(call: Call, lookups: Lookups) -> str:
 
 
 def lookups_of_run(run: Run) -> Lookups:
-    """Return the context that the texts of a run's calls need."""
+    """Return the lookups for the texts of a run's calls."""
     calls = [*run.silent_calls, *(line.call for line in run.lines if line.call is not None)]
     return Lookups(
         ids=run.ids, grouped_calls=gathered(sorted(calls, key=lambda one: one.number))[0]

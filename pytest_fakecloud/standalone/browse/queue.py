@@ -32,9 +32,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _locked(show: F) -> F:
-    """Hold the queue's lock during a call, so that nothing that is shown disappears meanwhile.
+    """Hold the queue's lock during a call, so that no other thread changes the queue.
 
-    The call must not settle the clock: another thread that does needs the lock for due timers.
+    The call itself must not settle the clock. Another thread may be settling it and waiting for
+    this lock to run a due timer; the two threads would wait for each other for ever.
     """
 
     @wraps(show)

@@ -45,7 +45,7 @@ def contract(status: int = 422) -> Iterator[None]:
 
 
 def fields(request: Request, *, allow_others: bool = False) -> dict[str, Any]:
-    """Return the fields of the body; raise ``Refused`` for one that is not in its type in ``BODIES``."""
+    """Return the fields of the body; raise ``Refused`` for a field that its type does not have."""
     if not request.body:
         return {}
     try:
