@@ -172,11 +172,11 @@ class _Reader:
     def fuzzy(self, spec: FieldSpec, operand: Any) -> Clause:
         defaults = {"distance": 1, "transpositionCostOne": True, "prefix": False}
         text, given = _options(spec, "$fuzzy", operand, defaults)
-        if given["distance"] > 2:
+        distance, cheap_swap, prefix = (given[name] for name in defaults)
+        if distance > 2:
             raise SearchError(f"$fuzzy of field '{spec.name}' takes a distance of at most 2")
-        tokens = self._tokens(spec, text)
-        near = [Fuzzy(spec, token, *given.values()) for token in tokens if token is not None]
-        return _all(near)
+        words = [token for token in self._tokens(spec, text) if token is not None]
+        return _all([Fuzzy(spec, word, distance, cheap_swap, prefix) for word in words])
 
     def regex(self, spec: FieldSpec, operand: Any) -> Clause:
         pattern = _string(spec, "$regex", operand)
