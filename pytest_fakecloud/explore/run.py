@@ -118,7 +118,7 @@ class Step:
 
     ``options`` are the strands that could have run instead; those in ``disabled`` could no longer
     run after this step. ``enabled_by`` is the index of the step that created or woke the strand, and
-    ``barrier`` the index of the last step before the clock had to move; -1 means that there is none.
+    ``barrier`` the index of the last step before the clock had to move; -1 without one.
     """
 
     strand: str

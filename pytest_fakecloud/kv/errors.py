@@ -332,7 +332,6 @@ wrong_json_type = Template(
     "WRONGTYPE wrong type of path value - expected <expected> but found <found>"
 )
 
-
 # -- generic -------------------------------------------------------------------------------------
 
 BUSYKEY = b"BUSYKEY Target key name already exists."

@@ -22,7 +22,7 @@ class _Line(NamedTuple):
     spec: CommandSpec
     argv: list[bytes]
     caching: bool | None
-    """The mode that CLIENT CACHING had set for it."""
+    """The mode that CLIENT CACHING had set for the line; None if it had set none."""
 
     def wants_tracking(self, options: TrackingOptions) -> bool:
         """Return whether keys that the line reads are tracked for a client with these options."""

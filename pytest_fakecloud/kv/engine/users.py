@@ -46,7 +46,7 @@ class LogEntry(NamedTuple):
 
     @property
     def denied(self) -> tuple[Any, ...]:
-        """What was denied and to whom, which is the same in entries that are counted in one."""
+        """The denial without its time and client. Equal denials are counted in one entry."""
         return self.reason, self.context, self.object, self.name
 
 

@@ -179,6 +179,7 @@ def _between_keys(source: Source, code: int, found: Contents) -> None:
             source.length()
     elif code == _MODULE_AUX:
         name = module_name(source.length())
+        # The first item is the time at which the module loads the entry: before or after the keys.
         module_items(source)
         found.foreign.setdefault(f"module type {name}", [])
     elif code == _FUNCTION:

@@ -76,7 +76,7 @@ class Writer:
 
     def value(self, key: bytes | None, value: Any) -> None:
         """Write the type of a value, its key (None in a DUMP payload) and the value itself."""
-        if isinstance(value, bytes | bytearray):  # also a subclass, such as `UnpackedInteger`
+        if isinstance(value, bytes | bytearray):  # Including subclasses such as `UnpackedInteger`.
             self._begin(RdbType.STRING, key)
             self.string(bytes(value))
         else:

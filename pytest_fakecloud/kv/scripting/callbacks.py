@@ -169,7 +169,7 @@ _HEADER = 12
 _CALL, _TAIL_CALL = 28, 29
 _BOOLEAN, _NUMBER, _STRING = 1, 3, 4
 _INT, _SIZE = struct.Struct("i"), struct.Struct("N")
-"""An ``int`` and a ``size_t`` in the form of this machine, which has also compiled the chunk."""
+"""The native formats of ``int`` and ``size_t``, because this machine compiles the chunks."""
 
 
 def keep_frames(chunk: bytes) -> bytes:

@@ -192,7 +192,7 @@ class LuaHost:
     def _settings(
         self, flags: Iterable[bytes], version: str, knows: Mapping[str, bool]
     ) -> dict[bytes, Any]:
-        """Return the limits, their error messages, and what the server can do."""
+        """Return the limits, their error messages, and the features of the server."""
         limits = self.limits
         return {
             b"instructions": limits.instructions,

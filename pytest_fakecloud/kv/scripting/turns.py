@@ -1,9 +1,9 @@
-"""What other clients can do while a script runs: wait, receive an error, or kill the script.
+"""Commands of other clients while a script runs: they wait, fail, or kill the script.
 
 SCRIPT KILL and FUNCTION KILL take effect immediately. After ``busy-reply-threshold`` milliseconds,
-Redis answers BUSY to all but a few commands (measured on 7.0). Both wall-clock time and fake time
+Redis rejects all but a few commands with BUSY (measured on 7.0). Both wall-clock time and fake time
 count towards the threshold; the longer one applies. The vendor's service cannot kill scripts and
-answers NOTBUSY.
+returns NOTBUSY.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Turns:
         return self._engine.lock.acquire(False) or self.wait(argv)
 
     def wait(self, argv: list[bytes]) -> bool:
-        """Wait for the engine's lock; return False if the line runs during a script."""
+        """Wait for the engine's lock; return False if the line runs without it, during a script."""
         thread = threading.get_ident()
         self.queued.add(thread)
         try:

@@ -206,7 +206,7 @@ class Phrase(_Leaf):
         }
 
     def _frequencies(self, positions: list[dict[int, list[int]]]) -> dict[int, int]:
-        """Return how often the phrase occurs in each document that has it."""
+        """Return the number of occurrences of the phrase in each document that contains it."""
         rarest = min(positions, key=len)
         spend(_STEPS_PER_SCORE * len(rarest))
         if len(positions) == 1:
@@ -383,13 +383,13 @@ class AnyOf(Clause):
 
     def mismatches(self, index: SearchIndex, number: int) -> list[str]:
         """Return the reasons of all clauses, or an empty list if any clause matches."""
-        said: list[str] = []
+        reasons: list[str] = []
         for clause in self.clauses:
             why = clause.mismatches(index, number)
             if not why:
                 return []
-            said += why
-        return said or ["an empty $should matches nothing"]
+            reasons += why
+        return reasons or ["an empty $should matches nothing"]
 
     def __str__(self) -> str:
         return f"({' or '.join(map(str, self.clauses))})"
@@ -424,11 +424,11 @@ class AllOf(Clause):
             yield from clause.highlighted_terms()
 
     def mismatches(self, index: SearchIndex, number: int) -> list[str]:
-        said = [why for clause in self.must for why in clause.mismatches(index, number)]
+        reasons = [why for clause in self.must for why in clause.mismatches(index, number)]
         for clause in self.must_not:
             if not clause.mismatches(index, number):
-                said.append(f"$mustNot excludes it: {clause}")
-        return said
+                reasons.append(f"$mustNot excludes it: {clause}")
+        return reasons
 
     def __str__(self) -> str:
         exceptions = "".join(f" but not {one}" for one in self.must_not)

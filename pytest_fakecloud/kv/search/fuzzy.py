@@ -77,7 +77,7 @@ _automaton = cache(_Automaton)
 
 
 class _Sought:
-    """A word, and the states of the automaton that are near to it."""
+    """The word to search for, with the automaton that compares terms with it."""
 
     def __init__(self, word: str, distance: int, cheap_swap: bool, prefix: bool) -> None:
         self.automaton = _automaton(distance, cheap_swap)

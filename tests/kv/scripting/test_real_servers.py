@@ -32,7 +32,7 @@ def real(request: pytest.FixtureRequest) -> Iterator[RealServer]:
 
 @pytest.fixture
 def settings(real: RealServer) -> dict[str, str]:
-    """The announced version, that of the server it is compared with."""
+    """The fake reports the version of the server that it is compared with."""
     return {"version": {"redis": "7.0.15", "valkey": "9.1.0"}[real.name]}
 
 

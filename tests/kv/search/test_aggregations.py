@@ -69,16 +69,16 @@ class TestReplies:
         one(shop, {"$extendedStats": {"field": "price"}})
 
     @pytest.mark.parametrize(
-        ("interval", "told"),
+        ("interval", "message"),
         [
             (0.0001, "makes more than 65000 buckets"),
             (5e-324, "has an interval that is too small for the values"),
         ],
     )
-    def test_too_many_buckets(self, shop: Searching, interval: float, told: str) -> None:
+    def test_too_many_buckets(self, shop: Searching, interval: float, message: str) -> None:
         wanted = json.dumps({"a": {"$histogram": {"field": "price", "interval": interval}}})
         error = shop.run.error("SEARCH.AGGREGATE", "i", "{}", wanted)
-        assert error == f"ERR Aggregation 'a' operator '$histogram' {told}"
+        assert error == f"ERR Aggregation 'a' operator '$histogram' {message}"
 
     def test_equal_counts_of_numbers_are_in_the_services_order(self, bare: Searching) -> None:
         # The only order known from the service's tests is that of its hash table.

@@ -67,7 +67,7 @@ def _extreme(pick: Callable[[Values], Any]) -> Callable[[Values], float | None]:
 
 
 def _flat(numbers: Mapping[str, float | None]) -> list[Any]:
-    """Return names and formatted numbers in turn, the form of a reply."""
+    """Return alternating names and formatted numbers, as in a reply."""
     return [part for name, one in numbers.items() for part in (name.encode(), format_number(one))]
 
 
