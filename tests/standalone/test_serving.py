@@ -28,6 +28,9 @@ from .conftest import STARTS_WITHIN, Command, Serve, fetch
 
 pytestmark = pytest.mark.slow
 
+MODULE = b"\x07\x01m\x81" + bytes(8) + b"\x00"
+"""A key of a dump whose value has a type of a module."""
+
 
 @pytest.fixture(autouse=True)
 def free_ports(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +110,7 @@ def test_what_is_loaded_is_the_baseline(serve: Serve, tmp_path: Path) -> None:
 
 def test_a_dump_of_a_real_server_is_loaded(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "dump.rdb"
-    file.write_bytes(file_of(b"\x00\x01k\x01v" + (b"\x07\x01m\x81" + bytes(8) + b"\x00")))
+    file.write_bytes(file_of(b"\x00\x01k\x01v" + MODULE))
     server = serve("kv", "--load", str(file))
     with Cloud.connect(server.url, server.token) as cloud:
         kv: Any = cloud.handles[0]
@@ -134,7 +137,7 @@ def test_a_damaged_dump_is_one_line(command: Command, tmp_path: Path) -> None:
 
 
 def test_what_a_dump_has_beside_is_skipped_with_one_line(tmp_path: Path) -> None:
-    (tmp_path / "dump.rdb").write_bytes(file_of(b"\x07\x01m\x81" + bytes(8) + b"\x00"))
+    (tmp_path / "dump.rdb").write_bytes(file_of(MODULE))
     state = tmp_path / "state.json"
     state.write_text('{"kv": {"rdb": "dump.rdb", "values": {"k": "v"}}, "queue": {}}', "utf-8")
     said = io.StringIO()

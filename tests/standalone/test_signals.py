@@ -89,9 +89,9 @@ def test_a_busy_server_ends_in_time(number: int) -> None:
 def test_a_second_signal_ends_it_at_once() -> None:
     with busy_server(1000) as process:
         process.send_signal(signal.SIGINT)
-        deadline = Path(f"/proc/{process.pid}/status")
+        status = Path(f"/proc/{process.pid}/status")
         # When the second signal has its default action again, the first one has been handled.
-        while deadline.exists() and _is_caught(deadline, signal.SIGTERM):
+        while status.exists() and _is_caught(status, signal.SIGTERM):
             process.poll()
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=20)
@@ -100,4 +100,5 @@ def test_a_second_signal_ends_it_at_once() -> None:
 
 
 def _is_caught(status: Path, number: int) -> bool:
-    return bool(int(status.read_text().partition("SigCgt:")[2].split()[0], 16) >> (number - 1) & 1)
+    caught = int(status.read_text().partition("SigCgt:")[2].split()[0], 16)
+    return bool(caught >> (number - 1) & 1)
