@@ -1,4 +1,4 @@
-"""What a single call was: its commands, and whether it was executed and answered."""
+"""Functions about a single call: its commands, and whether it was executed and answered."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ QUEUED = b"+QUEUED\r\n"
 """The reply to a command in a transaction; EXEC executes the command."""
 QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
 UPSERTS = ("upsert", "upsert-data")
+"""Routes of a vector index, repeated here because `vector.assertions` would import NumPy."""
 PUBLISHING = ("publish", "enqueue", "batch")
 """Routes of a queue that create messages."""
 

@@ -1,4 +1,4 @@
-"""Commands of key-value servers, as the detectors know them."""
+"""Commands of key-value servers, with the properties that detectors need."""
 
 from __future__ import annotations
 
