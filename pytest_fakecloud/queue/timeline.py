@@ -50,7 +50,7 @@ def timeline(engine: Engine, message: Message) -> str:
             lines.append(f"  {moment}  +{after:<20}  {text}")
     lines += [f"  a callback was not published: {text}" for text in message.lost_callbacks]
     if not message.finished and message.state != "CANCEL_REQUESTED":
-        lines.append(f"  {waiting_text(engine, message)}")
+        lines.append(f"  {waiting_text(engine, message, engine.clock.now_us())}")
     return "\n".join(lines)
 
 
@@ -90,12 +90,11 @@ def _retry_reason(message: Message, entry: LogEntry) -> str:
     return message.wait_reason
 
 
-def waiting_text(engine: Engine, message: Message) -> str:
+def waiting_text(engine: Engine, message: Message, now_us: int) -> str:
     """Return what an unfinished message waits for."""
     if message.state == "ACTIVE":
         return "in flight: the destination has not answered yet on the queue's clock"
     if message.due_us is not None:
-        now_us = engine.clock.now_us()
         if message.due_us > now_us:
             return f"due {due_text(message.due_us, now_us)} ({message.wait_reason})"
         if engine.lane == "driven":
@@ -115,9 +114,11 @@ def due_text(due_us: int, now_us: int) -> str:
 
 def unfinished_lines(engine: Engine, name: Naming = str, most: int | None = None) -> Iterator[str]:
     """Yield lines about at most ``most`` unfinished messages; ``name`` formats an id."""
+    # Describe all messages at the same time, so that those that are due together share a line.
+    now_us = engine.clock.now_us()
     ids_by_text: dict[str, list[str]] = {}
     for one in list(islice(engine.pending.values(), most)):
-        why = _why_held(engine, one, name) or waiting_text(engine, one)
+        why = _why_held(engine, one, name, now_us) or waiting_text(engine, one, now_us)
         text = f"{one.settings.method} {as_text(one.url)}{_attempts_text(one)}: {why}"
         ids_by_text.setdefault(text, []).append(name(one.public_id))
     for text, ids in ids_by_text.items():
@@ -170,11 +171,11 @@ def unfinished_text(engine: Engine) -> str:
     return "\n".join(parts)
 
 
-def _why_held(engine: Engine, message: Message, name: Naming) -> str:
+def _why_held(engine: Engine, message: Message, name: Naming, now_us: int) -> str:
     """Return why a message is not due: its ordered queue or its flow-control key; or nothing."""
     queue = engine.queues.by_name.get(message.queue_name or "")
     if queue is None or message.id in queue.active:
-        return _held_by_flow(engine, message)
+        return _held_by_flow(engine, message, now_us)
     if queue.paused:
         return f"waits: queue {queue.name} is paused"
     ahead = sorted((engine.messages[one] for one in queue.active), key=lambda one: one.number)
@@ -182,16 +183,15 @@ def _why_held(engine: Engine, message: Message, name: Naming) -> str:
     return f"waits in queue {queue.name} behind {listed(ids, _MAX_IDS_PER_LINE)}" if ids else ""
 
 
-def _held_by_flow(engine: Engine, message: Message) -> str:
+def _held_by_flow(engine: Engine, message: Message, now_us: int) -> str:
     """Return when flow control admits the next message; empty unless the message waits for it."""
     flow = message.settings.flow
     key = None if flow is None else engine.flow.keys.get(flow.key)
     if key is None or message.id not in key.waiting:
         return ""
-    now = engine.clock.now_us()
     # Use a copy, because reopens_us() may start the next period.
-    opens = key.copy().reopens_us(now)
-    due = "" if opens is None else f": the key opens {due_text(opens, now)}"
+    opens = key.copy().reopens_us(now_us)
+    due = "" if opens is None else f": the key opens {due_text(opens, now_us)}"
     return f"waits: {message.wait_reason}{due}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sysconfig
+from itertools import count
 from typing import Any
 
 import pytest
@@ -46,22 +47,33 @@ def test_a_folder_named_like_a_library_belongs_to_the_application(beside: str) -
 
 def test_the_text_for_a_due_message(bench: Bench) -> None:
     message = bench.engine.messages[bench.publish(Delay="1d")]
-    assert waiting_text(bench.engine, message) == "due 2026-01-02 00:00:00Z in 1 d (delay)"
+
+    def text() -> str:
+        return waiting_text(bench.engine, message, bench.clock.now_us())
+
+    assert text() == "due 2026-01-02 00:00:00Z in 1 d (delay)"
     bench.clock.spend_until(message.not_before_us - 30_000_000)
-    assert waiting_text(bench.engine, message) == "due 2026-01-02 00:00:00Z in 30 s (delay)"
+    assert text() == "due 2026-01-02 00:00:00Z in 30 s (delay)"
     bench.clock.spend_until(message.not_before_us)
-    assert waiting_text(bench.engine, message) == (
-        "due now, but not delivered yet; call queue.run_until_idle()"
-    )
+    assert text() == "due now, but not delivered yet; call queue.run_until_idle()"
     bench.engine.lane = "background"
-    assert waiting_text(bench.engine, message) == "due now, but not delivered yet in the background"
+    assert text() == "due now, but not delivered yet in the background"
+
+
+def test_messages_that_are_due_together_share_a_line_while_the_clock_runs(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [bench.publish(Delay="1d") for _ in range(2)]
+    monkeypatch.setattr(bench.clock, "now_us", count(bench.start_us, 1000).__next__)
+    (line,) = unfinished_lines(bench.engine)
+    assert line.startswith(", ".join(ids))
 
 
 def test_the_text_for_a_waiting_message(bench: Bench) -> None:
     bench.engine.queues.upsert("q", paused=True)
     message = bench.engine.messages[bench.publish(Queue_Name="q")]
     text = "waits in queue q (behind others, or the queue is paused)"
-    assert waiting_text(bench.engine, message) == text
+    assert waiting_text(bench.engine, message, bench.start_us) == text
 
 
 def test_messages_ahead_in_a_queue_are_listed_in_their_order() -> None:

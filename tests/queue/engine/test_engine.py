@@ -209,7 +209,7 @@ def test_a_loop_in_the_background_is_told_and_the_message_waits() -> None:
     assert len(told) == 1
     assert "endless loop: 20 deliveries" in told[0]
     (left,) = bench.engine.pending.values()
-    assert waiting_text(bench.engine, left) == (
+    assert waiting_text(bench.engine, left, bench.clock.now_us()) == (
         "waits: stopped in an endless loop; cancel it or publish it again"
     )
     (waiting,) = bench.engine.pending.values()
