@@ -19,7 +19,7 @@ from ..core.timeparse import to_datetime
 
 HeaderList = list[tuple[str, str]]
 HeaderPairs = Sequence[tuple[str, str]]
-"""Headers that nothing changes."""
+"""Headers that are never modified."""
 Kind = Literal["message", "callback", "failure_callback"]
 Api = Literal["v1", "v2"]
 

@@ -243,7 +243,7 @@ def _listed(values: Iterable[Any], most: int) -> list[Any]:
 
 
 def _number(value: Any) -> Any:
-    """Convert a number of any type to a Python number. Other values, rejected later, stay."""
+    """Convert a number of any type to a Python number. Return other values, rejected later, as is."""
     if isinstance(value, str | bytes):
         return value
     try:

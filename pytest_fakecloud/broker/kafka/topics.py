@@ -115,7 +115,7 @@ class KafkaTopics:
             found = self.cluster.topics()
             counts = {n.removeprefix(prefix): c for n, c in found.items() if n.startswith(prefix)}
             with self._lock:
-                # Ignore a response that a later request overtook, or for an earlier prefix.
+                # Ignore a response if a later one was faster, or if the prefix has changed.
                 if number > self._answered and prefix == self.prefix:
                     self._answered = number
                     self.known = {name: self._topic(name, count) for name, count in counts.items()}

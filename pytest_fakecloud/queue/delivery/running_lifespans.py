@@ -18,7 +18,10 @@ from .loop_hosts import Host, running_hosts
 
 @dataclass(frozen=True)
 class RunningLifespan:
-    """A lifespan run by other code: the application, its coroutine, its state and its event loop."""
+    """A lifespan run by other code: the application, its coroutine, its state and its event loop.
+
+    The reference to the application ensures that no other application gets the same ``id()``.
+    """
 
     app: AsgiApp
     coroutine: CoroutineType[Any, Any, Any]

@@ -45,7 +45,7 @@ class Pattern:
     length: int = 0
 
     def matches(self, url: SplitUrl) -> bool:
-        # "*" matches every URL, which is known sooner without comparing.
+        # "*" matches every URL, so skip the comparison.
         return self.length < 0 or self.asked.agrees(url.text)
 
 

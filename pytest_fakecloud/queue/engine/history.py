@@ -165,7 +165,7 @@ class History:
 
     def _recheck_us(self, message: Message, now: int) -> int | None:
         """Return when to check again whether a message is needed; None if it is not needed now."""
-        # Check again at the latest then, because a dead letter, for example, may be deleted.
+        # Check again after this time at the latest: a dead letter, for example, may be deleted.
         latest = now + max(self._span_us, SECOND)
         together = (message, *self._state.workflow.companions(message))
         ends = [self._needed_until_us(one) for one in together]

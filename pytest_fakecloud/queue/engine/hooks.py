@@ -12,7 +12,7 @@ class AttemptHooks:
     """Hooks that report attempts and errors that no caller receives. These defaults report nothing."""
 
     def delivering(self, delivery: Delivery) -> AbstractContextManager[None]:
-        """Return a context manager in which the engine makes a delivery, or a delivery twice."""
+        """Return a context manager for a delivery and, if a fault demands one, its duplicate."""
         return nullcontext()
 
     def before_outcome(self, delivery: Delivery, outcome: Outcome) -> None:

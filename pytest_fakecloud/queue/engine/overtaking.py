@@ -12,8 +12,8 @@ from .state import State
 class Overtaking:
     """Delays due messages that a fault lets others overtake. The public methods acquire the lock.
 
-    ``delayed`` are the ids of the messages that the next delivery, or else a second, makes due
-    again. In an ordered queue, a message instead changes places with the next one.
+    ``delayed`` are the ids of the delayed messages, which become due again after the next delivery
+    or after one second. In an ordered queue, a message instead changes places with the next one.
     """
 
     def __init__(self, state: State, admission: Admission) -> None:

@@ -144,7 +144,7 @@ def bulk_pairs(request: Request, ids: str, *, keep_empty: bool = False) -> list[
 
 
 def has_id_field(request: Request, ids: str) -> bool:
-    """Return whether a request has a field for ids. Without any filter, it must select nothing."""
+    """Return whether a request has a field for ids. Such a request without filters selects nothing."""
     body = bulk_object(request, ids)
     names = (ids, ids.removesuffix("s"))
     return any(name in body or request.query(name) is not None for name in names)

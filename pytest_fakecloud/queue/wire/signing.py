@@ -29,7 +29,7 @@ from .text import as_text
 LIFETIME = 300
 """Seconds between a token's ``iat`` and its ``exp``."""
 _EXPIRED_AGE = 3600
-"""Seconds since the issue of a token that a fault lets expire."""
+"""Age in seconds of the token that the fault ``expired`` sends."""
 
 ISSUER = "Upstash"
 _MAX_TIME = 2**53

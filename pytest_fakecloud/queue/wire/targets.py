@@ -90,7 +90,7 @@ def check_public(url: str) -> None:
 
 
 def loopback_address(url: str) -> str | None:
-    """Return the loopback address that a URL's host is or, for localhost, stands for; or None."""
+    """Return the loopback address in a URL (127.0.0.1 for localhost), or None for any other host."""
     try:
         host = (urlsplit(url).hostname or "").rstrip(".")
         if host == "localhost" or host.endswith(".localhost"):

@@ -19,7 +19,7 @@ _QUERY = "A query"
 
 
 class QueryCommands:
-    """Commands by vector or by text, for which the index needs an embedder."""
+    """Commands that query by vector or by text. Queries by text need an embedder."""
 
     def __init__(self, engine: VectorEngine, embedder: Embedder | None) -> None:
         self._engine = engine
