@@ -74,6 +74,11 @@ def formatted(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
+def print_error(error: BaseException) -> None:
+    """Print an exception with its traceback to standard error."""
+    print(formatted(error), end="", file=sys.stderr)
+
+
 def _traceback_entries(error: BaseException) -> Iterator[TracebackType]:
     trace = error.__traceback__
     while trace is not None:

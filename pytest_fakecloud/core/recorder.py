@@ -393,8 +393,11 @@ class Recorder:
 
 def place_of(frame: FrameType) -> Place:
     """Return the file, line and function of a frame."""
-    code = frame.f_code
-    return {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
+    return _place(frame.f_code, frame.f_lineno)
+
+
+def _place(code: CodeType, line: int) -> Place:
+    return {"file": code.co_filename, "line": line, "function": code.co_name}
 
 
 def code_place(frame: FrameType) -> CodePlace:
@@ -414,12 +417,7 @@ def _action(
 ) -> Action:
     code, index = place
     line = next((n for start, end, n in code.co_lines() if start <= index < end), None)
-    where = {
-        "file": code.co_filename,
-        "line": line or code.co_firstlineno,
-        "function": code.co_name,
-    }
-    data = {**describe(*details), "where": where}
+    data = {**describe(*details), "where": _place(code, line or code.co_firstlineno)}
     action = Action(number, at_us, *owner, kind, "", data)
     action.call = call
     return action

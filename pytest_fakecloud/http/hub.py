@@ -21,7 +21,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ..core.concurrency.workers import WorkerPool
-from ..core.errors import ContractError, formatted
+from ..core.errors import ContractError, print_error
 from ..core.timeparse import give_way
 from .mount import Acceptor, Mount
 from .ports import PortAllocator, kept, listen
@@ -230,7 +230,7 @@ class Hub:
         except Exception as error:
             # Continue, because a failing socket must not affect the others. It may work again
             # later, e.g. when a tool that forbids creating sockets is switched off.
-            print(formatted(error), end="", file=sys.stderr)
+            print_error(error)
             give_way(0.01)
         return True
 
@@ -247,7 +247,7 @@ class Hub:
             try:
                 self._later.popleft()()
             except BaseException as error:
-                print(formatted(error), end="", file=sys.stderr)
+                print_error(error)
         return True
 
     def _report_scarce(self, data: object, error: OSError) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ContractError, formatted
+from ..core.errors import ContractError, print_error
 from ..core.timeparse import give_way, monotonic
 from .connection import Connection, ConnectionHandler
 from .ports import BACKLOG
@@ -172,7 +172,7 @@ class Mount:
     def report(self, error: BaseException) -> None:
         """Pass an exception from a handler to ``on_error``, or print it to standard error."""
         if not self.on_error:
-            print(formatted(error), end="", file=sys.stderr)
+            print_error(error)
         for take in tuple(self.on_error):
             take(error)
 

@@ -8,16 +8,13 @@ a task runs only library code, such as ``gather(client.get(url))``.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from types import FrameType
 
-from ..core.recorder import Place, is_library, place_of
+from ..core.recorder import Place, is_library, is_own, place_of
 
-_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _NOT_CLIENTS = sys.stdlib_module_names | {
     "_pytest",
     "anyio",
@@ -70,8 +67,7 @@ def _application(stack: list[FrameType]) -> FrameType | None:
 
 def _waits(frame: FrameType) -> bool:
     """Return whether a thread is executing library code, as it does while it waits for a response."""
-    name = frame.f_code.co_filename
-    return not _is_application(name) and not name.startswith(_PACKAGE)
+    return not _is_application(frame.f_code.co_filename) and not is_own(frame)
 
 
 def _tasks(stack: list[FrameType]) -> Iterator[FrameType | None]:
