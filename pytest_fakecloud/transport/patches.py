@@ -122,9 +122,11 @@ def _trusted(variable: str) -> tuple[object, ...]:
 def _skip_proxies(original: Callable[[], Any], active: Callable[[], bool]) -> Callable[[], Any]:
     @functools.wraps(original)
     def get_environment_proxies() -> Any:
-        names = b" ".join(os.environb).lower()
-        may_be_set = any(word in names for word in (b"http_proxy", b"https_proxy", b"all_proxy"))
-        return original() if may_be_set or not active() else {}
+        if active():
+            names = b" ".join(os.environb).lower()
+            if not any(word in names for word in (b"http_proxy", b"https_proxy", b"all_proxy")):
+                return {}
+        return original()
 
     return get_environment_proxies
 
