@@ -24,7 +24,7 @@ class OverBudget(Exception):
 
 
 class Budget:
-    """What is left of the budget of a thread's running command."""
+    """The remaining budget of a thread's running command."""
 
     __slots__ = ("left",)
 
@@ -39,8 +39,8 @@ class _Budgets(threading.local):
 
 
 of_thread = _Budgets()
-"""The budgets of all threads. To change one, each thread gets the ``own`` attribute once and keeps
-it, because accesses to attributes of a ``threading.local`` are slow.
+"""The budget of each thread, in the attribute ``own``. Read ``own`` only once per command, because
+the attributes of a ``threading.local`` are slow.
 """
 
 

@@ -71,7 +71,7 @@ EVENT_FIELD_TYPES: Mapping[str, FieldType] = {
     "url": URL,
     "method": METHOD,
 }
-"""The types of those data of events that do not accept just any value."""
+"""The types of fields of events that accept only certain values. All others accept any value."""
 EVENT_KINDS = frozenset(("refused", "run"))
 """Kinds of events of every service: rejected bytes, and runs of ``every_failure``."""
 

@@ -84,7 +84,7 @@ class Journal:
         """
         __tracebackhide__ = True
         events = [entry for entry in self._read() if isinstance(entry, Event)]
-        # Imported here, because only conditions on events need these names at run time.
+        # Imported here, because only this method needs these names at run time.
         from .where import EventFields
 
         names = EventFields.__annotations__.keys() | {n for event in events for n in event.data}

@@ -1,6 +1,7 @@
 """The keywords that select calls, events, items of ``Results``, violations, or calls for a fault.
 
-They are for type checkers: only these import the module, because creating the types takes time.
+They are for type checkers. Creating the types takes time, so the fakes do not import this module,
+except for the names in ``EventFields`` when a test reads events.
 ``tests/test_shapes.py`` compares them with the tables used at run time.
 """
 

@@ -72,9 +72,8 @@ def header(name: str, value: str) -> str:
 def phrase(status: int) -> str:
     """Return the reason phrase that the server sends with a status."""
     if status == 200:
-        return (
-            "OK"  # without the import, because it takes a millisecond and most fakes need no more
-        )
+        return "OK"
+    # Imported here, because it takes a millisecond and most fakes send no other status.
     import http
 
     try:
