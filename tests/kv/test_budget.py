@@ -13,6 +13,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.search import index
+from pytest_fakecloud.kv.values.sets import SetValue
 
 DOCUMENTS = 50
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -122,6 +123,15 @@ def test_a_command_stops_at_its_budget(ask: Asked, line: tuple[str, ...]) -> Non
         ask(*line)
     assert ask("DBSIZE") == before
     assert ask("SEARCH.COUNT", "i", '{"t":{"$eq":"worda"}}') == 0
+
+
+def test_members_of_a_sorted_set_are_looked_up_in_a_large_set(
+    ask: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask("ZADD", "few", "1", "member 1")
+    monkeypatch.delattr(SetValue, "__iter__")
+    assert ask("ZINTER", "3", "few", "set", "set") == [b"member 1"]
+    assert ask("ZDIFF", "3", "few", "set", "set") == []
 
 
 def test_a_transaction_and_a_script_have_one_budget(ask: Asked) -> None:

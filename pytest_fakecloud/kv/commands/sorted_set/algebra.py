@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 
 from ....core.budget import spend
 from ... import errors
@@ -31,10 +32,20 @@ _LOOKUP_STEPS = 4
 
 @dataclass(slots=True)
 class _Source:
-    """An input: the scores of its members, which are 1 in a set, and a weight."""
+    """An input: the scores of a sorted set or a set, whose scores are all 1, and a weight."""
 
-    scores: Mapping[bytes, float]
+    members: Mapping[bytes, float] | SetValue
     weight: float = 1.0
+
+    def items(self) -> Iterable[tuple[bytes, float]]:
+        if isinstance(self.members, SetValue):
+            return zip(self.members, repeat(1.0))
+        return self.members.items()
+
+    def score(self, member: bytes) -> float | None:
+        if isinstance(self.members, SetValue):
+            return 1.0 if member in self.members else None
+        return self.members.get(member)
 
     def weighted(self, score: float) -> float:
         """Return a score times the weight, where zero times infinity is zero."""
@@ -47,7 +58,7 @@ def _find_source(session: Session, key: bytes) -> _Source:
     if isinstance(value, SortedSet):
         return _Source(value.scores)
     if isinstance(value, SetValue | None):
-        return _Source(dict.fromkeys(value or (), 1.0))
+        return _Source(value or {})
     raise CommandError(WRONGTYPE)
 
 
@@ -87,15 +98,15 @@ def _parse(session: Session, args: Args) -> _Request:
 
 
 def _size(source: _Source) -> int:
-    return len(source.scores)
+    return len(source.members)
 
 
 def _union(request: _Request) -> dict[bytes, float]:
     result: dict[bytes, float] = {}
     # Process the smallest input first, as Redis does: the sum of floats depends on the order.
     for source in sorted(request.sources, key=_size):
-        spend(_LOOKUP_STEPS * len(source.scores))
-        for member, score in source.scores.items():
+        spend(_LOOKUP_STEPS * len(source.members))
+        for member, score in source.items():
             weighted = source.weighted(score)
             if member in result:
                 result[member] = request.aggregate(result[member], weighted)
@@ -107,11 +118,11 @@ def _union(request: _Request) -> dict[bytes, float]:
 def _intersection(request: _Request) -> dict[bytes, float]:
     first, *others = sorted(request.sources, key=_size)
     result: dict[bytes, float] = {}
-    for member, score in first.scores.items():
+    for member, score in first.items():
         spend(2 + _LOOKUP_STEPS * len(others))
         combined = first.weighted(score)
         for other in others:
-            found = other.scores.get(member)
+            found = other.score(member)
             if found is None:
                 break
             # Unlike for the first source, Redis does not replace NaN (0 times infinity) here.
@@ -125,11 +136,11 @@ def _intersection(request: _Request) -> dict[bytes, float]:
 
 def _difference(request: _Request) -> dict[bytes, float]:
     first, *others = request.sources
-    spend(len(first.scores) * (2 + 2 * len(others)))
+    spend(len(first.members) * (2 + 2 * len(others)))
     return {
         member: score
-        for member, score in first.scores.items()
-        if not any(member in other.scores for other in others)
+        for member, score in first.items()
+        if not any(member in other.members for other in others)
     }
 
 
