@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
 
+from pytest_fakecloud.kv.commands import arguments
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.engine.keyspace import Keyspace
 from pytest_fakecloud.kv.engine.pubsub import _CLASS_OF
 from pytest_fakecloud.kv.engine.session import Session
+from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import Blocked
-from pytest_fakecloud.kv.table.registry import CommandSpec
+from pytest_fakecloud.kv.table.registry import CommandSpec, spec_of
 from pytest_fakecloud.kv.values.hashes import HashValue
 from pytest_fakecloud.reporting.findings.kv.commands import Command, Expiries
-from tests.kv.conftest import Run
+from tests.kv.conftest import Run, argv
 from tests.kv.scenarios import FOLDER, Scenario, play, scenarios
 
 
@@ -154,3 +158,23 @@ def effects(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 )
 def test_scenario(run: Run, scenario: Scenario) -> None:
     play(run, scenario)
+
+
+def test_no_command_changes_the_shared_empty_values(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each line is played on an empty database, in which it finds no keys."""
+    shared: dict[Any, object] = {}
+    monkeypatch.setattr(arguments, "_empty", lambda kind: shared.setdefault(kind, kind()))
+    played: Any = [case.values[0] for case in cases("**/*.txt", "vendor")]
+    for line in sorted({line for scenario in played for line, _ in scenario}):
+        words = argv((line,))
+        spec = spec_of([word.decode("latin-1") for word in words])
+        if spec is None or spec.group not in ("geo", "hash", "list", "set", "sorted-set", "stream"):
+            continue
+        run("FLUSHALL")
+        with suppress(CommandError):
+            run.engine.execute(run.session, words)
+        for kind, value in shared.items():
+            assert pickle.dumps(value) == pickle.dumps(kind()), line
+    assert {kind.type_name for kind in shared} == {"hash", "list", "set", "stream", "zset"}
