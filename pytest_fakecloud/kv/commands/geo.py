@@ -97,7 +97,8 @@ _WITH = frozenset({b"WITHDIST", b"WITHHASH", b"WITHCOORD"})
 _SIZES = {
     **dict.fromkeys((*_WITH, b"ANY", b"ASC", b"DESC"), 0),
     **dict.fromkeys((b"COUNT", b"STORE", b"STOREDIST", b"FROMMEMBER"), 1),
-    **{b"FROMLONLAT": 2, b"BYRADIUS": 2, b"BYBOX": 3},
+    **dict.fromkeys((b"FROMLONLAT", b"BYRADIUS"), 2),
+    b"BYBOX": 3,
 }
 
 
@@ -144,9 +145,9 @@ class _Search:
                 raise CommandError(errors.GEO_MEMBER)
             self.centre = geohash.decode(score)
 
-    def take_options(self, args: Args, command: CommandSpec) -> None:
+    def take_options(self, args: Args, spec: CommandSpec) -> None:
         """Parse the options of a command."""
-        known = command.option_words | _WITH
+        known = spec.option_words | _WITH
         sizes = {word: size for word, size in _SIZES.items() if word in known}
         if self.target is not None:
             # GEOSEARCHSTORE has its target before the options, so its STOREDIST has no value.
@@ -210,15 +211,15 @@ def _hits(members: SortedSet, shape: Shape) -> Iterator[_Hit]:
 
 def _search_reply(session: Session, search: _Search, args: Args) -> Reply:
     """Parse the options in ``args``, and return or store the hits."""
-    command = running(session)
-    is_geosearch = command.name.startswith("GEOSEARCH")
-    search.take_options(args, command)
+    spec = running(session)
+    is_geosearch = spec.name.startswith("GEOSEARCH")
+    search.take_options(args, spec)
     if search.target is not None and search.with_words:
         raise CommandError(errors.GEOSEARCHSTORE_WITH if is_geosearch else errors.GEO_STORE_WITH)
     if is_geosearch and search.origin is None:
-        raise CommandError(errors.geo_centre(command.name))
+        raise CommandError(errors.geo_centre(spec.name))
     if is_geosearch and search.radius is None and search.box is None:
-        raise CommandError(errors.geo_shape(command.name))
+        raise CommandError(errors.geo_shape(spec.name))
     if search.any_order and not search.count:
         raise CommandError(errors.GEO_ANY)
     hits = search.find()

@@ -27,7 +27,7 @@ class HashValue:
         """Create a hash from a mapping, which the caller must not change afterwards."""
         self.fields: dict[bytes, bytes] = {} if fields is None else fields
         self.expires: dict[bytes, int] = {}
-        self._longest = max(map(len, chain(*fields.items())), default=0) if fields else 0
+        self._longest = max(map(len, chain(*fields.items()))) if fields else 0
         self._most = len(self.fields)
         self._volatile = False
         self._order: ScanOrder | None = None

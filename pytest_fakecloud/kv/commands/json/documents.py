@@ -42,9 +42,10 @@ def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"")
     """
     matches = outermost(find(path, document.root))
     if matches:
-        if condition != b"NX":
-            put_all(document, matches, value, lambda _: copy_json(value))
-        return condition != b"NX"
+        if condition == b"NX":
+            return False
+        put_all(document, matches, value, lambda _: copy_json(value))
+        return True
     created = path.parent_and_name()
     if created is None:
         raise CommandError(errors.JSON_NOT_STATIC)

@@ -149,10 +149,10 @@ def change_arrays(
     results = _results(path, matches, operation, list, needs_first=not is_redis)
     if lengths != [len(match.value) for match in arrays]:
         session.db.touch(key)
+    shown = 0
     if path.legacy and is_redis:
-        last = max(at for at, match in enumerate(matches) if match.value.__class__ is list)
-        results = results[last:]
-    return results[0] if path.legacy else results
+        shown = max(at for at, match in enumerate(matches) if match.value.__class__ is list)
+    return results[shown] if path.legacy else results
 
 
 # -- changes to documents --------------------------------------------------------------------------

@@ -94,7 +94,8 @@ def hello(session: Session, args: Args) -> Reply:
         if word == b"AUTH":
             user = _log_in(session, decoded(values[0]), values[1], b"HELLO")
         else:
-            check_printable(name := values[0])
+            name = values[0]
+            check_printable(name)
     if not user.known:
         raise CommandError(errors.HELLO_NOAUTH)
     session.user, session.name, session.resp = user, name, version

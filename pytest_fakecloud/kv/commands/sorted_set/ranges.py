@@ -77,7 +77,7 @@ _PARSERS: dict[RangeKind, Callable[[bytes, bytes], Interval]] = {
 def _parse_range(
     session: Session, args: Args, kind: RangeKind | None = None, reverse: bool = False
 ) -> _Range:
-    """Parse ``key start stop`` and options, which determine the kind and the order without ``kind``."""
+    """Parse ``key start stop`` and options. Without ``kind``, these determine the kind and the order."""
     has_kind = kind is not None
     limit = None
     with_scores = False
