@@ -7,7 +7,7 @@ import pytest
 from pytest_fakecloud.kv.table.columns import Effects
 from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, spec_of
 from pytest_fakecloud.kv.table.rows import ROWS, Row
-from pytest_fakecloud.kv.table.ttl import find_ttl
+from pytest_fakecloud.kv.table.ttl import Ttl, find_ttl
 
 
 @pytest.mark.parametrize("word", ["expires", "value", "value@x", "hours@2", "event"])
@@ -55,19 +55,20 @@ TTLS = {
 }
 
 
-@pytest.mark.parametrize("line", TTLS)
-def test_the_ttl_of_a_command_line(line: str) -> None:
+def ttl_of(line: str) -> Ttl | None:
     words = line.split()
     spec = spec_of(words)
     assert spec is not None
-    ttl = find_ttl(spec, words)
+    return find_ttl(spec, words)
+
+
+@pytest.mark.parametrize("line", TTLS)
+def test_the_ttl_of_a_command_line(line: str) -> None:
+    ttl = ttl_of(line)
     assert ttl is not None
     assert (str(ttl), ttl.deadline_us(NOW_US)) == TTLS[line]
 
 
 @pytest.mark.parametrize("line", ["EXPIRE k", "SET k v KEEPTTL", "GETEX k", "RPUSH q EX 5"])
 def test_a_command_line_without_a_ttl(line: str) -> None:
-    words = line.split()
-    spec = spec_of(words)
-    assert spec is not None
-    assert find_ttl(spec, words) is None
+    assert ttl_of(line) is None
