@@ -102,8 +102,8 @@ class _Sought:
         return self.automaton.rows[state][place] <= self._distance
 
     def begins_near(self, state: int, depth: int) -> bool:
-        """Return whether every term that continues after this state matches."""
-        if not (self._prefix and self.is_near(state, depth)):
+        """Return whether, in a search by prefix, every term that continues after this state matches."""
+        if not self.is_near(state, depth):
             return False
         row = self.automaton.rows[state]
         return row[self._length - depth + self._distance] == min(row)
@@ -114,7 +114,7 @@ class _Sought:
             state = self.step(state, term[at], at)
             if state < 0:
                 return False
-            if self.begins_near(state, at + 1):
+            if self._prefix and self.begins_near(state, at + 1):
                 return True
         return self.is_near(state, len(term))
 
@@ -145,7 +145,7 @@ def near(
             next_state = sought.step(state, character, depth) if character else state
             if next_state < 0:
                 continue
-            if character and sought.begins_near(next_state, depth + 1):
+            if prefix and character and sought.begins_near(next_state, depth + 1):
                 yield from below(child)
             elif isinstance(child, dict):
                 pending.append((child, next_state, depth + 1))
