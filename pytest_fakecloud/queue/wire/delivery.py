@@ -25,12 +25,13 @@ SOURCE_SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "specification": ("sourceMessasgeId",),
 }
 """Names of the fields with the message's id, by value of the ``source_id`` setting."""
+_CREATED_AT = "Upstash-Workflow-CreatedAt"
 
 
 def delivery_of(message: Message, body: bytes, now: int, *, prefix: str, region: str) -> Delivery:
     """Return the unsigned delivery of a message. ``prefix`` begins the queue's own headers."""
     settings = message.settings
-    own: HeaderList = list(settings.workflow)
+    own = _workflow_headers(message)
     if settings.content_type is not None:
         own.append(("Content-Type", settings.content_type))
     own += [
@@ -61,6 +62,20 @@ def delivery_of(message: Message, body: bytes, now: int, *, prefix: str, region:
         timeout_us=message.timeout_us,
         kind=message.kind,
     )
+
+
+def _workflow_headers(message: Message) -> HeaderList:
+    """Return a message's workflow headers with the start of its run in Unix milliseconds.
+
+    Source: the JavaScript client, which reads the header from every delivery.
+    """
+    headers = list(message.settings.workflow)
+    part = message.workflow
+    if part is not None and part.created_ms is not None:
+        # Replace a value that the client has copied from a delivery, perhaps of another run.
+        headers = [pair for pair in headers if pair[0].lower() != _CREATED_AT.lower()]
+        headers.append((_CREATED_AT, str(part.created_ms)))
+    return headers
 
 
 def encoded(data: bytes) -> str:

@@ -205,12 +205,16 @@ test("webhooks", async () => {
 
 test("invoking another workflow", async () => {
   const { createWorkflow, serveMany } = await import("@upstash/workflow/nextjs");
+  const starts = {};
   const inner = createWorkflow(async (context) => {
+    starts[context.workflowRunId] = context.workflowRunCreatedAt;
     const doubled = await context.run("double", () => context.requestPayload.n * 2);
     if (context.requestPayload.n < 0) throw new WorkflowNonRetryableError("negative");
     return { doubled };
   });
   const outer = createWorkflow(async (context) => {
+    starts[context.workflowRunId] = context.workflowRunCreatedAt;
+    await context.sleep("nap", "1h");
     const good = await context.invoke("good", { workflow: inner, body: { n: 4 } });
     const bad = await context.invoke("bad", { workflow: inner, body: { n: -1 }, retries: 0 });
     events.push([good.body, good.isFailed, bad.isFailed]);
@@ -220,12 +224,18 @@ test("invoking another workflow", async () => {
     { qstashClient, receiver, baseUrl: `${server.url}` },
   );
   flows.inner = flows.outer = (request) => many.POST(request);
+  const start = await now();
   const { workflowRunId } = await client.trigger({ url: url("outer") });
   await idle();
   assert.deepEqual(events, [[{ doubled: 8 }, false, true]]);
   const { runs } = await client.logs({ count: 10 });
   const invoked = runs.filter((run) => run.invoker?.workflowRunId === workflowRunId);
   assert.deepEqual(invoked.map((run) => run.workflowState).sort(), ["RUN_FAILED", "RUN_SUCCESS"]);
+  assert.equal(starts[workflowRunId], start);
+  for (const run of invoked) {
+    assert.equal(run.invoker.workflowRunCreatedAt, start);
+    assert.equal(starts[run.workflowRunId], start + 3_600_000);
+  }
 });
 
 test("failures: retries, the failure function, the dead letter, resume and restart", async () => {
