@@ -313,6 +313,12 @@ class Message:
     """Id of the workflow step whose failure this message reports."""
     failure_function_state: str | None = None
     """State of the failure callback about this workflow step."""
+    wait_timeout_us: int | None = None
+    """Timeout of the wait for an event whose result this workflow step is."""
+    wait_deadline_us: int | None = None
+    """Time at which this wait ends without an event."""
+    invoked_run_id: str | None = None
+    """Id of the invoked workflow run whose result this workflow step is."""
 
     @property
     def pending(self) -> bool:

@@ -202,7 +202,11 @@ class Publisher:
         self, message: Message, settings: PublishSettings, body: bytes, now: int, origin: _Origin
     ) -> Message:
         retries = self._quota.check(settings, body, now)
-        return self._draft(target_of(message), settings, body, now, retries, origin)
+        draft = self._draft(target_of(message), settings, body, now, retries, origin)
+        draft.wait_timeout_us = message.wait_timeout_us
+        draft.wait_deadline_us = message.wait_deadline_us
+        draft.invoked_run_id = message.invoked_run_id
+        return draft
 
     def _targets(
         self, destination: str, settings: PublishSettings, group: UrlGroup | None

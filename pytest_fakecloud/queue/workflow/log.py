@@ -1,7 +1,8 @@
 """The record of a workflow run in ``/v2/workflows/events``, with groups of steps and their states.
 
-Source: the type definitions of the JavaScript client. Decided here: undelivered messages are in a
-last group of type ``next``.
+Source: the type definitions of the JavaScript client and the vendor's OpenAPI file. Decided here:
+undelivered messages are in a last group of type ``next``, which a successful run does not have. The
+deadline of a wait is in Unix milliseconds, its duration in whole seconds (``3600s``).
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..engine.engine import Engine
-from ..model import Message
-from ..wire.delivery import without_none
+from ..model import SECOND, Message, first
+from ..wire.delivery import destination_headers, without_none
 from ..wire.records import labels_record, ms
 from ..wire.text import as_text, header_map
 from ..wire.values import read_json
-from .model import RunStep, WorkflowRun, callback_state, response_fields
+from .model import RunStep, WorkflowRun, call_type_of, callback_state, read_step, response_fields
 
 Record = dict[str, Any]
 _NEXT_STATES = {
@@ -26,6 +27,10 @@ _NEXT_STATES = {
     "CANCELED": "STEP_CANCELED",
 }
 _COPIED = ("sleepFor", "sleepUntil", "waitEventId", "waitTimeout", "targetStep")
+_CALL_STEP_ID = "Upstash-Forward-Upstash-Workflow-StepId"
+"""Callback header of a call's request that contains the id of the call step."""
+_ERROR_STEP_NAME = "Upstash-Error-Step-Name"
+"""Response header in which clients name the step that failed."""
 
 
 def run_record(engine: Engine, run: WorkflowRun) -> Record:
@@ -35,13 +40,16 @@ def run_record(engine: Engine, run: WorkflowRun) -> Record:
         "workflowUrl": as_text(run.url),
         "workflowState": run.state,
         "workflowRunCreatedAt": run.created_ms,
+        "workflowRunCallerIp": run.caller_ip,
         "steps": _groups(engine, run),
     }
     if run.completed_us is not None:
         record["workflowRunCompletedAt"] = ms(run.completed_us)
     if run.response:
-        record["workflowRunResponse"] = run.response.decode("utf-8", "replace")
+        record["workflowRunResponse"] = _text(run.response)
     record |= without_none(dlqId=run.dlq_id) | labels_record(run.settings)
+    if run.settings.flow is not None:
+        record["flowControlKey"] = run.settings.flow.key
     if run.invoker is not None:
         record["invoker"] = {
             "workflowRunId": run.invoker.run_id,
@@ -54,16 +62,21 @@ def run_record(engine: Engine, run: WorkflowRun) -> Record:
     return record
 
 
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
 def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
     groups: list[Record] = []
     shown = set()
+    calls = _calls(engine, run)
     for index, step in enumerate(run.steps):
         shown.add(step.message_id)
         read = step.read()
         if index and read.get("stepId") == 0 and _concurrent(read) > 1:
             # Skip entries that only announce a parallel step, because its result is another entry.
             continue
-        record = _step(engine, run, step, read, index)
+        record = _step(engine, step, read, index, calls)
         parallel = record["concurrent"] > 1
         last = groups[-1] if groups else None
         if parallel and last is not None and last["type"] == "parallel":
@@ -80,15 +93,35 @@ def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
     return groups
 
 
+def _calls(engine: Engine, run: WorkflowRun) -> dict[str, Message]:
+    """Return the messages that make the HTTP requests of a run's call steps, by the step's id."""
+    # A resumed run begins with steps of the run that it continues, which made their requests.
+    messages = [engine.messages.get(step.message_id) for step in run.steps]
+    earlier = [one.workflow.run_id for one in messages if one is not None and one.workflow]
+    found: dict[str, Message] = {}
+    for run_id in dict.fromkeys([run.id, *reversed(earlier)]):
+        made = engine.workflow.runs.get(run_id)
+        for message_id in () if made is None else made.message_ids:
+            message = engine.messages.get(message_id)
+            if message is not None and call_type_of(message) == "tocallback":
+                step_id = first(message.settings.callback_headers, _CALL_STEP_ID)
+                found.setdefault(str(step_id), message)
+    return found
+
+
 def _is_pending(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
     """Return whether a message belongs to the group of messages that are still to be delivered."""
+    if run.state == "RUN_SUCCESS":
+        return False
     if message.id in shown:
         # Show the message until the steps that its delivery will trigger are in the list.
         return message.state in ("ACTIVE", "RETRY", "FAILED")
     return not message.finished and message.id != run.failure_message_id
 
 
-def _step(engine: Engine, run: WorkflowRun, step: RunStep, read: Record, index: int) -> Record:
+def _step(
+    engine: Engine, step: RunStep, read: Record, index: int, calls: dict[str, Message]
+) -> Record:
     message = engine.messages.get(step.message_id)
     record: Record = {
         "stepId": read.get("stepId", index),
@@ -96,17 +129,21 @@ def _step(engine: Engine, run: WorkflowRun, step: RunStep, read: Record, index: 
         "stepType": read.get("stepType", "Initial"),
         "callType": "step",
         "messageId": step.message_id,
-        "out": read.get("out") if read else step.body.decode("utf-8", "replace"),
+        "out": read.get("out") if read else _text(step.body),
         "concurrent": _concurrent(read),
         "state": "STEP_SUCCESS",
         "retries": 0 if message is None else message.max_retries,
         "createdAt": ms(step.at_us if message is None else message.created_us),
         "headers": {} if message is None else header_map(message.settings.forward),
     }
-    record |= without_none(retryDelay=None if message is None else message.retry_delay)
     record |= {name: read[name] for name in _COPIED if read.get(name) is not None}
-    if record["stepType"] == "Call" and isinstance(record["out"], str):
-        record |= _call(record["out"])
+    if message is not None:
+        record |= without_none(retryDelay=message.retry_delay)
+        record |= _wait(message) | _invoked(engine, message)
+    if record["stepType"] == "Call":
+        request = calls.get(str(record["stepId"]))
+        record |= {} if request is None else _call_request(request)
+        record |= _call_response(record["out"])
     return record
 
 
@@ -116,9 +153,18 @@ def _concurrent(read: Record) -> int:
     return given if isinstance(given, int) and given > 1 else 1
 
 
-def _call(out: str) -> Record:
+def _call_request(message: Message) -> Record:
+    return {
+        "callUrl": as_text(message.url),
+        "callMethod": message.settings.method,
+        "callBody": _text(message.body),
+        "callHeaders": header_map(destination_headers(message.settings)),
+    }
+
+
+def _call_response(out: object) -> Record:
     try:
-        answer = read_json(out)
+        answer = read_json(out) if isinstance(out, str) else None
     except ValueError:
         return {}
     if not isinstance(answer, dict):
@@ -130,17 +176,60 @@ def _call(out: str) -> Record:
     }
 
 
+def _wait(message: Message) -> Record:
+    """Return the fields about the timeout of a wait, if the message is the result of one."""
+    if message.wait_deadline_us is None or message.wait_timeout_us is None:
+        return {}
+    return {
+        "waitTimeoutDeadline": ms(message.wait_deadline_us),
+        "waitTimeoutDuration": f"{message.wait_timeout_us // SECOND}s",
+    }
+
+
+def _invoked(engine: Engine, message: Message) -> Record:
+    """Return the fields about an invoked run, if the message is the result of one."""
+    run = engine.workflow.runs.get(message.invoked_run_id or "")
+    if run is None:
+        return {}
+    started = engine.messages.get(run.first_message_id)
+    body = run.steps[0].body if run.steps else b"" if started is None else started.body
+    return {
+        "invokedWorkflowRunId": run.id,
+        "invokedWorkflowUrl": as_text(run.url),
+        "invokedWorkflowCreatedAt": run.created_ms,
+        "invokedWorkflowRunBody": _text(body),
+        "invokedWorkflowRunHeaders": header_map(destination_headers(run.settings)),
+    }
+
+
 def _pending_step(message: Message) -> Record:
     record: Record = {
         "messageId": message.id,
         "state": _NEXT_STATES.get(message.state, "STEP_PROGRESS"),
         "retries": message.max_retries,
         **without_none(retryDelay=message.retry_delay),
+        **_next_delivery(message),
     }
+    if call_type_of(message) == "tocallback":
+        record |= _call_request(message)
+    waits = _wait(message)
+    if waits:
+        record |= without_none(waitEventId=read_step(message.body).get("waitEventId"), **waits)
+    for attempt in message.attempts:
+        record |= without_none(stepName=attempt.headers.get(_ERROR_STEP_NAME))
+    return record | _errors(message)
+
+
+def _next_delivery(message: Message) -> Record:
+    return {} if message.due_us is None else {"nextDeliveryTime": ms(message.due_us)}
+
+
+def _errors(message: Message) -> Record:
+    """Return the field about the failed attempts of a message, if there were any."""
     errors = [
         {
             "error": "" if attempt.exception is None else str(attempt.exception),
-            "body": attempt.body.decode("utf-8", "replace"),
+            "body": _text(attempt.body),
             "headers": header_map(attempt.headers.pairs),
             "status": attempt.status or 0,
             "time": ms(attempt.at_us),
@@ -148,22 +237,22 @@ def _pending_step(message: Message) -> Record:
         for attempt in message.attempts
         if attempt.state == "failed"
     ]
-    return record | ({"errors": errors} if errors else {})
+    return {"errors": errors} if errors else {}
 
 
 def _failure(engine: Engine, run: WorkflowRun, message: Message) -> Record:
     source = engine.messages.get(run.failed_message_id or "")
     answer = source.last_outcome if source is not None else None
-    record: Record = {
+    return {
         "messageId": message.id,
         "url": as_text(message.url),
         "state": callback_state(message),
         "failHeaders": {} if answer is None else header_map(answer.headers),
         "failStatus": 0 if answer is None else answer.status or 0,
-        "failResponse": "" if answer is None else answer.body.decode("utf-8", "replace"),
+        "failResponse": "" if answer is None else _text(answer.body),
         "dlqId": run.dlq_id or "",
+        "maxRetries": message.max_retries,
+        **_errors(message),
+        **response_fields(message),
+        **_next_delivery(message),
     }
-    record |= response_fields(message)
-    if message.due_us is not None:
-        record["nextDeliveryTime"] = ms(message.due_us)
-    return record

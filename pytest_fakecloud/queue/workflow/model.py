@@ -37,11 +37,16 @@ class RunStep(NamedTuple):
 
     def read(self) -> dict[str, Any]:
         """Return the step as a dict, which is empty for the first body, because that is not a step."""
-        try:
-            found = read_json(self.body)
-        except ValueError:
-            return {}
-        return found if isinstance(found, dict) and "stepType" in found else {}
+        return read_step(self.body)
+
+
+def read_step(body: bytes) -> dict[str, Any]:
+    """Return the step in a message's body as a dict, which is empty if the body is not a step."""
+    try:
+        found = read_json(body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) and "stepType" in found else {}
 
 
 class Invoker(NamedTuple):

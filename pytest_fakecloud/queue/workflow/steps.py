@@ -79,6 +79,10 @@ class RunEvents:
             as_wire(url), pairs, json.dumps(timed_out).encode(), counted=False
         )
         message_id, deadline = published.accepted[0].message_id, now + timeout_us
+        # A duplicate by deduplication id may repeat a message that has finished.
+        message = self._runs.engine.pending.get(message_id)
+        if message is not None:
+            message.wait_timeout_us, message.wait_deadline_us = timeout_us, deadline
         waiter = Waiter(event_id, run_id, message_id, deadline, request, header_map(headers))
         self.waiters.append(waiter)
         early = self.notified.pop((run_id, event_id), None)
@@ -181,7 +185,13 @@ def publish_result(engine: Engine, run: WorkflowRun, invoker: Invoker) -> None:
     step = {**invoker.step, "out": json.dumps(result)}
     try:
         pairs = with_run_id(wire_pairs(invoker.headers), invoker.run_id)
-        engine.publisher.publish(invoker.url, pairs, json.dumps(step).encode(), counted=False)
+        published = engine.publisher.publish(
+            invoker.url, pairs, json.dumps(step).encode(), counted=False
+        )
+        # A duplicate by deduplication id may repeat a message that has finished.
+        message = engine.pending.get(published.accepted[0].message_id)
+        if message is not None:
+            message.invoked_run_id = run.id
     except QueueError as error:
         # Record the error in the timeline of this run, which finishes regardless.
         started = engine.messages.get(run.first_message_id)

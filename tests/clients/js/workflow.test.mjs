@@ -118,6 +118,12 @@ test("run, sleep, sleepUntil, call: days within milliseconds", async () => {
   for (const group of run.steps) {
     for (const step of group.steps) assert.ok(StepTypes.includes(step.stepType));
   }
+  const call = run.steps.at(-1).steps[0];
+  assert.equal(call.callUrl, `${third.url}/x`);
+  assert.equal(call.callMethod, "PUT");
+  assert.equal(call.callBody, '{"q":1}');
+  assert.deepEqual(call.callHeaders["X-Own"], ["2"]);
+  assert.equal(call.callResponseStatus, 200);
   // The trigger's headers come back on every step, without the client sending them again.
   assert.ok(server.requests.every((request) => request.headers["x-user"] === "me"));
 });
@@ -138,6 +144,9 @@ test("parallel steps", async () => {
   const run = await logOf(workflowRunId);
   assert.equal(run.workflowState, "RUN_SUCCESS");
   assert.ok(run.steps.some((group) => group.type === "parallel" && group.steps.length === 4));
+  assert.ok(run.steps.every((group) => group.type !== "next"));
+  const steps = run.steps.flatMap((group) => group.steps);
+  assert.equal(steps.find((step) => step.stepName === "third").callUrl, third.url);
 });
 
 test("waiting for an event: notified, timed out, and notified before", async () => {
@@ -156,7 +165,12 @@ test("waiting for an event: notified, timed out, and notified before", async () 
   await advance("1m");
   assert.deepEqual(events, [[{ a: 1 }, false]]);
   assert.deepEqual(await client.getWaiters({ eventId: "event" }), []);
-  assert.equal((await logOf(first.workflowRunId)).workflowState, "RUN_SUCCESS");
+  const run = await logOf(first.workflowRunId);
+  assert.equal(run.workflowState, "RUN_SUCCESS");
+  const wait = run.steps.at(-1).steps[0];
+  assert.equal(wait.waitTimeout, false);
+  assert.equal(wait.waitTimeoutDeadline, run.workflowRunCreatedAt + 2 * 86_400_000);
+  assert.equal(wait.waitTimeoutDuration, "172800s");
 
   await client.trigger({ url: url("waits") });
   await idle();
@@ -232,6 +246,13 @@ test("invoking another workflow", async () => {
   const invoked = runs.filter((run) => run.invoker?.workflowRunId === workflowRunId);
   assert.deepEqual(invoked.map((run) => run.workflowState).sort(), ["RUN_FAILED", "RUN_SUCCESS"]);
   assert.equal(starts[workflowRunId], start);
+  const steps = (await logOf(workflowRunId)).steps.flatMap((group) => group.steps);
+  const good = steps.find((step) => step.stepName === "good");
+  assert.ok(invoked.some((run) => run.workflowRunId === good.invokedWorkflowRunId));
+  assert.equal(good.invokedWorkflowUrl, url("inner"));
+  assert.equal(good.invokedWorkflowCreatedAt, start + 3_600_000);
+  assert.equal(good.invokedWorkflowRunBody, '{"n":4}');
+  assert.deepEqual(good.invokedWorkflowRunHeaders["Content-Type"], ["application/json"]);
   for (const run of invoked) {
     assert.equal(run.invoker.workflowRunCreatedAt, start);
     assert.equal(starts[run.workflowRunId], start + 3_600_000);
