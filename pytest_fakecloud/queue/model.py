@@ -123,6 +123,17 @@ class Redaction(NamedTuple):
     all_headers: bool = False
     headers: frozenset[str] = frozenset()
 
+    def hides_header(self, name: str) -> bool:
+        return self.all_headers or name.lower() in self.headers
+
+    def with_other(self, other: Redaction) -> Redaction:
+        """Return a redaction of the parts that this one or another one covers."""
+        return Redaction(
+            self.body or other.body,
+            self.all_headers or other.all_headers,
+            self.headers | other.headers,
+        )
+
 
 NOTHING_REDACTED = Redaction()
 
@@ -328,6 +339,12 @@ class Message:
     @property
     def finished(self) -> bool:
         return self.state in FINISHED
+
+    @property
+    def response_redaction(self) -> Redaction:
+        """The redaction of responses to the message, which only that of a workflow run covers."""
+        in_run = self.workflow is not None or self.failure_of is not None
+        return self.settings.redaction if in_run else NOTHING_REDACTED
 
     def copy(self) -> Message:
         """Return a copy that further attempts do not change."""

@@ -460,6 +460,39 @@ def test_queues_groups_and_runs_are_listed(lists: Lists) -> None:
     assert (found["input"], found["record"]["workflowState"]) == ('{"n": 1}', "RUN_STARTED")
 
 
+def test_lists_show_redacted_parts_as_the_api_does(lists: Lists) -> None:
+    queue = lists.cloud.queue()
+    queue.destinations.answers(
+        "https://app.example/flow", Reply(500, b"hush", {"X-Secret": "hush"})
+    )
+    secret = {"Upstash_Redact_Fields": "body, headers", "Upstash_Forward_X_Secret": "hush"}
+    publish(
+        lists, queue, "https://app.example/flow", **secret, Upstash_Retries="0",
+        Upstash_Workflow_RunId="wfr_1", Upstash_Workflow_Init="true",
+    )  # fmt: skip
+    ask(
+        lists.app, "POST", "/handles/queue/requests",
+        {
+            "target": "/v2/schedules/https://app.example/flow",
+            "body": "hush",
+            "headers": {"Upstash-Cron": "0 0 * * *", "Upstash-Redact-Fields": "body"},
+        },
+    )  # fmt: skip
+    queue.deliver_due()
+    (sent,) = queue.messages()
+    assert (sent.body, sent.headers.get("X-Secret")) == (b'{"n": 1}', "hush")
+    detail = lists.get(f"queue/lists/messages/{sent.id}")
+    assert detail["headers"]["X-Secret"][0].startswith("REDACTED:")
+    shown = [detail, lists.get("queue/lists/runs/wfr_1"), detail["attempts"][0]]
+    shown += [lists.get(f"queue/lists/{name}")["items"][0] for name in ("messages", "schedules")]
+    for name in ("body", "input", "body", "preview", "body"):
+        assert shown.pop(0)[name].startswith("REDACTED:")
+    assert lists.get("queue/lists/messages", search='"n"')["items"] == []
+    every = [lists.get(f"queue/lists/{name}") for name in LISTS]
+    every += [detail, lists.get("queue/lists/runs/wfr_1"), lists.get("queue/view")["workflows"]]
+    assert "hush" not in json.dumps(every)
+
+
 def test_no_list_settles_the_clock_while_it_holds_the_queue(
     lists: Lists, monkeypatch: pytest.MonkeyPatch
 ) -> None:

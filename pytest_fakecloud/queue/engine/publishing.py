@@ -151,7 +151,11 @@ class Publisher:
         state = self._state
         settings = read_settings(nested)
         retries = self._quota.callback_retries(settings, source.max_retries)
-        settings = settings._replace(content_type="application/json", retries=retries)
+        settings = settings._replace(
+            content_type="application/json",
+            retries=retries,
+            redaction=settings.redaction.with_other(source.settings.redaction),
+        )
         self._quota.count_message(at_us)
         origin = _Origin(source.caller_ip, kind=kind, source_id=source.id)
         draft = self._draft(Target(url), settings, body, at_us, retries, origin)

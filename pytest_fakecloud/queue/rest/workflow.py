@@ -213,7 +213,8 @@ class WorkflowRoutes(RouteFamily):
         return Answer(woken, 201)
 
     def waiters(self, request: Request) -> object:
-        return [one.record() for one in self.runs.events.of(request.segment("event"))]
+        events = self.runs.events
+        return [events.record(one) for one in events.of(request.segment("event"))]
 
     def webhook(self, request: Request) -> object:
         event = {

@@ -20,6 +20,7 @@ from typing import Any
 from ..errors import bad_request
 from ..model import HeaderList, PublishSettings
 from . import values
+from .redaction import read_redaction
 from .retry import check_expression
 from .text import CONTROL, HOP_BY_HOP, as_text, check_header, overridden, unprefixed
 
@@ -47,7 +48,7 @@ _SETTINGS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "schedule-id": ("schedule_id", _stripped(values.check_name, "schedule id")),
     "queue-name": ("queue_name", _stripped(values.check_name, "queue name")),
     "label": ("labels", values.read_labels),
-    "redact-fields": ("redaction", values.read_redaction),
+    "redact-fields": ("redaction", read_redaction),
     # The following values are processed further by read_given().
     "flow-control-key": ("flow_key", str),
     "flow-control-value": ("flow_value", str),

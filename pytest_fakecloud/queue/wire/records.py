@@ -1,14 +1,12 @@
 """JSON records of the API for messages, dead letters, schedules and other objects.
 
 Header names are canonical and have lists of values. A body is in ``body`` if it is UTF-8, in
-``bodyBase64`` if it is not, and absent if it is empty. Times are Unix milliseconds. Redacted parts
-are ``REDACTED:<sha256>``. If clients and documentation disagree about a name, the record contains
-both names.
+``bodyBase64`` if it is not, and absent if it is empty. Times are Unix milliseconds. If clients and
+documentation disagree about a name, the record contains both names.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import Any
 
@@ -17,15 +15,16 @@ from ..engine.schedules import Schedule
 from ..engine.url_groups import Endpoint, UrlGroup
 from ..model import (
     SECOND,
-    HeaderList,
     HeaderPairs,
     LogEntry,
     Message,
     Outcome,
     PublishSettings,
     Redaction,
+    first,
 )
 from .delivery import destination_headers, encoded, failure_text, source_headers, without_none
+from .redaction import hidden, read_redaction, shown_headers, shown_settings
 from .text import as_text, header_map
 
 Record = dict[str, Any]
@@ -36,33 +35,22 @@ def ms(instant_us: int) -> int:
     return instant_us // 1000
 
 
-def _hidden(data: bytes) -> str:
-    return f"REDACTED:{hashlib.sha256(data).hexdigest()}"
-
-
-def _body(name: str, body: bytes, hide: bool = False) -> Record:
+def _body(name: str, body: bytes, redaction: Redaction) -> Record:
     if not body:
         return {}
-    if hide:
-        return {name: _hidden(body)}
+    if redaction.body:
+        return {name: hidden(body)}
     try:
         return {name: body.decode("utf-8")}
     except UnicodeDecodeError:
         return {f"{name}Base64": encoded(body)}
 
 
-def shown_headers(headers: HeaderList, redaction: Redaction) -> dict[str, list[str]]:
-    """Return headers as the API represents them, with redacted values hidden."""
-    shown = header_map(headers)
-    for name, values in shown.items():
-        if redaction.all_headers or name.lower() in redaction.headers:
-            shown[name] = [_hidden(one.encode("utf-8", "surrogatepass")) for one in values]
-    return shown
-
-
-def nested_headers(headers: HeaderPairs) -> dict[str, list[str]]:
+def _nested_headers(headers: HeaderPairs, redaction: Redaction) -> dict[str, list[str]]:
     """Return the nested settings of a callback as the API represents them, without prefixes."""
-    own = ((name.removeprefix("Upstash-"), value) for name, value in headers)
+    own_redaction = read_redaction(first(headers, "Upstash-Redact-Fields") or "")
+    shown = shown_settings(headers, redaction.with_other(own_redaction))
+    own = ((name.removeprefix("Upstash-"), value) for name, value in shown)
     return header_map((_FORWARD.sub("", name), value) for name, value in own)
 
 
@@ -84,7 +72,7 @@ def _settings_record(settings: PublishSettings, retry_delay: str | None) -> Reco
         if url is not None:
             record[name] = as_text(url)
         if headers:
-            record[f"{name}Header"] = nested_headers(headers)
+            record[f"{name}Header"] = _nested_headers(headers, settings.redaction)
     record |= labels_record(settings)
     if settings.flow is not None:
         record["flowControlKey"] = settings.flow.key
@@ -112,7 +100,7 @@ def message_record(message: Message) -> Record:
         "url": as_text(message.url),
         "method": settings.method,
         "header": shown_headers(source_headers(settings), settings.redaction),
-        **_body("body", message.body, settings.redaction.body),
+        **_body("body", message.body, settings.redaction),
         "maxRetries": message.max_retries,
         "notBefore": ms(message.not_before_us),
         "createdAt": ms(message.created_us),
@@ -132,8 +120,8 @@ def dead_letter_record(message: Message, dlq_id: str, no_answer_status: int) -> 
     record["dlqId"] = dlq_id
     record["state"] = "failed"
     record["responseStatus"] = outcome.status_or(no_answer_status)
-    record["responseHeader"] = header_map(outcome.headers)
-    record |= _body("responseBody", outcome.body)
+    record["responseHeader"] = shown_headers(outcome.headers, message.response_redaction)
+    record |= _body("responseBody", outcome.body, message.response_redaction)
     if outcome.status is None:
         record["error"] = failure_text(outcome)
     return record
@@ -141,7 +129,6 @@ def dead_letter_record(message: Message, dlq_id: str, no_answer_status: int) -> 
 
 def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Record:
     settings = message.settings
-    hide = settings.redaction.body
     record: Record = {
         "time": ms(entry.time_us),
         "messageId": message.public_id,
@@ -149,7 +136,7 @@ def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Reco
         "url": as_text(message.url),
         "method": settings.method,
         "header": shown_headers(source_headers(settings), settings.redaction),
-        "body": _hidden(message.body) if hide else encoded(message.body),
+        "body": hidden(message.body) if settings.redaction.body else encoded(message.body),
         "maxRetries": message.max_retries,
         **_settings_record(settings, message.retry_delay),
     }
@@ -159,9 +146,12 @@ def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Reco
     outcome = entry.outcome
     if outcome is not None:
         record["responseStatus"] = outcome.status_or(no_answer_status)
-        record["responseHeader"] = record["responseHeaders"] = header_map(outcome.headers)
+        redaction = message.response_redaction
+        headers = shown_headers(outcome.headers, redaction)
+        record["responseHeader"] = record["responseHeaders"] = headers
         if entry.state == "ERROR":
-            record["responseBody"] = encoded(outcome.body)
+            body = outcome.body
+            record["responseBody"] = hidden(body) if body and redaction.body else encoded(body)
     for name, other_name in (
         ("retryDelayExpression", "retryDelayExpr"),
         ("callbackHeader", "callbackHeaders"),
@@ -189,7 +179,7 @@ def schedule_record(
         "createdAt": ms(schedule.created_us),
         "method": settings.method,
         "header": shown_headers(destination_headers(settings), settings.redaction),
-        **_body("body", schedule.body, settings.redaction.body),
+        **_body("body", schedule.body, settings.redaction),
         "retries": retries,
         **_caller(schedule.caller_ip),
         "isPaused": schedule.paused,

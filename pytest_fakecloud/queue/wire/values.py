@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from .. import errors
 from ..errors import bad_request
-from ..model import DAY, SECOND, FlowSettings, Redaction
+from ..model import DAY, SECOND, FlowSettings
 from .text import as_text, quoted
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -26,7 +26,6 @@ MAX_NESTING = 500
 """Maximum depth of JSON. Deeper JSON may be readable, but too deep to be written again in a response."""
 _DURATION = r"(?a)(?:\d{1,15}[smhd])+\Z"
 _UNIT = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": DAY}
-_REDACT_HEADER = r"(?i)headers?\[([^\[\]]+)\]\Z"
 
 
 def check_nesting(value: Any) -> Any:
@@ -163,25 +162,6 @@ def read_flow(key: str, value: str | None) -> FlowSettings:
         rate=numbers.get("rate"),
         period_us=numbers.get("period", SECOND),
     )
-
-
-def read_redaction(text: str) -> Redaction:
-    """Parse a comma-separated list of ``body``, ``header`` and ``header[Name]``."""
-    body = False
-    every = False
-    names: set[str] = set()
-    for part in (piece.strip() for piece in text.split(",")):
-        if part.lower() == "body":
-            body = True
-        elif part.lower() in ("header", "headers"):
-            every = True
-        elif found := re.match(_REDACT_HEADER, part):
-            names.add(found.group(1).strip().lower())
-        elif part:
-            raise bad_request(
-                f"invalid redact field: {quoted(part)}, expected body, header or header[<name>]"
-            )
-    return Redaction(body=body, all_headers=every, headers=frozenset(names))
 
 
 def read_deduplication_id(text: str) -> str:

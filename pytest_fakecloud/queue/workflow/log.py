@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..engine.engine import Engine
-from ..model import SECOND, Message, first
+from ..model import SECOND, Message, Outcome, Redaction, first
 from ..wire.delivery import destination_headers, without_none
 from ..wire.records import labels_record, ms
-from ..wire.text import as_text, header_map
+from ..wire.redaction import shown_headers, shown_json, shown_json_headers, shown_text
+from ..wire.text import as_text
 from ..wire.values import read_json
 from .model import RunStep, WorkflowRun, call_type_of, callback_state, read_step, response_fields
 
@@ -46,7 +47,7 @@ def run_record(engine: Engine, run: WorkflowRun) -> Record:
     if run.completed_us is not None:
         record["workflowRunCompletedAt"] = ms(run.completed_us)
     if run.response:
-        record["workflowRunResponse"] = _text(run.response)
+        record["workflowRunResponse"] = shown_text(run.response, run.settings.redaction)
     record |= without_none(dlqId=run.dlq_id) | labels_record(run.settings)
     if run.settings.flow is not None:
         record["flowControlKey"] = run.settings.flow.key
@@ -62,10 +63,6 @@ def run_record(engine: Engine, run: WorkflowRun) -> Record:
     return record
 
 
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
-
-
 def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
     groups: list[Record] = []
     shown = set()
@@ -76,7 +73,7 @@ def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
         if index and read.get("stepId") == 0 and _concurrent(read) > 1:
             # Skip entries that only announce a parallel step, because its result is another entry.
             continue
-        record = _step(engine, step, read, index, calls)
+        record = _step(engine, run, step, index, calls)
         parallel = record["concurrent"] > 1
         last = groups[-1] if groups else None
         if parallel and last is not None and last["type"] == "parallel":
@@ -120,30 +117,33 @@ def _is_pending(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
 
 
 def _step(
-    engine: Engine, step: RunStep, read: Record, index: int, calls: dict[str, Message]
+    engine: Engine, run: WorkflowRun, step: RunStep, index: int, calls: dict[str, Message]
 ) -> Record:
     message = engine.messages.get(step.message_id)
+    redaction = run.settings.redaction if message is None else message.settings.redaction
+    read = step.read()
+    out = read.get("out")
     record: Record = {
         "stepId": read.get("stepId", index),
         "stepName": read.get("stepName", "init"),
         "stepType": read.get("stepType", "Initial"),
         "callType": "step",
         "messageId": step.message_id,
-        "out": read.get("out") if read else _text(step.body),
+        "out": shown_json(out, redaction) if read else shown_text(step.body, redaction),
         "concurrent": _concurrent(read),
         "state": "STEP_SUCCESS",
         "retries": 0 if message is None else message.max_retries,
         "createdAt": ms(step.at_us if message is None else message.created_us),
-        "headers": {} if message is None else header_map(message.settings.forward),
+        "headers": {} if message is None else shown_headers(message.settings.forward, redaction),
     }
     record |= {name: read[name] for name in _COPIED if read.get(name) is not None}
     if message is not None:
         record |= without_none(retryDelay=message.retry_delay)
-        record |= _wait(message) | _invoked(engine, message)
+        record |= _wait(message) | _invoked(engine, message, redaction)
     if record["stepType"] == "Call":
         request = calls.get(str(record["stepId"]))
         record |= {} if request is None else _call_request(request)
-        record |= _call_response(record["out"])
+        record |= _call_response(out, redaction)
     return record
 
 
@@ -154,15 +154,16 @@ def _concurrent(read: Record) -> int:
 
 
 def _call_request(message: Message) -> Record:
+    redaction = message.settings.redaction
     return {
         "callUrl": as_text(message.url),
         "callMethod": message.settings.method,
-        "callBody": _text(message.body),
-        "callHeaders": header_map(destination_headers(message.settings)),
+        "callBody": shown_text(message.body, redaction),
+        "callHeaders": shown_headers(destination_headers(message.settings), redaction),
     }
 
 
-def _call_response(out: object) -> Record:
+def _call_response(out: object, redaction: Redaction) -> Record:
     try:
         answer = read_json(out) if isinstance(out, str) else None
     except ValueError:
@@ -171,8 +172,8 @@ def _call_response(out: object) -> Record:
         return {}
     return {
         "callResponseStatus": answer.get("status"),
-        "callResponseBody": answer.get("body"),
-        "callResponseHeaders": answer.get("header"),
+        "callResponseBody": shown_json(answer.get("body"), redaction),
+        "callResponseHeaders": shown_json_headers(answer.get("header"), redaction),
     }
 
 
@@ -186,19 +187,23 @@ def _wait(message: Message) -> Record:
     }
 
 
-def _invoked(engine: Engine, message: Message) -> Record:
-    """Return the fields about an invoked run, if the message is the result of one."""
+def _invoked(engine: Engine, message: Message, redaction: Redaction) -> Record:
+    """Return the fields about an invoked run, if the message is the result of one.
+
+    The redactions of both runs apply.
+    """
     run = engine.workflow.runs.get(message.invoked_run_id or "")
     if run is None:
         return {}
+    redaction = redaction.with_other(run.settings.redaction)
     started = engine.messages.get(run.first_message_id)
     body = run.steps[0].body if run.steps else b"" if started is None else started.body
     return {
         "invokedWorkflowRunId": run.id,
         "invokedWorkflowUrl": as_text(run.url),
         "invokedWorkflowCreatedAt": run.created_ms,
-        "invokedWorkflowRunBody": _text(body),
-        "invokedWorkflowRunHeaders": header_map(destination_headers(run.settings)),
+        "invokedWorkflowRunBody": shown_text(body, redaction),
+        "invokedWorkflowRunHeaders": shown_headers(destination_headers(run.settings), redaction),
     }
 
 
@@ -229,8 +234,8 @@ def _errors(message: Message) -> Record:
     errors = [
         {
             "error": "" if attempt.exception is None else str(attempt.exception),
-            "body": _text(attempt.body),
-            "headers": header_map(attempt.headers.pairs),
+            "body": shown_text(attempt.body, message.response_redaction),
+            "headers": shown_headers(attempt.headers.pairs, message.response_redaction),
             "status": attempt.status or 0,
             "time": ms(attempt.at_us),
         }
@@ -242,14 +247,15 @@ def _errors(message: Message) -> Record:
 
 def _failure(engine: Engine, run: WorkflowRun, message: Message) -> Record:
     source = engine.messages.get(run.failed_message_id or "")
-    answer = source.last_outcome if source is not None else None
+    answer = (source and source.last_outcome) or Outcome()
+    redaction = run.settings.redaction if source is None else source.settings.redaction
     return {
         "messageId": message.id,
         "url": as_text(message.url),
         "state": callback_state(message),
-        "failHeaders": {} if answer is None else header_map(answer.headers),
-        "failStatus": 0 if answer is None else answer.status or 0,
-        "failResponse": "" if answer is None else _text(answer.body),
+        "failHeaders": shown_headers(answer.headers, redaction),
+        "failStatus": answer.status or 0,
+        "failResponse": shown_text(answer.body, redaction),
         "dlqId": run.dlq_id or "",
         "maxRetries": message.max_retries,
         **_errors(message),

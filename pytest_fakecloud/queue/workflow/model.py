@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from ..model import Message, PublishSettings, first
+from ..model import NOTHING_REDACTED, Message, PublishSettings, Redaction, first
 from ..wire.delivery import encoded
-from ..wire.text import header_map
+from ..wire.redaction import shown_headers, shown_json, shown_settings, shown_text
+from ..wire.text import header_map, json_headers
 from ..wire.values import read_json
 
 _RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
@@ -123,16 +124,28 @@ class Waiter(NamedTuple):
     request: dict[str, Any]
     headers: dict[str, list[str]]
 
-    def record(self) -> dict[str, Any]:
-        """Return the waiter as the API represents it. The deadline is in Unix seconds."""
+    def record(self, redaction: Redaction) -> dict[str, Any]:
+        """Return the waiter as the API represents it, with the redaction of its run.
+
+        The deadline is in Unix seconds.
+        """
+        headers, timeout_headers = self.headers, self.request.get("timeoutHeaders") or {}
+        if redaction != NOTHING_REDACTED:
+            headers = _shown_settings(headers, redaction)
+            timeout_headers = _shown_settings(timeout_headers, redaction)
         return {
             "url": self.request.get("url", ""),
             "deadline": self.deadline_us // 1_000_000,
-            "headers": self.headers,
+            "headers": headers,
             "timeoutUrl": self.request.get("timeoutUrl", ""),
-            "timeoutBody": self.request.get("timeoutBody"),
-            "timeoutHeaders": self.request.get("timeoutHeaders") or {},
+            "timeoutBody": shown_json(self.request.get("timeoutBody"), redaction),
+            "timeoutHeaders": timeout_headers,
         }
+
+
+def _shown_settings(headers: object, redaction: Redaction) -> dict[str, list[str]]:
+    pairs = json_headers(headers) if isinstance(headers, dict) else []
+    return header_map(shown_settings(pairs, redaction))
 
 
 def call_type_of(message: Message) -> str | None:
@@ -157,8 +170,8 @@ def response_fields(message: Message) -> dict[str, object]:
         return {}
     return {
         "responseStatus": outcome.status,
-        "responseBody": outcome.body.decode("utf-8", "replace"),
-        "responseHeaders": header_map(outcome.headers),
+        "responseBody": shown_text(outcome.body, message.response_redaction),
+        "responseHeaders": shown_headers(outcome.headers, message.response_redaction),
     }
 
 

@@ -11,7 +11,7 @@ Decided here: a list larger than the plan's message size is left out if the clie
 (``LazyFetch``). A step of an unknown run is rejected with 400, and a step of a finished run
 together with its whole batch. Callbacks about a cancelled run are dropped. The failure callback of
 a dead-lettered step is the run's failure callback. Messages inherit settings from the trigger of
-their run (``WF_TriggerOnConfig``).
+their run (``WF_TriggerOnConfig``), and always its redaction.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class WorkflowRuns:
         elif message.kind == MESSAGE and not run.live:
             raise _already_finished(run)
         run.message_ids.append(message.id)
-        own = message.settings
+        redaction = message.settings.redaction.with_other(run.settings.redaction)
+        message.settings = own = message.settings._replace(redaction=redaction)
         if "wf_triggeronconfig" in features_of(own):
             takes_retries = own.retries is None or _has_default_retries(self.engine, message)
             message.settings = inherited_settings(message, run.settings, retries=takes_retries)

@@ -62,6 +62,10 @@ class RunEvents:
     def of(self, event_id: str) -> list[Waiter]:
         return [waiter for waiter in self.waiters if waiter.event_id == event_id]
 
+    def record(self, waiter: Waiter) -> dict[str, Any]:
+        """Return a waiter as the API represents it."""
+        return waiter.record(self._runs.get(waiter.run_id).settings.redaction)
+
     def wait(self, event_id: str, request: dict[str, Any], headers: HeaderList) -> Waiter:
         """Make a run wait for an event; raise a 404 error for an unknown run."""
         run_id = first_setting(headers, "workflow-runid") or ""
@@ -105,7 +109,7 @@ class RunEvents:
             self._runs.get_live(run_id)
             self.notified[run_id, event_id] = data
         return [
-            {"waiter": waiter.record(), "messageId": waiter.message_id, "error": ""}
+            {"waiter": self.record(waiter), "messageId": waiter.message_id, "error": ""}
             for waiter in woken
         ]
 

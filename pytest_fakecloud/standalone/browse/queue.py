@@ -1,4 +1,8 @@
-"""Messages, dead letters, schedules, queues, URL groups, flow control and workflow runs of a queue."""
+"""Messages, dead letters, schedules, queues, URL groups, flow control and workflow runs of a queue.
+
+Lists and their items show redacted parts as the API does. The control API returns to a test what the
+test published, so its views of messages show them in clear.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ...core.errors import ContractError
 from ...core.timeparse import to_datetime
-from ...queue.model import Message
+from ...queue.model import Message, Redaction
 from ...queue.views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
-from ...queue.wire.text import as_text, header_map
+from ...queue.wire.redaction import shown_headers, shown_text
+from ...queue.wire.text import as_text
 from ...queue.workflow.log import run_record
 from ..control.shapes import Attempt, DeadLetter
 from ..control.shapes import Message as MessageView
@@ -47,8 +52,14 @@ def _locked(show: F) -> F:
     return cast("F", locked)
 
 
-def _body(data: bytes) -> View:
-    return cut("body", data.decode("utf-8", "replace"), LONGEST_BODY)
+def _body(data: bytes, redaction: Redaction) -> View:
+    return cut("body", shown_text(data, redaction), LONGEST_BODY)
+
+
+def _beginning(one: Message, most: int) -> str:
+    """Return the first bytes of a body as text, or the replacement of the whole redacted body."""
+    redaction = one.settings.redaction
+    return shown_text(one.body if redaction.body else one.body[:most], redaction)
 
 
 def _at(at_us: int | None) -> str | None:
@@ -60,7 +71,7 @@ def _at(at_us: int | None) -> str | None:
 
 def _text_of(one: Message) -> str:
     labels = " ".join(one.settings.labels)
-    return f"{one.public_id} {as_text(one.url)} {labels} {one.body[:10_000].decode('utf-8', 'replace')}"
+    return f"{one.public_id} {as_text(one.url)} {labels} {_beginning(one, 10_000)}"
 
 
 def _message_row(one: Message) -> View:
@@ -81,7 +92,7 @@ def _message_row(one: Message) -> View:
         "status": None if outcome is None else outcome.status,
         "label": " ".join(one.settings.labels),
         "about": one.source_id,
-        "preview": one.body[:200].decode("utf-8", "replace"),
+        "preview": _beginning(one, 200),
     }
 
 
@@ -151,14 +162,14 @@ def message(handle: Queue, id: str, wanted: Wanted) -> View:
     settings = record.settings
     return {
         **_message_row(record),
-        **_body(record.body),
+        **_body(record.body, settings.redaction),
         "timeline": view.timeline,
-        "headers": header_map(settings.forward),
+        "headers": shown_headers(settings.forward, settings.redaction),
         "attempts": [
             attempt_view(one)
             | {
-                "headers": header_map(one.headers.pairs),
-                **_body(one.body),
+                "headers": shown_headers(one.headers.pairs, record.response_redaction),
+                **_body(one.body, record.response_redaction),
                 "faults": list(one.faults),
             }
             for one in record.attempts
@@ -246,7 +257,7 @@ def schedules(handle: Queue, wanted: Wanted) -> View:
             "method": record.settings.method,
             "error": schedule.error,
             "last_run": _at(record.last_us),
-            **_body(record.body),
+            **_body(record.body, record.settings.redaction),
         }
 
     return page_of(
@@ -383,12 +394,16 @@ def run(handle: Queue, id: str, wanted: Wanted) -> View:
         "state": _run_state(found),
         "created": _at(found.created_us),
         "completed": _at(found.completed_us),
-        "input": None if first is None else _body(first.body)["body"],
+        "input": None if first is None else _body(first.body, first.settings.redaction)["body"],
         "record": run_record(engine, found),
         "messages": [
             _message_row(one)
             | {
-                "errors": [_failure(each) for each in one.attempts if each.state == "failed"],
+                "errors": [
+                    _failure(each, one.response_redaction)
+                    for each in one.attempts
+                    if each.state == "failed"
+                ],
                 "tries": [{"at": _at(each.at_us), "status": each.status} for each in one.attempts],
             }
             for one in tried
@@ -397,11 +412,11 @@ def run(handle: Queue, id: str, wanted: Wanted) -> View:
     }
 
 
-def _failure(attempt: Any) -> View:
+def _failure(attempt: Any, redaction: Redaction) -> View:
     if attempt.exception is not None:
         reason = repr(attempt.exception)
     else:
-        reason = attempt.body.decode("utf-8", "replace")[:2000]
+        reason = shown_text(attempt.body, redaction)[:2000]
     return {
         "number": attempt.number,
         "at": _at(attempt.at_us),

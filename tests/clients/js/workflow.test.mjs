@@ -305,6 +305,36 @@ test("failures: retries, the failure function, the dead letter, resume and resta
   assert.equal((await client.dlq.delete({ all: true })).deleted, 1);
 });
 
+test("a redacted run: its steps receive it, and its logs and dead letters hide it", async () => {
+  let broken = true;
+  workflow("secret", async (context) => {
+    const out = await context.run("first", () => `${context.requestPayload} out`);
+    if (broken) throw new Error(out);
+    events.push(out, context.headers.get("x-user"));
+  });
+  await client.trigger({
+    url: url("secret"),
+    body: "hush",
+    headers: { "X-User": "hush" },
+    redact: { body: true, header: ["X-User"] },
+    retries: 0,
+  });
+  await idle();
+  const [letter] = (await client.dlq.list()).messages;
+  const { runs } = await client.logs();
+  const [first] = runs[0].steps.at(-2).steps;
+  assert.match(first.out, /^REDACTED:[0-9a-f]{64}$/);
+  assert.match(first.headers["X-User"][0], /^REDACTED:/);
+  assert.match(runs[0].failureFunction.failResponse, /^REDACTED:/);
+  assert.match(letter.body, /^REDACTED:/);
+  assert.doesNotMatch(JSON.stringify([letter, runs, await qstashClient.logs()]), /hush|aHVza/);
+  assert.deepEqual(failures.map(({ payload, text }) => [payload, text]), [["hush", "hush out"]]);
+  broken = false;
+  await client.dlq.resume({ dlqId: letter.dlqId });
+  await idle();
+  assert.deepEqual(events, ["hush out", "hush"]);
+});
+
 test("a failure function that fails can be called again", async () => {
   let broken = true;
   workflow("fails", async () => {}, {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
-from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Reply
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.workflow.model import RunStep
 from pytest_fakecloud.queue.workflow.steps import wire_pairs
@@ -359,9 +360,101 @@ def test_a_resumed_or_restarted_run_keeps_its_settings(scene: RunScene, verb: st
     assert shown["failureCallback"] == FAILURE
     if verb == "restart":
         assert (shown["timeout"], shown["method"]) == (7_000, "PUT")
-        assert shown["header"]["X-A"][0].startswith("REDACTED:")
+    assert shown["header"]["X-A"][0].startswith("REDACTED:")
     scene.queue.run_until_idle()
     assert scene.came[-1].headers.get("X-A") == "secret"
+
+
+def play_with_secrets(scene: RunScene, redacted: dict[str, str]) -> list[Any]:
+    """Play a run with every kind of step, with secrets in all places; return what the API shows."""
+    third = "https://third.example.com"
+    failing = {third}
+    answer = Reply(500, b"hush-body answer", {"X-Secret": "hush-header"})
+    scene.answer = lambda request: answer if request.url in failing else 200
+    secret = {"Upstash_Forward_X_Secret": "hush-header"}
+    shown: list[Any] = []
+    scene.start(
+        "r", b"hush-body first", **redacted, **secret, Upstash_Failure_Callback=FAILURE,
+        Upstash_Failure_Callback_Forward_X_Secret="hush-header",
+        Upstash_Failure_Callback_Retries="0",
+    )  # fmt: skip
+    scene.queue.run_until_idle()
+    scene.send("r", step(1, out="hush-body"))
+    scene.send(
+        "r", b"hush-body request", url=third, **secret, Upstash_Workflow_CallType="toCallback",
+        Upstash_Retries="0", Upstash_Callback=APP, Upstash_Callback_Workflow_RunId="r",
+        Upstash_Callback_Workflow_CallType="fromCallback",
+        Upstash_Callback_Failure_Callback_Forward_X_Secret="hush-header",
+        Upstash_Callback_Forward_Upstash_Workflow_StepId="2",
+    )  # fmt: skip
+    shown.append(scene.runs())
+    scene.queue.run_until_idle()
+    called = {"status": 500, "body": "hush-body", "header": {"X-Secret": ["hush-header"]}}
+    scene.send("r", step(2, out=json.dumps(called)) | {"stepType": "Call"})
+    waiting = {
+        "url": APP,
+        "step": step(3) | {"stepType": "Wait"},
+        "timeoutBody": "hush-body",
+        "timeoutHeaders": {"Upstash-Forward-X-Secret": ["hush-header"]},
+    }
+    headers = {"Upstash-Workflow-RunId": "r", "Upstash-Forward-X-Secret": "hush-header"}
+    scene.ask("POST", "/v2/wait/e", headers=headers, json=waiting)
+    shown.append(scene.ask("GET", "/v2/waiters/e"))
+    shown.append(scene.ask("POST", "/v2/notify/e", 201, body=b"hush-body event"))
+    invocation = {
+        "workflowRunId": "r",
+        "workflowUrl": APP,
+        "step": step(4) | {"stepType": "Invoke"},
+        "body": "hush-body",
+    }
+    scene.start("child", invocation, Upstash_Workflow_Invoke="true", **redacted, **secret)
+    scene.ask("DELETE", "/v2/workflows/runs/child?cancel=false", body=b"hush-body result")
+    scene.queue.run_until_idle()
+    failing |= {APP, FAILURE}
+    scene.send("r", step(5, out="hush-body"), Upstash_Retries="0")
+    scene.queue.run_until_idle()
+    for listing in ("logs", "events", "dlq", "workflows/dlq", "workflows/logs", "workflows/events"):
+        shown.append(scene.ask("GET", f"/v2/{listing}"))
+    shown += [scene.ask("GET", f"/v2/messages/{one.id}") for one in scene.queue.messages()]
+    for one in scene.queue.dead_letters():
+        shown.append(scene.ask("GET", f"/v2/dlq/{one.id}"))
+    return shown
+
+
+def secrets_of(value: Any, name: str = "") -> set[str]:
+    """Return the secrets in a JSON value, as ``hush-header`` and ``hush-body``, also in Base64."""
+    if isinstance(value, dict):
+        return set().union(*(secrets_of(one, key) for key, one in value.items()))
+    if isinstance(value, list):
+        return set().union(*(secrets_of(one, name) for one in value))
+    text = str(value)
+    with suppress(ValueError):
+        text += base64.b64decode(text, validate=True).decode("latin-1")
+    found = {"hush-body"} if "hush-body" in text else set()
+    # A body may repeat headers, which only the redaction of bodies hides.
+    return found | (
+        {"hush-header"} if name.endswith("X-Secret") and "hush-header" in text else set()
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "left"),
+    [
+        ("", {"hush-body", "hush-header"}),
+        ("body", {"hush-header"}),
+        ("header", {"hush-body"}),
+        ("body, header[x-secret]", set()),
+    ],
+)
+def test_the_redaction_of_a_run_hides_all_its_secrets_from_every_reader(
+    scene: RunScene, fields: str, left: set[str]
+) -> None:
+    shown = play_with_secrets(scene, {"Upstash_Redact_Fields": fields} if fields else {})
+    assert set().union(*map(secrets_of, shown)) == left
+    sent = [request.body + str(request.headers).encode() for request in scene.came]
+    assert any(b"hush-header" in one for one in sent)
+    first = scene.queue.messages()[0]
+    assert (first.body, first.headers.get("X-Secret")) == (b"hush-body first", "hush-header")
 
 
 def test_a_reset_forgets_the_runs(scene: RunScene) -> None:
