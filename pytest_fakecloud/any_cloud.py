@@ -159,11 +159,11 @@ class AnyCloud(CloudPromises, ABC):
         """Ignore strict-mode violations of a kind, or only those whose facts match.
 
         ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet``,
-        ``rejected_step`` or ``assertion``. Two more kinds suppress warnings: ``undelivered`` for
-        messages that the test never delivers, and ``refused`` for calls that are answered 401 on
-        purpose. ``where`` gives facts such as ``path=`` or ``url=``: a value, a string with ``*``,
-        a compiled pattern or a function (see ``core.matching``). Raises ``ContractError`` for an
-        unknown kind or fact, suggesting the nearest.
+        ``rejected_step``, ``no_workflow`` or ``assertion``. Two more kinds suppress warnings:
+        ``undelivered`` for messages that the test never delivers, and ``refused`` for calls that
+        are answered 401 on purpose. ``where`` gives facts such as ``path=`` or ``url=``: a value, a
+        string with ``*``, a compiled pattern or a function (see ``core.matching``). Raises
+        ``ContractError`` for an unknown kind or fact, suggesting the nearest.
         """
 
     def _undelivered(self, strict: Container[str]) -> list[str]:

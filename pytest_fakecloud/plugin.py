@@ -64,7 +64,8 @@ class Default(str):
 SETTINGS: dict[str, tuple[str, Any, Any]] = {
     "fakecloud_strict": (
         "strict-mode violations that fail a passing test: true, false, or some of "
-        "'unrouted unstubbed bug unused_fault unmet rejected_step assertion undelivered'; "
+        "'unrouted unstubbed bug unused_fault unmet rejected_step no_workflow assertion "
+        "undelivered'; "
         "true means all except undelivered",
         None,
         "true",

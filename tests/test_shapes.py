@@ -80,6 +80,7 @@ FREE = {
     "faults of broker": "group instance",
     **dict.fromkeys((f"allow {kind}" for kind in ALLOWABLE), "handle"),
     "allow rejected_step": "handle run_id",
+    "allow no_workflow": "handle run_id",
 }
 """Fields whose strings have no known form."""
 CANDIDATES = ("a.test/h", "Not a shape, nor a word!", "")

@@ -18,8 +18,8 @@ class Problem(NamedTuple):
     """A strict-mode violation: the reason why a strict test fails.
 
     ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet``,
-    ``rejected_step``, ``assertion`` or ``undelivered``. ``text`` says what happened, the nearest
-    valid alternative, and how to allow it. ``allow()`` matches the ``facts``.
+    ``rejected_step``, ``no_workflow``, ``assertion`` or ``undelivered``. ``text`` says what
+    happened, the nearest valid alternative, and how to allow it. ``allow()`` matches the ``facts``.
     """
 
     kind: str
@@ -85,6 +85,7 @@ PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {
     "unused_fault": {"handle": Field(TEXT)},
     "unmet": {"handle": Field(TEXT)},
     "rejected_step": {"run_id": Field(TEXT), "url": Field(URL), "handle": Field(TEXT)},
+    "no_workflow": {"run_id": Field(TEXT), "url": Field(URL), "handle": Field(TEXT)},
     "assertion": {"handle": Field(TEXT)},
 }
 """The kinds of strict-mode violations, each with the facts that ``allow()`` can match."""

@@ -18,6 +18,7 @@ from .engine.hooks import AttemptHooks
 from .handler_errors import attempt_note, handler_traceback
 from .model import MESSAGE, Attempt, Delivery, Message, Outcome, RejectedStep
 from .wire.text import as_text
+from .workflow.model import SDK_VERSION
 
 if TYPE_CHECKING:
     from .attempt_details import AttemptDetails
@@ -188,6 +189,17 @@ class AttemptReports(AttemptHooks):
             f' continues. To allow it: fakecloud.allow("rejected_step", run_id="{step.run_id}")',
             run_id=step.run_id,
             url=step.url,
+        )
+
+    def no_workflow(self, run_id: str, url: str, status: int) -> None:
+        self._problems.report(
+            "no_workflow",
+            f"{url} is not a workflow: it answered {status} to the trigger of workflow run {run_id}"
+            f" without the header {SDK_VERSION} of a workflow client, and published no step. The"
+            " run failed. Trigger the URL at which the workflow is served, or answer with that"
+            f' header. To allow it: fakecloud.allow("no_workflow", url="{url}")',
+            run_id=run_id,
+            url=url,
         )
 
 

@@ -65,7 +65,8 @@ class Outcome(NamedTuple):
     ``virtual_us`` is the time that the destination took on the queue's clock. ``unstubbed`` is an
     error message if the test has not stubbed the destination. ``where`` is the kind of destination
     that responded (``"wsgi"``, ``"responses"``, ``"loopback"``, …). ``raises`` is True if the call
-    that delivers must raise the handler's exception.
+    that delivers must raise the handler's exception. ``no_workflow`` is True if the delivery
+    triggered a workflow run and the response is not that of a workflow.
     """
 
     status: int | None = None
@@ -76,11 +77,12 @@ class Outcome(NamedTuple):
     unstubbed: str | None = None
     where: str = ""
     raises: bool = False
+    no_workflow: bool = False
 
     @property
     def delivered(self) -> bool:
-        """Whether the status is 200 to 299. A redirect is not a success."""
-        return self.status is not None and 200 <= self.status <= 299
+        """Whether the status is 200 to 299, and not ``no_workflow``. A redirect is not a success."""
+        return self.status is not None and 200 <= self.status <= 299 and not self.no_workflow
 
     def status_or(self, no_answer: int) -> int:
         """Return the status, or ``no_answer`` if there was no HTTP response."""

@@ -265,6 +265,9 @@ class AttemptRunner:
     def _apply_outcome(self, message: Message, outcome: Outcome, at_us: int) -> None:
         state = self._state
         attempt = message.attempts[-1]
+        is_lost = "crash_after_answer" in attempt.faults
+        if not is_lost:
+            outcome = state.workflow.checked(message, outcome)
         attempt.status = outcome.status
         attempt.headers = Headers(tuple(outcome.headers))
         attempt.body = outcome.body
@@ -274,7 +277,7 @@ class AttemptRunner:
         key = self._admission.flow_key(message)
         if key is not None:
             key.end(message.id)
-        if "crash_after_answer" in attempt.faults:
+        if is_lost:
             attempt.state = "lost"
             self._redeliver_at_once(message, at_us, "the queue crashed before it stored the answer")
         elif outcome.delivered:
@@ -354,6 +357,8 @@ class AttemptRunner:
 
 
 def _non_retryable(outcome: Outcome) -> bool:
+    if outcome.no_workflow:
+        return True
     names = ("Upstash-NonRetryable-Error", "Service-NonRetryable-Error")
     flags = [(first(outcome.headers, name) or "").strip().lower() for name in names]
     return outcome.status == NON_RETRYABLE and "true" in flags

@@ -29,6 +29,9 @@ class AttemptHooks:
     def rejected_step(self, step: RejectedStep) -> None:
         """Report a step of a workflow run that was rejected without an error response."""
 
+    def no_workflow(self, run_id: str, url: str, status: int) -> None:
+        """Report that a workflow run was triggered at a URL that does not serve a workflow."""
+
 
 class DeliveryHooks:
     """Hooks that injected faults use to change deliveries. These defaults change nothing.

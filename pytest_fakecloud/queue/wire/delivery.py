@@ -149,6 +149,8 @@ def failure_text(outcome: Outcome) -> str:
     """Return why an attempt failed, as the API reports it."""
     if outcome.unstubbed:
         return outcome.unstubbed
+    if outcome.no_workflow:
+        return f"destination answered {outcome.status}, but is not a workflow"
     if outcome.status is not None:
         return f"destination answered {outcome.status}"
     error = outcome.exception

@@ -11,7 +11,10 @@ Decided here: a list larger than the plan's message size is left out if the clie
 (``LazyFetch``). A step of an unknown run is rejected with 400, and a step of a finished run
 together with its whole batch. Callbacks about a cancelled run are dropped. The failure callback of
 a dead-lettered step is the run's failure callback. Messages inherit settings from the trigger of
-their run (``WF_TriggerOnConfig``), and always its redaction.
+their run (``WF_TriggerOnConfig``), and always its redaction. A trigger fails without retries, with a
+dead letter and a failure callback, if its URL answers with a 2xx but does not serve a workflow
+(``WF_DetectTrigger``): the response lacks ``Upstash-Workflow-Sdk-Version``, and the run neither
+ended nor published, waited for or invoked anything. Later steps are not checked.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from ..model import (
     MESSAGE,
     HeaderList,
     Message,
+    Outcome,
     PublishSettings,
     WorkflowPart,
     first,
@@ -174,6 +178,25 @@ class WorkflowRuns:
             run.failed_message_id, run.dlq_id = message.id, message.dlq_id
             answer = message.last_outcome.body if message.last_outcome else b""
             self._finish_run(run, "RUN_FAILED", at_us, answer)
+
+    def checked(self, message: Message, outcome: Outcome) -> Outcome:
+        """Return the outcome of a delivery, marked ``no_workflow`` if it triggered no workflow."""
+        run = self._find_run_of(message)
+        if (
+            run is None
+            or not run.live
+            or not outcome.delivered
+            or message.state == "CANCEL_REQUESTED"
+            or run.position(message.id) != 0
+            or "wf_detecttrigger" not in features_of(message.settings)
+            or first(outcome.headers, SDK_VERSION) is not None
+            or run.message_ids[-1] != message.id
+            or any(one.invoker and one.invoker.run_id == run.id for one in self.runs.values())
+        ):
+            return outcome
+        url = as_text(message.url)
+        self.engine.attempt_hooks.no_workflow(as_text(run.id), url, outcome.status or 0)
+        return outcome._replace(no_workflow=True)
 
     def companions(self, message: Message) -> Iterable[Message]:
         """Return all messages of a message's run, because they are only forgotten together."""

@@ -166,7 +166,7 @@ def test_a_failed_run_can_be_restarted_as_long_as_its_dead_letter_lives() -> Non
 
 def test_a_repeated_trigger_whose_run_is_forgotten() -> None:
     with Scene(history="1h", dedup_window="90d") as scene:
-        headers = {"Upstash-Deduplication-Id": "once"}
+        headers = {"Upstash-Deduplication-Id": "once", "Upstash-Feature-Set": "LazyFetch"}
         first = scene.ok("POST", f"/v2/trigger/{APP}", headers=headers).json()
         scene.queue.deliver_due()
         scene.queue.advance("1h")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -540,6 +540,126 @@ def test_a_first_body_is_no_step(body: bytes) -> None:
 def test_headers_given_as_lists() -> None:
     given = {"A": ["1", "2"], "B": "3", "a": ["4"], "C": 5}
     assert wire_pairs(given) == [("A", "1"), ("A", "2"), ("B", "3"), ("C", "5")]
+
+
+DETECTING = {"Upstash-Feature-Set": "LazyFetch,InitialBody,WF_DetectTrigger"}
+STARTING = {"Upstash-Workflow-RunId": "r", "Upstash-Workflow-Init": "true"}
+TRIGGERS: list[tuple[str, dict[str, str], Any]] = [
+    (f"trigger/{APP}", DETECTING, None),
+    # A trigger without features has those of the JavaScript client.
+    (f"trigger/{APP}", {}, None),
+    ("batch/trigger", {}, [{"url": APP, "headers": DETECTING}]),
+    (f"publish/{APP}", DETECTING | STARTING, None),
+    (f"enqueue/q/{APP}", DETECTING | STARTING, None),
+    ("batch", {}, [{"destination": APP, "headers": DETECTING | STARTING}]),
+]
+"""Requests that start a run and ask for the detection: path, headers, body."""
+
+
+def no_workflows(scene: RunScene) -> list[dict[str, Any]]:
+    problems = scene.queue._context.problems
+    return [one.facts for one in problems if one.kind == "no_workflow"]
+
+
+@pytest.mark.parametrize("status", [200, 202, 204, 299])
+@pytest.mark.parametrize(("path", "headers", "body"), TRIGGERS)
+def test_a_trigger_of_something_else_than_a_workflow_fails_the_run(
+    scene: RunScene, path: str, headers: dict[str, str], body: Any, status: int
+) -> None:
+    scene.queue.destinations.answers(APP, (status, "" if status == 204 else "welcome"))
+    failing = {"Upstash-Failure-Callback": FAILURE} if body is None else {}
+    scene.ok("POST", f"/v2/{path}", headers={**headers, **failing}, json=body)
+    attempts = scene.queue.run_until_idle()
+    (run,) = scene.runs()
+    assert run["workflowState"] == "RUN_FAILED"
+    assert [one.state for one in attempts.where(url=APP)] == ["failed"]
+    (letter,) = scene.ask("GET", "/v2/workflows/dlq")["messages"]
+    assert (letter["dlqId"], letter["responseStatus"]) == (run["dlqId"], status)
+    assert [one.url for one in scene.came] == ([FAILURE] if failing else [])
+    assert "is not a workflow" in scene.queue.messages(url=APP).only().timeline
+    (problem,) = scene.queue._context.problems
+    facts = {"run_id": run["workflowRunId"], "url": APP, "handle": "queue"}
+    assert (problem.kind, problem.facts) == ("no_workflow", facts)
+    assert problem.text.startswith(f"queue: {APP} is not a workflow: it answered {status} ")
+
+
+@pytest.mark.parametrize("again", ["restart", "resume", "retry"])
+def test_a_trigger_that_is_repeated_is_checked_again(scene: RunScene, again: str) -> None:
+    scene.ask("POST", f"/v2/trigger/{APP}", 201)
+    scene.queue.run_until_idle()
+    (failed,) = scene.runs()
+    path = "/v2/dlq/retry" if again == "retry" else f"/v2/workflows/dlq/{again}"
+    scene.ok("POST", f"{path}/{failed['dlqId']}")
+    scene.queue.run_until_idle()
+    assert {run["workflowState"] for run in scene.runs()} == {"RUN_FAILED"}
+    assert len(no_workflows(scene)) == 2
+
+
+def ends(scene: RunScene) -> None:
+    scene.ask("DELETE", "/v2/workflows/runs/r?cancel=false")
+
+
+def is_cancelled(scene: RunScene) -> None:
+    scene.ask("DELETE", "/v2/workflows/runs/r")
+
+
+def publishes(scene: RunScene) -> None:
+    scene.send("r", step(1), Upstash_Delay="1h")
+
+
+def calls(scene: RunScene) -> None:
+    scene.send("r", b"x", url="https://third.example.com", Upstash_Workflow_CallType="toCallback")
+
+
+def waits_for_an_event(scene: RunScene) -> None:
+    wait(scene, "event")
+
+
+def invokes(scene: RunScene) -> None:
+    invocation = {"workflowRunId": "r", "workflowUrl": APP, "step": step(1)}
+    scene.start("child", invocation, f"{APP}/other", Upstash_Workflow_Invoke="true")
+
+
+@pytest.mark.parametrize("act", [ends, is_cancelled, publishes, calls, waits_for_an_event, invokes])
+def test_a_handler_that_acts_for_its_run_is_a_workflow(
+    scene: RunScene, act: Callable[[RunScene], None]
+) -> None:
+    scene.queue.destinations.call(APP, lambda request: act(scene))
+    headers = DETECTING | {"Upstash-Workflow-RunId": "r"}
+    scene.ask("POST", f"/v2/trigger/{APP}", 201, headers=headers)
+    scene.queue.deliver_due()
+    (run,) = scene.runs("workflowRunId=r")
+    assert run["workflowState"] != "RUN_FAILED"
+    assert no_workflows(scene) == []
+
+
+@pytest.mark.parametrize("header", ["Upstash-Workflow-Sdk-Version", "upstash-workflow-sdk-version"])
+def test_an_answer_of_a_workflow_client_is_one_of_a_workflow(scene: RunScene, header: str) -> None:
+    scene.queue.destinations.answers(APP, (200, "", {header: "1"}))
+    scene.ask("POST", f"/v2/trigger/{APP}", 201)
+    scene.queue.run_until_idle()
+    assert [run["workflowState"] for run in scene.runs()] == ["RUN_STARTED"]
+    assert no_workflows(scene) == []
+
+
+def test_a_message_cancelled_during_its_delivery_is_no_failed_trigger(scene: RunScene) -> None:
+    made = scene.ask("POST", f"/v2/trigger/{APP}", 201)
+    path = f"/v2/messages/{made['messageId']}"
+    scene.queue.destinations.call(APP, lambda request: scene.ask("DELETE", path) and 200)
+    scene.queue.run_until_idle()
+    assert [run["workflowState"] for run in scene.runs()] == ["RUN_STARTED"]
+    assert no_workflows(scene) == []
+
+
+def test_only_triggers_that_ask_for_it_and_no_later_steps_are_checked(scene: RunScene) -> None:
+    scene.start_and_deliver("plain")
+    detecting = {"Upstash_Feature_Set": DETECTING["Upstash-Feature-Set"]}
+    scene.queue.destinations.answers(APP, (200, "", {"Upstash-Workflow-Sdk-Version": "1"}), 200)
+    scene.start_and_deliver("r", **detecting)
+    scene.send("r", step(1), **detecting)
+    scene.queue.run_until_idle()
+    assert {run["workflowState"] for run in scene.runs()} == {"RUN_STARTED"}
+    assert no_workflows(scene) == []
 
 
 JSON = st.recursive(
