@@ -58,7 +58,10 @@ def unauthorized() -> QueueError:
 
 
 def read_only() -> QueueError:
-    """Return the error (403) for a change requested with the read-only token (*decided here*)."""
+    """Return the error (403) for a change requested with the read-only token.
+
+    The vendor documents the token. The status and the text are *decided here*.
+    """
     return QueueError(
         403, "forbidden: the read-only token can only GET, a change needs the queue's other token"
     )

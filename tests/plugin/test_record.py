@@ -178,9 +178,9 @@ def test_ids_are_translated_wherever_they_come_again(tmp_path: Path) -> None:
     path = foreign(
         tmp_path / "real.har",
         {"url": "https://queue.example.com/v2/publish/https://app.test/hook",
-         "status": 201, "answer": {"messageId": "msg_recorded_1"}},
+         "status": 200, "answer": {"messageId": "msg_recorded_1"}},
         {"url": "https://queue.example.com/v2/publish/https://app.test/hook",
-         "status": 201, "answer": {"messageId": "msg_recorded_11"}},
+         "status": 200, "answer": {"messageId": "msg_recorded_11"}},
         {"url": "https://queue.example.com/v2/messages/msg_recorded_11", "method": "DELETE",
          "status": 202, "answer": {"message": "cancelled"}},
     )  # fmt: skip

@@ -111,7 +111,7 @@ class Scene:
     ) -> str:
         """Publish and return the id of the message."""
         response = self.request("POST", way + url, headers, body)
-        assert response.status in (201, 202), response
+        assert response.status in (200, 202), response
         return str(response.json()["messageId"])
 
     def to(self, url: str) -> list[DeliveredRequest]:

@@ -2,8 +2,10 @@
 
 Source of ``/v2/workflows/dlq``: the official clients' code and the vendor's documentation. Decided
 here: ``resume`` and ``restart`` create a new run and remove the dead letter. Settings in the request
-replace those of the old run, also for later steps. ``DELETE .../callback/<id>`` cancels a pending
-failure callback, or deletes the dead letter of a failed one.
+replace those of the old run, also for later steps. The sources disagree about the type of
+``workflowCreatedAt`` in their responses: it is a string, as in the types of the JavaScript client,
+but a number in the response to a trigger. ``DELETE .../callback/<id>`` cancels a pending failure
+callback, or deletes the dead letter of a failed one.
 """
 
 from __future__ import annotations

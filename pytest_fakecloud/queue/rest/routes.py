@@ -1,10 +1,11 @@
 """The queue's HTTP app, and endpoints for publishing, messages, the language model and keys.
 
-Decided here: a batch is answered with 200 even if some items are rejected, except that a step of a
-finished workflow run rejects the whole batch (400). A chat request is forwarded immediately,
-without its credentials, to the handler of the language model (502 if there is no handler). An empty
-response to a successful request is an empty JSON object if clients parse it, otherwise an empty
-body.
+Decided here: publish requests, batches and new schedules return 200, as in the vendor's OpenAPI
+file, although other pages say 201, and 202 for a duplicate. ``/v1`` returns 201. A batch returns 200
+even if some items are rejected, except that a step of a finished workflow run rejects the whole
+batch (400). A chat request is forwarded immediately, without its credentials, to the handler of the
+language model (502 if there is no handler). An empty response to a successful request is an empty
+JSON object if clients parse it, otherwise an empty body.
 """
 
 from __future__ import annotations
@@ -152,11 +153,11 @@ class QueueApp(App):
             created: dict[str, object] = {"scheduleId": result.schedule_id}
             if result.duplicate:
                 created["deduplicated"] = True
-            return Answer(created, 202 if result.duplicate else 201)
+            return Answer(created, 202 if result.duplicate else 200)
         body: Any = [accepted_record(one) for one in result.accepted]
         if not result.group:
             body = body[0]
-        return Answer(body, 202 if result.duplicate else 201, self.engine.quota.daily_headers())
+        return Answer(body, 202 if result.duplicate else 200, self.engine.quota.daily_headers())
 
     # -- publishing ------------------------------------------------------------------------------
 

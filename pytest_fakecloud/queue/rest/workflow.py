@@ -3,7 +3,10 @@
 Source: the official clients' code and the vendor's documentation. Decided here: a listing of runs
 starts with the newest run. The steps of a finished run cannot be fetched (404, which clients treat
 as the end of the run). The ``workflowRuns`` parameter of a listing is a list of run ids, alone or
-as ``<id>@<created, Unix ms>``, or ``true`` for all runs.
+as ``<id>@<created, Unix ms>``, or ``true`` for all runs. Triggers return 200, as in the vendor's
+OpenAPI file, also for a duplicate. The sources disagree about the response of
+``POST /v2/notify/{run}/{event}``: it is a list, with 201, as for an event without a run and as the
+JavaScript client expects.
 """
 
 from __future__ import annotations
@@ -156,13 +159,13 @@ class WorkflowRoutes(RouteFamily):
 
     # -- triggers --------------------------------------------------------------------------------
 
-    def trigger(self, request: Request) -> Answer:
+    def trigger(self, request: Request) -> object:
         target, settings = destination_of(request)
         headers = [*request.headers.pairs, *settings]
-        return Answer(self._trigger(target, headers, request.body, request), 201)
+        return self._trigger(target, headers, request.body, request)
 
-    def trigger_many(self, request: Request) -> Answer:
-        return Answer([self._trigger_item(item, request) for item in json_array(request)], 201)
+    def trigger_many(self, request: Request) -> object:
+        return [self._trigger_item(item, request) for item in json_array(request)]
 
     def _trigger_item(self, item: Any, request: Request) -> object:
         try:

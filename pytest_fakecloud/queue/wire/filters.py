@@ -2,9 +2,9 @@
 
 A field with several values (repeated, or separated by commas except in URLs) matches if one of them
 matches, and all fields must match. If ids are given (``messageIds``, ``dlqIds``,
-``workflowRunIds``), all other filters are parsed but ignored. ``fromDate`` and ``toDate`` are Unix
-milliseconds, both inclusive. ``host`` and ``path`` filter messages and logs, but not dead letters.
-An unknown name is rejected with 400.
+``workflowRunIds``, ``workflowRuns``), all other filters are parsed but ignored. ``fromDate`` and
+``toDate`` are Unix milliseconds, both inclusive. ``host`` and ``path`` filter messages and logs, but
+not dead letters. An unknown name is rejected with 400.
 
 Decided here: ``order`` is ``earliestFirst`` or ``latestFirst``. A ``count`` above the maximum is
 reduced to the maximum.
@@ -50,7 +50,7 @@ _MESSAGE_FIELDS: dict[str, Callable[[Message], Sequence[str]]] = {
 """For each filter, the values of a message that are compared with the wanted values."""
 _DESTINATION = frozenset({"host", "path"})
 _PAGING = frozenset({"cursor", "count", "order"})
-_IDS = ("messageIds", "dlqIds", "workflowRunIds")
+_IDS = ("messageIds", "dlqIds", "workflowRunIds", "workflowRuns")
 """Filters by id. If one of them is given, all other filters are ignored."""
 _WHOLE = ("url", "workflowUrl")
 """Filters whose value may contain a comma."""

@@ -67,6 +67,33 @@ def test_a_header_may_be_a_query_key(name: str) -> None:
     play({}, [as_query(line) for line in EFFECTS[name]])
 
 
+ITEM = {"destination": DEST, "url": DEST, "headers": {"Upstash-Deduplication-Id": "once"}}
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "repeated"),
+    [
+        (f"/v2/publish/{DEST}", 200, 202),
+        ("/v2/publish/group", 200, 202),
+        (f"/v2/publish/{DEST}?upstash-cron=*+*+*+*+*", 200, 202),
+        (f"/v2/enqueue/q/{DEST}", 200, 202),
+        (f"/v2/schedules/{DEST}?upstash-cron=*+*+*+*+*", 200, 202),
+        ("/v2/batch", 200, 200),
+        (f"/v2/trigger/{DEST}", 200, 200),
+        ("/v2/batch/trigger", 200, 200),
+        (f"/v1/publish/{DEST}", 201, 202),
+        (f"/v1/publish/{DEST}?upstash-cron=*+*+*+*+*", 201, 201),
+    ],
+)
+def test_the_status_of_a_request_that_publishes(
+    scene: Scene, path: str, status: int, repeated: int
+) -> None:
+    scene.ok("POST", "/v2/topics/group/endpoints", json={"endpoints": [{"url": DEST}]})
+    sent = {"json": [ITEM]} if "batch" in path else {"headers": ITEM["headers"]}
+    assert scene.request("POST", path, **sent).status == status
+    assert scene.request("POST", path, **sent).status == repeated
+
+
 @pytest.mark.parametrize("line", REFUSED)
 def test_a_malformed_header_is_refused(scene: Scene, line: str) -> None:
     request, _, reply = expanded(line).partition(" => ")

@@ -1,6 +1,6 @@
 r"""HTTP requests to a queue with their responses and deliveries, as text.
 
-`POST /v2/publish/DEST | -Retries: 0 < hello => 201 {"messageId": "$m", "url": "DEST"}` is a request
+`POST /v2/publish/DEST | -Retries: 0 < hello => 200 {"messageId": "$m", "url": "DEST"}` is a request
 with a header, `Upstash-Retries`, with a body and with its response. All three are optional; the status
 is 2xx if none is given. A body may be a Python literal, `b"\xff"`. A line that begins with `<` sends
 the last request with another body, and `3x` before a request sends it three times.

@@ -16,6 +16,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Reply
 from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.rest import workflow
 from pytest_fakecloud.queue.workflow.model import RunStep
 from pytest_fakecloud.queue.workflow.steps import wire_pairs
 
@@ -36,7 +37,7 @@ class RunScene(Scene):
         return answer.json() if answer.body else None
 
     def send(
-        self, run: str, body: object = b"", status: int = 201, url: str = APP, **headers: str
+        self, run: str, body: object = b"", status: int = 200, url: str = APP, **headers: str
     ) -> Any:
         """Publish a step of a run."""
         sent = {
@@ -50,7 +51,7 @@ class RunScene(Scene):
         return self.ask("POST", f"/v2/publish/{url}", status, headers=sent, body=data)
 
     def start(self, run: str = "r", body: object = b"first", url: str = APP, **headers: str) -> Any:
-        return self.send(run, body, 201, url, **{"Upstash_Workflow_Init": "true", **headers})
+        return self.send(run, body, 200, url, **{"Upstash_Workflow_Init": "true", **headers})
 
     def start_and_deliver(self, *arguments: Any, **options: Any) -> None:
         self.start(*arguments, **options)
@@ -542,6 +543,45 @@ def test_headers_given_as_lists() -> None:
     assert wire_pairs(given) == [("A", "1"), ("A", "2"), ("B", "3"), ("C", "5")]
 
 
+OTHER_FILTERS = {
+    "workflowRunId": "other",
+    "workflowRunIds": "",
+    "workflowUrl": "https://none.example.com",
+    "state": "RUN_FAILED",
+    "label": "none",
+    "labels": "none",
+    "workflowCreatedAt": "1",
+    "messageId": "none",
+    "callerIp": "10.0.0.1",
+    "callerIP": "10.0.0.1",
+    "host": "none.example.com",
+    "path": "/none",
+    "flowControlKey": "none",
+    "fromDate": "9999999999999",
+    "toDate": "1",
+}
+
+
+@pytest.mark.parametrize("name", OTHER_FILTERS)
+@pytest.mark.parametrize("given", ["workflowRunIds=r", "workflowRuns=r@{created}"])
+def test_runs_that_are_named_are_found_whatever_else_is_asked(
+    scene: RunScene, given: str, name: str
+) -> None:
+    scene.start()
+    scene.start("other")
+    ids = given.format(created=scene.runs()[0]["workflowRunCreatedAt"])
+    for query in (f"{ids}&{name}={OTHER_FILTERS[name]}", f"{name}={OTHER_FILTERS[name]}&{ids}"):
+        assert [run["workflowRunId"] for run in scene.runs(query)] == ["r"]
+        assert scene.ask("GET", f"/v2/workflows/logs?{query}&count=1")["runs"]
+    path = f"/v2/workflows/runs?{ids}&{name}={OTHER_FILTERS[name]}"
+    assert scene.ask("DELETE", path) == {"cancelled": 1}
+
+
+def test_every_filter_of_runs_has_a_row() -> None:
+    named = {"workflowRuns", "count", "cursor"}
+    assert OTHER_FILTERS.keys() == workflow._FILTERS - named
+
+
 DETECTING = {"Upstash-Feature-Set": "LazyFetch,InitialBody,WF_DetectTrigger"}
 STARTING = {"Upstash-Workflow-RunId": "r", "Upstash-Workflow-Init": "true"}
 TRIGGERS: list[tuple[str, dict[str, str], Any]] = [
@@ -585,7 +625,7 @@ def test_a_trigger_of_something_else_than_a_workflow_fails_the_run(
 
 @pytest.mark.parametrize("again", ["restart", "resume", "retry"])
 def test_a_trigger_that_is_repeated_is_checked_again(scene: RunScene, again: str) -> None:
-    scene.ask("POST", f"/v2/trigger/{APP}", 201)
+    scene.ask("POST", f"/v2/trigger/{APP}")
     scene.queue.run_until_idle()
     (failed,) = scene.runs()
     path = "/v2/dlq/retry" if again == "retry" else f"/v2/workflows/dlq/{again}"
@@ -626,7 +666,7 @@ def test_a_handler_that_acts_for_its_run_is_a_workflow(
 ) -> None:
     scene.queue.destinations.call(APP, lambda request: act(scene))
     headers = DETECTING | {"Upstash-Workflow-RunId": "r"}
-    scene.ask("POST", f"/v2/trigger/{APP}", 201, headers=headers)
+    scene.ask("POST", f"/v2/trigger/{APP}", headers=headers)
     scene.queue.deliver_due()
     (run,) = scene.runs("workflowRunId=r")
     assert run["workflowState"] != "RUN_FAILED"
@@ -636,14 +676,14 @@ def test_a_handler_that_acts_for_its_run_is_a_workflow(
 @pytest.mark.parametrize("header", ["Upstash-Workflow-Sdk-Version", "upstash-workflow-sdk-version"])
 def test_an_answer_of_a_workflow_client_is_one_of_a_workflow(scene: RunScene, header: str) -> None:
     scene.queue.destinations.answers(APP, (200, "", {header: "1"}))
-    scene.ask("POST", f"/v2/trigger/{APP}", 201)
+    scene.ask("POST", f"/v2/trigger/{APP}")
     scene.queue.run_until_idle()
     assert [run["workflowState"] for run in scene.runs()] == ["RUN_STARTED"]
     assert no_workflows(scene) == []
 
 
 def test_a_message_cancelled_during_its_delivery_is_no_failed_trigger(scene: RunScene) -> None:
-    made = scene.ask("POST", f"/v2/trigger/{APP}", 201)
+    made = scene.ask("POST", f"/v2/trigger/{APP}")
     path = f"/v2/messages/{made['messageId']}"
     scene.queue.destinations.call(APP, lambda request: scene.ask("DELETE", path) and 200)
     scene.queue.run_until_idle()
