@@ -552,7 +552,6 @@ EMPTY_COMMAND = "ERR empty command"
 EMPTY_PIPELINE = "ERR empty pipeline request"
 BAD_FORMAT = "ERR unsupported response format: use json or resp2"
 FORMAT_WITH_BASE64 = "ERR response format resp2 cannot be combined with base64 encoding"
-FORMAT_IN_TRANSACTION = "ERR response format resp2 is not available for multi-exec"
 
 max_key_size = Template("ERR max key size exceeded. Limit: <limit> bytes, Actual: <actual> bytes")
 pipeline_too_long = Template("ERR max pipeline length exceeded. Limit: <limit>, Actual: <actual>")

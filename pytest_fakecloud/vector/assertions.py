@@ -21,7 +21,7 @@ from ..core.matching import Condition, Field
 from ..core.wording import SHOWN, brief
 from ..http.readers import decode_segment
 from .errors import VectorError
-from .fields import DEFAULT_TOP_K, as_floats, from_array
+from .fields import DEFAULT_TOP_K, as_flag, as_floats, from_array
 from .model import EVERYTHING, Floats, Fusion, QueryMode, Weighting
 
 UPSERTS = ("upsert", "upsert-data")
@@ -195,6 +195,10 @@ def _short(vector: Any) -> str:
     return f"<{len(vector)} numbers>" if len(repr(vector)) > SHOWN else brief(vector)
 
 
+def _flag(name: str) -> Field:
+    return Field(FLAG, lambda query: as_flag(query.get(name, ABSENT)))
+
+
 _VECTOR = _Vector()
 _PARTS = {
     "vector": Field(_VECTOR),
@@ -216,9 +220,9 @@ QUERY_FIELDS: Mapping[str, Field] = {
     "vector": Field(_VECTOR),
     "sparseVector": Field(MAPPING),
     "data": Field(TEXT),
-    "includeVectors": Field(FLAG),
-    "includeMetadata": Field(FLAG),
-    "includeData": Field(FLAG),
+    "includeVectors": _flag("includeVectors"),
+    "includeMetadata": _flag("includeMetadata"),
+    "includeData": _flag("includeData"),
     "weightingStrategy": Field(OneOf("weighting strategy", Weighting, fold=True)),
     "fusionAlgorithm": Field(OneOf("fusion algorithm", Fusion, fold=True)),
     "queryMode": Field(OneOf("query mode", QueryMode, fold=True)),

@@ -7,7 +7,8 @@ the right type that is invalid or above a limit. This module does not know the i
 dimension.
 
 Decided here: values are not converted (a string is not a list of one string), except ids and
-cursors, which may be numbers (the service accepts both). A field of another endpoint is ignored,
+cursors, which may be numbers, and flags, which may be ``"true"`` or ``"false"`` as in the vendor's
+quick start (the service accepts both). A field of another endpoint is ignored,
 because clients pass whole option objects. A field name that no endpoint has is an error, because it
 is probably misspelled. An empty sparse vector is an error, as an empty dense one is.
 """
@@ -49,6 +50,7 @@ KNOWN = frozenset((
 ))  # fmt: skip
 """The names of all fields of all endpoints."""
 SPARSE_PARTS = frozenset(("indices", "values"))
+_FLAGS = {"true": True, "false": False}
 LARGEST_INTEGER = 2**31 - 1
 DEFAULT_TOP_K = 10
 DEFAULT_MAX_IDLE = 3600
@@ -77,6 +79,11 @@ def invalid_value(field: str, expected: str, value: Any) -> errors.VectorError:
 
 def missing(field: str, expected: str) -> errors.VectorError:
     return errors.unprocessable(f"Missing field {field}: expected {expected}")
+
+
+def as_flag(value: Any) -> Any:
+    """Return the boolean that a string spells; return any other value unchanged."""
+    return _FLAGS.get(value, value) if isinstance(value, str) else value
 
 
 def as_floats(value: Any, field: str = "vector") -> Floats:
@@ -188,7 +195,7 @@ class Fields:
         return value
 
     def flag(self, name: str) -> bool:
-        value = self.get(name)
+        value = as_flag(self.get(name))
         if value is None or isinstance(value, bool):
             return bool(value)
         raise wrong_type(name, "true or false", value)

@@ -112,6 +112,16 @@ def test_what_a_client_sent_as_a_vector_may_be_anything() -> None:
         expected(None, [{"vector": 5}], vector=[1.0])
 
 
+@pytest.mark.parametrize("name", ["includeVectors", "includeMetadata", "includeData"])
+@pytest.mark.parametrize(
+    ("sent", "wanted", "found"),
+    [(True, True, 1), ("true", True, 1), ("false", False, 1), ("true", False, 0), (None, True, 0)],
+)
+def test_a_flag_that_was_sent_as_a_string(name: str, sent: Any, wanted: bool, found: int) -> None:
+    query = Query({name: wanted}, QUERY_FIELDS, "query")
+    expect("a query", [{"id": "a", name: sent}], query, times=found, show=shown)
+
+
 def test_nothing_at_all_is_said() -> None:
     with VectorIndex(Context.alone()) as index:
         with pytest.raises(AssertionError, match="no client has made a query at all"):

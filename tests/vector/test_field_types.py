@@ -19,14 +19,15 @@ from pytest_fakecloud.vector.handle import VectorIndex
 from tests.harness import check_each
 
 VALUES: Mapping[str, Any] = {
-    "text": "a", "empty text": "", "whole number": 3, "fraction": 1.5, "boolean": True, "array": [],
+    "text": "a", "empty text": "", "true": "true", "false": "false", "whole number": 3,
+    "fraction": 1.5, "boolean": True, "array": [],
     "array of arrays": [[]], "array of booleans": [True], "array of nulls": [None],
     "array of texts": ["a"], "array of numbers": [1, 2], "object": {},
     "object of other things": {"a": 1},
 }  # fmt: skip
-TEXT = {"text", "empty text"}
+TEXT = {"text", "empty text", "true", "false"}
 WHOLE = {"whole number"}
-BOOLEAN = {"boolean"}
+BOOLEAN = {"boolean", "true", "false"}
 OBJECT = {"object", "object of other things"}
 IDS = {"array", "array of texts", "array of numbers"}
 NUMBERS = {"array", "array of numbers"}
@@ -141,6 +142,34 @@ def test_a_field_that_is_missing_is_refused_by_name(
     body = {name: value for name, value in COMMANDS[command][0].items() if name != field}
     status, payload = answer(index, command, {**body, field: None} if absent == "null" else body)
     assert (status, f"field {field}" in payload["error"]) == (422, True), payload
+
+
+FLAGS = [
+    (command, field)
+    for command, (_, fields) in COMMANDS.items()
+    for field, right in fields.items()
+    if right == BOOLEAN
+]
+
+
+@pytest.mark.parametrize(("command", "field"), FLAGS)
+def test_a_flag_may_be_a_string(index: VectorIndex, command: str, field: str) -> None:
+    start = index.snapshot()
+    index.load([GOOD], namespace="a")
+    index.load([{**GOOD, "id": "b"}], namespace="b")
+    before = index.snapshot()
+
+    def effect(flag: object) -> object:
+        index.restore(before)
+        status, payload = answer(index, command, {**COMMANDS[command][0], field: flag})
+        assert status == 200, payload
+        if isinstance(payload["result"], dict):
+            payload["result"].pop("uuid", None)
+        return payload, index.vectors(namespace="b")
+
+    effects = [effect(flag) for flag in (True, "true", False, "false")]
+    index.restore(start)
+    assert effects[0] == effects[1] != effects[2] == effects[3]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

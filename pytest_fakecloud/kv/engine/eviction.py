@@ -2,7 +2,8 @@
 
 Memory use is the sum of MEMORY USAGE over all keys, plus 1 KB for the server. While a limit is set,
 memory use is computed for each command (decided here: a fake's overhead differs from a server's).
-LRU and LFU compare all keys, while a real server compares a sample.
+LRU and LFU compare all keys, while a real server compares a sample. The vendor's own policy,
+``optimistic-volatile``, evicts random keys with a TTL, and then other random keys.
 
 LFU uses the logarithmic counters that OBJECT FREQ returns. As on a real server, keys have counters
 only under an LFU policy. A new key's counter starts at 5. An access increments the counter with a
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...core.ids import RandomStream
-from ..table.config import Config
+from ..table.config import OPTIMISTIC, Config
 from ..values.sizes import ENTRY, usage
 from .keyspace import Keyspace
 
@@ -64,7 +65,8 @@ class Eviction:
         return False
 
     def _candidates(self) -> Iterator[tuple[Keyspace, bytes]]:
-        share, _, order = self._config.text("maxmemory-policy").partition("-")
+        policy = self._config.text("maxmemory-policy")
+        share, _, order = ("allkeys-random" if policy == OPTIMISTIC else policy).partition("-")
         found = [
             (db, key)
             for db in self._databases
@@ -72,6 +74,8 @@ class Eviction:
         ]
         if order == "random":
             self._random.shuffle(found)
+            if policy == OPTIMISTIC:
+                found.sort(key=lambda each: each[1] not in each[0].expires)
         else:
             found.sort(key=lambda each: self._rank(each[0], each[1], order))
         yield from found

@@ -225,10 +225,11 @@ class KVApp(App):
         return replies, size
 
     def multi_exec(self, request: Request) -> Answer | Stream:
-        """Run commands as one transaction; if it is discarded, return one error (specification)."""
-        wanted = format_of(request)
-        if wanted.resp2:
-            raise RestError(400, errors.FORMAT_IN_TRANSACTION)
+        """Run commands as one transaction; if it is discarded, return one error (specification).
+
+        The response is always JSON, also if the request asks for RESP2 (documentation).
+        """
+        wanted = format_of(request)._replace(resp2=False)
         lines = self._lines(request)
         try:
             self.command_limits.count(len(lines))

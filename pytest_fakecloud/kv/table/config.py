@@ -219,6 +219,12 @@ def _group(parse: Parser, defaults: str, refusal: str = "") -> dict[str, Paramet
     return {name: Parameter(default, parse, refusal) for name, _, default in pairs}
 
 
+OPTIMISTIC = "optimistic-volatile"
+"""The vendor's own policy of eviction."""
+_POLICIES = (
+    "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "allkeys-lru", "allkeys-lfu",
+    "allkeys-random", "noeviction",
+)  # fmt: skip
 # fmt: off
 _UNSORTED = {
     **_group(yes_or_no, """
@@ -309,9 +315,7 @@ _UNSORTED = {
     "maxclients": Parameter("10000", integer(1, 2**32 - 1)),
     "maxmemory-clients": Parameter("0", memory_share),
     "maxmemory-eviction-tenacity": Parameter("10", integer(0, 100)),
-    "maxmemory-policy": Parameter("noeviction", choice(
-        "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "allkeys-lru",
-        "allkeys-lfu", "allkeys-random", "noeviction")),
+    "maxmemory-policy": Parameter("noeviction", choice(*_POLICIES)),
     "notify-keyspace-events": Parameter("", event_classes),
     "oom-score-adj": Parameter("no", choice("no", "yes", "relative", "absolute")),
     "oom-score-adj-values": Parameter("0 200 800", oom_scores),
@@ -344,6 +348,11 @@ def _current_name(name: str) -> str:
 _UNSORTED |= {name: _UNSORTED[_current_name(name)] for name in _OLD_NAMES.split()}
 PARAMETERS: Mapping[str, Parameter] = dict(sorted(_UNSORTED.items()))
 """The parameters by name, in alphabetical order."""
+_VENDOR = {
+    "databases": PARAMETERS["databases"]._replace(default="1"),
+    "maxmemory-policy": Parameter("noeviction", choice(OPTIMISTIC, *_POLICIES)),
+}
+"""Parameters of the vendor's dialect that differ from those of a stock server."""
 HIDDEN = frozenset({
     "key-load-delay", "loading-process-events-interval-bytes", "rdb-key-save-delay",
     "use-exit-on-panic", "watchdog-period",
@@ -360,6 +369,7 @@ class Config:
     def __init__(
         self, dialect: str = "vendor", table: Table = EVERYTHING, *, debug_command: bool = False
     ) -> None:
+        self._own = _VENDOR if dialect == "vendor" else {}
         # All servers share this dictionary until a parameter is first changed.
         self._texts = _VENDOR_DEFAULTS if dialect == "vendor" else _defaults(table)
         if debug_command:
@@ -415,7 +425,7 @@ class Config:
             given[name] = decoded(raw_value)
         changes: dict[str, str] = {}
         for name, value in given.items():
-            parameter = PARAMETERS[name]
+            parameter = self._own.get(name, PARAMETERS[name])
             try:
                 text = parameter.parse(value)
                 changes[name] = (
@@ -467,4 +477,6 @@ def _defaults(table: Table) -> Mapping[str, str]:
     )
 
 
-_VENDOR_DEFAULTS = MappingProxyType({**_defaults(EVERYTHING), "databases": "1"})
+_VENDOR_DEFAULTS = MappingProxyType(
+    {**_defaults(EVERYTHING), **{name: one.default for name, one in _VENDOR.items()}}
+)

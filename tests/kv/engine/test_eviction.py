@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
@@ -65,6 +66,34 @@ def test_keys_go_in_the_policys_order(
 def test_any_key_may_go(kv: KVServer, call: Call) -> None:
     left, evicted = keys_left(kv, call, "allkeys-random", SAME)
     assert (len(left), evicted) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("volatile", "evicted", "left"),
+    [("b", 1, {"ac"}), ("bc", 2, {"a"}), ("b", 2, {"a", "c"}), ("", 1, {"ab", "ac", "bc"})],
+)
+def test_the_vendors_policy_evicts_keys_with_a_ttl_first(
+    volatile: str, evicted: int, left: set[str]
+) -> None:
+    found = set()
+    for seed in range(20):
+        with Cloud(seed=seed, clock="frozen") as cloud:
+            kv = cloud.kv_server()
+            kv.load(dict.fromkeys("abc", "x" * 1000))
+            kv.execute("CONFIG", "SET", "maxmemory-policy", "optimistic-volatile")
+            assert kv.execute("CONFIG", "GET", "maxmemory-policy")[1] == "optimistic-volatile"
+            for key in volatile:
+                kv.execute("EXPIRE", key, 900)
+            kv.execute("CONFIG", "SET", "maxmemory", 5_000 - 1_000 * evicted)
+            httpx.get(f"{kv.url}/ping", headers=kv.headers)
+            found.add("".join(sorted(kv.keys())))
+    assert found == left
+
+
+def test_a_stock_server_lacks_the_vendors_policy(call: Call) -> None:
+    error = call("CONFIG SET maxmemory-policy optimistic-volatile")
+    assert b"argument(s) must be one of the following: volatile-lru" in error.text
+    assert b"optimistic" not in error.text
 
 
 def test_listeners_hear_of_it(kv: KVServer, call: Call) -> None:

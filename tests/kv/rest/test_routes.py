@@ -198,8 +198,26 @@ class TestEncoding:
         resp2 = {"Upstash-Response-Format": "resp2"}
         assert http.get("/ping", headers={"Upstash-Response-Format": "xml"}).status_code == 400
         assert http.get("/ping", headers={**resp2, "Upstash-Encoding": "base64"}).status_code == 400
-        assert http.post("/multi-exec", json=[["PING"]], headers=resp2).status_code == 400
         assert http.get("/ping", headers={"Upstash-Response-Format": "json"}).status_code == 200
+
+    @pytest.mark.parametrize("name", ["Upstash-Response-Format", "Service-Response-Format"])
+    @pytest.mark.parametrize(
+        "lines",
+        [
+            [["SET", "k", "v"], ["GET", "k"], ["GET", "none"], ["LPUSH", "k", 1]],
+            [["SET", "k", "v"], ["GET"]],
+            [["GET", {}]],
+            [],
+            {},
+        ],
+    )
+    def test_a_transaction_is_answered_in_json(
+        self, http: httpx.Client, name: str, lines: object
+    ) -> None:
+        plain = http.post("/multi-exec", json=lines)
+        answer = http.post("/multi-exec", json=lines, headers={name: "resp2"})
+        assert answer.headers["Content-Type"] == "application/json"
+        assert (answer.status_code, answer.json()) == (plain.status_code, plain.json())
 
     @pytest.mark.parametrize("sent", [{}, {"Upstash-Sync-Token": ""}, {"Upstash-Sync-Token": "9"}])
     def test_a_success_has_a_new_sync_token(self, http: httpx.Client, sent: dict[str, str]) -> None:
