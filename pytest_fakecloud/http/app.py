@@ -31,10 +31,10 @@ class App:
     """The HTTP side of one service. Subclasses define its routes and error format.
 
     A subclass defines ``service``, ``routes()``, ``authenticate()``, and overrides
-    ``render_error()``, ``unknown_path()``, ``wrong_method()``, ``facts()`` and ``dump()`` as
-    needed. Endpoints take a ``Request`` and return an ``Answer``, a ``Stream``, or any object that
-    is sent as JSON. They raise ``ServiceError`` for requests that the service would reject. They
-    may wait only for the clock.
+    ``render_error()``, ``unknown_path()``, ``no_route()``, ``wrong_method()``, ``facts()`` and
+    ``dump()`` as needed. Endpoints take a ``Request`` and return an ``Answer``, a ``Stream``, or
+    any object that is sent as JSON. They raise ``ServiceError`` for requests that the service would
+    reject. They may wait only for the clock.
     """
 
     service: ClassVar[str] = ""
@@ -92,6 +92,10 @@ class App:
         """Return or raise the service's response to an unknown path."""
         raise ServiceError(404, f"Not Found: {request.method} {request.path}")
 
+    def no_route(self, request: Request) -> str:
+        """Return why a request to an unknown path has no route, for reports."""
+        return f"no route for it; nearest: {self.table.nearest(request.method, request.path)}"
+
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
         """Return or raise the service's response to a method that the path does not accept."""
         raise ServiceError(
@@ -130,7 +134,7 @@ class App:
         try:
             if self.guard is not None:
                 self.guard(request)
-            found = self._find_route(request)
+            found = self.find_route(request)
             call.route = request.route
             request.principal = self.authenticate(request)
             if self.faults.active:
@@ -153,7 +157,7 @@ class App:
             self.recorder.cut(call)
         return response
 
-    def _find_route(self, request: Request) -> RouteMatch:
+    def find_route(self, request: Request) -> RouteMatch:
         """Return the result of searching for a request's route; set its route and parameters."""
         found = self.table.find(request.method, request.path)
         if isinstance(found, tuple):
@@ -254,7 +258,7 @@ class App:
         call = request.call
         call.problem = "unrouted"
         if allowed is None:
-            reason = f"no route for it; nearest: {self.table.nearest(request.method, request.path)}"
+            reason = self.no_route(request)
         else:
             reason = f"the path accepts {', '.join(sorted(allowed))}"
         call.note = reason
@@ -270,7 +274,7 @@ class App:
     def _facts_of(self, call: Call) -> dict[str, Any]:
         # Parse the recorded request again, so that the journal need not keep requests as well.
         request = Request(call.method, call.target, call.headers, call.body, call.client)
-        self._find_route(request)
+        self.find_route(request)
         try:
             return self.facts(request)
         except Exception:

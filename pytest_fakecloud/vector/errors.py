@@ -17,6 +17,7 @@ class VectorError(ServiceError):
 
 UNAUTHORIZED = "Unauthorized: Invalid auth token"
 READ_ONLY = "Unauthorized: This command needs the token that may write, not the read-only token"
+NO_SEARCH = "Upstash Search is not faked, only Upstash Vector"
 DELETE_WHAT = "Only and only one of the ids, prefix, or filter must be provided."
 FETCH_WHAT = "Only one of ids or prefix must be provided."
 

@@ -158,6 +158,9 @@ class Fields:
         if not value.keys() <= KNOWN:
             name = min(value.keys() - KNOWN)
             hint = did_you_mean(_camel(name), KNOWN)
+            if name == "content":
+                # A field of the documents of Upstash Search, which share the path of texts.
+                hint = f"; {errors.NO_SEARCH}"
             raise errors.bad_request(f"{what} has an unknown field {name[:80]!r}{hint}")
         self.limits = limits
         self._values = value

@@ -23,7 +23,7 @@ from ...core.matching import Field
 from ...http.app import App
 from ...http.messages import Answer, Request
 from ...http.readers import bearer_token, same
-from ...http.routing import Route
+from ...http.routing import Route, RouteMatch
 from .. import errors
 from ..embedding import Embedder, required
 from ..engine.engine import VectorEngine
@@ -108,6 +108,19 @@ class VectorApp(App):
                 raise errors.VectorError(401, errors.READ_ONLY)
             return "read_only"
         raise errors.VectorError(401, errors.UNAUTHORIZED)
+
+    def find_route(self, request: Request) -> RouteMatch:
+        """As for every app, but a request of Upstash Search has no route, even on a shared path."""
+        return None if _is_of_search(request) else super().find_route(request)
+
+    def unknown_path(self, request: Request) -> Answer:
+        if _is_of_search(request):
+            message = f"{errors.NO_SEARCH}: {request.method} {request.path}"
+            raise errors.VectorError(404, message)
+        return super().unknown_path(request)
+
+    def no_route(self, request: Request) -> str:
+        return errors.NO_SEARCH if _is_of_search(request) else super().no_route(request)
 
     def render_error(self, error: ServiceError) -> Answer:
         """Return the error with its status, because one client reads only the body."""
@@ -243,6 +256,17 @@ class VectorApp(App):
             delete_existing=fields.flag("deleteExisting"),
         )
         return {"renamed": renamed}
+
+
+def _is_of_search(request: Request) -> bool:
+    """Return whether a request is for Upstash Search, by its path or by the name of its client.
+
+    That product shares all paths but ``/search`` with Upstash Vector. Only some of its requests
+    would succeed on the index of a fake, which would hide the reason why the others fail.
+    """
+    if request.path.split("/", 2)[1:2] == ["search"]:
+        return True
+    return request.fields.get("upstash-telemetry-sdk", "").startswith("upstash-search")
 
 
 def _route(path: str, commands: object) -> Route:

@@ -573,3 +573,62 @@ def test_a_filter_stops_at_its_budget(filter: str, monkeypatch: pytest.MonkeyPat
                 assert answer.status_code == 422
                 assert "it takes more than" in answer.json()["error"]
             assert http.get("/info").json()["result"]["vectorCount"] == 50
+
+
+DOCUMENT = {"id": "a", "content": {"title": "A"}, "metadata": {}}
+SEARCH: dict[str, Any] = {
+    "/search/movies": {"query": "a", "topK": 5, "includeData": True},
+    "/upsert-data/movies": [DOCUMENT],
+    "/fetch/movies": {"ids": ["a"], "includeData": True},
+    "/delete/movies": {"ids": ["a"]},
+    "/range/movies": {"cursor": "0", "limit": 5},
+    "/reset/movies": None,
+    "/delete-namespace/movies": None,
+    "/info": None,
+    "/list-namespaces": None,
+}
+"""Requests of the clients of Upstash Search (`@upstash/search` 0.1.7, `upstash-search` 0.1.1)."""
+
+
+@pytest.mark.parametrize("sdk", ["upstash-search-js@0.1.0", "upstash-search-py@v0.1.1"])
+@pytest.mark.parametrize("path", SEARCH)
+def test_every_request_of_the_search_clients_names_their_product(
+    make: Callable[..., Api], path: str, sdk: str
+) -> None:
+    api = make(embedding=True)
+    api.index.load([{"id": "a", "data": "text"}], namespace="movies")
+    api.http.headers["Upstash-Telemetry-Sdk"] = sdk
+    assert api.error(path, SEARCH[path]) == (
+        404,
+        f"Upstash Search is not faked, only Upstash Vector: POST {path}",
+    )
+    (problem,) = api.context.problems
+    assert (problem.kind, problem.facts["path"]) == ("unrouted", path)
+    assert "Upstash Search is not faked, only Upstash Vector" in problem.text
+
+
+@pytest.mark.parametrize("path", ["/search", "/search/", "/search/movies", "/search/a/b"])
+@pytest.mark.parametrize("method", ["GET", "POST", "PATCH"])
+def test_a_path_of_the_search_service_names_its_product(api: Api, method: str, path: str) -> None:
+    status, error = api.error(path, {"query": "a"}, method)
+    assert (status, error.partition(":")[0]) == (
+        404,
+        "Upstash Search is not faked, only Upstash Vector",
+    )
+
+
+@pytest.mark.parametrize("body", [DOCUMENT, [DOCUMENT], [{"id": "b", "data": "b"}, DOCUMENT]])
+def test_a_document_of_the_search_service_names_its_product(
+    make: Callable[..., Api], body: object
+) -> None:
+    assert make(embedding=True).error("/upsert-data/movies", body) == (
+        400,
+        "A vector has an unknown field 'content'; Upstash Search is not faked, only Upstash Vector",
+    )
+
+
+@pytest.mark.parametrize("sdk", ["upstash-vector-js@1.2.3", "upstash-vector-py@v0.8.1", ""])
+def test_requests_of_the_vector_clients_are_served(api: Api, sdk: str) -> None:
+    api.http.headers["Upstash-Telemetry-Sdk"] = sdk
+    assert api("/list-namespaces") == [""]
+    assert api("/range/search/") == {"nextCursor": "", "vectors": []}
