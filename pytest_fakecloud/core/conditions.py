@@ -41,6 +41,25 @@ def check_function(value: object, kind: str) -> None:
         )
 
 
+def check_returned(value: object) -> None:
+    """Raise ``ContractError`` unless a check of a promise returned None or True.
+
+    A check asserts. Any other value may be meant as a verdict, or belongs to a generator or a
+    coroutine whose code has not run.
+    """
+    if value is None or value is True:
+        return
+    if inspect.isgenerator(value) or inspect.isasyncgen(value) or discard_awaitable(value):
+        raise ContractError(
+            f"check returned {brief(value)}, whose code has not run: pass a function that asserts "
+            "the promise when it is called or awaited, without yield"
+        )
+    raise ContractError(
+        f"check returned {brief(value)}, which is neither None nor True: let it assert the promise, "
+        "such as 'assert total == 2', and return nothing"
+    )
+
+
 def is_lazy_function(function: object) -> bool:
     """Return whether a call only creates a coroutine or a generator, without running its code."""
     called = getattr(type(function), "__call__", None)  # noqa: B004

@@ -591,6 +591,8 @@ def test_what_cannot_be_explored_is_refused(cloud: Cloud, redis: Redis) -> None:
         ),
         (lambda: cloud.explore([redis.ping], [holds, 3]), "is not a function"),
         (lambda: cloud.explore(redis.ping, [holds, lambda: False]), "check returned False"),
+        (lambda: cloud.explore(redis.ping, lambda: "fine"), "returned 'fine', which is neither"),
+        (lambda: cloud.explore(redis.ping, lambda: (x for x in "ab")), "whose code has not run"),
         (lambda: cloud.explore(redis.ping, "holds"), "nor a list of functions"),
         (lambda: cloud.explore(redis.ping, holds, setup=3), "setup=3 is not a function"),
         (lambda: cloud.explore("ping"), "run='ping' is not a function"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ...core.errors import ContractError, broken_promise, ends_the_test
+from ...core.conditions import check_returned
+from ...core.errors import broken_promise, ends_the_test
 from ...core.journal import recorder_of
 from ..promises import Promises
 from ..run import History, Plan, Redundant, Run, Strategy, Subject
@@ -69,11 +70,7 @@ class Player:
         self, check: Callable[[History], object], history: History, schedule: Schedule
     ) -> AssertionError | None:
         try:
-            if awaited(self.subject.world, check(history)) is False:
-                raise ContractError(
-                    "check returned False, which explore() ignores: let it assert "
-                    "the promise, such as 'assert total == 2'"
-                )
+            check_returned(awaited(self.subject.world, check(history)))
         except BaseException as error:
             outcome = ends_the_test(error)
             if outcome is error:
