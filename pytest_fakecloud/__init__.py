@@ -90,7 +90,7 @@ if TYPE_CHECKING:
         sometimes as sometimes,
     )
     from .explore.run import History as History, Operation as Operation
-    from .every_failure import Failure as Failure, Failures as Failures
+    from .every_failure import BrokenRuns as BrokenRuns, Failure as Failure
     from .faults.fault import Fault as Fault
     from .faults.plan import FaultPlan as FaultPlan
     from .handle import Handle as Handle, Snapshot as Snapshot

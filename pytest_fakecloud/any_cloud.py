@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .core.results import Results
     from .core.timeparse import Instant
     from .core.where import ProblemFields
-    from .every_failure import FailureOptions, Failures
+    from .every_failure import Failure, FailureOptions
     from .explore.arguments import Runs
     from .explore.explore import Checks, ExploreOptions
     from .explore.result.exploration import Exploration
@@ -223,11 +223,12 @@ class AnyCloud(CloudPromises, ABC):
 
     def every_failure(
         self, run: Callable[[], object], **options: Unpack[FailureOptions]
-    ) -> Failures:
+    ) -> Results[Failure]:
         """Run code once per call it makes, with a fault in a different call each time.
 
         ``every_failure.every_failure`` describes the options ``services``, ``faults``, ``status``
-        and ``check``, and broken promises. Raises ``ContractError`` for a stand-alone server.
+        and ``check``. Returns the runs with a failing call. Raises ``BrokenRuns`` if one of them
+        broke the promise, and ``ContractError`` for a stand-alone server.
         """
         __tracebackhide__ = True
         from .every_failure import every_failure
@@ -288,7 +289,7 @@ class AioCloud:
 
     async def every_failure(
         self, run: Callable[[], object], **options: Unpack[FailureOptions]
-    ) -> Failures:
+    ) -> Results[Failure]:
         """Run ``Cloud.every_failure()`` for asynchronous code."""
         __tracebackhide__ = True
         from .every_failure import every_failure_async

@@ -21,7 +21,7 @@ core.problems Problem
 core.results Results
 core.timeparse Duration Instant
 core.timers Fired
-every_failure Failure Failures
+every_failure BrokenRuns Failure
 explore.decorators replay_schedule
 explore.promises always at_most_one eventually follows linearizable monotonic_reads never
 explore.promises nothing_lost observed once sometimes

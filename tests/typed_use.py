@@ -64,7 +64,7 @@ def test_clouds() -> None:
     assert_type(far.journal.calls(status=200), Results[Call])
     far.clock.advence("1h")  # wrong
     assert_type(cloud.handles, Results[Handle])
-    held: bool = not cloud.every_failure(print, status=500).broken
+    held: bool = cloud.every_failure(print, status=500).only().held
     text: str = str(cloud.replay("x.har", move_clock=False)[0].where)
     print(held, text)
     cloud.kv_server(colour="green")  # wrong

@@ -6,11 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.calls import Call
 from ..core.errors import ContractError
 from ..core.field_types import TEXT, FieldType
 from ..core.matching import Question
 from ..core.wording import did_you_mean
-from .table.registry import COMMANDS
+from .table.registry import COMMANDS, spec_of
 
 
 class _Command(FieldType):
@@ -88,3 +89,31 @@ def command_name(words: Sequence[str]) -> str:
     spec = COMMANDS.get(name)
     has_child = spec is not None and spec.subcommands is not None and len(words) > 1
     return f"{name} {words[1].upper()}" if has_child else name
+
+
+def keys_of(line: Sequence[str]) -> list[str]:
+    """Return the keys in a command line, in order; none if the command is unknown."""
+    spec = spec_of(line)
+    if spec is None:
+        return []
+    try:
+        places = spec.key_positions([word.encode("utf-8", "surrogatepass") for word in line])
+        return [line[at] for at, _ in places]
+    except (LookupError, ValueError):
+        return []
+
+
+_PREPARING = frozenset(
+    ("HELLO", "AUTH", "CLIENT", "SELECT", "QUIT", "RESET", "MULTI", "DISCARD", "UNWATCH")
+)
+
+
+def only_prepares(call: Call) -> bool:
+    """Return whether a call is a command of the Redis protocol that affects only its connection.
+
+    ``every_failure()`` and ``explore()`` do not disturb these commands. When clients send them
+    depends on their connections, which last longer than a run.
+    """
+    if call.route != "database-port":
+        return False
+    return str(call.facts["command"][0]).partition(" ")[0] in _PREPARING

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import Action, Call, Entry, Event
-from ..kv.table.registry import spec_of
+from ..kv.command_fields import keys_of
 from .bodies import items_of
 from .calls import has_full_answer, lines_of
 from .lookups import Lookups
@@ -35,7 +35,7 @@ def subjects_of(call: Call) -> Iterator[Subject]:
             elif name.upper() in _SUBSCRIBING:
                 yield from (Subject("channel", one, fake) for one in arguments)
             else:
-                yield from (Subject("key", one, fake) for one in _keys(line))
+                yield from (Subject("key", one, fake) for one in keys_of(line))
     elif call.service == "vector":
         yield Subject("namespace", str(facts.get("namespace") or ""), fake)
     elif call.service == "broker":
@@ -80,17 +80,6 @@ def _messages(call: Call, fake: str) -> Iterator[Subject]:
         for name, kind in (("messageId", "message"), ("scheduleId", "schedule")):
             if isinstance(one.get(name), str):
                 yield Subject(kind, one[name], fake)
-
-
-def _keys(line: Sequence[str]) -> list[str]:
-    spec = spec_of(line)
-    if spec is None:
-        return []
-    try:
-        places = spec.key_positions([word.encode("utf-8", "surrogatepass") for word in line])
-        return [line[at] for at, _ in places]
-    except (LookupError, ValueError):
-        return []
 
 
 def subjects_of_event(event: Event) -> Iterator[Subject]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from ...core.errors import ContractError
 from ...handle import Handle
 from ...http.messages import Effect, Request, Response, Serve
+from ...kv.command_fields import only_prepares
 from ...reporting.calls import command_of
 from ..schedule import PAUSES
 from .call_effects import CallEffects, possible_events, session_of
@@ -20,10 +21,6 @@ from .waits import Waits
 
 MOST_POINTS = 2_000
 """Maximum number of calls of one strand; more calls count as an endless loop."""
-_PREPARING = frozenset(
-    ("HELLO", "AUTH", "CLIENT", "SELECT", "QUIT", "RESET", "MULTI", "DISCARD", "UNWATCH")
-)
-"""Redis-protocol commands at which no event is tried, because they affect only their connection."""
 T = TypeVar("T")
 _TurnsToYield = Generator[None, None, None]
 """A generator that yields wherever the strand must give up its turn."""
@@ -199,8 +196,8 @@ def _is_silent(handle: Handle, request: Request) -> bool:
     """Return whether a Redis command only sets up its connection, or is queued for EXEC."""
     if request.call.route != "database-port":
         return False
-    command = command_of(request.call)
-    if command.partition(" ")[0] in _PREPARING:
+    if only_prepares(request.call):
         return True
     session = session_of(handle, request)
-    return command != "EXEC" and session is not None and session.queue is not None
+    is_queued = session is not None and session.queue is not None
+    return is_queued and command_of(request.call) != "EXEC"
