@@ -1,7 +1,8 @@
 """Which modules may import which, determined by their folders.
 
 A folder may use the floors below it, never one above or beside it; ``CONTRIBUTING.md`` has the map.
-Imports for type checkers and inside functions count too.
+Imports inside functions count too. Imports for type checkers may be from any floor, but a pure
+folder may not import HTTP, pytest, the wall clock or its service's interfaces for them either.
 """
 
 from __future__ import annotations
