@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from ..core.errors import ContractError, ServiceError
-from ..core.wording import unknown_name
+from ..core.wording import brief, unknown_name
 from ..services import named
 from .control import PREFIX
 from .development import CONTROL_URL, TOKEN_VARIABLE, URL_VARIABLE, control_token
@@ -201,11 +201,18 @@ def _health(url: str, given: argparse.Namespace) -> Answer:
     try:
         with urllib3.PoolManager(retries=False, timeout=5, cert_reqs="CERT_NONE") as pool:
             answer = pool.request("GET", place)
-            found = json.loads(answer.data)
-    except (urllib3.exceptions.HTTPError, ValueError) as error:
+    except urllib3.exceptions.HTTPError as error:
         raise ContractError(f"{url} is not {path}: {error}") from None
-    if not isinstance(found, dict):
-        raise ContractError(f"{url} is not {path}: it is another kind of server")
+    try:
+        found = json.loads(answer.data)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or path not in found:
+        raise ContractError(
+            f"{url} is not a stand-alone server: its response to GET {PREFIX}/{path} is "
+            f"{brief(answer.data, 60)} instead of a JSON object with {path!r}. Pass the URL that "
+            f"'pytest-fakecloud serve' prints, as --url or in {URL_VARIABLE}"
+        )
     ok = answer.status == 200
     words = path if ok else f"not {path}: {found.get('loading') or answer.status}"
     return Answer(found, words, ok)

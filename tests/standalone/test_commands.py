@@ -160,8 +160,17 @@ def test_health_needs_no_token(
     assert command("health", "--live") == "live\n"
     assert json.loads(command("health", "--json")) == {"ready": True}
     assert "is not ready" in command("health", "--url", "http://127.0.0.1:1", code=1)
-    with other_server(lambda _: b"[]") as url:
-        assert "it is another kind of server" in command("health", "--url", url, code=1)
+
+
+@pytest.mark.parametrize(
+    "answer", [b"[]", b"null", b"<html>", b"{}", b'{"live":true}', b"[" * 9999]
+)
+def test_health_of_another_kind_of_server(command: Command, answer: bytes) -> None:
+    with other_server(lambda _: answer) as url:
+        told = command("health", "--url", url, code=1)
+    assert f"{url} is not a stand-alone server: its response to GET" in told
+    assert "instead of a JSON object with 'ready'. Pass the URL that" in told
+    assert len(told) < 400
 
 
 def test_which_server(command: Command, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
