@@ -49,7 +49,7 @@ def check_returned(value: object) -> None:
     """
     if value is None or value is True:
         return
-    if inspect.isgenerator(value) or inspect.isasyncgen(value) or discard_awaitable(value):
+    if has_not_run(value):
         raise ContractError(
             f"check returned {brief(value)}, whose code has not run: pass a function that asserts "
             "the promise when it is called or awaited, without yield"
@@ -58,6 +58,12 @@ def check_returned(value: object) -> None:
         f"check returned {brief(value)}, which is neither None nor True: let it assert the promise, "
         "such as 'assert total == 2', and return nothing"
     )
+
+
+def has_not_run(result: object) -> bool:
+    """Return whether a result is a generator or must be awaited; close a coroutine."""
+    is_generator = inspect.isgenerator(result) or inspect.isasyncgen(result)
+    return is_generator or discard_awaitable(result)
 
 
 def is_lazy_function(function: object) -> bool:

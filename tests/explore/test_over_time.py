@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 import pytest
 from qstash import QStash
@@ -143,6 +145,25 @@ def test_a_predicate_that_raises_says_where(cloud: Cloud, kv: KVServer, redis: R
     assert predicate.startswith("raised by count, the predicate of always(). ")
     assert "kv_server.value('key')" in predicate
     assert schedule == "raised by check=, during the schedule 'client.2 slow 4'"
+
+
+async def holds_when_awaited() -> bool:
+    raise AssertionError("never reached")
+
+
+def holds_when_iterated() -> Iterator[bool]:
+    yield False
+
+
+@pytest.mark.parametrize(
+    "promise", [always, never, at_most_one, sometimes, partial(eventually, within="1h")]
+)
+@pytest.mark.parametrize("predicate", [holds_when_awaited, holds_when_iterated])
+def test_a_predicate_whose_code_does_not_run_is_rejected(
+    cloud: Cloud, redis: Redis, promise: Callable[..., Any], predicate: Callable[..., object]
+) -> None:
+    with pytest.raises(ContractError, match=f"{predicate.__name__} returned <.*code has not run"):
+        cloud.explore(redis.ping, promise(predicate), budget=1)
 
 
 def test_eventually_lets_time_pass(cloud: Cloud, kv: KVServer, redis: Redis) -> None:

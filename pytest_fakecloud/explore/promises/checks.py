@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence, Sized
 
-from ...core.conditions import positional_parameters
+from ...core.conditions import has_not_run, positional_parameters
 from ...core.errors import ContractError, shown
 from ...core.timeparse import Duration, duration_us, to_datetime
+from ...core.wording import brief
 from ..run import History
 
 Check = Callable[[History], None]
@@ -42,10 +43,13 @@ class Predicate:
         self.name = name if name.isidentifier() else "the predicate"
 
     def value(self, history: History) -> object:
-        """Call the function; add a note to any exception but a failed assertion."""
+        """Call the function; add a note to any exception but a failed assertion.
+
+        Raises ``ContractError`` for a coroutine or a generator, which would count as true.
+        """
         __tracebackhide__ = True
         try:
-            return self._function(history) if self.takes_history else self._function()
+            value = self._function(history) if self.takes_history else self._function()
         except AssertionError:
             raise
         except Exception as error:
@@ -55,6 +59,12 @@ class Predicate:
                 "of through a client"
             )
             raise
+        if has_not_run(value):
+            raise ContractError(
+                f"{self._promise}(): {self.name} returned {brief(value)}, whose code has not run: "
+                "pass a function without async and yield"
+            )
+        return value
 
 
 def count_of(value: object) -> float | None:
