@@ -14,7 +14,7 @@ from ..core.errors import ContractError
 from ..core.results import Results, results_of
 from ..core.settings import choice, optional, whole
 from ..core.timeparse import Duration, duration_us
-from ..core.wording import unknown_name
+from ..core.wording import shortfall, unknown_name
 from ..handle import Context, Handle, action
 from .assertions import BrokerAssertions, ListedFields
 from .engine.engine import MemoryEngine
@@ -84,6 +84,9 @@ class Broker(BrokerAssertions, Handle):
     def __init__(self, context: Context, **settings: Unpack[BrokerSettings]) -> None:
         config = self._configure(context, BrokerConfig, settings)
         self.username = config.username
+        self._planned_failures = 0
+        self._earlier_failures = 0
+        """The number of batches that had failed before the first planned failure."""
         self._engine = _make_engine(context, config)
         try:
             for topic, options in (config.topics or {}).items():
@@ -356,7 +359,11 @@ class Broker(BrokerAssertions, Handle):
 
     @contextmanager
     def reorder(self) -> Iterator[None]:
-        """Mix records of different partitions in seeded random order during a ``with`` block."""
+        """Mix records of different partitions in seeded random order during a ``with`` block.
+
+        Raises ``ContractError`` at its end if no consumer received records of two partitions at
+        once, because nothing was mixed. An exception of the block itself is not replaced.
+        """
         with self._engine.groups.reorder():
             yield
 
@@ -364,10 +371,28 @@ class Broker(BrokerAssertions, Handle):
     def partial_produce(self, keep: int, *, times: int = 1) -> None:
         """Make the next ``times`` client batches of more than ``keep`` messages fail with status
         503. The first ``keep`` messages of each such batch are stored.
+
+        A strict test fails if fewer batches failed (violation ``unmet``).
         """
         whole(0).read("keep", keep, "partial_produce()")
         whole(1, 1_000_000).read("times", times, "partial_produce()")
-        self._engine.producing.fail_batches(keep, times)
+        producing = self._engine.producing
+        producing.fail_batches(keep, times)
+        if not self._planned_failures:
+            self._earlier_failures = producing.failed_batches
+        self._planned_failures += times
+
+    def _forget_plans(self) -> None:
+        self._planned_failures = 0
+
+    def _unmet(self) -> list[str]:
+        failed = self._engine.producing.failed_batches - self._earlier_failures
+        if failed >= self._planned_failures:
+            return []
+        return [
+            f"partial_produce() {shortfall('happened', failed, self._planned_failures)}: a client "
+            "must send a batch with more messages than keep= for each"
+        ]
 
 
 def _make_engine(context: Context, config: BrokerConfig) -> BrokerEngine:

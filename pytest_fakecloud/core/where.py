@@ -175,11 +175,12 @@ class ProblemFields(TypedDict, total=False):
 class Matchers(SharedFacts, total=False):
     """The keywords that every fault accepts.
 
-    ``times`` is the maximum number of hits, ``skip`` the number of matching requests that are let
-    through first, ``route`` an endpoint's name, path or ``"POST /path"``, ``when`` a predicate on
-    the ``Request`` (its ``call`` has the facts). The others are facts of services: ``command``,
-    ``words``, ``index`` and ``encoding``, ``namespace``, ``topic`` with ``group`` and ``instance``,
-    ``url`` with ``label``, ``kind``, ``queue`` and ``message_id``. See ``core.matching``.
+    ``times`` is the number of hits after which the fault ends (a strict test fails if there were
+    fewer), ``skip`` the number of matching requests that are let through first, ``route`` an
+    endpoint's name, path or ``"POST /path"``, ``when`` a predicate on the ``Request`` (its ``call``
+    has the facts). The others are facts of services: ``command``, ``words``, ``index`` and
+    ``encoding``, ``namespace``, ``topic`` with ``group`` and ``instance``, ``url`` with ``label``,
+    ``kind``, ``queue`` and ``message_id``. See ``core.matching``.
     """
 
     times: int | None

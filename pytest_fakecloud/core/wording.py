@@ -37,6 +37,15 @@ def plural(noun: str, count: int) -> str:
     return noun if count == 1 else f"{noun}s"
 
 
+def shortfall(deed: str, used: int, planned: int) -> str:
+    """Describe something that happened less often than planned: ``never fired``, ``fired 1 of 2
+    planned times``. ``deed`` is the verb in the past tense.
+    """
+    if not used and planned == 1:
+        return f"never {deed}"
+    return f"{deed} {used:,} of {planned:,} planned times"
+
+
 def listed(items: Sequence[str], most: int = 6) -> str:
     """Return the first items, and the number of further ones."""
     more = len(items) - most

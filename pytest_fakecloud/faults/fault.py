@@ -17,7 +17,7 @@ from ..core.errors import ContractError, shown
 from ..core.field_types import ABSENT
 from ..core.matching import Question, check_fields
 from ..core.recorder import is_own
-from ..core.wording import brief, counted
+from ..core.wording import brief, counted, shortfall
 from ..http.messages import Request, Response, Serve
 
 if TYPE_CHECKING:
@@ -38,12 +38,15 @@ class Rule:
     """The rule behind a fault, which is applied to requests.
 
     ``respond`` is its effect and ``order`` its level. ``hits`` is the number of times that it
-    fired. If ``must_fire`` is True and the rule never fired, a strict test fails.
+    fired. A strict test fails if ``used`` is less than ``planned``.
     """
 
     claimed_by_service: ClassVar[bool] = False
     """Whether the service applies the rule itself, so that requests skip it."""
     must_fire: bool = True
+    """Whether the rule must be used as often as planned."""
+    deed: ClassVar[str] = "fired"
+    """What ``used`` counts, as a verb in the past tense."""
     refuses_all: bool = False
     """Whether the fake stops listening while the rule is active, instead of serving requests."""
 
@@ -98,6 +101,23 @@ class Rule:
         return not self.removed and (self.times is None or self.hits < self.times)
 
     @property
+    def planned(self) -> int:
+        """The number of times that the rule must fire: ``times``, or once if there is no limit."""
+        if not self.must_fire:
+            return 0
+        return 1 if self.times is None else self.times
+
+    @property
+    def used(self) -> int:
+        """The number that is compared with ``planned``."""
+        return self.hits
+
+    @property
+    def shortfall(self) -> str:
+        """A description of an unused rule: ``never fired``, ``fired 1 of 2 planned times``."""
+        return shortfall(self.deed, self.used, self.planned)
+
+    @property
     def applied(self) -> dict[str, str]:
         """The entry that is added to ``faults`` of a call when the rule fires on it."""
         return {"kind": self.kind, "description": self.description}
@@ -145,7 +165,9 @@ class ServiceRule(Rule):
 class Fault:
     """One injected fault.
 
-    A strict test fails if its fault never fired. As a context manager, it is removed at the end.
+    A strict test fails if its fault never fired, or less often than its ``times`` (of ``sequence()``
+    the number of steps, of ``crash_after_answer()`` 1 unless given). As a context manager, it is
+    removed at the end.
     """
 
     def __init__(self, rule: Rule) -> None:

@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 
 
 class RandomRule(Rule):
-    """Applies a step to a random share of the requests."""
+    """Applies a step to a random share of the requests.
+
+    Decided here: strict mode requires as many draws as hits are planned, because chance may prevent
+    hits, and too few requests are a mistake of the test.
+    """
+
+    deed = "was drawn"
 
     def __init__(
         self,
@@ -39,10 +45,14 @@ class RandomRule(Rule):
         super().__init__(table, "random", description, matchers, step)
         self._rate = rate
         self._stream = table.stream
+        self._draws = 0
+
+    @property
+    def used(self) -> int:
+        return self._draws
 
     def decide(self) -> bool:
-        # After the first draw, do not require a hit, which chance may prevent.
-        self.must_fire = False
+        self._draws += 1
         return self._stream.random() < self._rate
 
 

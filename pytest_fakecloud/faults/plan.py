@@ -94,9 +94,9 @@ class FaultPlan:
         if status is None:
             effect = Effect("refuse", reset=True)
             rule = Rule(self._table, "down", "down", matchers, lambda serve: effect, CUT)
-            # A refused connection leaves no trace, so the rule may seem never to have fired.
-            rule.must_fire = False
             rule.refuses_all = not rule.limits  # with matchers, other requests are still served
+            # A refused connection leaves no trace, so the rule may seem never to have fired.
+            rule.must_fire = not rule.refuses_all
             return self._add(rule)
         respond = self._table.answers.responder(status)
         return self._inject("down", f"down {status}", matchers, respond)
@@ -156,7 +156,11 @@ class FaultPlan:
         )
 
     def random(self, rate: float, step: Step = 503, **matchers: Unpack[Matchers]) -> Fault:
-        """Apply the step with probability ``rate``; the test's seed determines which requests."""
+        """Apply the step with probability ``rate``; the test's seed determines which requests.
+
+        Strict mode requires that at least ``times`` requests match, not that the step is applied to
+        them.
+        """
         rate = number(0, 1).read("rate", rate)
         taken = self._table.answers.step(step)
         description = f"random {step} at {rate:g}"
@@ -191,7 +195,7 @@ class FaultPlan:
         return self._table.refusing
 
     def unused(self) -> list[Fault]:
-        """Return the faults that should have fired but never did."""
+        """Return the faults that never fired, or less often than planned."""
         return [rule.fault for rule in self._table.unused()]
 
     def clear(self) -> None:

@@ -77,7 +77,7 @@ class FaultTable:
         self._update_refusing()
 
     def clear(self) -> None:
-        """Remove all rules, including those that never fired."""
+        """Remove all rules, including those that are unused."""
         with self._lock:
             gone, self.active = self.active, ()
             self._all.clear()
@@ -86,8 +86,8 @@ class FaultTable:
         self._update_refusing()
 
     def unused(self) -> list[Rule]:
-        """Return the rules that should have fired but never did."""
-        return [rule for rule in self._all if rule.must_fire and not rule.hits]
+        """Return the rules that were used less often than planned."""
+        return [rule for rule in self._all if rule.used < rule.planned]
 
     def __bool__(self) -> bool:
         # True if any fault can fire. Requests then use the socket.

@@ -19,6 +19,7 @@ from ..core.problems import Problem
 from ..core.recorder import Recorder
 from ..core.results import Results, results_of
 from ..core.settings import HandleConfig, read_some
+from ..faults.fault import rule_of
 from ..faults.plan import FaultPlan, table_of
 from ..faults.table import FaultTable
 from ..http.app import App
@@ -250,7 +251,11 @@ class Handle:
         """
         self.restore(self._baseline or self._new_snapshot())
         self.faults.clear()
+        self._forget_plans()
         self.journal.clear()
+
+    def _forget_plans(self) -> None:
+        """Stop requiring what was planned before a reset (see ``_unmet()``)."""
 
     def on_close(self, callback: Callable[[], object]) -> None:
         """Call a function when the fake closes."""
@@ -261,7 +266,7 @@ class Handle:
         """Return the strict-mode violations that are known only at the end of a test."""
         allow = 'remove it, or allow it with fakecloud.allow("unused_fault")'
         found = [
-            ("unused_fault", f"the fault {shown(fault)} never fired; {allow}")
+            ("unused_fault", f"the fault {shown(fault)} {rule_of(fault).shortfall}; {allow}")
             for fault in self.faults.unused()
         ]
         found += [("unmet", text) for text in self._unmet()]
@@ -274,7 +279,9 @@ class Handle:
         return None
 
     def _unmet(self) -> list[str]:
-        """Describe expectations that were not met. Subclasses override this."""
+        """Describe expectations and other plans of the test that were not met. Subclasses override
+        this.
+        """
         return []
 
     def end_connections(self) -> None:

@@ -219,6 +219,13 @@ class Queue(QueueAssertions, QueueActions, Handle):
         """Return the current data and the state of the destinations."""
         return Snapshot(self.fixture, (self._engine.snapshot(), self.destinations._saved()))
 
+    def _forget_plans(self) -> None:
+        for route in self.destinations.routes:
+            route._forget_plan()
+
+    def _unmet(self) -> list[str]:
+        return [text for route in self.destinations.routes if (text := route._unmet()) is not None]
+
     @action
     def restore(self, snapshot: Snapshot) -> None:
         """Restore the data and the destinations of a snapshot. Journal, faults and clock do not

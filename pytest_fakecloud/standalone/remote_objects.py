@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -249,8 +249,10 @@ class RemoteObject(_Remote):
         return self if isinstance(found, RemoteObject) and found == self else found
 
     def __exit__(self, *exc: object) -> None:
-        # An exception stays in this process: end the block on the server without it.
-        self._follow("__exit__", None, None, None)
+        # An exception stays in this process: end the block on the server without it. The server
+        # may then object that nothing happened in the block, which must not replace the exception.
+        with suppress(ContractError) if any(exc) else nullcontext():
+            self._follow("__exit__", None, None, None)
 
     def __len__(self) -> int:
         return int(self._follow("__len__"))

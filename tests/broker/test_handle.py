@@ -307,6 +307,18 @@ def test_reorder_mixes_partitions_by_the_seed_and_keeps_each_ones_order(make_bro
     assert consumed(1, False, interleave="random") == mixed
 
 
+def test_a_block_that_reorders_nothing_is_an_error(broker: Broker, rest: Rest) -> None:
+    def consume_one_partition() -> None:
+        rest.produce("orders", "a", "b", partition=0)
+        with broker.reorder():
+            assert rest.values("g", "i", "orders", **MANUAL) == ["a", "b"]
+
+    with pytest.raises(ContractError, match=r"reorder\(\) mixed nothing: no consumer received"):
+        consume_one_partition()
+    with pytest.raises(ZeroDivisionError), broker.reorder():
+        _ = 1 / 0
+
+
 def test_partial_produce_half_writes_a_batch(broker: Broker, rest: Rest) -> None:
     broker.partial_produce(keep=2)
     body = [{"value": v} for v in "abc"]

@@ -13,7 +13,7 @@ from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.core.timekeeper import Timekeeper
-from pytest_fakecloud.faults.fault import Fault
+from pytest_fakecloud.faults.fault import Fault, rule_of
 from pytest_fakecloud.faults.plan import FaultPlan, fault_words
 from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.http.app import App, respond
@@ -103,6 +103,40 @@ def test_a_plan_holds_the_faults_that_can_still_fire(plan: FaultPlan, table: Fau
     sent(table)
     assert (bool(plan), len(plan), list(plan)) == (True, 1, [always])
     assert (once.active, always.active) == (False, True)
+
+
+@pytest.mark.parametrize("kind", ARGUMENTS)
+def test_a_fault_that_fired_less_often_than_planned_is_unused(
+    plan: FaultPlan, table: FaultTable, kind: str
+) -> None:
+    fault = getattr(plan, kind)(*ARGUMENTS[kind], times=2, skip=1)
+    found = []
+    for _ in range(4):
+        found.append([rule_of(one).shortfall for one in plan.unused()])
+        assert plan.unused() in ([], [fault])
+        sent(table)
+    done = "was drawn" if kind == "random" else "fired"
+    none, one = f"{done} 0 of 2 planned times", f"{done} 1 of 2 planned times"
+    assert found == [[none], [none], [one], []]
+
+
+def test_every_step_of_a_sequence_is_planned(plan: FaultPlan, table: FaultTable) -> None:
+    fault = plan.sequence([503, None, 429])
+    sent(table)
+    sent(table)
+    assert [rule_of(one).shortfall for one in plan.unused()] == ["fired 2 of 3 planned times"]
+    fault.remove()
+    assert plan.unused() == [fault]
+
+
+def test_chance_may_prevent_the_hits_of_random_but_not_its_draws(
+    plan: FaultPlan, table: FaultTable
+) -> None:
+    fault = plan.random(0.0, times=2)
+    sent(table)
+    assert plan.unused() == [fault]
+    sent(table)
+    assert (fault.hits, plan.unused()) == (0, [])
 
 
 def test_what_is_cleared_fires_no_more_and_is_forgotten(plan: FaultPlan, table: FaultTable) -> None:

@@ -724,7 +724,9 @@ def test_a_receiver_is_written_and_read_from_afar(cloud: Cloud, queue: Any) -> N
 
 def test_blocks_of_the_handles_work_from_afar(cloud: Cloud) -> None:
     broker, index = cloud.fixture_handle("broker"), cloud.vector_index(dimension=2)
-    with broker.reorder():
+    with pytest.raises(ZeroDivisionError), broker.reorder():
+        _ = 1 / 0
+    with pytest.raises(ContractError, match="mixed nothing"), broker.reorder():
         broker.produce("orders", "x")
     with index.pending() as pending:
         index.client().upsert([("a", [1.0, 2.0])])

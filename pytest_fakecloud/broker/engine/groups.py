@@ -164,10 +164,16 @@ class MemoryGroups:
     def reorder(self) -> Iterator[None]:
         offsets = self._offsets
         before, offsets.random_interleave = offsets.random_interleave, True
+        mixed = offsets.mixed
         try:
             yield
         finally:
             offsets.random_interleave = before
+        if offsets.mixed == mixed:
+            raise ContractError(
+                "reorder() mixed nothing: no consumer received records of two partitions at once in "
+                "its block. Consume from several partitions inside the block, or remove it"
+            )
 
     def view(self, name: str) -> GroupView:
         """Return the current state of a group, which is ``Dead`` if the group does not exist."""

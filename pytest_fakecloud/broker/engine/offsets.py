@@ -21,6 +21,8 @@ class GroupOffsets:
         self._settings = state.settings
         self._stream = stream
         self.random_interleave = state.settings.interleave == "random"
+        self.mixed = 0
+        """Number of times that records of several partitions were mixed."""
         state.on_timer |= {"auto commit": self._auto_commit, "offset retention": self._forget}
 
     # -- committing ------------------------------------------------------------------------------
@@ -190,6 +192,7 @@ class GroupOffsets:
             return parts[0]
         if not self.random_interleave:
             return [record for part in parts for record in part]
+        self.mixed += 1
         # Shuffle numbers of parts instead of records, to keep the order within each part.
         numbers = [number for number, part in enumerate(parts) for _ in part]
         self._stream.shuffle(numbers)

@@ -218,7 +218,8 @@ class BrokerQuota:
 class MemoryProducing:
     """Appends records.
 
-    ``failing_batches`` contains the number of messages to keep of each batch that will fail.
+    ``failing_batches`` contains the number of messages to keep of each batch that will fail, and
+    ``failed_batches`` counts those that failed.
     """
 
     def __init__(self, state: BrokerState, stream: RandomStream) -> None:
@@ -226,6 +227,7 @@ class MemoryProducing:
         self._placement = Placement(state.topics, state.settings, stream)
         self.quota = BrokerQuota(state.settings.limits)
         self.failing_batches: list[int] = []
+        self.failed_batches = 0
 
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
@@ -242,6 +244,7 @@ class MemoryProducing:
             positions, error = self.append(messages[:keep], by_client=by_client)
             if keep is not None:
                 self.failing_batches.remove(keep)
+                self.failed_batches += 1
                 error = error or BrokerError(
                     "not_enough_replicas",
                     f"Not enough in-sync replicas after appending {counted(keep, 'message')} of "

@@ -121,6 +121,7 @@ class KafkaProducing:
         return sent
 
     fail_batches = unsupported("partial_produce()")
+    failed_batches = 0
 
     def _run(self) -> None:
         while not self._closed:

@@ -68,7 +68,7 @@ class ScopedFaults:
         return any(fault.kind == "down" for fault in self)
 
     def unused(self) -> list[Fault]:
-        """Return the faults that have not been applied to any request."""
+        """Return the faults that never fired, or less often than planned."""
         return [fault for fault in self._capture.faults.unused() if self._applies(fault)]
 
     def up(self) -> None:
@@ -80,7 +80,7 @@ class ScopedFaults:
     def clear(self) -> None:
         """Remove the faults and forget which of them were not used."""
         for fault in {*self, *self.unused()}:
-            # A strict test does not fail for a removed fault that never fired.
+            # A strict test does not fail for an unused fault that was cleared.
             rule_of(fault).must_fire = False
             fault.remove()
 

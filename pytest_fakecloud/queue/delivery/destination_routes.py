@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from ...core.concurrency.aio import in_thread
 from ...core.errors import broken_promise
 from ...core.results import Results, results_of
-from ...core.wording import brief
+from ...core.wording import brief, shortfall
 from ..model import Delivery, Outcome
 from ..wire.targets import named_url
 from .applications import AsgiApp, WsgiApp, call_asgi, call_wsgi, failed
@@ -76,6 +76,13 @@ class DestinationRoute:
     def remove(self) -> None:
         """Remove this route. The route with the next shorter prefix then receives its deliveries."""
         self._table.remove(self)
+
+    def _forget_plan(self) -> None:
+        """Stop requiring that all prepared answers are used."""
+
+    def _unmet(self) -> str | None:
+        """Describe prepared answers that were not used, or return None."""
+        return None
 
     def _saved(self) -> Any:
         return (list(self.deliveries),)
@@ -251,7 +258,20 @@ class PreparedRoute(DestinationRoute):
         super().__init__(spec)
         self._replies = replies
         self.given = 0
+        self._most_given = 0
+        """The largest value of ``given``, which a restored snapshot does not reduce."""
+        self._required = len(replies) if len(replies) > 1 else 0
+        """Number of answers that a strict test must use; a single answer need not be used."""
         self._lock = threading.Lock()
+
+    def _forget_plan(self) -> None:
+        self._required = 0
+
+    def _unmet(self) -> str | None:
+        if self._most_given >= self._required:
+            return None
+        used = shortfall("given", self._most_given, self._required)
+        return f"the prepared answers of {brief(self.prefix)} were {used}"
 
     def _saved(self) -> Any:
         with self._lock:
@@ -266,6 +286,7 @@ class PreparedRoute(DestinationRoute):
         with self._lock:
             reply = self._replies[min(self.given, len(self._replies) - 1)]
             self.given += 1
+            self._most_given = max(self._most_given, self.given)
         if isinstance(reply, BaseException):
             return failed(reply)
         return outcome_of(reply, delivery)

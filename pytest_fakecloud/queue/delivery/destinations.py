@@ -140,6 +140,9 @@ class Destinations:
         An answer is a status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, a body
         with status 200 (string, bytes, or a dict or list as JSON), or an exception. ``after`` is
         the time that each answer takes on the queue's clock, unless a ``Reply`` sets its own.
+
+        A strict test fails if there are several answers and not all of them were given (violation
+        ``unmet``). Decided here: a single answer need not be given, like the other routes.
         """
         __tracebackhide__ = True
         if not answers:

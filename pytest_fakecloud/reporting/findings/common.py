@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ...core.calls import Call, Entry
+from ...faults.fault import rule_of
 from ..calls import lines_of, on_connection
 from ..connections import error_of
 from ..model import Finding
@@ -38,7 +39,7 @@ def continued_after_error(test: ObservedTest) -> Iterator[Finding]:
 
 
 def unused_fault(test: ObservedTest) -> Iterator[Finding]:
-    """Find faults that were never applied, with the calls that their fake received."""
+    """Find faults that were used less often than planned, with the calls that their fake received."""
     # Faults that the test allows to stay unused are not among the violations.
     unused = {one.facts.get("handle") for one in test.cloud.problems if one.kind == "unused_fault"}
     for handle in test.cloud.handles:
@@ -46,7 +47,16 @@ def unused_fault(test: ObservedTest) -> Iterator[Finding]:
         for call in test.calls_of(handle) if handle.name in unused else ():
             received.update(dict.fromkeys(_names_of(call)))
         if received:
-            faults = [repr(fault) for fault in handle.faults.unused()]
+            faults = [
+                {
+                    "fault": repr(fault),
+                    "deed": rule.deed,
+                    "used": rule.used,
+                    "planned": rule.planned,
+                }
+                for fault in handle.faults.unused()
+                for rule in [rule_of(fault)]
+            ]
             values = {"faults": faults, "calls": list(received)}
             yield Finding("unused_fault", handle.name, values=values)
 

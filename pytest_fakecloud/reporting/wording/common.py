@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...core.calls import Call, Event
-from ...core.wording import counted, listed, plural
+from ...core.wording import counted, listed, plural, shortfall
 from ..bodies import compact, parsed, shortened
 from ..calls import on_connection
 from ..connections import reply
@@ -127,9 +127,15 @@ def _swallowed(values: Values, lookups: Lookups) -> str:
 
 
 def _unused_fault(values: Values, lookups: Lookups) -> str:
-    faults = values["faults"]
-    named = f"the {plural('fault', len(faults))} {listed(faults)}" if faults else "a fault"
-    return f"{named} never fired; the calls were {listed(values['calls'])}"
+    faults: dict[str, list[str]] = {}
+    for one in values["faults"]:
+        how = shortfall(one["deed"], one["used"], one["planned"])
+        faults.setdefault(how, []).append(one["fault"])
+    found = [
+        f"the {plural('fault', len(those))} {listed(those)} {how}" for how, those in faults.items()
+    ]
+    named = "; ".join(found) or "a fault was used less often than planned"
+    return f"{named}; the calls were {listed(values['calls'])}"
 
 
 def _rejected(values: Values, lookups: Lookups) -> str:

@@ -48,7 +48,7 @@ const ADVICE = {
   unrouted: () => ["Your application called an address that this fake does not have. Compare method and path with the documentation of the service.", ["Check that your application uses the address and token of this fake: ", el("a", {href: "#/connect"}, "Connect")]],
   rejected_step: ({run_id: run}) => ["The queue rejected a step of a workflow run, for example because the run has ended. Workflow clients ignore this error, so the run does not continue.", run && [el("a", {href: `#/fake/queue/runs/${encodeURIComponent(run)}`}, "Show the run")]],
   no_workflow: ({url, run_id: run}) => ["Your application triggered a workflow at an address that serves no workflow, so the run failed.", ["Trigger the address at which your application serves the workflow, instead of ", el("code", {}, url)], run && [el("a", {href: `#/fake/queue/runs/${encodeURIComponent(run)}`}, "Show the run")]],
-  unused_fault: () => ["No request met this fault. Make the request that it is for, or remove it on the Faults tab of the fake."],
+  unused_fault: () => ["Fewer requests than planned met this fault. Make the requests that it is for, or remove it on the Faults tab of the fake."],
   bug: () => ["This is a bug of pytest-fakecloud. Please report it with the text below."],
 };
 const origin = (url) => { try { return new URL(url).origin; } catch { return "https://app.example"; } };

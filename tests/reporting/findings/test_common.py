@@ -70,7 +70,9 @@ def test_a_fault_that_missed_is_told_with_the_endpoints_that_came(cloud: Cloud) 
         httpx.get(f"{queue.url}/v2/{path}", headers=queue.headers)
     (one,) = [one for one in found(cloud) if one.kind == "unused_fault"]
     assert one.values["calls"] == ["get_keys", "GET /v2/none-such"]
-    assert "answer 503 [route='publish'], 0 hits, set at" in one.values["faults"][0]
+    (fault,) = one.values["faults"]
+    assert "answer 503 [route='publish'], 0 hits, set at" in fault.pop("fault")
+    assert fault == {"deed": "fired", "used": 0, "planned": 1}
     queue.faults.clear()
     assert "unused_fault" not in kinds(cloud)
 
@@ -200,8 +202,12 @@ ERROR = {"call": "GET /v2/keys", "status": "404", "error": "no key", "later": 2}
     [
         ("raised_after_answer", {"message": "m", "status": 200},
          "m was answered 200 before its handler raised, so it is not retried"),
-        ("unused_fault", {"faults": ["<a>", "<b>"], "calls": ["SET"]},
-         "the faults <a>, <b> never fired; the calls were SET"),
+        ("unused_fault",
+         {"faults": [{"fault": name, "deed": "fired", "used": 0, "planned": 1} for name in "ab"]
+          + [{"fault": "c", "deed": "fired", "used": 1, "planned": 2}], "calls": ["SET"]},
+         "the faults a, b never fired; the fault c fired 1 of 2 planned times; the calls were SET"),
+        ("unused_fault", {"faults": [], "calls": ["SET"]},
+         "a fault was used less often than planned; the calls were SET"),
         ("rejected", OTHER,
          "answered 401 to 1 of 2 calls: the credentials are those of vector_index"),
         ("continued_after_error", ERROR,
