@@ -23,6 +23,7 @@ from .touches import touches_of_command
 
 if TYPE_CHECKING:
     from ..handle import Handle
+    from ..kv.races import Arrival, Sender
     from ..queue.model import Delivery, Message, Outcome
     from .world import World
 
@@ -181,21 +182,17 @@ class _ExploredFaults(_Explored):
 
 
 class _ExploredInterruptions(_Explored):
-    """Hooks between the commands of a pipeline; the simulation is called after the test's own."""
+    """Hooks before commands; the simulation is called after the test's own, inside pipelines."""
 
     def __bool__(self) -> bool:
         return self._world.simulation is not None or bool(self._planned)
 
-    def begin(self, lines: list[list[bytes]]) -> Callable[[int], None]:
-        planned = self._planned.begin(lines) if self._planned else None
-
-        def at(index: int) -> None:
-            if planned is not None:
-                planned(index)
-            if self._world.simulation is not None:
-                self._world.simulation.calls.at_gap()
-
-        return at
+    def before(self, sender: Sender, line: list[bytes], arrival: Arrival = "alone") -> None:
+        if self._planned:
+            self._planned.before(sender, line, arrival)
+        # The simulation has its own hook for each request.
+        if arrival == "pipelined" and self._world.simulation is not None:
+            self._world.simulation.calls.at_gap()
 
 
 class _ExploredDeliveries(_Explored):

@@ -241,6 +241,7 @@ class KVServer(KVContents, Handle):
         """Restore a snapshot's data, but not the journal, faults, credentials and the clock."""
         super().restore(snapshot)
         self._apply_password()
+        self._app.interruptions.start_over()
 
     @action
     def reset(self) -> None:
@@ -253,19 +254,20 @@ class KVServer(KVContents, Handle):
         super().reset()
         if isinstance(self._created_engine, Engine):
             self._created_engine.forget_past()
-        self._app.interruptions.clear()
         self._app.command_limits.reset()
 
     def between(
         self, commands: Place = None, *, run: Callable[[], object] | Sequence[Scalar]
     ) -> Between:
-        """Run another client's command between two commands of a pipeline.
+        """Run another client's command between two commands of a client.
 
-        ``commands`` selects the position: the number of commands before it, or the names of its two
-        neighbours (``("GET", "SET")``). If it is omitted, all positions are used in turn. ``run``
-        is a function to call at that position, or a command to execute. Returns the interruption, a
-        context manager; iterating over it covers every position. Names of commands match as in
-        ``assert_called(command=…)``.
+        The two commands are neighbours in a pipeline or separate calls; ``Between`` defines which
+        commands belong to one client. ``commands`` selects the position: the number of commands
+        before it, or the names of its two neighbours (``("GET", "SET")``). If it is omitted, every
+        position is interrupted. ``run`` is a function to call at that position, or a command to
+        execute. Returns the interruption, a context manager that raises ``ContractError`` if
+        nothing was interrupted; iterating over it covers one position per turn. Names of commands
+        match as in ``assert_called(command=…)``.
         """
         __tracebackhide__ = True
         if callable(run):
@@ -277,10 +279,16 @@ class KVServer(KVContents, Handle):
             )
         for word in run:
             encode(word)
-        # Record the caller's line now: a pipeline runs the command in another thread.
+        # Record the caller's line now: another thread runs the command.
         place = code_place(sys._getframe(1))
         execute = partial(perform, self, KVServer.execute, place, tuple(run), {})
         return Between(self._app.interruptions, commands, execute)
+
+    def _forget_plans(self) -> None:
+        self._app.interruptions.clear()
+
+    def _unmet(self) -> list[str]:
+        return [between.why_unused() for between in self._app.interruptions.unused()]
 
 
 def _real_engine(context: Context, url: str, config: KVConfig) -> RedisEngine:

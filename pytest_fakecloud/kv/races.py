@@ -1,50 +1,126 @@
-"""Interruptions of pipelines by commands of another client."""
+"""Interruptions between two commands of a client by commands of another client."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import pairwise
-from typing import Self, TypeAlias
+from types import TracebackType
+from typing import Literal, NamedTuple, Self, TypeAlias
 
 from ..core.errors import ContractError
 from ..core.matching import Condition, Question
-from ..core.wording import counted
+from ..core.wording import brief, counted
 from .command_fields import COMMAND, command_name
 
 Place: TypeAlias = int | tuple[Condition[str], Condition[str]] | None
-"""A position: a number of commands before it, two names, or None for all in turn."""
+"""A position: a number of commands before it, two names, or None for all positions."""
+Arrival: TypeAlias = Literal["alone", "pipelined", "queued"]
+"""How a command arrives: alone (also first in a pipeline), later in a REST pipeline, or inside a
+transaction, which nothing can interrupt.
+"""
+
+_ABOUT_CONNECTION = frozenset({"AUTH", "CLIENT", "HELLO", "QUIT", "RESET", "SELECT"})
+"""Commands that client libraries send by themselves when they open or close a connection."""
+_MOST_CLIENTS = 1000
+"""Number of senders that an interruption remembers; it then forgets the one that was quiet longest."""
+_MOST_SEEN = 40
+"""Number of command names that the error of an unused interruption lists."""
+
+
+class Sender(NamedTuple):
+    """The origin of a command: its connection if there is one, and over REST the user's name."""
+
+    connection: tuple[str, int] | None
+    user: str | None = None
+
+
+class _Progress(NamedTuple):
+    """A client's number, the number of commands it has sent, and the name of the last one."""
+
+    client: int
+    sent: int = 0
+    last: str = ""
+
+
+class _Gap(NamedTuple):
+    """A position between two commands of a client.
+
+    ``place`` is the number of commands that the client sent before it. ``number`` counts the
+    positions of all clients, starting at 1.
+    """
+
+    before: str
+    after: str
+    place: int
+    number: int
 
 
 class Interruptions(list["Between"]):
-    """The planned interruptions of a server's pipelines."""
+    """The active interruptions of a server."""
 
-    def begin(self, lines: list[list[bytes]]) -> Callable[[int], None]:
-        """Return a function to call with the index of each command of a pipeline but the first."""
-        names = [
-            command_name([word.decode("utf-8", "replace") for word in line[:2]]) for line in lines
-        ]
-        planned = [(between, between._positions(names)) for between in self]
+    def __init__(self) -> None:
+        super().__init__()
+        self._planned: list[Between] = []
+        """All interruptions since the last reset, also those that have ended."""
+        self._lock = threading.Lock()
+        self._running = False
 
-        def at(place: int) -> None:
-            for between, chosen in planned:
-                if place in chosen:
-                    between._interrupt(place)
+    def add(self, between: Between) -> None:
+        self.append(between)
+        self._planned.append(between)
 
-        return at
+    def is_active(self, between: Between) -> bool:
+        return between in self
+
+    def clear(self) -> None:
+        """End and forget all interruptions."""
+        super().clear()
+        self._planned.clear()
+
+    def start_over(self) -> None:
+        """Begin new sequences of commands, because the data was restored."""
+        with self._lock:
+            for between in self:
+                between._progress.clear()
+
+    def unused(self) -> list[Between]:
+        """Return the interruptions that never happened and have not raised an error for it."""
+        return [each for each in self._planned if not each.hits and not each._has_raised]
+
+    def before(self, sender: Sender, line: list[bytes], arrival: Arrival = "alone") -> None:
+        """Note a client's command before it is executed, and run the interruptions that are due."""
+        name = command_name([word.decode("utf-8", "replace") for word in line[:2]])
+        if name.partition(" ")[0] in _ABOUT_CONNECTION:
+            return
+        with self._lock:
+            if self._running:
+                return
+            noted = [(each, each._note(sender, name, arrival)) for each in self]
+        # Call conditions without the lock, because they are the test's code.
+        due = [(each, gap) for each, gap in noted if gap is not None and each._selects(gap)]
+        if not due:
+            return
+        with self._lock:
+            if self._running:
+                return
+            self._running = True
+        try:
+            for between, gap in due:
+                between._interrupt(gap.place)
+        finally:
+            self._running = False
 
 
-def _choice_of(
-    commands: int | tuple[Condition[str], Condition[str]],
-) -> Callable[[list[str]], Collection[int]]:
-    """Return a function from the names of a pipeline's commands to the positions to interrupt."""
+def _choice_of(commands: int | tuple[Condition[str], Condition[str]]) -> Callable[[_Gap], bool]:
+    """Return a function that decides whether to interrupt at a position."""
     if type(commands) is int:
         if commands < 1:
             raise ContractError(
                 f"commands={commands} is not a position between two commands: pass at least 1"
             )
-        return lambda names: (commands,)
+        return lambda gap: gap.place == commands
     pair = commands if isinstance(commands, tuple | list) else ()
     if len(pair) != 2 or any(name is None for name in pair):
         raise ContractError(
@@ -52,67 +128,110 @@ def _choice_of(
             "neighbours such as ('GET', 'SET'), or leave it out for every position in turn"
         )
     before, after = (Question("commands", name, COMMAND) for name in pair)
-    return lambda names: [
-        place
-        for place, (first, second) in enumerate(pairwise(names), 1)
-        if before.agrees(first) and after.agrees(second)
-    ]
+    return lambda gap: before.agrees(gap.before) and after.agrees(gap.after)
 
 
 class Between:
-    """An interruption that calls ``run()`` between two commands of a pipeline.
+    """An interruption that calls ``run()`` between two commands of a client.
 
-    ``commands`` selects the position: a number for the position after that many commands of each
-    pipeline, or a pair for the position between two neighbours with these names (each a name, a
-    glob, a pattern or a function). None selects every position in turn, one per pipeline, starting
-    after the first command.
+    The two commands are neighbours in a pipeline or separate calls, over REST or over the Redis
+    protocol. ``commands`` selects the position: a number for the position after that many commands
+    of each client, or a pair for each position between two neighbours with these names (each a
+    name, a glob, a pattern or a function). None selects every position.
 
-    The interruption ends with its ``with`` block. With ``commands=None``, it can also be iterated:
-    the loop body runs once per position, until its pipelines have no further positions::
+    The interruption ends with its ``with`` block, which raises ``ContractError`` with the commands
+    that it saw if nothing was interrupted. With ``commands=None``, it can also be iterated: each
+    turn of the loop interrupts one position, until a turn has no further position. A loop that
+    finds no position at all raises ``ContractError``::
 
         for place in kv_server.between(run=steal):
             kv_server.restore(before)
             transfer_money()
 
-    ``hits`` is the number of interruptions so far, ``place`` the position of the latest one.
+    An exception of the block itself is never replaced. An interruption that did not happen, and
+    could not raise this error, is a strict-mode violation of the kind ``unmet``.
+
+    Decided here: over the Redis protocol, a client is a connection. Over REST it is a connection
+    too, but a new connection continues the sequence of the user (token) that it authenticates as,
+    because HTTP clients without a connection pool open one for each call. Requests that skip the
+    socket (``transport="inprocess"``, ``explore()``) do the same. Nothing runs inside
+    ``MULTI``/``EXEC`` or a script, as in Redis: a script is one command, and a transaction over
+    REST counts as ``MULTI``, its commands and ``EXEC``. AUTH, CLIENT, HELLO, QUIT, RESET and SELECT
+    are ignored, because client libraries send them by themselves. Commands of ``execute()`` are the
+    test's own, and commands that arrive while ``run`` runs count as sent by ``run``.
+
+    ``hits`` is the number of interruptions so far. ``place`` is the number of commands that the
+    interrupted client had sent before the latest one.
     """
 
     def __init__(self, plan: Interruptions, commands: Place, run: Callable[[], object]) -> None:
         self._choice = None if commands is None else _choice_of(commands)
         if inspect.iscoroutinefunction(run):
             raise ContractError(
-                f"run={run!r} is a coroutine function, which a pipeline cannot await: "
+                f"run={run!r} is a coroutine function, which a command cannot await: "
                 "pass a plain function, or a command such as ['SET', 'k', 'v']"
             )
         self._plan = plan
         self._commands = commands
         self._run = run
-        self._turn = 0
-        """The number of the position to interrupt next, if all are used in turn."""
-        self._passed: int | None = None
-        """Number of positions that earlier pipelines of a loop's turn had; None outside a loop."""
+        self._turn: int | None = None
+        """The number of the position to interrupt in this turn of the loop; None outside a loop."""
+        self._progress: dict[Sender, _Progress] = {}
+        self._clients = 0
+        self._gaps = 0
+        self._seen: dict[int, list[str]] = {}
+        """The names of the commands by the number of their client."""
+        self._seen_in_all = 0
+        self._saw_transaction = False
+        self._has_raised = False
         self.hits = 0
         self.place = 0
-        plan.append(self)
+        plan.add(self)
 
-    def _positions(self, names: list[str]) -> Collection[int]:
-        """Return the positions to interrupt in a pipeline of commands with these names."""
+    # -- commands --------------------------------------------------------------------------------
+
+    def _note(self, sender: Sender, name: str, arrival: Arrival) -> _Gap | None:
+        """Note a command; return the position before it, if its client has sent another one."""
+        progress = self._advance(sender, name)
+        self._seen_in_all += 1
+        if self._seen_in_all <= _MOST_SEEN:
+            self._seen.setdefault(progress.client, []).append(name)
+        if arrival == "queued":
+            self._saw_transaction = True
+            return None
+        if not progress.sent:
+            return None
+        self._gaps += 1
+        return _Gap(progress.last, name, progress.sent, self._gaps)
+
+    def _advance(self, sender: Sender, name: str) -> _Progress:
+        """Add a command to the sequence of its client; return the progress before it."""
+        progress = self._progress.pop(sender, None)
+        known = None if sender.user is None else Sender(None, sender.user)
+        if progress is None and known is not None:
+            progress = self._progress.get(known)
+        if progress is None:
+            self._clients += 1
+            progress = _Progress(self._clients)
+        after = _Progress(progress.client, progress.sent + 1, name)
+        self._progress[sender] = after
+        if known is not None:
+            self._progress.pop(known, None)
+            self._progress[known] = after
+        while len(self._progress) > _MOST_CLIENTS:
+            del self._progress[next(iter(self._progress))]
+        return progress
+
+    def _selects(self, gap: _Gap) -> bool:
         if self._choice is not None:
-            return self._choice(names)
-        if self._passed is None:
-            self._turn += 1
-            return (self._turn,)
-        # Number the positions of several pipelines in one turn of the loop consecutively.
-        gaps = len(names) - 1
-        place = self._turn - self._passed
-        self._passed += gaps
-        return (place,) if 1 <= place <= gaps else ()
+            return self._choice(gap)
+        return self._turn is None or gap.number == self._turn
 
     def _interrupt(self, place: int) -> None:
         """Call ``run``, as if another client's command had arrived at this moment.
 
-        If it raises an ``Exception``, the pipeline returns 500, and the test receives a
-        ``ContractError``. Other exceptions, e.g. that of ``pytest.fail()``, propagate.
+        If it raises an ``Exception``, the command returns an error (500 over REST), and the test
+        receives a ``ContractError``. Other exceptions, e.g. that of ``pytest.fail()``, propagate.
         """
         self.hits += 1
         self.place = place
@@ -120,9 +239,11 @@ class Between:
             self._run()
         except Exception as error:
             raise ContractError(
-                f"the run= of between() failed after {counted(place, 'command')} of the pipeline: "
+                f"the run= of between() failed after {counted(place, 'command')} of the client: "
                 f"{error!r}"
             ) from error
+
+    # -- the test --------------------------------------------------------------------------------
 
     def remove(self) -> None:
         """End the interruption."""
@@ -135,18 +256,68 @@ class Between:
                 f"between(commands={self._commands!r}) cannot be iterated: "
                 "leave out commands= to iterate over all positions"
             )
+        self._check_active()
         try:
-            hits, self._turn = -1, 0
+            hits, turn = -1, 0
             # End the loop after a turn without an interruption: no positions are left.
             while self.hits != hits:
-                hits, self._passed = self.hits, 0
-                self._turn += 1
-                yield self._turn
+                hits, turn = self.hits, turn + 1
+                self._begin_turn(turn)
+                yield turn
         finally:
             self.remove()
+        self._check_hits()
+
+    def _begin_turn(self, turn: int) -> None:
+        with self._plan._lock:
+            self._progress.clear()
+            self._gaps, self._turn = 0, turn
 
     def __enter__(self) -> Self:
+        self._check_active()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        __tracebackhide__ = True
         self.remove()
+        if error is None:
+            self._check_hits()
+
+    def _check_active(self) -> None:
+        if not self._plan.is_active(self):
+            raise ContractError(f"{self!r} has ended: call between() again for another block")
+
+    def _check_hits(self) -> None:
+        __tracebackhide__ = True
+        if not self.hits:
+            self._has_raised = True
+            raise ContractError(self.why_unused())
+
+    def __repr__(self) -> str:
+        return f"<{self._as_call()}, {counted(self.hits, 'hit')}>"
+
+    def _as_call(self) -> str:
+        commands = self._commands
+        if isinstance(commands, tuple | list):
+            return f"between(({brief(commands[0])}, {brief(commands[1])}))"
+        return f"between({'' if commands is None else commands})"
+
+    def why_unused(self) -> str:
+        """Return a message for an interruption that never happened, with the commands it saw."""
+        clients = [", ".join(names) for names in self._seen.values()]
+        if len(clients) > 1:
+            clients = [f"{names} of client {number}" for number, names in enumerate(clients, 1)]
+        saw = "; ".join(clients) or "no command of a client"
+        more = self._seen_in_all - _MOST_SEEN
+        if more > 0:
+            saw += f"; and {counted(more, 'more command')}"
+        inside = ". Nothing runs inside a transaction" if self._saw_transaction else ""
+        return (
+            f"{self._as_call()} interrupted nothing. It saw {saw}{inside}. "
+            "Name two neighbouring commands of one client, or remove the interruption"
+        )

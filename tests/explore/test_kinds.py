@@ -171,6 +171,28 @@ def test_another_client_comes_between_two_commands_of_a_pipeline(
     assert found.schedule == "reader.2 switch writer"
 
 
+def test_an_interruption_that_the_test_planned_happens_in_each_run(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    other = cloud.kv_server(name="other").client()
+    runs = []
+
+    def ann() -> None:
+        # Planned inside a run, so that the interruption meets the hooks of the simulation.
+        with kv.between(("SET", "PING"), run=["SET", "pinged", "1"]):
+            if redis.get("seat") is None:
+                redis.set("seat", "ann")
+            redis.ping()
+
+    def check() -> None:
+        runs.append((kv.value("seat"), kv.value("pinged")))
+
+    with kv.between(("GET", "SET"), run=["INCR", "races"]) as between:
+        cloud.explore({"ann": ann, "bob": other.ping}, check, kinds="switch")
+    assert set(runs) == {("ann", "1")}
+    assert between.hits == len(runs)
+
+
 def test_a_transaction_lets_nobody_in_between(cloud: Cloud, redis: Redis, seen: Seen) -> None:
     def reader() -> None:
         seen.values.append(redis.multi().get("n").get("n").exec())

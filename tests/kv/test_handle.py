@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from unittest.mock import ANY
 from urllib.parse import urlsplit
 
 import httpx
@@ -16,7 +15,6 @@ import redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.handle import Context, Handle
 from pytest_fakecloud.kv.acl.users import AclUser
 from pytest_fakecloud.kv.errors import CommandError
@@ -405,133 +403,6 @@ class TestBaseline:
             pass
         with pytest.raises(ContractError, match="kv_server is closed"):
             _ = server.database_url
-
-
-class TestBetween:
-    LINES = (["GET", "n"], ["SET", "m", 1], ["GET", "n"], ["GET", "n"])
-
-    def post(self, server: KVServer, lines: Sequence[list[Any]] = LINES) -> httpx.Response:
-        return httpx.post(server.url + "/pipeline", json=lines, headers=server.headers)
-
-    def send(self, server: KVServer) -> list[Any]:
-        return [item["result"] for item in self.post(server).json()]
-
-    def test_after_a_number_of_commands(self, server: KVServer) -> None:
-        with server.between(2, run=["INCR", "n"]) as between:
-            assert self.send(server) == [None, "OK", "1", "1"]
-        assert (between.hits, between.place) == (1, 2)
-        assert self.send(server) == ["1", "OK", "1", "1"]
-
-    def test_between_two_names(self, server: KVServer) -> None:
-        with server.between(("get", "get"), run=lambda: server.execute("INCR", "n")) as between:
-            assert self.send(server) == [None, "OK", None, "1"]
-        assert between.hits == 1
-
-    @pytest.mark.parametrize("run", [["INCR", "n"], None])
-    def test_reports_show_the_command(self, server: KVServer, run: Any) -> None:
-        with server.between(1, run=run or (lambda: server.execute("INCR", "n"))):
-            self.send(server)
-        (action,) = recorder_of(server.journal).shared.actions
-        assert (action.kind, action.data["arguments"]) == ("execute", ["'INCR'", "'n'"])
-        assert action.data["where"]["file"] == __file__
-
-    @pytest.mark.parametrize(
-        "names", [("G*", "G*"), (re.compile("^GET$"), "get"), (ANY, lambda name: name == "GET")]
-    )
-    def test_between_two_that_are_asked_for(self, server: KVServer, names: Any) -> None:
-        server.execute("SET", "n", 0)
-        with server.between(names, run=["INCR", "n"]) as between:
-            answer = self.post(server, [["GET", "n"], ["GET", "n"]])
-        assert answer.json() == [{"result": "0"}, {"result": "1"}]
-        assert between.hits == 1
-
-    @pytest.mark.parametrize(
-        "names", [("GTE", "SET"), ("GET", "SETT*"), (1, "SET"), (b"GET", "SET")]
-    )
-    def test_unknown_command_names_are_rejected(self, server: KVServer, names: Any) -> None:
-        with pytest.raises(ContractError, match="commands="):
-            server.between(names, run=["INCR", "n"])
-        assert not server._app.interruptions
-
-    def test_every_position_in_turn(self, server: KVServer) -> None:
-        before = server.snapshot()
-        seen = []
-        for place in server.between(run=["INCR", "n"]):
-            server.restore(before)
-            seen.append((place, self.send(server)))
-        assert seen == [
-            (1, [None, "OK", "1", "1"]),
-            (2, [None, "OK", "1", "1"]),
-            (3, [None, "OK", None, "1"]),
-            (4, [None, "OK", None, None]),
-        ]
-
-    def test_positions_continue_over_pipelines_of_one_turn(self, server: KVServer) -> None:
-        hits = []
-        between = server.between(run=lambda: hits.append(between.place))
-        for _ in between:
-            self.send(server)
-            self.send(server)
-        assert len(hits) == 6
-
-    def test_a_loop_that_is_left_leaves_no_race(self, server: KVServer) -> None:
-        between = server.between(run=["INCR", "n"])
-        for place in between:
-            assert self.send(server) == [None, "OK", "1", "1"]
-            assert place == 1
-            break
-        between.remove()
-        between.remove()
-        assert self.send(server) == ["1", "OK", "1", "1"]
-
-    def test_one_per_pipeline_without_a_loop(self, server: KVServer) -> None:
-        with server.between(run=["INCR", "n"]):
-            assert self.send(server) == [None, "OK", "1", "1"]
-            assert self.send(server) == ["1", "OK", "2", "2"]
-
-    def test_misuse(self, server: KVServer) -> None:
-        with pytest.raises(ContractError, match="not a position between"):
-            server.between(0, run=lambda: None)
-        with pytest.raises(ContractError, match="cannot be iterated"):
-            list(server.between(1, run=lambda: None))
-
-    @pytest.mark.parametrize(
-        "commands",
-        [True, 1.5, "GET", ("GET",), ("GET", "SET", "GET"), ("GET", None), [], {"GET", "SET"}],
-    )
-    def test_an_invalid_position(self, server: KVServer, commands: Any) -> None:
-        with pytest.raises(ContractError, match="two neighbours"):
-            server.between(commands, run=lambda: None)
-        assert not server._app.interruptions
-
-    @pytest.mark.parametrize("run", [None, 5, "FLUSHALL", b"PING", [], {"SET", "k"}, ["SET", None]])
-    def test_what_cannot_be_run(self, server: KVServer, run: Any) -> None:
-        with pytest.raises(ContractError, match="pass"):
-            server.between(1, run=run)
-        assert not server._app.interruptions
-
-    def test_an_asynchronous_function_is_refused(self, server: KVServer) -> None:
-        async def rival() -> None:
-            """Never called."""
-
-        with pytest.raises(ContractError, match="coroutine function"):
-            server.between(1, run=rival)
-
-    def test_a_failure_is_the_tests_own(self, server: KVServer) -> None:
-        def rival() -> None:
-            raise ValueError("of the test")
-
-        for run, told in (
-            (rival, "ValueError('of the test')"),
-            (["NOPE"], "unknown command 'NOPE'"),
-        ):
-            with server.between(2, run=run):
-                answer = self.post(server)
-            assert answer.status_code == 500
-            problem = server._context.problems.pop()
-            assert isinstance(problem.exception, ContractError)
-            assert "the run= of between() failed after 2 commands" in problem.text
-            assert told in problem.text
 
 
 def test_completion_lists_only_public_names() -> None:

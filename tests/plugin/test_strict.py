@@ -127,6 +127,84 @@ def test_faults_and_expectations_that_never_fired_fail(run: Run) -> None:
     )
 
 
+def test_what_happened_less_often_than_planned_fails(run: Run) -> None:
+    result = run(
+        """
+        import pytest
+        import requests
+
+        URL = "https://app.test/hook"
+
+        def call(fake, path="/", **sent):
+            return requests.post(fake.url + path, headers=fake.headers, **sent).status_code
+
+        def test_times(kv_server):
+            kv_server.faults.answer(503, times=2)
+            assert call(kv_server, json=["PING"]) == 503
+
+        def test_steps(kv_server):
+            kv_server.faults.sequence([503, 429, None])
+            assert call(kv_server, json=["PING"]) == 503
+
+        def test_block(queue):
+            queue.destinations.accept()
+            with queue.faults.duplicate(times=2):
+                queue.publish(URL)
+                queue.run_until_idle()
+
+        def test_answers(queue):
+            queue.destinations.answers(URL, 503, 200)
+            queue.publish(URL, retries=0)
+            queue.run_until_idle()
+
+        def test_batches(broker):
+            broker.create_topic("t")
+            broker.partial_produce(keep=1, times=2)
+            assert call(broker, "/produce/t", json=[{"value": "a"}, {"value": "b"}]) == 503
+
+        def test_interruption(kv_server):
+            with pytest.raises(ValueError), kv_server.between(("GET", "SET"), run=["DEL", "k"]):
+                call(kv_server, json=["GET", "k"])
+                raise ValueError
+
+        def test_reset(kv_server, queue, broker):
+            kv_server.faults.answer(503, times=2)
+            kv_server.between(run=print)
+            queue.destinations.answers(URL, 503, 200)
+            queue.set_baseline()
+            broker.partial_produce(keep=1)
+            for fake in (kv_server, queue, broker):
+                fake.reset()
+
+        def test_all_of_it(kv_server, queue, broker):
+            kv_server.faults.answer(503, times=2)
+            for _ in range(2):
+                call(kv_server, json=["PING"])
+            queue.destinations.answers(URL, 503, 200)
+            before = queue.snapshot()
+            queue.publish(URL, retries=1)
+            queue.run_until_idle()
+            queue.restore(before)
+            broker.create_topic("t")
+            broker.partial_produce(keep=1)
+            assert call(broker, "/produce/t", json=[{"value": "a"}, {"value": "b"}]) == 503
+            broker.partial_produce(keep=1)
+            assert call(broker, "/produce/t", json=[{"value": "a"}, {"value": "b"}]) == 503
+        """
+    )
+    result.assert_outcomes(failed=6, passed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "[[]unused_fault] kv_server: the fault *times=2* fired 1 of 2 planned times; remove it*",
+            "[[]unused_fault] kv_server: the fault <sequence * fired 1 of 3 planned times; *",
+            "[[]unused_fault] queue: the fault <duplicate * fired 1 of 2 planned times; *",
+            "[[]unmet] queue: the prepared answers of 'https://app.test/hook' were given 1 of 2 *",
+            "[[]unmet] broker: partial_produce() happened 1 of 2 planned times: *",
+            "[[]unmet] kv_server: between(('GET', 'SET')) interrupted nothing. It saw GET. *",
+        ]
+    )
+
+
 def test_what_a_closed_fake_left_counts_as_well(run: Run) -> None:
     result = run(
         """

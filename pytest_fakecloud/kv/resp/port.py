@@ -27,6 +27,7 @@ from ..engine.engine import Engine
 from ..engine.session import Session
 from ..errors import CommandError
 from ..model import TURN_SECONDS
+from ..races import Arrival, Sender
 from ..reply import LARGEST, NO_REPLY, Blocked, Reply, resp_parts, size_of, to_resp
 from ..rest.routes import KVApp
 from .outbox import Outbox, Pushes
@@ -195,6 +196,9 @@ class PortConnection:
         except for a command that runs during a script, and the error of a search.
         """
         engine, session = self.engine, self.session
+        if self.app.interruptions:
+            arrival: Arrival = "alone" if session.queue is None else "queued"
+            self.app.interruptions.before(Sender(self.client), argv, arrival)
         encode = partial(self._encode_reply, argv, session.reply_mode, put)
         try:
             engine.index_ahead(session, argv)

@@ -24,7 +24,7 @@ from .. import errors
 from ..command_fields import COMMAND, LINES, facts_of
 from ..errors import CommandError, RestError
 from ..model import TURN_SECONDS, AnyEngine, AnySession
-from ..races import Interruptions
+from ..races import Arrival, Interruptions, Sender
 from ..reply import LARGEST, Reply, size_of
 from ..settings import KVConfig
 from ..table.registry import COMMANDS
@@ -174,6 +174,8 @@ class KVApp(App):
         session = self._session(request)
         reply: Reply
         try:
+            if self.interruptions:
+                self._may_interrupt(request, [line])
             if self.command_limits.must_check(request):
                 self.command_limits.check(line)
             reply = self.engine.execute(session, line)
@@ -192,17 +194,20 @@ class KVApp(App):
         limits = self.command_limits if self.command_limits.must_check(request) else None
         session = self._session(request)
         try:
-            replies, size = self._run_each(session, lines, limits)
+            replies, size = self._run_each(session, lines, limits, request)
         finally:
             self._leave(session)
         self.with_int_text(replies)
         return wanted.replies(replies, size, self._headers(request))
 
     def _run_each(
-        self, session: AnySession, lines: list[list[bytes]], limits: CommandLimits | None
+        self,
+        session: AnySession,
+        lines: list[list[bytes]],
+        limits: CommandLimits | None,
+        request: Request,
     ) -> tuple[list[Reply], int]:
         """Run commands; return the replies, and the total size of their strings in bytes."""
-        interrupt = self.interruptions.begin(lines) if self.interruptions else None
         replies: list[Reply] = []
         size = 0
         execute = self.engine.execute
@@ -211,8 +216,8 @@ class KVApp(App):
             if monotonic() > turn_ends:
                 self.engine.give_way()
                 turn_ends = monotonic() + TURN_SECONDS
-            if interrupt is not None and at:
-                interrupt(at)
+            if self.interruptions:
+                self._may_interrupt(request, [line], "pipelined" if at else "alone")
             try:
                 if limits is not None:
                     limits.check(line)
@@ -238,6 +243,9 @@ class KVApp(App):
             with suppress(CommandError):
                 self.command_limits.count()
             raise RestError(400, rejection.text.decode()) from None
+        if self.interruptions:
+            self._may_interrupt(request, [[b"MULTI"]])
+            self._may_interrupt(request, [*lines, [b"EXEC"]], "queued")
         session = self._session(request)
         try:
             replies = self._transaction(session, lines)
@@ -350,6 +358,17 @@ class KVApp(App):
         if self.settings.int_text == "int" and error.text == errors.NOT_INTEGER:
             return CommandError(errors.NOT_INTEGER_VENDOR)
         return error
+
+    def _may_interrupt(
+        self, request: Request, lines: list[list[bytes]], arrival: Arrival = "alone"
+    ) -> None:
+        """Run the test's interruptions that are due before these commands."""
+        connection = request.client
+        if connection is not None and not connection[1]:
+            connection = None  # a request without a socket (``transport="inprocess"``)
+        sender = Sender(connection, request.principal.name)
+        for line in lines:
+            self.interruptions.before(sender, line, arrival)
 
     def _session(self, request: Request) -> AnySession:
         address = "127.0.0.1:0"

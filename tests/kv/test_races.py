@@ -1,0 +1,472 @@
+"""Interruptions of clients: positions, clients over both protocols, and unused interruptions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import ANY
+
+import httpx
+import pytest
+import redis
+from upstash_redis import Redis
+
+from pytest_fakecloud import Between, Cloud
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.journal import recorder_of
+from pytest_fakecloud.handle import Context
+from pytest_fakecloud.kv.handle import KVServer
+from tests.harness import in_threads
+
+Send = Callable[[Sequence[list[Any]]], object]
+"""Sends commands as one client."""
+
+
+@pytest.fixture
+def server() -> Iterator[KVServer]:
+    with KVServer(Context.alone(now="2026-01-01T00:00:00Z")) as server:
+        yield server
+
+
+def over_pipeline(server: KVServer) -> Iterator[Send]:
+    yield lambda lines: httpx.post(
+        server.url + "/pipeline", json=list(lines), headers=server.headers
+    ).raise_for_status()
+
+
+def over_one_connection(server: KVServer) -> Iterator[Send]:
+    with httpx.Client(base_url=server.url, headers=server.headers) as http:
+        yield lambda lines: [http.post("/", json=line).raise_for_status() for line in lines]
+
+
+def over_new_connections(server: KVServer) -> Iterator[Send]:
+    yield lambda lines: [httpx.post(server.url, json=x, headers=server.headers) for x in lines]
+
+
+def over_paths(server: KVServer) -> Iterator[Send]:
+    with httpx.Client(base_url=server.url, headers=server.headers) as http:
+        yield lambda lines: [http.get("/".join(["", *map(str, line)])) for line in lines]
+
+
+def over_redis(server: KVServer) -> Iterator[Send]:
+    with redis.Redis.from_url(server.database_url) as client:
+        yield lambda lines: [client.execute_command(*line) for line in lines]
+
+
+def over_a_redis_pipeline(server: KVServer) -> Iterator[Send]:
+    with redis.Redis.from_url(server.database_url) as client:
+
+        def send(lines: Sequence[list[Any]]) -> None:
+            with client.pipeline(transaction=False) as pipe:
+                for line in lines:
+                    pipe.execute_command(*line)
+                pipe.execute()
+
+        yield send
+
+
+WAYS = (
+    over_pipeline, over_one_connection, over_new_connections, over_paths, over_redis,
+    over_a_redis_pipeline,
+)  # fmt: skip
+
+
+@pytest.fixture(params=WAYS, ids=lambda way: way.__name__)
+def send(request: pytest.FixtureRequest, server: KVServer) -> Iterator[Send]:
+    """Send commands in one of the ways in which a client can."""
+    yield from request.param(server)
+
+
+@contextmanager
+def unused(server: KVServer, commands: Any, told: str) -> Iterator[Between]:
+    """Expect that a block interrupts nothing, and that its error contains a string."""
+    with (
+        pytest.raises(ContractError, match=re.escape(told)),
+        server.between(commands, run=print) as between,
+    ):
+        yield between
+
+
+LINES = (["GET", "n"], ["SET", "m", 1], ["GET", "n"], ["GET", "n"])
+
+
+class TestNeighbours:
+    """Commands of one client are neighbours, however it sends them."""
+
+    def test_between_two_names(self, server: KVServer, send: Send) -> None:
+        with server.between(("GET", "SET"), run=["SET", "k", "stolen"]) as between:
+            send([["GET", "k"], ["SET", "k", 1, "NX"]])
+        assert (between.hits, between.place, server.value("k")) == (1, 1, "stolen")
+
+    def test_after_a_number_of_commands(self, server: KVServer, send: Send) -> None:
+        with server.between(2, run=lambda: server.execute("APPEND", "n", server.string("m"))):
+            send([["SET", "m", "a"], ["SET", "n", "-"], ["SET", "m", "b"], ["SET", "m", "c"]])
+        assert server.value("n") == "-a"
+
+    def test_every_position(self, server: KVServer, send: Send) -> None:
+        places = []
+        with server.between(run=lambda: places.append(between.place)) as between:
+            send(LINES)
+        assert places == [1, 2, 3]
+
+    def test_a_loop(self, server: KVServer, send: Send) -> None:
+        server.load([["APPEND", "n", ""]])
+        before, found = server.snapshot(), []
+        for place in server.between(run=["APPEND", "n", "|"]):
+            server.restore(before)
+            send([["APPEND", "n", word] for word in "abc"])
+            found.append((place, server.value("n")))
+        assert found == [(1, "a|bc"), (2, "ab|c"), (3, "abc")]
+
+    def test_the_commands_of_run_are_no_neighbours(self, server: KVServer, send: Send) -> None:
+        def rival() -> None:
+            for way in WAYS:
+                for theirs in way(server):
+                    theirs([["GET", "theirs"], ["SET", "theirs", 1], ["GET", "theirs"]])
+
+        with server.between(("GET", "SET"), run=rival) as between:
+            send([["GET", "k"], ["SET", "k", 1], ["INCR", "k"]])
+        assert between.hits == 1
+        with (
+            unused(server, ("SET", "GET"), "It saw GET, SET."),
+            server.between(("GET", "SET"), run=rival),
+        ):
+            send([["GET", "k"], ["SET", "k", 1]])
+
+    def test_an_unused_block_is_an_error(self, server: KVServer, send: Send) -> None:
+        told = (
+            "between(('GET', 'SET')) interrupted nothing. It saw GET, INCR, SET. Name two "
+            "neighbouring commands of one client, or remove the interruption"
+        )
+        with unused(server, ("GET", "SET"), told):
+            send([["GET", "k"], ["INCR", "n"], ["SET", "k", 1]])
+        assert not server._app.interruptions
+        assert not server._unmet()
+
+    def test_a_loop_without_a_position_is_an_error(self, server: KVServer, send: Send) -> None:
+        turns = []
+
+        def loop() -> None:
+            for turn in server.between(run=print):
+                turns.append(turn)
+                send([["INCR", "n"]])
+
+        told = r"between\(\) interrupted nothing\. It saw INCR\. "
+        with pytest.raises(ContractError, match=told):
+            loop()
+        assert turns == [1]
+
+
+class TestClients:
+    """Decided here: which commands belong to one client."""
+
+    def test_connections_of_redis_are_clients(self, server: KVServer) -> None:
+        def of_two() -> None:
+            with (
+                redis.Redis.from_url(server.database_url) as ann,
+                redis.Redis.from_url(server.database_url) as bob,
+            ):
+                ann.get("k")
+                bob.set("k", 1)
+                bob.get("k")
+                ann.delete("k")
+
+        with unused(server, ("GET", "SET"), "saw GET, DEL of client 1; SET, GET of client 2."):
+            of_two()
+        with server.between(("GET", "DEL"), run=print):
+            of_two()
+
+    def test_connections_of_rest_are_clients(self, server: KVServer) -> None:
+        with (
+            httpx.Client(base_url=server.url, headers=server.headers) as ann,
+            httpx.Client(base_url=server.url, headers=server.headers) as bob,
+            server.between(("GET", "SET"), run=["SET", "k", "stolen"]) as between,
+        ):
+            ann.get("/get/k")
+            bob.get("/incr/n")
+            ann.get("/set/k/1/nx")
+        assert (between.hits, server.value("k")) == (1, "stolen")
+
+    def test_a_new_connection_with_another_token_is_another_client(self, server: KVServer) -> None:
+        readers = {"Authorization": f"Bearer {server.read_only_token}"}
+        with unused(server, ("GET", "SET"), "saw GET of client 1; SET of client 2."):
+            httpx.get(server.url + "/get/k", headers=readers)
+            httpx.get(server.url + "/set/k/1", headers=server.headers)
+
+    def test_requests_without_a_socket_continue_the_sequence(self) -> None:
+        with Cloud(transport="inprocess") as cloud:
+            server = cloud.kv_server()
+            client = Redis(server.url, server.token, allow_telemetry=False)
+            with server.between(("GET", "SET"), run=["SET", "k", "stolen"]) as between:
+                client.get("k")
+                client.set("k", "1", nx=True)
+            assert between.hits == 1
+            with server.between(run=["INCR", "n"]) as between:
+                client.get("k")
+                with server.faults.delay(0):  # which uses a socket
+                    client.get("k")
+                client.get("k")
+            assert (between.hits, between.place) == (2, 2)
+
+    def test_restoring_data_begins_a_new_sequence(self, server: KVServer) -> None:
+        before = server.snapshot()
+        with unused(server, ("GET", "SET"), "saw GET of client 1; SET of client 2."):
+            httpx.get(server.url + "/get/k", headers=server.headers)
+            server.restore(before)
+            httpx.get(server.url + "/set/k/1", headers=server.headers)
+
+    def test_the_tests_own_commands_are_not_a_clients(self, server: KVServer) -> None:
+        with unused(server, None, "saw no command of a client."):
+            server.execute("GET", "k")
+            server.execute("SET", "k", 1)
+
+    def test_clients_at_the_same_time(self, server: KVServer) -> None:
+        def work() -> None:
+            with httpx.Client(base_url=server.url, headers=server.headers) as http:
+                for _ in range(20):
+                    http.get("/get/k")
+                    http.get("/incr/k")
+
+        with server.between(("GET", "INCR"), run=["INCR", "rival"]) as between:
+            in_threads(*[work] * 4)
+        assert server.value("k") == "80"
+        assert server.integer("rival") == between.hits > 0
+
+    def test_many_clients_are_forgotten(
+        self, server: KVServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pytest_fakecloud.kv.races._MOST_CLIENTS", 3)
+        with server.between(("GET", "SET"), run=print) as between:
+            for _ in range(5):
+                httpx.get(server.url + "/get/k", headers=server.headers)
+            assert len(between._progress) == 3
+            httpx.get(server.url + "/set/k/1", headers=server.headers)
+
+    def test_the_error_lists_the_first_commands(self, server: KVServer) -> None:
+        told = f"saw {', '.join(['GET'] * 40)}; and 5 more commands."
+        with unused(server, ("GET", "SET"), told):
+            next(over_pipeline(server))([["GET", "k"]] * 45)
+
+
+class TestTransactions:
+    """Nothing runs inside a transaction or a script."""
+
+    WORK = (["GET", "k"], ["SET", "k", 1])
+
+    def over_rest(self, server: KVServer) -> None:
+        http = httpx.Client(base_url=server.url, headers=server.headers)
+        with http:
+            http.post("/", json=["GET", "k"])
+            http.post("/multi-exec", json=list(self.WORK)).raise_for_status()
+            http.post("/", json=["STRLEN", "k"])
+
+    def over_redis(self, server: KVServer) -> None:
+        with redis.Redis.from_url(server.database_url) as client:
+            client.get("k")
+            with client.pipeline() as pipe:
+                pipe.get("k").set("k", 1).execute()
+            client.strlen("k")
+
+    @pytest.fixture(params=["over_rest", "over_redis"])
+    def work(self, request: pytest.FixtureRequest) -> Callable[[KVServer], None]:
+        return getattr(self, request.param)  # type: ignore[no-any-return]
+
+    def test_between_its_commands(self, server: KVServer, work: Callable[..., None]) -> None:
+        saw = "GET, MULTI, GET, SET, EXEC, STRLEN. Nothing runs inside a transaction"
+        for place in (("GET", "SET"), ("MULTI", "GET"), ("SET", "EXEC"), 2, 3, 4):
+            with unused(server, place, saw):
+                work(server)
+
+    def test_before_and_after_it(self, server: KVServer, work: Callable[..., None]) -> None:
+        places = []
+        with server.between(run=lambda: places.append(between.place)) as between:
+            work(server)
+        assert places == [1, 5]
+        for place in (("GET", "MULTI"), ("EXEC", "STRLEN")):
+            with server.between(place, run=print):
+                work(server)
+
+    def test_a_watched_key_that_another_client_changes(self, server: KVServer) -> None:
+        with (
+            redis.Redis.from_url(server.database_url) as client,
+            client.pipeline() as pipe,
+            server.between(("GET", "MULTI"), run=["SET", "k", "rival"]),
+        ):
+            pipe.watch("k")
+            pipe.get("k")
+            pipe.multi()
+            pipe.set("k", "mine")
+            with pytest.raises(redis.WatchError):
+                pipe.execute()
+        assert server.value("k") == "rival"
+
+    def test_a_script_is_one_command(self, server: KVServer, send: Send) -> None:
+        script = "redis.call('GET', 'k') redis.call('SET', 'k', '1')"
+        with unused(server, ("GET", "SET"), "saw EVAL."):
+            send([["EVAL", script, "0"]])
+
+
+class TestUnused:
+    def test_an_exception_of_the_block_is_not_replaced(self, server: KVServer) -> None:
+        with pytest.raises(ZeroDivisionError), server.between(("GET", "SET"), run=print):
+            raise ZeroDivisionError
+
+        def loop() -> None:
+            for _ in server.between(run=print):
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            loop()
+        assert not server._app.interruptions
+
+    def test_an_interruption_that_could_not_raise_is_unmet(self) -> None:
+        with Cloud() as cloud:
+            server = cloud.kv_server()
+            with pytest.raises(ZeroDivisionError), server.between(("GET", "SET"), run=print):
+                _ = 1 / 0
+            server.between(3, run=print).remove()
+            for _ in server.between(run=print):
+                break
+            told = [problem.text for problem in cloud.problems.where(kind="unmet")]
+            assert [text.partition(" interrupted nothing. ")[0] for text in told] == [
+                "kv_server: between(('GET', 'SET'))",
+                "kv_server: between(3)",
+                "kv_server: between()",
+            ]
+            server.reset()
+            assert not cloud.problems
+
+    def test_an_ended_interruption_is_not_used_again(self, server: KVServer) -> None:
+        between = server.between(run=print)
+        with between:
+            next(over_pipeline(server))(LINES)
+        for use in (between.__enter__, lambda: next(iter(between))):
+            with pytest.raises(ContractError, match="has ended: call between"):
+                use()
+
+
+class TestPositions:
+    def post(self, server: KVServer, lines: Sequence[list[Any]] = LINES) -> httpx.Response:
+        return httpx.post(server.url + "/pipeline", json=lines, headers=server.headers)
+
+    def send(self, server: KVServer) -> list[Any]:
+        return [item["result"] for item in self.post(server).json()]
+
+    def test_after_a_number_of_commands(self, server: KVServer) -> None:
+        with server.between(2, run=["INCR", "n"]) as between:
+            assert self.send(server) == [None, "OK", "1", "1"]
+        assert (between.hits, between.place) == (1, 2)
+        assert self.send(server) == ["1", "OK", "1", "1"]
+
+    def test_between_two_names(self, server: KVServer) -> None:
+        with server.between(("get", "get"), run=lambda: server.execute("INCR", "n")) as between:
+            assert self.send(server) == [None, "OK", None, "1"]
+        assert between.hits == 1
+
+    @pytest.mark.parametrize("run", [["INCR", "n"], None])
+    def test_reports_show_the_command(self, server: KVServer, run: Any) -> None:
+        with server.between(1, run=run or (lambda: server.execute("INCR", "n"))):
+            self.send(server)
+        (action,) = recorder_of(server.journal).shared.actions
+        assert (action.kind, action.data["arguments"]) == ("execute", ["'INCR'", "'n'"])
+        assert action.data["where"]["file"] == __file__
+
+    @pytest.mark.parametrize(
+        "names", [("G*", "G*"), (re.compile("^GET$"), "get"), (ANY, lambda name: name == "GET")]
+    )
+    def test_between_two_that_are_asked_for(self, server: KVServer, names: Any) -> None:
+        server.execute("SET", "n", 0)
+        with server.between(names, run=["INCR", "n"]) as between:
+            answer = self.post(server, [["GET", "n"], ["GET", "n"]])
+        assert answer.json() == [{"result": "0"}, {"result": "1"}]
+        assert between.hits == 1
+
+    @pytest.mark.parametrize(
+        "names", [("GTE", "SET"), ("GET", "SETT*"), (1, "SET"), (b"GET", "SET")]
+    )
+    def test_unknown_command_names_are_rejected(self, server: KVServer, names: Any) -> None:
+        with pytest.raises(ContractError, match="commands="):
+            server.between(names, run=["INCR", "n"])
+        assert not server._app.interruptions
+
+    def test_every_position_in_turn(self, server: KVServer) -> None:
+        before = server.snapshot()
+        seen = []
+        for place in server.between(run=["INCR", "n"]):
+            server.restore(before)
+            seen.append((place, self.send(server)))
+        assert seen == [
+            (1, [None, "OK", "1", "1"]),
+            (2, [None, "OK", "1", "1"]),
+            (3, [None, "OK", None, "1"]),
+            (4, [None, "OK", None, None]),
+        ]
+
+    def test_positions_continue_over_calls_of_one_turn(self, server: KVServer) -> None:
+        hits = []
+        between = server.between(run=lambda: hits.append(between.place))
+        for _ in between:
+            self.send(server)
+            self.send(server)
+        assert hits == [1, 2, 3, 4, 5, 6, 7]
+
+    def test_a_loop_that_is_left_leaves_no_race(self, server: KVServer) -> None:
+        between = server.between(run=["INCR", "n"])
+        for place in between:
+            assert self.send(server) == [None, "OK", "1", "1"]
+            assert place == 1
+            break
+        between.remove()
+        between.remove()
+        assert self.send(server) == ["1", "OK", "1", "1"]
+
+    def test_a_number_is_reached_once_per_client(self, server: KVServer) -> None:
+        with server.between(1, run=["INCR", "n"]):
+            assert self.send(server) == [None, "OK", "1", "1"]
+            assert self.send(server) == ["1", "OK", "1", "1"]
+
+    def test_misuse(self, server: KVServer) -> None:
+        with pytest.raises(ContractError, match="not a position between"):
+            server.between(0, run=lambda: None)
+        with pytest.raises(ContractError, match="cannot be iterated"):
+            list(server.between(1, run=lambda: None))
+
+    @pytest.mark.parametrize(
+        "commands",
+        [True, 1.5, "GET", ("GET",), ("GET", "SET", "GET"), ("GET", None), [], {"GET", "SET"}],
+    )
+    def test_an_invalid_position(self, server: KVServer, commands: Any) -> None:
+        with pytest.raises(ContractError, match="two neighbours"):
+            server.between(commands, run=lambda: None)
+        assert not server._app.interruptions
+
+    @pytest.mark.parametrize("run", [None, 5, "FLUSHALL", b"PING", [], {"SET", "k"}, ["SET", None]])
+    def test_what_cannot_be_run(self, server: KVServer, run: Any) -> None:
+        with pytest.raises(ContractError, match="pass"):
+            server.between(1, run=run)
+        assert not server._app.interruptions
+
+    def test_an_asynchronous_function_is_refused(self, server: KVServer) -> None:
+        async def rival() -> None:
+            """Never called."""
+
+        with pytest.raises(ContractError, match="coroutine function"):
+            server.between(1, run=rival)
+
+    def test_a_failure_is_the_tests_own(self, server: KVServer) -> None:
+        def rival() -> None:
+            raise ValueError("of the test")
+
+        for run, told in (
+            (rival, "ValueError('of the test')"),
+            (["NOPE"], "unknown command 'NOPE'"),
+        ):
+            with server.between(2, run=run):
+                answer = self.post(server)
+            assert answer.status_code == 500
+            problem = server._context.problems.pop()
+            assert isinstance(problem.exception, ContractError)
+            assert "the run= of between() failed after 2 commands" in problem.text
+            assert told in problem.text
