@@ -154,7 +154,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     """Start the early fakes before conftests and the application's settings are imported."""
     early = early_config.getini("fakecloud_early")
     if early:
-        from .session.run import begin_early
+        from .session.early import begin_early
 
         begin_early(early_config, early)
     yield
@@ -219,6 +219,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         from .session.preload import import_fakes
 
         import_fakes()
+    parameters = getattr(getattr(item, "callspec", None), "params", None)
+    if parameters and not _FIXTURES.isdisjoint(parameters):
+        from .session.parametrize import reject_parameters
+
+        reject_parameters(item, _FIXTURES.intersection(parameters))
     run, is_marked = _run_of(item.config), item.get_closest_marker("fakecloud") is not None
     if run is None and is_marked:
         from .session.run import run_of
@@ -228,6 +233,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         run.begin_test(item)
         if is_marked:
             run.options.settings_of(item)
+            if run.options.fakes_outlive_tests:
+                run.options.given(item, {})
 
 
 @pytest.hookimpl(wrapper=True)
@@ -247,10 +254,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         raise
     run = run or _run_of(item.config)
     # Look at the recorded errors too: unittest.TestCase keeps its failures until the report.
-    if run is not None and run.has_fakes and not getattr(item, "_excinfo", None):
-        from .outcomes import check
+    if run is not None and not getattr(item, "_excinfo", None):
+        if run.has_fakes:
+            from .outcomes import check
 
-        check(run)
+            check(run)
+        run.check_marker(item)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -291,15 +300,19 @@ def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> No
 
 
 @pytest.fixture(scope="session")
-def fakecloud_settings() -> dict[str, Any]:
+def fakecloud_settings(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Settings of the fakes, with the marker's keywords. Override it to apply them to many tests."""
-    return {}
+    return cast("dict[str, Any]", getattr(request, "param", {}))
 
 
 @pytest.fixture(scope="session")
-def fakecloud_session_settings() -> dict[str, Any]:
-    """Settings of the session's fakes, with the marker's keywords. Override it in a conftest."""
-    return {}
+def fakecloud_session_settings(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Settings of the session's fakes, with the marker's keywords. Override it in the top conftest.
+
+    They apply to the fakes of ``fakecloud_session`` and, with ``fakecloud_scope = session`` or
+    ``fakecloud_early``, to the fixtures' fakes.
+    """
+    return cast("dict[str, Any]", getattr(request, "param", {}))
 
 
 @pytest.fixture(scope="session")
@@ -421,6 +434,7 @@ def fakecloud_env(
     """
     from .session.clouds import publish_env
 
+    present().check_env()
     end = publish_env(fakecloud, monkeypatch)
     yield fakecloud
     end()

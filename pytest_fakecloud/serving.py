@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from .core.errors import ContractError, shown
+from .core.settings import connection_settings
 from .core.timeparse import monotonic
 from .core.wording import unknown_name
 from .http.ports import keep
-from .services import services_by_word
+from .services import handle_class, services_by_word
 from .standalone.development import CONTROL_PORT, control_token, defaults
 from .standalone.hosts import Hosts, is_loopback
 from .standalone.log import Log, LogFormat
@@ -30,12 +31,6 @@ PROBLEMS = 1_000
 """Maximum number of strict-mode violations that a server keeps."""
 LOG_SECONDS = 1.0
 """Seconds between the log lines while data is loaded."""
-_ADDRESS_SETTINGS = frozenset(
-    {"host", "port", "token", "database_port", "database_password", "dev_credentials"}
-)
-"""Settings of the server's fakes that its other clouds do not have."""
-
-
 State: TypeAlias = tuple[Path, Mapping[str, Any]]
 """A state file: its path and its content."""
 
@@ -268,8 +263,7 @@ def _isolated_options(options: Options, wanted: Mapping[str, Any]) -> Options:
     services = changed.pop("services", None)
     if services is None:
         services = {
-            word: {name: value for name, value in settings.items() if name not in _ADDRESS_SETTINGS}
-            for word, settings in options.services.items()
+            word: _without_connection(word, settings) for word, settings in options.services.items()
         }
     if not isinstance(services, Mapping):
         raise ContractError(f"services={shown(services)} is not an object of settings by service")
@@ -285,6 +279,13 @@ def _isolated_options(options: Options, wanted: Mapping[str, Any]) -> Options:
         guarded=frozenset(),
         **changed,
     )
+
+
+def _without_connection(word: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a fake's settings except those of its address and credentials."""
+    declared = handle_class(services_by_word()[word])._settings
+    own = connection_settings(declared)
+    return {name: value for name, value in settings.items() if name not in own}
 
 
 def _part_for(services: Collection[str], content: Mapping[str, Any]) -> dict[str, Any]:

@@ -168,10 +168,14 @@ class BrokerConfig(HandleConfig):
             lambda name: ":" not in name and _is_sendable(name),
         ),
         engines="both",
+        connects=True,
     )
     """User name for HTTP Basic authentication."""
     password: str | None = setting(
-        None, optional(text("a string without lone surrogates", _is_sendable)), engines="both"
+        None,
+        optional(text("a string without lone surrogates", _is_sendable)),
+        engines="both",
+        connects=True,
     )
     """Password for HTTP Basic authentication; random by default."""
     limits: BrokerLimits = setting(None, _LIMITS, engines="both")

@@ -173,18 +173,25 @@ def duration(unit: Literal["us", "ms"], minimum: int = 0) -> Kind[int]:
 
 
 class Setting(NamedTuple):
-    """A declared setting: its kind, its default before conversion, its engines, its field's name."""
+    """A declared setting: its kind, its default before conversion, its engines, its field's name.
+
+    ``connects`` is True if it determines the address or the credentials of the fake.
+    """
 
     kind: Kind[Any]
     default: object
     engines: Engines
+    connects: bool = False
     attribute: str = ""
 
 
-def setting(default: object, kind: Kind[A], *, engines: Engines = "memory") -> A:
+def setting(
+    default: object, kind: Kind[A], *, engines: Engines = "memory", connects: bool = False
+) -> A:
     """Declare a field of a dataclass of settings. ``default`` is written as in a test."""
     value = kind.read("the default", default)
-    found: A = field(default=value, metadata={"setting": Setting(kind, default, engines)})
+    declared = Setting(kind, default, engines, connects)
+    found: A = field(default=value, metadata={"setting": declared})
     return found
 
 
@@ -202,6 +209,11 @@ def settings_of(declared: Any) -> Mapping[str, Setting]:
         keyword = each.name.removesuffix(setting.kind.suffix)
         found[keyword] = setting._replace(attribute=each.name)
     return found
+
+
+def connection_settings(declared: Any) -> frozenset[str]:
+    """Return the keywords that determine the address and the credentials of a fake."""
+    return frozenset(name for name, each in settings_of(declared).items() if each.connects)
 
 
 def reject_unknown(declared: Any, given: Mapping[str, Any], of: str) -> None:
@@ -283,9 +295,9 @@ class HandleConfig:
 
     name: str | None = setting(None, _NON_EMPTY, engines="both")
     """The fake's name in reports and in the control API; the fixture's name by default."""
-    host: str | None = setting(None, _NON_EMPTY, engines="both")
+    host: str | None = setting(None, _NON_EMPTY, engines="both", connects=True)
     """The address to listen on; loopback by default."""
-    port: int | None = setting(None, optional(whole(0, MOST_PORT)), engines="both")
+    port: int | None = setting(None, optional(whole(0, MOST_PORT)), engines="both", connects=True)
     """The port to listen on; 0 or None: any free port."""
-    token: str | None = setting(None, optional(_PRINTABLE), engines="both")
+    token: str | None = setting(None, optional(_PRINTABLE), engines="both", connects=True)
     """The token that clients authenticate with; a random one by default."""

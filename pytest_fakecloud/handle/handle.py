@@ -158,6 +158,14 @@ class Handle:
         """Restore credentials that ``_tokens()`` returned."""
         (self.token,) = tokens
 
+    def _mounts(self) -> list[Mount]:
+        """Return the addresses that this fake serves."""
+        return [self._mount]
+
+    def _take_over(self, former: Any) -> None:
+        """Use the credentials of the fake that served this address before and is closed now."""
+        self._set_tokens(*former._tokens())
+
     def _new_token(self) -> str:
         """Return a new random token, in the form of the service's own tokens."""
         return new_token()

@@ -60,13 +60,21 @@ def keep(host: str, port: int) -> bool:
     return True
 
 
+def hand_over(host: str, port: int, listener: socket.socket) -> None:
+    """Keep a server's port open for the server that this process starts there next.
+
+    The first server then closes its own copy of the socket. Clients that connect in between wait.
+    """
+    _kept[host, port] = listener.dup()
+
+
 def kept(host: str, port: int) -> socket.socket | None:
-    """Return and forget the socket that ``keep()`` opened for a port, or return None."""
+    """Return and forget the socket that was kept for a port, or return None."""
     return _kept.pop((host, port), None)
 
 
 def release() -> None:
-    """Close the sockets of ``keep()`` that no server has taken."""
+    """Close the kept sockets that no server has taken."""
     while _kept:
         _kept.popitem()[1].close()
 

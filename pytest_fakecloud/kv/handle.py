@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from upstash_redis import Redis
     from upstash_redis.asyncio import Redis as AsyncRedis
 
+    from ..http.mount import Mount
     from .redis.engine import RedisEngine
     from .resp.port import DatabasePort
 
@@ -166,6 +167,18 @@ class KVServer(KVContents, Handle):
         super().end_connections()
         if self._port is not None:
             self._port.mount.reset_connections()
+
+    def _mounts(self) -> list[Mount]:
+        return [self._mount] if self._port is None else [self._mount, self._port.mount]
+
+    def _take_over(self, former: KVServer) -> None:
+        """Also use the database port and its password, unless the commands run on a real server."""
+        super()._take_over(former)
+        self._password = former._password
+        self._apply_password()
+        engine = self._engine
+        if former._port is not None and isinstance(engine, Engine):
+            self._port = self._open_port(engine, former._port.mount.port)
 
     def _apply_password(self) -> None:
         with self._creation_lock:

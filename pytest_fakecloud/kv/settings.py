@@ -98,9 +98,11 @@ class KVConfig(HandleConfig):
     """Reject commands that the vendor's documentation does not list."""
     debug_command: bool = setting(False, SWITCH)
     """Allow ``DEBUG``, like the option ``enable-debug-command`` of a server."""
-    database_port: int | None = setting(None, optional(whole(0, MOST_PORT)))
+    database_port: int | None = setting(None, optional(whole(0, MOST_PORT)), connects=True)
     """Number of the database port; by default, a free port that opens on first use."""
-    database_password: str | None = setting(None, optional(text("a non-empty string", bool)))
+    database_password: str | None = setting(
+        None, optional(text("a non-empty string", bool)), connects=True
+    )
     """Password of the database port; by default a random one."""
     int_text: IntText = first_of(*get_args(IntText), engines="both")
     """The word for integers in error messages; the vendor's documentation writes ``"int"``."""

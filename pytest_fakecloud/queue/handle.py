@@ -152,6 +152,11 @@ class Queue(QueueAssertions, QueueActions, Handle):
     def _set_tokens(self, *tokens: str) -> None:
         self.token, self.read_only_token = tokens
 
+    def _take_over(self, former: Queue) -> None:
+        super()._take_over(former)
+        keys = former._engine.keys
+        self._engine.keys.current, self._engine.keys.next = keys.current, keys.next
+
     def _new_token(self) -> str:
         # Clients parse the user's id. The lengths 24 and 48 need no Base64 padding.
         content = {"UserID": new_token(24), "Password": new_token()}

@@ -153,7 +153,7 @@ class QueueConfig(HandleConfig):
     """Whether a delivery to an unstubbed host is a strict-mode violation or is answered with 200."""
     raise_exceptions: bool = setting(False, SWITCH)
     """Whether the call that delivers raises the exceptions of handlers."""
-    dev_credentials: bool = setting(False, SWITCH)
+    dev_credentials: bool = setting(False, SWITCH, connects=True)
     """Whether to use the vendor's public development token and signing keys."""
     profile: Profile | None = setting(None, optional(choice(*get_args(Profile))))
     """The plan whose limits apply, ``"free"`` or ``"payg"``; None: a few generous limits."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .options import RunOptions, fixture_of, misuse
+from ..services import SERVICES
+from .options import PER_TEST_SETTINGS, SESSION_SETTINGS, RunOptions, fixture_of, misuse
 
 if TYPE_CHECKING:
     import pytest
 
     from ..any_cloud import AnyCloud
     from ..cloud import Cloud
+    from ..handle import Handle
 
 
 def new_cloud(settings: Mapping[str, Any], delivery: Any) -> Cloud:
@@ -69,34 +71,122 @@ def _replace_default_opener(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(urllib.request, "_opener", None)
 
 
+def _check_connections(early: Mapping[str, Handle], settings: Mapping[str, Any]) -> None:
+    """Fail the test if settings would change the addresses or credentials of early fakes."""
+    from ..core.settings import connection_settings
+
+    if settings.get("tls"):
+        raise misuse(
+            f"tls in {SESSION_SETTINGS} has no effect with fakecloud_early, which starts the fakes "
+            "before the settings are known: set fakecloud_scope = session instead of fakecloud_early"
+        )
+    for name, given in settings.items():
+        handle = early.get(fixture_of(name))
+        wrong = [] if handle is None else connection_settings(handle._settings).intersection(given)
+        if wrong:
+            raise misuse(
+                f"{', '.join(sorted(wrong))} of {name} in {SESSION_SETTINGS} has no effect, because "
+                "fakecloud_early has already chosen the address and the credentials: leave it out, or "
+                "set fakecloud_scope = session instead of fakecloud_early"
+            )
+
+
+def _check_variables(former: Handle, handle: Handle) -> None:
+    """Fail the test if a fake's variables differ from those of the early fake that it replaces."""
+    before, now = former.env, handle.env
+    changed = sorted(name for name in before | now if before.get(name) != now.get(name))
+    if changed:
+        raise misuse(
+            f"the settings of {handle.fixture} in {SESSION_SETTINGS} change {', '.join(changed)}, which "
+            "fakecloud_early has already set: set fakecloud_scope = session instead of fakecloud_early"
+        )
+
+
 class SessionCloud:
     """The cloud that lasts for a whole run, in this process or a server, if the run needs one.
 
-    It returns to its baseline before each test. ``cloud`` is None until it is created.
+    It returns to its baseline before each test. ``cloud`` is None until it is created. Early fakes
+    start before ``fakecloud_session_settings`` can be read, so they are replaced by fakes with these
+    settings at the same addresses before the first test.
     """
 
     def __init__(self, options: RunOptions) -> None:
         self.cloud: AnyCloud | None = None
         self._options = options
+        self._settings: Mapping[str, Any] | None = None
+        """The settings of the session, once they are known."""
         self._seed: Any = "session"
         self._seed_is_given = False
         self._handles_before_test: list[Any] | None = None
 
-    def open(self, settings: Mapping[str, Any] | None = None) -> AnyCloud:
-        """Return the cloud, created on first use with the settings of the session."""
-        settings = settings or {}
+    @property
+    def settings_of_tests(self) -> dict[str, Any]:
+        """The settings of the session that apply to each test."""
+        given = self._settings or {}
+        return {name: given[name] for name in PER_TEST_SETTINGS if name in given}
+
+    def start_early(self, fixtures: Sequence[str]) -> dict[str, str]:
+        """Start fakes with default settings; return their environment variables."""
+        self.cloud = cloud = self._created({}) if self._options.url is None else self._connected()
+        variables: dict[str, str] = {}
+        for fixture in fixtures:
+            variables |= cloud.fixture_handle(fixture).env
+        return variables
+
+    def open(self, settings: Any) -> AnyCloud:
+        """Return the cloud with the settings of the session, created on first use.
+
+        Fails the test if they are not the settings that the cloud was created with.
+        """
+        if self.cloud is not None and self._settings is not None:
+            if settings is not self._settings and settings != self._settings:
+                raise misuse(
+                    f"{SESSION_SETTINGS} has other settings for this test than for an earlier one, but "
+                    "the session's fakes start only once: override the fixture once, without "
+                    "parameters, in the top conftest.py"
+                )
+            return self.cloud
+        self._check(settings)
+        if self._options.url is not None:
+            if self.cloud is None:
+                self.cloud = self._connected()
+                self._begin(self.cloud)
+        elif self.cloud is None:
+            self.cloud = self._created(settings)
+        elif settings:
+            self.cloud = self._replaced(self.cloud, settings)
+        self._settings = settings
+        return self.cloud
+
+    def _check(self, settings: Any) -> None:
+        """Fail the test if settings of the session cannot take effect."""
+        if not isinstance(settings, Mapping):
+            raise misuse(
+                f"the fixture {SESSION_SETTINGS} must return a dict of settings, got {settings!r}"
+            )
         if settings and self._options.url is not None:
             raise misuse(
-                "the fixture fakecloud_session_settings cannot change the fakes of a stand-alone "
+                f"the fixture {SESSION_SETTINGS} cannot change the fakes of a stand-alone "
                 "server (--fakecloud-url): start the server with these settings, and return {} from "
                 "the fixture"
             )
-        if self.cloud is None:
-            self.cloud = self._created(settings) if self._options.url is None else self._connected()
-        elif settings:
-            given = {fixture_of(name): value for name, value in settings.items()}
-            self.cloud._fixture_settings = {**self.cloud._fixture_settings, **given}
-        return self.cloud
+        if self._options.fakes_outlive_tests:
+            return
+        names = {fixture_of(name) for name in settings}
+        if wrong := names.intersection(PER_TEST_SETTINGS):
+            raise misuse(
+                f"{', '.join(sorted(wrong))} in {SESSION_SETTINGS} has no effect, because each test has "
+                "its own fakes: return it from the fixture fakecloud_settings, or set "
+                "fakecloud_scope = session"
+            )
+        if wrong := names.intersection(SERVICES):
+            name = min(wrong)
+            raise misuse(
+                f"{', '.join(sorted(wrong))} in {SESSION_SETTINGS} has no effect, because each test has "
+                "its own fakes: return it from the fixture fakecloud_settings, set "
+                "fakecloud_scope = session, or pass the settings to the fake that you start: "
+                f"fakecloud_session.{name}(...)"
+            )
 
     def _connected(self) -> AnyCloud:
         from ..cloud import Cloud
@@ -111,11 +201,36 @@ class SessionCloud:
             )
         return Cloud.connect(url)
 
-    def _created(self, settings: Mapping[str, Any]) -> AnyCloud:
-        self._seed_is_given = "seed" in settings
+    def _created(self, settings: Mapping[str, Any]) -> Cloud:
+        self._seed_is_given = settings.get("seed") is not None
         merged = self._options.merged(self._seed, [settings])
         self._seed = merged["seed"]
         return new_cloud(merged, "background")
+
+    def _replaced(self, early: AnyCloud, settings: Mapping[str, Any]) -> Cloud:
+        """Replace early fakes by fakes with the settings of the session, at the same addresses."""
+        from ..http.ports import hand_over, release
+
+        early_fakes = early._fixture_handles
+        _check_connections(early_fakes, settings)
+        cloud = self._created(settings)
+        self.cloud = None
+        try:
+            for handle in early_fakes.values():
+                for mount in handle._mounts():
+                    hand_over(mount.host, mount.port, mount.listener)
+            early.close()
+            for fixture, former in early_fakes.items():
+                given = {**cloud._fixture_settings.get(fixture, {}), "port": former._mount.port}
+                handle = cloud._fixture_handles[fixture] = cloud.start(fixture, given)
+                handle._take_over(former)
+                _check_variables(former, handle)
+        except BaseException:
+            cloud.close()
+            raise
+        finally:
+            release()
+        return cloud
 
     def begin_test(self, item: pytest.Item) -> None:
         """Return to the baseline. Random values start over from the test's own seed."""
@@ -127,8 +242,12 @@ class SessionCloud:
         if self._handles_before_test is not None:
             cloud._keep_only(self._handles_before_test)
             self._handles_before_test = None
+        self._begin(cloud)
+
+    def _begin(self, cloud: AnyCloud) -> None:
+        options = self._options
         # Keep the clock mode that the server was started with, unless the suite sets one.
-        cloud.begin(clock=options.defaults["clock"] if options.url is not None else None)
+        cloud.begin(clock=options.clock_of_server if options.url is not None else None)
         cloud.reseed(self._seed)
 
     def begin_call(self) -> None:

@@ -14,6 +14,8 @@ from ..services import SERVICES, named
 T = TypeVar("T")
 SETTINGS = "fakecloud_settings"
 """The fixture that a suite overrides to give the settings of tests."""
+SESSION_SETTINGS = "fakecloud_session_settings"
+"""The fixture that a suite overrides to give the settings of the session's fakes."""
 PER_TEST_SETTINGS = ("strict", "env")
 """Settings that one test may have although the fakes live for the whole session."""
 SERVERS_OWN_SETTINGS = ("process_time", "tls", "transport")
@@ -143,6 +145,12 @@ class RunOptions:
         return frozenset((*SERVICES, *aliases, "fakecloud", "fakecloud_env"))
 
     @cached_property
+    def clock_of_server(self) -> Any:
+        """The clock mode that the suite sets for a stand-alone server; None if it sets none."""
+        is_running = is_set_to(self.config, "fakecloud_clock", "running")
+        return "running" if is_running else self.defaults["clock"]
+
+    @cached_property
     def defaults(self) -> dict[str, Any]:
         config = self.config
         return {
@@ -154,22 +162,20 @@ class RunOptions:
             "share_tls_context": config.getini("fakecloud_share_tls_context"),
         }
 
-    def settings_of(
-        self, item: pytest.Item, overrides: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """Return a test's settings: function > class > module > fakecloud_settings > options > ini.
+    def settings_of(self, item: pytest.Item, *fixtures: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a test's settings: function > class > module > fixtures > options > ini.
 
+        ``fixtures`` are the settings returned by fixtures; later ones override earlier ones.
         Settings of a service are merged key by key. An unknown key fails the test.
         """
         markers = list(item.iter_markers("fakecloud"))
         for marker in markers:
             if marker.args:
                 raise misuse(f"the fakecloud marker takes keywords only, got {marker.args!r}")
-        layers: list[Mapping[str, Any]] = [overrides] if overrides else []
-        layers += [marker.kwargs for marker in reversed(markers)]
+        layers = [*fixtures, *(marker.kwargs for marker in reversed(markers))]
         return self.merged(item.nodeid, layers)
 
-    def merged(self, seed: Any, layers: list[Mapping[str, Any]]) -> dict[str, Any]:
+    def merged(self, seed: Any, layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         from ..core.settings import settings_of
         from ..marker import MarkerConfig
 

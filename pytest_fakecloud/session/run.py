@@ -6,17 +6,24 @@ Imported when a test first uses a fake, or to check a setting. The fakes are imp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..services import services_by_word
+from ..services import SERVICES
 from .clouds import SessionCloud, new_cloud, publish_env
 from .observation import Observation
-from .options import SETTINGS, RunOptions, fixture_of, kinds_of, misuse, without_traceback
-from .parametrize import may_be_overridden
+from .options import (
+    SESSION_SETTINGS,
+    SETTINGS,
+    RunOptions,
+    fixture_of,
+    kinds_of,
+    misuse,
+    without_traceback,
+)
+from .parametrize import may_be_overridden, own_markers
 from .sleeping import SleepMeter
 
 if TYPE_CHECKING:
@@ -34,28 +41,6 @@ def run_of(config: pytest.Config) -> Run:
     return run
 
 
-def begin_early(config: pytest.Config, names: list[str]) -> None:
-    """Start fakes and set their variables before conftests are imported."""
-    known = [service.fixture for service in services_by_word().values()]
-    names = [fixture_of(name) for name in names]
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        from ..core.wording import unknown_name
-
-        raise pytest.UsageError(f"fakecloud_early: {unknown_name('service', unknown[0], known)}")
-    # Close the fakes here: nothing else would if a conftest cannot be imported.
-    config.add_cleanup(partial(end, config))
-    from ..core.errors import ContractError
-    from .checks import check_settings
-
-    check_settings(config)
-
-    try:
-        run_of(config).start_early(names)
-    except (ContractError, OSError) as error:
-        raise pytest.UsageError(f"fakecloud_early: {error}") from error
-
-
 def end(config: pytest.Config) -> None:
     """Close the fakes that a run keeps open."""
     run = config.stash.get(_RUN, None)
@@ -67,14 +52,16 @@ def end(config: pytest.Config) -> None:
 class TestState:
     """The state of the current test.
 
-    ``cloud`` is the test's cloud, if created. ``is_reported`` is True once the journal has been
-    added to a report. ``strict`` are the kinds of violations that fail the test, if known.
+    ``cloud`` is the test's cloud, if created, and ``used`` are the fixtures that returned its fakes.
+    ``is_reported`` is True once the journal has been added to a report. ``strict`` are the kinds of
+    violations that fail the test, if known.
     """
 
     __test__ = False
 
     item: pytest.Item | None = None
     cloud: AnyCloud | None = None
+    used: set[str] = field(default_factory=set)
     is_reported: bool = False
     strict: tuple[str, ...] | None = None
 
@@ -93,6 +80,8 @@ class Run:
         self.observation = Observation(self.options)
         self._environment = pytest.MonkeyPatch()
         self._process_changes: Changes | None = None
+        self._knows_session_settings = self.options.fakes_outlive_tests
+        """Whether the settings of the session have an effect, or are known to have none."""
 
     # -- clouds ----------------------------------------------------------------------------------
 
@@ -102,10 +91,11 @@ class Run:
 
     def test_handle(self, fixture: str) -> Any:
         """Return the fake of a fixture. If it cannot be created, fail with one line, no traceback."""
+        self.test.used.add(fixture)
         return without_traceback(lambda: self._test_cloud().fixture_handle(fixture))
 
-    def session_cloud(self, settings: Mapping[str, Any] | None = None) -> AnyCloud:
-        """Return the cloud that outlives tests, created on first use."""
+    def session_cloud(self, settings: Any) -> AnyCloud:
+        """Return the cloud that outlives tests, with the settings of the session."""
         return self._session.open(settings)
 
     def _test_cloud(self) -> AnyCloud:
@@ -117,38 +107,59 @@ class Run:
         if test.cloud is not None and not test.cloud.closed:
             return test.cloud
         assert test.item is not None, "fixtures of fakes are for tests"
-        settings, own = self._settings(test.item)
-        test.strict = kinds_of(settings["strict"])
+        cloud: AnyCloud
         if self.options.fakes_outlive_tests:
-            cloud = self._adapted_session_cloud(test.item, settings, own)
+            cloud, settings = self._adapted_session_cloud(test.item)
         else:
+            settings = self._settings(test.item)[0]
+            self._warn_of_session_settings(test.item)
             self._keep_process_changes(settings)
             cloud = new_cloud(settings, "driven")
             test.item.addfinalizer(cloud.close)
+        test.strict = kinds_of(settings["strict"])
         test.cloud = cloud
         self.observation.observe(cloud, test.item)
         if settings["env"]:
             test.item.addfinalizer(publish_env(cloud, _fixture_value(test.item, "monkeypatch")))
         return cloud
 
-    def _adapted_session_cloud(
-        self, item: pytest.Item, settings: Mapping[str, Any], own: Mapping[str, Any]
-    ) -> AnyCloud:
-        """Return the cloud that outlives tests with a test's settings, or reject the settings."""
-        given = self.options.given(item, own)
+    def _adapted_session_cloud(self, item: pytest.Item) -> tuple[AnyCloud, dict[str, Any]]:
+        """Return the cloud that outlives tests, adapted to a test, and the test's settings.
+
+        Settings that cannot apply to it fail the test.
+        """
         cloud: Any = _fixture_value(item, "fakecloud_session")
+        settings, own = self._settings(item)
+        given = self.options.given(item, own)
         if self.options.url is not None:
             cloud._adapt({name: settings[name] for name in given})
-        return cast("AnyCloud", cloud)
+        return cloud, settings
+
+    def _warn_of_session_settings(self, item: pytest.Item) -> None:
+        """Warn once of settings of the session in a run whose tests all have their own fakes."""
+        if self._knows_session_settings or not may_be_overridden(item, SESSION_SETTINGS):
+            return
+        self._knows_session_settings = True
+        if any(
+            "fakecloud_session" in getattr(one, "fixturenames", ()) for one in item.session.items
+        ):
+            return
+        if _fixture_value(item, SESSION_SETTINGS):
+            from .warning import warn
+
+            warn(
+                f"the fixture {SESSION_SETTINGS} has no effect, because each test has its own fakes and "
+                "no test of this run requests fakecloud_session: override fakecloud_settings, or set "
+                "fakecloud_scope = session"
+            )
 
     def _settings(self, item: pytest.Item) -> tuple[dict[str, Any], Mapping[str, Any]]:
         """Return the settings of a test, and those that its settings fixture returned."""
-        if not may_be_overridden(item):
-            return self.options.settings_of(item), {}
-        own = _fixture_value(item, SETTINGS)
+        own = _fixture_value(item, SETTINGS) if may_be_overridden(item) else {}
         if not isinstance(own, Mapping):
             raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {own!r}")
-        return self.options.settings_of(item, own), own
+        base = self._session.settings_of_tests if self.options.fakes_outlive_tests else {}
+        return self.options.settings_of(item, base, own), own
 
     @property
     def has_fakes(self) -> bool:
@@ -191,10 +202,8 @@ class Run:
 
     def start_early(self, names: list[str]) -> None:
         """Start fakes and set their variables for the whole run."""
-        cloud = self.session_cloud()
-        for name in names:
-            for variable, value in cloud.fixture_handle(name).env.items():
-                self._environment.setenv(variable, value)
+        for variable, value in self._session.start_early(names).items():
+            self._environment.setenv(variable, value)
 
     # -- changes to the process ------------------------------------------------------------------
 
@@ -230,10 +239,66 @@ class Run:
     def begin_call(self) -> None:
         """Mark calls made before the test's own code, and start measuring how long it sleeps."""
         self.sleep.start()
+        if self._session.cloud is not None and self.test.item is not None:
+            self._check_settings(self.test.item)
         cloud = self.test.cloud or self._session.cloud
         if cloud is not None:
             self.observation.observe(cloud, self.test.item)
         self._session.begin_call()
+
+    def _check_settings(self, item: pytest.Item) -> None:
+        """Fail a test whose settings cannot apply to the cloud that outlives tests.
+
+        Reads the settings of a test that requests no fake, which its application may use.
+        """
+        outlive = self.options.fakes_outlive_tests
+        if not hasattr(item, "_request"):  # not a test of Python code
+            return
+        if not outlive and "fakecloud_session" not in getattr(item, "fixturenames", ()):
+            return
+        if may_be_overridden(item, SESSION_SETTINGS):
+            self._session.open(_fixture_value(item, SESSION_SETTINGS))
+        if outlive and self.test.cloud is None:
+            self.options.given(item, self._settings(item)[1])
+
+    def check_marker(self, item: pytest.Item) -> None:
+        """Fail a passing test whose own marker had no effect.
+
+        The marker of a class or a module may be meant for its other tests.
+        """
+        test = self.test
+        for marker, is_of_all in own_markers(item):
+            names = {fixture_of(name) for name in marker.kwargs}
+            if test.cloud is None:
+                # Strict mode also applies to early fakes that only the application uses.
+                names -= {"strict"} if self._session.cloud is not None else set()
+                if names:
+                    raise misuse(
+                        f"{', '.join(sorted(names))} of the marker has no effect, because the test uses "
+                        "no fake: request the fixture of a fake (kv_server, ...), or fakecloud for its "
+                        "clock"
+                    )
+            elif not is_of_all:
+                unused = names.intersection(SERVICES).difference(
+                    test.used, test.cloud._fixture_handles
+                )
+                if unused:
+                    raise misuse(
+                        f"{', '.join(sorted(unused))} of the marker has no effect, because the test "
+                        "does not use that fixture: request it, or pass the settings to the fake that "
+                        f"the test starts: fakecloud.{min(unused)}(...)"
+                    )
+
+    def check_env(self) -> None:
+        """Fail a test that requests ``fakecloud_env`` although its own marker has ``env=False``."""
+        item = self.test.item
+        if item is not None and any(
+            marker.kwargs.get("env") is False for marker, _ in own_markers(item)
+        ):
+            raise misuse(
+                "env=False of the marker and the fixture fakecloud_env contradict each other: remove "
+                "one of them"
+            )
 
     def end_test(self) -> None:
         """Release the test's cloud; otherwise its data would be kept in memory until the run ends."""

@@ -10,21 +10,6 @@ from pytest_fakecloud import Cloud, ContractError
 
 from ..harness import Run
 
-TEST = """
-    def test_it(kv_server):
-        pass
-"""
-
-
-def test_another_processes_fakes_are_reached_by_no_shortcut(
-    run: Run, pytester: pytest.Pytester
-) -> None:
-    pytester.makeini("[pytest]\nfakecloud_transport = inprocess")
-    run(TEST, "--fakecloud-url=http://127.0.0.1:1/").stderr.fnmatch_lines(
-        ["*fakecloud_transport = inprocess and --fakecloud-url contradict*"]
-    )
-
-
 @pytest.mark.parametrize("scope", ["function", "session"])
 @pytest.mark.parametrize("mode", ["True", "'autojump'"])
 def test_process_time_and_a_running_clock(
