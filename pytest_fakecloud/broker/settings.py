@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from ..core.errors import ContractError
 from ..core.settings import (
     SWITCH,
     HandleConfig,
@@ -260,6 +261,8 @@ class BrokerConfig(HandleConfig):
     """Whether the fake uses only its own topics and groups on a real cluster, or all of them."""
 
     def __post_init__(self) -> None:
+        if self.token is not None and self.password is not None:
+            raise ContractError("token and password are the same credential: leave out one of them")
         check_engine(self, self.engine)
         check_engine(self.limits, self.engine, "limits.")
         kept = {"retention_ms": self.retention_ms, "retention_bytes": self.retention_bytes}

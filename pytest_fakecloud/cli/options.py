@@ -30,6 +30,7 @@ def read_options(given: argparse.Namespace) -> Options:
     """Return the options of ``serve`` and ``run``; raise ``Usage`` for an invalid value."""
     sources = _Sources(vars(given))
     services = _services(sources)
+    _reject_options_of(_NOT_OF[given.command], sources)
     options = {name: sources.read(name, reader) for name, reader in _READERS.items()}
     options |= {
         "load": [Path(one) for one in options["load"]],
@@ -49,6 +50,13 @@ class _Sources:
     def is_flag_given(self, name: str) -> bool:
         return self.flags.get(name) not in (None, [])
 
+    def where(self, name: str) -> str | None:
+        """Return the variable or the file that gives an option without a flag; None if none does."""
+        variable = VARIABLE + name.upper()
+        if variable in os.environ:
+            return variable
+        return f"{self._path}: {name}" if name in self.file else None
+
     def read(self, name: str, reader: Reader) -> Any:
         """Return the value of an option, converted and checked by ``reader``."""
         variable = VARIABLE + name.upper()
@@ -63,7 +71,11 @@ class _Sources:
         variable = f"{VARIABLE}{service.upper()}"
         settings = dict(self.file.get(service, {}))
         settings.update(_settings(os.environ.get(variable, "").split(), variable))
-        settings.update(_settings(self.flags[service], f"--{service}"))
+        flags = _settings(self.flags[service], f"--{service}")
+        for name in ("port", "token"):
+            if name in flags and self.is_flag_given(f"{service}_{name}"):
+                raise Usage(f"--{service} {name}=… and --{service}-{name} are the same: pass one")
+        settings.update(flags)
         if isinstance(settings.get("token"), str):
             _token(settings["token"], f"the setting token of {service}")
         if "port" in settings:
@@ -99,6 +111,16 @@ def _reject_flags_of_others(sources: _Sources, names: Sequence[str]) -> None:
                     f"--{flag.replace('_', '-')} is for {name}, which is not among the services "
                     f"to start ({', '.join(names)}): name it too, or leave the option out"
                 )
+
+
+def _reject_options_of(names: Sequence[str], sources: _Sources) -> None:
+    for name in names:
+        if (where := sources.where(name)) is not None:
+            command = "run" if name == "journal" else "serve"
+            raise Usage(
+                f"{where} is an option of pytest-fakecloud {command} only: leave it out, or use another "
+                "configuration file"
+            )
 
 
 def _names(value: Any, where: str) -> list[str]:
@@ -226,6 +248,8 @@ def _settings(words: Sequence[str], where: str) -> dict[str, Any]:
                 "" if where.startswith("--") else " (a value in a variable cannot contain spaces)"
             )
             raise Usage(f"{where}: {brief(word)} is not a SETTING=VALUE{hint}")
+        if name in settings:
+            raise Usage(f"{where}: {name} is given twice: pass one value")
         try:
             settings[name] = json.loads(text)
         except RecursionError:
@@ -254,3 +278,5 @@ _READERS: Mapping[str, Reader] = {
     "journal_bytes": _count,
 }
 """The options besides the services, each with the function that converts and checks its value."""
+_NOT_OF: Mapping[str, Sequence[str]] = {"serve": ("journal",), "run": ("json",)}
+"""Options that a command does not have, although a variable or a file can give them."""

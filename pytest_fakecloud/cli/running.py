@@ -137,7 +137,7 @@ def run(options: Options, program: list[str]) -> int:
             make_private(journal)
         except OSError as error:
             raise Usage(f"cannot write the journal to {journal}: {error.strerror}") from error
-    log = Log()
+    log = Log(options.log_format)
     with serve_cloud(options, log) as served:
         _warn_of_other_addresses(options, log)
         environment = {**os.environ, **served.app.environment()}

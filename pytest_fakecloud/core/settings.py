@@ -250,25 +250,35 @@ def check(made: Any, of: str) -> None:
         each.kind.read(name, getattr(made, name), of)
 
 
+def changed_settings(made: Any) -> list[str]:
+    """Return the keywords of the settings that differ from their defaults."""
+    declared: Any = type(made)
+    return [
+        name
+        for name, each in settings_of(declared).items()
+        if getattr(made, each.attribute) != each.kind.convert(each.default)
+    ]
+
+
 def check_engine(made: Any, engine: str | None, of: str = "") -> None:
     """Raise ``ContractError`` for a setting that has a value of its own but no effect, because it
     applies only to the engine in memory (``engine`` is None), or only to a real server. ``of``
     precedes the name of the setting in the error.
     """
-    declared: Any = type(made)
     chosen = "memory" if engine is None else "real"
-    for name, each in settings_of(declared).items():
-        if each.engines in (chosen, "both"):
+    declared: Any = type(made)
+    known = settings_of(declared)
+    for name in changed_settings(made):
+        if known[name].engines in (chosen, "both"):
             continue
-        if getattr(made, each.attribute) != each.kind.convert(each.default):
-            if engine is None:
-                raise ContractError(
-                    f"{of}{name} applies only to a real server: pass engine= as well, or leave out "
-                    f"{of}{name}"
-                )
+        if engine is None:
             raise ContractError(
-                f"{of}{name} applies only to the in-memory engine: leave out {of}{name} or engine="
+                f"{of}{name} applies only to a real server: pass engine= as well, or leave out "
+                f"{of}{name}"
             )
+        raise ContractError(
+            f"{of}{name} applies only to the in-memory engine: leave out {of}{name} or engine="
+        )
 
 
 # -- the settings of every fake --------------------------------------------------------------------

@@ -14,6 +14,7 @@ from ..core.settings import (
     HandleConfig,
     HandleSettings,
     Kind,
+    changed_settings,
     check_engine,
     choice,
     duration,
@@ -141,6 +142,13 @@ class KVConfig(HandleConfig):
         if self.max_key_size == "dialect":
             self.max_key_size = MAX_KEY_SIZE[self.dialect]
         stock = self.dialect == "redis"
+        if stock:
+            for name in changed_settings(self):
+                if name in ("search_ready_after", "search_ready_after_reads", "max_search_indexes"):
+                    raise ContractError(
+                        f"{name} applies only to SEARCH commands, which a stock server lacks: leave it "
+                        "out, or pass dialect='vendor'"
+                    )
         if self.version is not None:
             if not stock:
                 raise ContractError(

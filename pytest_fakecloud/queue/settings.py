@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from ..core.errors import ContractError
 from ..core.settings import (
     SWITCH,
     HandleConfig,
@@ -195,6 +196,12 @@ class QueueConfig(HandleConfig):
     """Maximum number of deliveries that may cause each other at the same point in time."""
     attempt_cap: float = setting(DEFAULT_CAP, number(0))
     """Maximum wall-clock seconds of an attempt over a socket or in an event loop; at most one day."""
+
+    def __post_init__(self) -> None:
+        if self.dlq_retention_us is not None and "retention_us" in (self.limits or {}):
+            raise ContractError(
+                "dlq_retention and limits['retention_us'] are the same: leave out one"
+            )
 
     @property
     def plan(self) -> PlanLimits:

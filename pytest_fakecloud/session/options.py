@@ -51,7 +51,6 @@ def merge_service(settings: dict[str, Any], name: str, value: Any, general: Iter
 
         raise misuse(unknown_name("setting of fakecloud", name, (*general, *SERVICES)))
     if isinstance(value, Mapping):
-        _check_service_settings(name, value)
         settings[name] = {**settings.get(name, {}), **value}
     else:
         raise misuse(f"the setting {name} must be a dict of that service's settings, got {value!r}")
@@ -180,7 +179,8 @@ class RunOptions:
         from ..marker import MarkerConfig
 
         known = settings_of(MarkerConfig)
-        defaults = {name: each.default for name, each in known.items()} | self.defaults
+        defaults: dict[str, Any] = {name: each.default for name, each in known.items()}
+        defaults |= self.defaults
         defaults["seed"] = defaults["seed"] or seed
         settings = dict(defaults)
         for layer in layers:
@@ -190,6 +190,9 @@ class RunOptions:
                     settings[name] = defaults[name] if value is None else value
                 else:
                     merge_service(settings, fixture_of(name), value, known)
+        # Check the merged settings of a service, because some only go together.
+        for name in SERVICES:
+            _check_service_settings(name, settings.get(name, {}))
         if settings["process_time"]:
             self._check_process_time(settings)
         return settings

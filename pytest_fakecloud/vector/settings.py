@@ -8,10 +8,12 @@ from enum import StrEnum
 from os import PathLike
 from typing import Any, Literal, TypeVar
 
+from ..core.errors import ContractError
 from ..core.settings import (
     SWITCH,
     HandleConfig,
     HandleSettings,
+    changed_settings,
     check,
     duration,
     number,
@@ -161,3 +163,16 @@ class VectorConfig(HandleConfig):
     """Number of best candidates that a filtered query examines; None: all of them."""
     shuffle_ties: bool = setting(False, SWITCH)
     """Whether hits with equal scores are returned in random order."""
+
+    def __post_init__(self) -> None:
+        if self.kind is Kind.SPARSE:
+            changed = changed_settings(self)
+            for name in ("dimension", "similarity", "recall", "lose_first"):
+                if name in changed:
+                    raise ContractError(
+                        f"{name} applies only to dense vectors: leave it out, or pass kind='hybrid'"
+                    )
+        if self.lose_first and self.recall == 1:
+            raise ContractError(
+                "lose_first has no effect without recall: pass e.g. recall=0.9 as well"
+            )

@@ -10,6 +10,7 @@ from pytest_fakecloud import Cloud, ContractError
 
 from ..harness import Run
 
+
 @pytest.mark.parametrize("scope", ["function", "session"])
 @pytest.mark.parametrize("mode", ["True", "'autojump'"])
 def test_process_time_and_a_running_clock(
@@ -68,3 +69,49 @@ def test_a_real_server_and_a_clock_that_stands(
 ) -> None:
     with Cloud(**settings) as cloud, pytest.raises(ContractError, match="uses real time"):
         cloud.start(fixture, {"engine": engine})
+
+
+@pytest.mark.parametrize(
+    ("fixture", "settings", "said"),
+    [
+        ("broker", {"token": "a", "password": "b"}, "are the same credential"),
+        ("callback_capture", {"token": "a"}, "token has no effect on callback_capture"),
+        ("destination", {"token": "a"}, "token has no effect on destination"),
+        ("queue", {"dlq_retention": "1d", "limits": {"retention_us": 5}}, "are the same"),
+        ("vector_index", {"lose_first": True}, "lose_first has no effect without recall"),
+        *(
+            ("vector_index", {"kind": "sparse", **settings}, "applies only to dense vectors")
+            for settings in ({"dimension": 3}, {"similarity": "EUCLIDEAN"}, {"recall": 0.9})
+        ),
+        *(
+            ("kv_server", {"dialect": "redis", **settings}, "which a stock server lacks")
+            for settings in (
+                {"search_ready_after": "1s"},
+                {"search_ready_after_reads": 1},
+                {"max_search_indexes": 1},
+            )
+        ),
+    ],
+)
+def test_settings_of_one_fake(fixture: str, settings: dict[str, Any], said: str) -> None:
+    with Cloud() as cloud, pytest.raises(ContractError, match=said):
+        cloud.start(fixture, settings)
+
+
+def test_settings_of_one_fake_from_two_markers(run: Run) -> None:
+    result = run(
+        """
+        import pytest
+
+        @pytest.mark.fakecloud(kv_server={"version": "7.2"})
+        class TestVersion:
+            @pytest.mark.fakecloud(kv_server={"dialect": "redis"})
+            def test_goes_with_the_dialect(self, kv_server):
+                assert kv_server.execute("INFO", "server")
+
+            def test_alone(self, kv_server):
+                pass
+        """
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*version='7.2' applies only to a stock server*"])

@@ -266,6 +266,9 @@ MISUSE = {
         "https://a is given twice"
     ),
     "serve --random --forward a=http://127.0.0.1:1": "'a' is not a destination",
+    "serve kv --kv port=1 --kv-port 2": "--kv port=… and --kv-port are the same",
+    "serve kv --kv token=a --kv-token b": "--kv token=… and --kv-token are the same",
+    "serve kv --kv daily_limit=1 --kv daily_limit=2": "--kv: daily_limit is given twice",
     "serve --random --load none.json": "cannot read 'none.json'",
     "serve --random --log-format xml": "invalid choice",
 }
@@ -327,6 +330,25 @@ def test_a_wrong_variable_is_said(command: Command, variable: str, value: str, t
     done = command("serve", **{f"PYTEST_FAKECLOUD_{variable}": value})
     check_refusal(done, text)
     assert f"PYTEST_FAKECLOUD_{variable}=" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "variable", "owner"),
+    [("serve kv", "JOURNAL", "run"), ("run -- true", "JSON", "serve")],
+)
+def test_an_option_of_another_command_is_said(
+    command: Command, line: str, variable: str, owner: str, tmp_path: Path
+) -> None:
+    done = command(*shlex.split(line), **{f"PYTEST_FAKECLOUD_{variable}": "1"})
+    check_refusal(
+        done, f"PYTEST_FAKECLOUD_{variable} is an option of pytest-fakecloud {owner} only"
+    )
+    file = tmp_path / "fakes.toml"
+    file.write_text(f"{variable.lower()} = true", encoding="utf-8")
+    done = command(line.split()[0], "--config", str(file), *shlex.split(line)[1:])
+    check_refusal(
+        done, f"fakes.toml: {variable.lower()} is an option of pytest-fakecloud {owner} only"
+    )
 
 
 def test_a_value_with_spaces_in_a_variable_is_said(command: Command) -> None:

@@ -30,7 +30,8 @@ def host(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Server:
         "faults": {"queue": [{"kind": "drop", "route": "publish"}]},
     }
     file.write_text(json.dumps(state), encoding="utf-8")
-    return serve("--load", str(file), "--kv", "daily_limit=50", "--now", "2026-01-01T00:00:00Z")
+    settings = ("--kv", "daily_limit=50", "--broker", "password=own")
+    return serve("--load", str(file), *settings, "--now", "2026-01-01T00:00:00Z")
 
 
 @pytest.fixture(autouse=True)

@@ -120,7 +120,7 @@ def test_the_table_has_every_setting() -> None:
 @pytest.mark.parametrize(("name", "right"), SETTINGS.items())
 def test_settings_of_a_wrong_type_are_refused(name: str, right: set[str]) -> None:
     for kind, value in VALUES.items():
-        settings: dict[str, Any] = {name: value}
+        settings: dict[str, Any] = {"recall": 0.5, name: value}  # lose_first needs a recall
         try:
             VectorIndex(Context.alone(), **settings).close()
             taken = True

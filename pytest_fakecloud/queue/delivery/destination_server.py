@@ -99,6 +99,11 @@ class Destination(Handle, HTTPServer):
         self._start(context, self._configure(context, HandleConfig, settings))
 
     def _start(self, context: Context, config: HandleConfig) -> None:
+        if config.token is not None:
+            raise ContractError(
+                f"token has no effect on {self.fixture}, which accepts requests without credentials: "
+                "leave it out"
+            )
         # Prepare pytest-httpserver first, because the fakes' server may call it from now on.
         HTTPServer.__init__(self, "127.0.0.1", 0, threaded=True)
         self.clear_all_handlers()
