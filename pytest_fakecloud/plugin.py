@@ -426,7 +426,7 @@ def fakecloud_queue() -> Queue:
 def fakecloud_env(
     fakecloud: AnyCloud, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[AnyCloud, None, None]:
-    """Set the environment variables that clients read, for every fake of the test.
+    """Set the environment variables that clients read, for every fake that the test requests.
 
     These are the official clients' own variables, and ``KV_URL`` and ``REDIS_URL`` for Redis
     clients, task queues and caches. The variables of a fake that starts later are set when it

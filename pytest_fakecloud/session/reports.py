@@ -118,12 +118,14 @@ def _hints(phase: _Phase, cloud: AnyCloud, raised: BaseException) -> list[str]:
         old_token_hints,
     )
     from ..reporting.hints.mistakes import mistakes
-    from ..reporting.hints.variables import unread_variables
+    from ..reporting.hints.variables import unread_variables, unrequested_fakes
 
     item = phase.item
     lines: list[str] = []
     with report_failure("the hints about missing requests could not be made", lines.append):
         lines += hints_about_error(cloud, raised) or old_token_hints(cloud)
+        if not lines and phase.run.test.cloud in (None, cloud):
+            lines += unrequested_fakes(cloud, raised, getattr(item, "fixturenames", ()))
         if not lines and phase.is_call and cloud is phase.run.test.cloud:
             known = list(vars(getattr(item, "module", None) or object).values())
             lines += hints_about_silence(cloud, known, raised)

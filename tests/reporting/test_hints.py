@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.hints.variables import unread_variables
+from pytest_fakecloud.reporting.hints.variables import VARIABLES, unread_variables
 
 from ..harness import Run, apart, quiet_but
 
@@ -293,3 +293,147 @@ def test_variables_that_the_application_reads_are_named(
     else:
         assert first.startswith("no fake received a request; the log has ConnectionError")
         assert "KV_REST_API_URL" in found[0]
+
+
+# -- fakes that a test does not request ------------------------------------------------------------
+
+SHOP = """
+    import os, subprocess, sys
+    import httpx, qstash, redis
+    from upstash_redis import Redis
+    from upstash_vector import Index
+
+    NOWHERE = "http://127.0.0.1:1"
+
+    def publish():
+        return qstash.QStash(os.environ["QSTASH_TOKEN"]).message.publish(url="https://a.test")
+
+    def publish_to_a_default():
+        url = os.environ.get("QSTASH_URL", "http://127.0.0.1:1")
+        return httpx.post(f"{url}/v2/publish/https://a.test")
+
+    def publish_to_no_url():
+        return httpx.post(f"{os.getenv('QSTASH_URL')}/v2/publish/https://a.test")
+
+    def publish_to_another_server():
+        client = qstash.QStash("token", base_url=BASE, retry=False)
+        return client.message.publish(url="https://a.test")
+
+    BASE = "http://localhost:1"
+
+    def publish_in_a_subprocess():
+        code = "import os; os.environ['QSTASH_TOKEN']"
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+    def query():
+        return Index.from_env().info()
+
+    def get():
+        return Redis.from_env(allow_telemetry=False).get("k")
+
+    def get_over_the_redis_protocol():
+        return redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:1")).get("k")
+
+    def topics():
+        return httpx.get(os.environ["UPSTASH_KAFKA_REST_URL"] + "/topics")
+
+    def get_then_publish():
+        get()
+        publish()
+
+    def published_before(kv):
+        os.getenv("QSTASH_TOKEN"), os.getenv("QSTASH_URL", "http://127.0.0.1:1")
+        return httpx.get(kv.url, timeout=5)
+"""
+UNREQUESTED: dict[str, tuple[str, str, str]] = {
+    "publish": ("kv_server", "queue", "QSTASH_TOKEN is not set"),
+    "publish_to_a_default": (
+        "kv_server",
+        "queue",
+        "shop.py:* reads QSTASH_URL, which is not set (*",
+    ),
+    "publish_to_no_url": ("broker", "queue", "shop.py:* reads QSTASH_URL, which is not set"),
+    "publish_to_another_server": ("kv_server", "queue", "qstash called http://localhost:1"),
+    "publish_in_a_subprocess": ("kv_server", "queue", "a subprocess had no QSTASH_TOKEN"),
+    "query": ("queue", "vector_index", "UPSTASH_VECTOR_REST_URL is not set"),
+    "get": ("queue", "kv_server", "UPSTASH_REDIS_REST_URL is not set"),
+    "get_over_the_redis_protocol": ("queue", "kv_server", "shop.py:* reads REDIS_URL, which is *"),
+    "topics": ("vector_index", "broker", "UPSTASH_KAFKA_REST_URL is not set"),
+    "get_then_publish": ("kv_server", "queue", "QSTASH_TOKEN is not set"),
+}
+"""Functions of the application: the fixture that the test requests, the missing one, the reason."""
+
+
+@pytest.fixture
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for names in VARIABLES.values():
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("no_variables")
+@pytest.mark.parametrize(
+    ("function", "env"),
+    [
+        *((function, ", fakecloud_env") for function in UNREQUESTED),
+        # Without its own variables, the last function fails before it publishes.
+        *((function, "") for function in list(UNREQUESTED)[:-1]),
+    ],
+)
+def test_the_missing_fixture_is_named(
+    run: Run, pytester: pytest.Pytester, function: str, env: str
+) -> None:
+    requested, missing, reason = UNREQUESTED[function]
+    pytester.makepyfile(shop=SHOP)
+    pytester.syspathinsert()
+    result = run(
+        f"import shop\n\ndef test_it({requested}{env}):\n    shop.{function}()", "--tb=line"
+    )
+    result.assert_outcomes(failed=1)
+    advice = (
+        "*: fakecloud_env sets only the variables of *" if env else " and fakecloud_env, which *"
+    )
+    result.stdout.fnmatch_lines([f"request {missing}{advice}", f"    {reason}"])
+    assert "no fake received a request:" not in result.stdout.str()
+
+
+@pytest.mark.usefixtures("no_variables")
+def test_a_fault_of_a_requested_fake_names_no_other(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(shop=SHOP)
+    pytester.syspathinsert()
+    result = run(
+        """
+        import redis
+        import shop
+
+        def test_rest(kv_server, fakecloud_env):
+            with kv_server.faults.down():
+                shop.published_before(kv_server)
+
+        def test_redis(kv_server, fakecloud_env):
+            with kv_server.faults.down():
+                shop.get_over_the_redis_protocol()
+
+        def test_reason_of_its_own(kv_server, fakecloud_env):
+            shop.get()
+            assert 0
+        """
+    )
+    result.assert_outcomes(failed=3)
+    result.stdout.no_fnmatch_line("request *fakecloud_env*")
+
+
+@pytest.mark.usefixtures("no_variables")
+def test_a_swallowed_error_may_be_of_another_fake(run: Run) -> None:
+    result = run(
+        """
+        def test_it(kv_server, queue, fakecloud_env):
+            assert 0
+        """
+    )
+    result.stdout.fnmatch_lines(
+        [
+            "no fake received a request; the application may use a fake that the test does not request "
+            "(vector_index, broker), or read other variables than fakecloud_env sets:"
+        ]
+    )

@@ -290,7 +290,9 @@ def test_hints_and_the_log_are_on_the_page(run: Run, pytester: pytest.Pytester) 
         """,
         "--fakecloud-report=timelines",
     )
-    hint = "no fake received a request; the application may read other variables than fakecloud_env"
+    hint = (
+        "no fake received a request; the application may use a fake that the test does not request"
+    )
     assert hint in result.stdout.str()
     [shown] = [one.read_text("utf-8") for one in pytester.path.glob("timelines/*limit.html")]
     assert hint in shown

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ...handle import secrets_of, was_given
 from ...http.hub import default_hub
 from ...http.readers import bearer_token
+from ...services import named
 from .introspection import attributes_of, chain, frames_of, locals_of, root
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def hints_about_error(cloud: AnyCloud, error: BaseException) -> list[str]:
     for one in chain(error):
         found += _interception_hints(cloud, one)
         if issubclass(type(one), OSError | transport_error):
-            found += _closed_fake_hints(cloud, f"{_request_of(one)} {one}")
+            found += _closed_fake_hints(cloud, f"{request_of(one)} {one}")
     return list(dict.fromkeys(found))
 
 
@@ -154,7 +155,7 @@ def _interception_hints(cloud: AnyCloud, error: BaseException) -> Iterator[str]:
     for library in _LIBRARIES:
         if library.error not in kinds or library.text not in str(error):
             continue
-        address = f"{_request_of(error)} {error}"
+        address = f"{request_of(error)} {error}"
         addressed = [handle for handle in cloud.handles if handle.url in address]
         for handle in addressed:
             recipe = library.recipe.format(name=handle.name)
@@ -178,7 +179,7 @@ def _suspicion_hints(cloud: AnyCloud, error: BaseException | None) -> Iterator[s
                 )
 
 
-def _request_of(error: BaseException) -> str:
+def request_of(error: BaseException) -> str:
     """Return the address of the request that an error refers to; empty if there is none."""
     for carrier, name in (("failed_request", "uri"), ("request", "url")):
         # httpx raises an error if the attribute is not set; other libraries may too.
@@ -265,6 +266,20 @@ def _unconnected_clients(
             "the application makes it"
         ]
     return list(dict.fromkeys(found))
+
+
+def official_clients(errors: Iterable[BaseException]) -> Iterator[tuple[str, str, str]]:
+    """Yield the package, the address and the fixture of official clients whose calls raised errors."""
+    for error in errors:
+        packages = {_package_of(frame) for frame in frames_of(error)}
+        for package, address in _clients(locals_of(error)):
+            service = named(_CLIENTS[package])
+            if package in packages and service is not None:
+                yield package, address, service.fixture
+
+
+def _package_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def _clients(values: Iterable[object]) -> dict[tuple[str, str], object]:

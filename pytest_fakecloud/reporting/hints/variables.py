@@ -1,4 +1,6 @@
-"""Hints about environment variables: unset ones, and those that ``fakecloud_env`` does not set."""
+"""Hints about environment variables: unset ones, those of fakes that a test does not request, and
+those that ``fakecloud_env`` does not set.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,13 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from ..masking import Mask
 from .introspection import chain, frames_of, locals_of
-from .missing_requests import FAKE_ADDRESS
+from .missing_requests import FAKE_ADDRESS, official_clients, request_of
 
 if TYPE_CHECKING:
     from ...any_cloud import AnyCloud
@@ -47,6 +51,8 @@ _MODULES = 300
 _MOST = 8
 """Maximum number of variables that a hint names."""
 _UNCONNECTED = re.compile(r"\b(?:Connect\w*Error|Connection refused)\b")
+_OF_CONNECTIONS = re.compile(r"Connect|Timeout|URL|Schema|Protocol|OSError|gaierror")
+"""Parts of the names of errors that clients raise if they cannot reach a server."""
 
 
 # -- unset -----------------------------------------------------------------------------------------
@@ -60,8 +66,11 @@ def at_import(error: BaseException) -> list[str]:
 def hints_about_unset_variables(cloud: AnyCloud, errors: Sequence[BaseException]) -> Iterator[str]:
     """Yield hints about variables that a subprocess, an imported module or the test did not have."""
     handles = {one.fixture: one.name for one in cloud.handles if one.fixture in VARIABLES}
-    if hint := _hint_about_subprocess(handles, errors):
-        yield hint
+    missing = _missing_in_subprocess(handles, errors)
+    if missing is not None:
+        fixture, variable = missing
+        env = f"{{**os.environ, **{handles[fixture]}.env}}"
+        yield f"a subprocess had no {variable}: start it with env={env}"
         return
     names = _named(errors, handles)
     if not names and any(_NO_URL.search(str(error)) for error in errors):
@@ -76,15 +85,18 @@ def hints_about_unset_variables(cloud: AnyCloud, errors: Sequence[BaseException]
         )
 
 
-def _hint_about_subprocess(handles: Mapping[str, str], errors: Sequence[BaseException]) -> str:
-    """Return a hint if the output of a subprocess names a variable of a fake, by its fixture."""
+def _missing_in_subprocess(
+    fixtures: Iterable[str], errors: Sequence[BaseException]
+) -> tuple[str, str] | None:
+    """Return the variable of one of these fixtures that the output of a subprocess names, after its
+    fixture; None if there is none.
+    """
     output = "\n".join(text for error in errors for text in _outputs(error))
-    for fixture, name in handles.items():
+    for fixture in fixtures:
         for variable in VARIABLES[fixture]:
             if re.search(rf"\b{variable}\b", output):
-                env = f"{{**os.environ, **{name}.env}}"
-                return f"a subprocess had no {variable}: start it with env={env}"
-    return ""
+                return fixture, variable
+    return None
 
 
 def _named(errors: Sequence[BaseException], fixtures: Iterable[str]) -> list[str]:
@@ -126,6 +138,94 @@ def _early(names: Sequence[str]) -> list[str]:
     ]
 
 
+# -- of fakes that the test does not request -------------------------------------------------------
+
+
+def unrequested_fakes(cloud: AnyCloud, error: BaseException, fixtures: Iterable[str]) -> list[str]:
+    """Explain an error of a client whose service has no fake in a test that uses ``fixtures``."""
+    requested = {one.fixture: one for one in cloud.handles}
+    others = [fixture for fixture in VARIABLES if fixture not in requested]
+    errors = list(chain(error))
+    names = _named(errors, others)
+    if names and any(
+        frame.f_code.co_name == "<module>" for each in errors for frame in frames_of(each)
+    ):
+        return _early(names)
+    found = [(f"{name} is not set", _fixture_of(name)) for name in names]
+    missing = None if found else _missing_in_subprocess(others, errors)
+    if missing is not None:
+        found = [(f"a subprocess had no {missing[1]}", missing[0])]
+    found = found or [
+        (f"{read.place} reads {read.name}, which {fault}", _fixture_of(read.name))
+        for read, fault in _reads_behind(errors, others)
+    ]
+    found = found or [
+        (f"{package} called {address}", fixture)
+        for package, address, fixture in official_clients(errors)
+        if fixture in others and not FAKE_ADDRESS.search(address)
+    ]
+    if not found:
+        return []
+    wanted = " and ".join(dict.fromkeys(fixture for _, fixture in found))
+    has_env = "fakecloud_env" in fixtures or any(
+        os.environ.get(VARIABLES[name][0]) == one.url
+        for name, one in requested.items()
+        if name in VARIABLES
+    )
+    advice = (
+        f"request {wanted}: fakecloud_env sets only the variables of the fakes that a test requests"
+        if has_env
+        else f"request {wanted} and fakecloud_env, which sets the variables of the fakes of a test"
+    )
+    return [advice, *(f"    {reason}" for reason in list(dict(found))[:_MOST])]
+
+
+def _fixture_of(name: str) -> str:
+    """Return the fixture whose fakes set a variable of ``VARIABLES``."""
+    return next(fixture for fixture, names in VARIABLES.items() if name in names)
+
+
+def _reads_behind(
+    errors: Sequence[BaseException], fixtures: Sequence[str]
+) -> Iterator[tuple[_Read, str]]:
+    """Yield the reads of variables that led to a failed connection, each with what is wrong.
+
+    Either the error has the address that was read, or it shows that there was no address, or that
+    the called server is not a fake, and the read is in a function of the traceback.
+    """
+    failed = [
+        one
+        for one in errors
+        if _OF_CONNECTIONS.search(" ".join(kind.__name__ for kind in type(one).__mro__))
+        or _NO_URL.search(str(one))
+    ]
+    if not failed:
+        return
+    names = {name for fixture in fixtures for name in VARIABLES[fixture]}
+    called = " ".join(f"{request_of(one)} {one}" for one in failed)
+    has_no_address = any(_NO_URL.search(str(one)) for one in failed)
+    requests = [request for one in failed if (request := request_of(one))]
+    called_others = bool(requests) and not FAKE_ADDRESS.search(" ".join(requests))
+    codes = [frame.f_code for one in errors for frame in frames_of(one)]
+    for read in _variables_read():
+        fault = _fault_of(read, ()) if read.name in names else ""
+        if not fault:
+            continue
+        here = [code for code in codes if code.co_filename == str(read.file)]
+        inside = any(read.line in _lines_of(code) for code in here)
+        address = urlsplit(os.environ.get(read.name, read.default)).netloc.rpartition("@")[2]
+        if (
+            (address and address in called)
+            or (has_no_address and (inside or (here and read.at_import)))
+            or (called_others and inside)
+        ):
+            yield read, fault
+
+
+def _lines_of(code: CodeType) -> set[int | None]:
+    return {line for _, _, line in code.co_lines()}
+
+
 # -- read by the application -----------------------------------------------------------------------
 
 
@@ -137,10 +237,15 @@ class _Read:
     variable while it is imported.
     """
 
-    place: str
+    file: Path
+    line: int
     name: str
     default: str
     at_import: bool
+
+    @property
+    def place(self) -> str:
+        return f"{self.file.relative_to(Path.cwd())}:{self.line}"
 
 
 def unread_variables(cloud: AnyCloud, fixtures: Iterable[str], log: str) -> list[str]:
@@ -152,9 +257,12 @@ def unread_variables(cloud: AnyCloud, fixtures: Iterable[str], log: str) -> list
         return ["no fake received a request:", *(f"    {remark}" for remark in remarks[:_MOST])]
     failed = _UNCONNECTED.search(log)
     log_has = f"; the log has {failed[0]}" if failed else ""
+    requested = [handle.fixture for handle in cloud.handles]
+    others = ", ".join(fixture for fixture in VARIABLES if fixture not in requested)
+    unrequested = f"use a fake that the test does not request ({others}), or " if others else ""
     return [
-        f"no fake received a request{log_has}; the application may read other variables than "
-        "fakecloud_env sets:",
+        f"no fake received a request{log_has}; the application may {unrequested}read other variables "
+        "than fakecloud_env sets:",
         f"    {', '.join(sorted(cloud.env))}",
     ]
 
@@ -163,23 +271,37 @@ def _remark(read: _Read, env: Mapping[str, str]) -> str:
     """Explain how a variable that the application reads misses the fakes; empty if it may not."""
     if read.name in env:
         return f"{read.place} reads {read.name} when it is imported" if read.at_import else ""
-    value = os.environ.get(read.name)
-    if value is None:
-        families = tuple({name.partition("_")[0] + "_" for name in env})
-        has_address = _is_address(read.default)
-        if not has_address and not read.name.startswith(families):
-            return ""
-        used = f" (so its default {Mask().text(read.default)} is used)" if has_address else ""
-        fault = f"is not set{used}"
-    else:
-        fakes = {place[0] for url in env.values() if (place := FAKE_ADDRESS.search(url))}
-        if not _is_address(value) or any(one in value for one in fakes):
-            return ""
-        fault = "is set to another address"
+    families = tuple({name.partition("_")[0] + "_" for name in env})
+    is_known = any(read.name in names for names in VARIABLES.values())
+    if read.name not in os.environ and not (
+        is_known or _is_address(read.default) or read.name.startswith(families)
+    ):
+        return ""
+    fakes = {place[0] for url in env.values() if (place := FAKE_ADDRESS.search(url))}
+    fault = _fault_of(read, fakes)
+    if not fault:
+        return ""
+    if is_known:
+        fixture = _fixture_of(read.name)
+        return (
+            f"{read.place} reads {read.name}, which {fault}; fakecloud_env sets it with {fixture}"
+        )
     # The most similar name, however different it is.
     similar = difflib.get_close_matches(read.name, sorted(env), 1, cutoff=0)
     instead = f"; fakecloud_env sets {similar[0]}" if similar else ""
     return f"{read.place} reads {read.name}, which {fault}{instead}"
+
+
+def _fault_of(read: _Read, fakes: Iterable[str]) -> str:
+    """Return why the value of a variable leads to no fake; empty if it may lead to one."""
+    value = os.environ.get(read.name)
+    if value is None:
+        has_address = _is_address(read.default)
+        used = f" (so its default {Mask().text(read.default)} is used)" if has_address else ""
+        return f"is not set{used}"
+    if not _is_address(value) or any(one in value for one in fakes):
+        return ""
+    return "is set to another address"
 
 
 def _is_address(text: str) -> bool:
@@ -200,10 +322,10 @@ def _variables_read() -> Iterator[_Read]:
             tree = ast.parse(Path(file).read_bytes())
         except (OSError, ValueError, SyntaxError):
             continue
-        yield from _variables_of(tree, str(Path(file).relative_to(here)))
+        yield from _variables_of(tree, Path(file))
 
 
-def _variables_of(tree: ast.Module, file: str) -> Iterator[_Read]:
+def _variables_of(tree: ast.Module, file: Path) -> Iterator[_Read]:
     inside = {
         id(node)
         for function in ast.walk(tree)
@@ -221,7 +343,7 @@ def _variables_of(tree: ast.Module, file: str) -> Iterator[_Read]:
         name = _constant(given[0]) if given else ""
         if name and ast.unparse(reader).rpartition("os.")[2] in _READERS:
             default = _constant(given[1]) if len(given) > 1 else ""
-            yield _Read(f"{file}:{node.lineno}", name, default, id(node) not in inside)
+            yield _Read(file, node.lineno, name, default, id(node) not in inside)
 
 
 def _constant(node: ast.expr) -> str:
