@@ -17,8 +17,7 @@ and ``assert_called()``. Each service adds its own methods. ``fakecloud.clock`` 
 settings are in ``KVSettings``, ``VectorSettings``, ``BrokerSettings`` and ``QueueSettings``.
 ``ContractError`` is raised for a mistake in the test itself.
 
-Without pytest, ``with Cloud() as cloud: cloud.kv_server()`` starts a fake in this process, and
-``Cloud.connect(url)`` returns the fakes of a stand-alone server.
+Without pytest, ``with Cloud() as cloud: cloud.kv_server()`` starts a fake in this process.
 
 The package for contributors::
 
@@ -131,7 +130,6 @@ if TYPE_CHECKING:
         ScheduleView as ScheduleView,
     )
     from .recordings import Difference as Difference, Differences as Differences
-    from .standalone.remote import RemoteCloud as RemoteCloud
     from .vector.errors import VectorError as VectorError
     from .vector.handle import PendingChanges as PendingChanges, VectorIndex as VectorIndex
     from .vector.settings import VectorLimits as VectorLimits, VectorSettings as VectorSettings

@@ -250,10 +250,13 @@ class AnyCloud(CloudPromises, ABC):
 
         return explore(self._require_local("explore"), run, check, **options)
 
-    def replay(self, file: str | Path, **options: Unpack[ReplayOptions]) -> Differences:
-        """Send a recorded session (HAR) to the fakes and compare the responses.
+    def replay(
+        self, file: str | Path | Mapping[str, Any], **options: Unpack[ReplayOptions]
+    ) -> Differences:
+        """Send a recorded session to the fakes and compare the responses.
 
-        See ``recordings.replay`` for the options ``into``, ``ignore`` and ``move_clock``.
+        ``file`` is the path of an HTTP archive (HAR), or its parsed JSON. See
+        ``recordings.replay`` for the options ``into``, ``ignore`` and ``move_clock``.
         """
         __tracebackhide__ = True
         from .recordings import replay
@@ -305,7 +308,9 @@ class AioCloud:
         __tracebackhide__ = True
         return await self._in_thread(self._cloud.explore, run, check, **options)
 
-    async def replay(self, file: str | Path, **options: Unpack[ReplayOptions]) -> Differences:
+    async def replay(
+        self, file: str | Path | Mapping[str, Any], **options: Unpack[ReplayOptions]
+    ) -> Differences:
         """Run ``Cloud.replay()`` without blocking the event loop."""
         __tracebackhide__ = True
         return await self._in_thread(self._cloud.replay, file, **options)

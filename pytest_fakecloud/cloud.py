@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from .core.concurrency.dispatch import Dispatcher
     from .core.where import ProblemFields
     from .process_time import ProcessTimeMode
-    from .standalone.remote import RemoteCloud
     from .transport.inprocess import Interception
     from .transport.tls import Authority
 
@@ -149,16 +148,6 @@ class Cloud(AnyCloud):
             from .transport.shortcut import Shortcut
 
             handle.on_close(origins.add(handle._mount.origin, Shortcut(handle._mount)))
-
-    @staticmethod
-    def connect(url: str, token: str | None = None) -> RemoteCloud:
-        """Return the cloud of a stand-alone server (``pytest-fakecloud serve``).
-
-        ``token`` is the server's control token; by default the variable ``PYTEST_FAKECLOUD_TOKEN``.
-        """
-        from .standalone.remote import RemoteCloud
-
-        return RemoteCloud(url, token)
 
     @property
     def seed(self) -> int | str:

@@ -55,7 +55,6 @@ queue.settings CallbackCaptureSettings DestinationSettings QueueSettings
 queue.views DeadLetterView PublishedMessage ScheduleView
 recordings Difference Differences
 session.warning FakecloudWarning
-standalone.remote RemoteCloud
 vector.errors VectorError
 vector.handle PendingChanges VectorIndex
 vector.settings VectorLimits VectorSettings

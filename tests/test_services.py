@@ -13,7 +13,6 @@ import pytest
 
 from pytest_fakecloud import AnyCloud, Cloud, ContractError, cli
 from pytest_fakecloud.services import SERVICES, Service, find, handle_class, view_of
-from pytest_fakecloud.standalone import wire
 from pytest_fakecloud.standalone.api import ControlApp
 
 from .harness import Run, run
@@ -253,21 +252,6 @@ def test_control_api_and_view_tell_of_it(control: tuple[Cloud, str]) -> None:
     assert ask("GET", "/journal")[-1]["handle"] == "toy_2"
 
 
-def test_a_remote_cloud_knows_it(control: tuple[Cloud, str], toy: str) -> None:
-    _, url = control
-    with Cloud.connect(url, "secret") as remote:
-        handle: Any = remote.start("toy", {"first": "a"})
-        assert type(handle).__bases__[-1] is sys.modules[toy].Toy
-        add(handle.url, "b")
-        assert handle.notes() == ["a", "b"]
-        handle.assert_called("POST /notes", times=1)
-        with pytest.raises(ContractError, match="on_close does not work over a stand-alone server"):
-            handle.on_close(print)
-        handle.reset()
-        assert handle.notes() == ["a"]
-        assert remote.fixture_handle("toy").name == "toy"
-
-
 # -- names of services -----------------------------------------------------------------------------
 
 
@@ -294,8 +278,7 @@ def test_a_service_is_known_by_its_fixture_and_by_its_word(run: Run) -> None:
 def test_what_a_descriptor_says_is_so(service: Service) -> None:
     handle = handle_class(service)
     assert handle.fixture == service.fixture
-    assert wire.name_of(handle) == service.handle
-    assert wire.surface_named(service.handle) is not None
+    assert f"{handle.__module__}:{handle.__qualname__}" == service.handle
     assert find(service.fixture) is service
     assert (view_of(service) is None) == (service.view is None)
 

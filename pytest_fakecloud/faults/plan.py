@@ -238,3 +238,8 @@ def fault_words(kind: type[FaultPlan]) -> list[str]:
         for name, method in inspect.getmembers(kind, inspect.isfunction)
         if method.__annotations__.get("return") == "Fault" and not name.startswith("_")
     )
+
+
+def fault_kinds(plan: type[FaultPlan]) -> list[str]:
+    """Return the methods of a plan that inject a fault, except ``call()``, which takes a function."""
+    return [name for name in fault_words(plan) if name != "call"]

@@ -129,19 +129,27 @@ class Entry:
         return urlsplit(self.url)
 
 
-def read_archive(path: Path) -> list[Entry]:
-    """Read an archive; raise ``ContractError`` for an unreadable file."""
+def archive_in(path: Path) -> Any:
+    """Return the JSON of a file; raise ``ContractError`` if it cannot be read or is not JSON."""
     try:
         # Use utf-8-sig, because some tools write a byte order mark.
-        entries = json.loads(read_file(path, DATA_BYTES).decode("utf-8-sig"))["log"]["entries"]
+        return json.loads(read_file(path, DATA_BYTES).decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise ContractError(f"{path} is not an HTTP archive (HAR): {error!r:.200}") from error
+
+
+def entries_of(archive: Any, name: object) -> list[Entry]:
+    """Return the requests of an archive; raise ``ContractError``, which begins with its name."""
+    try:
+        entries = archive["log"]["entries"]
         if not isinstance(entries, list):
             raise TypeError(f"log.entries is {entries!r:.100}, not a list")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ContractError(f"{path} is not an HTTP archive (HAR): {error!r:.200}") from error
+    except (KeyError, TypeError) as error:
+        raise ContractError(f"{name} is not an HTTP archive (HAR): {error!r:.200}") from error
     for number, entry in enumerate(entries, 1):
         wrong = _wrong_in(entry)
         if wrong:
-            raise ContractError(f"{path} is not an HTTP archive (HAR): entry {number}: {wrong}")
+            raise ContractError(f"{name} is not an HTTP archive (HAR): entry {number}: {wrong}")
     return [_read_entry(entry) for entry in entries]
 
 

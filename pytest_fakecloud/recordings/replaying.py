@@ -16,7 +16,7 @@ from ..core.results import Results
 from ..core.wording import brief, counted, same_json
 from ..handle import Handle
 from ..reporting.masking import HIDDEN
-from .har import Entry, are_strings, read_archive
+from .har import Entry, archive_in, are_strings, entries_of
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
@@ -43,7 +43,7 @@ class ReplayOptions(TypedDict, total=False):
 
 def replay(
     cloud: AnyCloud,
-    file: str | Path,
+    file: str | Path | Mapping[str, Any],
     *,
     into: Mapping[str, Handle] | Handle | None = None,
     ignore: Iterable[str] = (),
@@ -51,8 +51,8 @@ def replay(
 ) -> Differences:
     """Send a recorded session to fakes and compare the responses.
 
-    ``file`` is a HAR file from this package, a browser, a proxy or a client of the real service.
-    ``into`` maps origins to fakes (``{"https://kv.example.com": kv_server}``), or is one fake for
+    ``file`` is a HAR file, or its parsed JSON, from this package, a browser, a proxy or a client of
+    the real service. ``into`` maps origins to fakes (``{"https://kv.example.com": kv_server}``), or is one fake for
     all requests; without it the fakes of the recorded fixtures are used. Status and body are
     compared, JSON by value. Fields in ``VOLATILE`` and ``ignore`` are not compared, but their
     recorded values are replaced in later requests by the fake's values. ``move_clock`` advances the
@@ -64,11 +64,14 @@ def replay(
     Raises ``ContractError`` for an unreadable file, invalid options and requests without a fake.
     """
     __tracebackhide__ = True
-    if not isinstance(file, str | Path):
+    if not isinstance(file, str | Path | Mapping):
         raise ContractError(f"{shown(file)} is not a file: pass the path of an HTTP archive (HAR)")
     _check_into(into)
     volatile = VOLATILE | _names(ignore)
-    entries = read_archive(Path(file))
+    archive, name = (
+        (file, "the archive") if isinstance(file, Mapping) else (archive_in(Path(file)), file)
+    )
+    entries = entries_of(archive, name)
     translation: dict[str, str] = {}
     differences = Differences()
     started_us = cloud.clock.now_us()
@@ -88,7 +91,7 @@ def replay(
             differences.append(Difference(number, label, "status", entry.status, str(none)))
             continue
         except ValueError as error:
-            raise ContractError(f"request {number} of {file} cannot be sent: {error}") from error
+            raise ContractError(f"request {number} of {name} cannot be sent: {error}") from error
         if status != entry.status:
             differences.append(Difference(number, label, "status", entry.status, status))
         if entry.has_answer_body:

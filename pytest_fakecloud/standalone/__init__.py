@@ -1,1 +1,1 @@
-"""The stand-alone server: control API, console, commands and remote clouds."""
+"""The stand-alone server: control API, console and commands."""

@@ -18,7 +18,6 @@ from ..http.messages import Answer, Effect, Request, Response
 from ..http.readers import bearer_token, same
 from ..http.routing import Route, RouteMatch
 from . import console
-from .codec import Objects
 from .control import PREFIX, Refused, contract, fields, handle_named
 from .control.calls import CallRoutes
 from .control.clouds import CloudRoutes, IsolatedClouds, Opener, clock_view
@@ -105,17 +104,15 @@ class ControlApp(App):
         """The progress of the initial load as a string; empty when nothing is being loaded."""
         self.url = ""
         """The URL of this API, set when the API is mounted."""
-        self._objects = Objects()
         self._codes: deque[str] = deque(maxlen=_MOST_CODES)
         self._journal = JournalRoutes(cloud)
         self._clouds = None if opener is None else IsolatedClouds(opener)
-        calls = CallRoutes(cloud, self._objects)
         self._routes: list[Route] = [
             *CloudRoutes(cloud).routes(),
             *self._journal.routes(),
-            *HandleRoutes(cloud, calls, self._objects).routes(),
+            *HandleRoutes(cloud).routes(),
             *DataRoutes(cloud).routes(),
-            *calls.routes(),
+            *CallRoutes(cloud).routes(),
             *([] if self._clouds is None else self._clouds.routes()),
         ]
 
@@ -259,7 +256,6 @@ class ControlApp(App):
         ``{"now": a time, "clock": "running"|"frozen"}`` overrides the start time or the mode.
         """
         body = fields(request)
-        self._objects.forget()
         with contract():
             self.cloud.begin(body.get("now"), body.get("clock"))
         return clock_view(self.cloud)

@@ -12,16 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from ..core.errors import ContractError, ServiceError
-from ..core.wording import brief, unknown_name
-from ..services import named
+from ..core.wording import brief
+from .client import LASTS_AT_MOST, ControlClient, in_path
 from .control import PREFIX
 from .development import CONTROL_URL, TOKEN_VARIABLE, URL_VARIABLE, control_token
 from .dotenv import write_dotenv
 from .hosts import is_loopback
-from .remote import RemoteCloud
 
 EXIT_REFUSED = 1
 _SHOWN = 10
@@ -45,13 +44,13 @@ class Answer(NamedTuple):
 Argument = tuple[tuple[str, ...], Mapping[str, Any]]
 """The arguments of ``add_argument()``."""
 Act = Callable[[Any, argparse.Namespace], Answer]
-"""The implementation of a command. The first argument is the cloud of the server."""
+"""The implementation of a command. The first argument is the client of the server."""
 
 
 class Command(NamedTuple):
     """A command: its description, arguments and implementation.
 
-    A command that does not connect to the control API receives the server's URL, not its cloud.
+    A command that does not connect to the control API receives the server's URL, not a client.
     """
 
     words: str
@@ -97,8 +96,8 @@ def run(given: argparse.Namespace) -> int:
     try:
         command = COMMANDS[given.command]
         if command.connects:
-            with RemoteCloud(url, given.token or _kept_token(url)) as cloud:
-                answer = command.act(cloud, given)
+            with ControlClient(url, given.token or _kept_token(url)) as client:
+                answer = command.act(client, given)
         else:
             answer = command.act(url, given)
     except (ContractError, ServiceError) as error:
@@ -123,26 +122,13 @@ def complain(text: str) -> None:
     print(f"pytest-fakecloud: {text}", file=sys.stderr)
 
 
-def _ask(cloud: RemoteCloud, method: str, path: str, body: Any = None) -> Any:
-    return cloud._connection.ask(method, path, body)
-
-
-def _handle(cloud: RemoteCloud, name: str) -> Any:
-    """Return the fake with this name, or the first fake of the service with this name."""
-    handles, service = cloud.handles, named(name)
-    for one in handles:
-        if name == one.name or (service is not None and service.fixture == one.fixture):
-            return one
-    raise ContractError(unknown_name("fake", name, [one.name for one in handles]))
-
-
 # -- the server ------------------------------------------------------------------------------------
 
 
 @_command("state", "Show the fakes, the clock and the problems of a server")
-def _state(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
-    state = _ask(cloud, "GET", "/state")
-    problems = _ask(cloud, "GET", "/problems")
+def _state(client: ControlClient, given: argparse.Namespace) -> Answer:
+    state = client.ask("GET", "/state")
+    problems = client.ask("GET", "/problems")
     clock = state["clock"]
     lines = [f"clock     {clock['now']}, {clock['mode']}, next due {clock['next_due'] or 'never'}"]
     lines.append(f"seed      {state['seed']!r}")
@@ -161,8 +147,8 @@ def _state(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
         help="write the variables to a .env file, keeping its other lines",
     ),
 )
-def _env(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
-    variables = _ask(cloud, "GET", "/env")
+def _env(client: ControlClient, given: argparse.Namespace) -> Answer:
+    variables = client.ask("GET", "/env")
     if given.dotenv is None:
         exports = (f"export {name}={shlex.quote(value)}" for name, value in variables.items())
         return Answer(variables, "\n".join(exports))
@@ -175,8 +161,8 @@ def _env(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     "Open the console of a server in the browser, signed in",
     _argument("--print", action="store_true", help="only print a URL that signs in once"),
 )
-def _console(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
-    found = _ask(cloud, "POST", "/codes", {})
+def _console(client: ControlClient, given: argparse.Namespace) -> Answer:
+    found = client.ask("POST", "/codes", {})
     if given.print or given.json or not webbrowser.open(found["url"]):
         return Answer(found, found["url"])
     return Answer(found)
@@ -226,9 +212,9 @@ def _clock_command(name: str, words: str, action: str, field: str = "", **value:
     arguments = [_argument("value", **value)] if field else []
 
     @_command(name, words, *arguments)
-    def act(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
+    def act(client: ControlClient, given: argparse.Namespace) -> Answer:
         body = {"action": action, **({field: given.value} if field else {})}
-        clock = _ask(cloud, "POST", "/clock", body)
+        clock = client.ask("POST", "/clock", body)
         fired = clock["fired"]
         lines = [f"{clock['now']}, {clock['mode']}", *(f"  {one}" for one in fired[:_SHOWN])]
         if len(fired) > _SHOWN:
@@ -276,7 +262,7 @@ _clock_command("resume", "Let the clock run again", "resume")
         help="only calls with this value of a field, such as command=SET; may be repeated",
     ),
 )
-def _fault(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
+def _fault(client: ControlClient, given: argparse.Namespace) -> Answer:
     fields: dict[str, Any] = {}
     for word in given.where:
         name, sign, text = word.partition("=")
@@ -285,7 +271,7 @@ def _fault(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
         fields[name] = _json_or_text(text)
     fields |= _options(given, "times", "skip", "route")
     body = {**fields, "kind": given.kind, "args": [_json_or_text(one) for one in given.args]}
-    fault = _ask(cloud, "POST", _faults_of(cloud, given.fake), body)
+    fault = client.ask("POST", _faults_of(client, given.fake), body)
     return Answer(fault, fault["text"])
 
 
@@ -300,8 +286,8 @@ def _options(given: argparse.Namespace, *names: str) -> dict[str, Any]:
     return {name: vars(given)[name] for name in names if vars(given)[name] is not None}
 
 
-def _faults_of(cloud: RemoteCloud, name: str) -> str:
-    return f"/handles/{quote(_handle(cloud, name).name, safe='')}/faults"
+def _faults_of(client: ControlClient, name: str) -> str:
+    return f"/handles/{in_path(client.fake(name))}/faults"
 
 
 @_command(
@@ -310,10 +296,10 @@ def _faults_of(cloud: RemoteCloud, name: str) -> str:
     _argument("fake", nargs="?", metavar="FAKE", help="only the faults of this fake"),
     _argument("--clear", action="store_true", help="remove the faults instead of listing them"),
 )
-def _faults(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
-    handles = [_handle(cloud, given.fake)] if given.fake else list(cloud.handles)
+def _faults(client: ControlClient, given: argparse.Namespace) -> Answer:
+    names = [given.fake] if given.fake else [one["name"] for one in client.fakes()]
     method = "DELETE" if given.clear else "GET"
-    found = {one.name: _ask(cloud, method, _faults_of(cloud, one.name)) for one in handles}
+    found = {name: client.ask(method, _faults_of(client, name)) for name in names}
     lines = [f"{name}: {one['text']}" for name, faults in found.items() for one in faults]
     return Answer(found, "\n".join(lines) or "no faults")
 
@@ -341,7 +327,7 @@ def _faults(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
         help="URL that receives the message if all attempts failed",
     ),
 )
-def _publish(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
+def _publish(client: ControlClient, given: argparse.Namespace) -> Answer:
     options = _options(
         given, "body", "delay", "retries", "queue", "method", "callback", "failure_callback"
     )
@@ -360,8 +346,8 @@ def _publish(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
         headers[name.strip()] = text.strip()
     if headers:
         options["headers"] = headers
-    message = _handle(cloud, "queue").publish(given.destination, **options)
-    return Answer({"id": message.id, "url": message.url}, str(message.id))
+    message = client.call(client.fake("queue"), "publish", given.destination, **options)
+    return Answer({"id": message["id"], "url": message["url"]}, message["id"])
 
 
 # -- data ------------------------------------------------------------------------------------------
@@ -374,9 +360,13 @@ def _publish(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     _argument("--into", metavar="FAKE", help="send all requests to this fake"),
     _argument("--move-clock", action="store_true", help="advance the clock by the recorded pauses"),
 )
-def _replay(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
-    into = _handle(cloud, given.into) if given.into else None
-    lines = [*map(str, cloud.replay(given.file, into=into, move_clock=given.move_clock))]
+def _replay(client: ControlClient, given: argparse.Namespace) -> Answer:
+    from ..recordings.har import archive_in
+
+    body = {"archive": archive_in(Path(given.file)), "move_clock": given.move_clock}
+    if given.into:
+        body["into"] = client.fake(given.into)
+    lines = client.ask("POST", "/replay", body, LASTS_AT_MOST)["differences"]
     return Answer(lines, "\n".join(lines) or "all responses are the same", not lines)
 
 
@@ -385,16 +375,13 @@ def _replay(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     "Load a state file",
     _argument("value", metavar="FILE", help="see docs/guides/server.md"),
 )
-def _load(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
-    from .state_file import load_state, read_state
+def _load(client: ControlClient, given: argparse.Namespace) -> Answer:
+    from .state_file import read_state
 
     file = Path(given.value)
-    loaded: dict[str, int] = {}
-
-    def progress(name: str, done: int, whole: int) -> None:
-        loaded[name] = max(done, loaded.get(name, 0))
-
-    load_state(cloud, read_state(file), file.parent, progress)
+    # Paths in the file are relative to its folder, which need not be the server's.
+    body = {"state": read_state(file), "folder": str(file.parent.resolve())}
+    loaded = client.ask("POST", "/load", body, LASTS_AT_MOST)["loaded"]
     words = ", ".join(f"{count} of {name}" for name, count in loaded.items())
     return Answer(loaded, f"loaded {file}: {words or 'only destinations and faults'}")
 
@@ -404,16 +391,16 @@ def _load(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     "Take a snapshot of all fakes",
     _argument("name", nargs="?", metavar="NAME", help="name of the snapshot (default: a number)"),
 )
-def _snapshot(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
-    kept = _ask(cloud, "POST", "/snapshots", {"id": given.name} if given.name else {})
+def _snapshot(client: ControlClient, given: argparse.Namespace) -> Answer:
+    kept = client.ask("POST", "/snapshots", {"id": given.name} if given.name else {})
     return Answer(kept, kept["id"])
 
 
 @_command(
     "restore", "Restore a snapshot", _argument("value", metavar="NAME", help="name of the snapshot")
 )
-def _restore(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
-    return Answer(_ask(cloud, "POST", f"/snapshots/{quote(given.value, safe='')}"))
+def _restore(client: ControlClient, given: argparse.Namespace) -> Answer:
+    return Answer(client.ask("POST", f"/snapshots/{in_path(given.value)}"))
 
 
 @_command(
@@ -421,6 +408,6 @@ def _restore(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     "Return to the baseline: the data that --load loaded",
     _argument("fake", nargs="?", metavar="FAKE", help="only this fake"),
 )
-def _reset(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
-    body = {"handle": _handle(cloud, given.fake).name} if given.fake else {}
-    return Answer(_ask(cloud, "POST", "/reset", body))
+def _reset(client: ControlClient, given: argparse.Namespace) -> Answer:
+    body = {"handle": client.fake(given.fake)} if given.fake else {}
+    return Answer(client.ask("POST", "/reset", body))

@@ -17,13 +17,12 @@ import orjson
 
 from ..core.errors import ContractError, ServiceError
 from ..core.wording import brief, one_line, unknown_name
-from ..faults.fault import setting_over
-from ..faults.plan import FaultPlan
+from ..faults.fault import Fault, setting_over
+from ..faults.plan import FaultPlan, fault_kinds
 from ..files import DATA_BYTES, open_file, read_file
 from ..kv.rdb.dumps import MAGIC
 from ..services import services_by_word
 from .json_schema import violations
-from .wire import fault_kinds
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
@@ -48,12 +47,17 @@ def read_state(file: Path) -> dict[str, Any]:
         raise ContractError(
             f"{file!s:.200} is not JSON: {error.msg}, line {error.lineno} column {error.colno}"
         ) from None
+    return checked_state(content, file)
+
+
+def checked_state(content: Any, name: object) -> dict[str, Any]:
+    """Return the content of a state file; raise ``ContractError``, which begins with its name."""
     try:
         problem = next(violations(content, SCHEMA), None)
     except RecursionError:
         problem = "its values are nested too deeply"
     if problem is not None:
-        raise ContractError(f"{file}: {problem}")
+        raise ContractError(f"{name}: {problem}")
     found: dict[str, Any] = content
     return found
 
@@ -71,8 +75,29 @@ def load_state(
     """Load a state file into the open fakes of a cloud, including destinations and faults.
 
     Paths in the file are relative to ``folder``. Raises ``ContractError``, which names the location
-    in the file, for data that a fake rejects and for a service without an open fake.
+    in the file, for data that a fake rejects and for a service without an open fake. Then nothing is
+    loaded, except into a real server (``engine=``).
     """
+    before = cloud.snapshot()
+    injected: list[Fault] = []
+    try:
+        _load_parts(cloud, content, folder, progress)
+        for part, faults in content.get("faults", {}).items():
+            plan = _open(cloud, part).faults
+            for number, fault in enumerate(faults):
+                with _at(f"faults.{part}[{number}]"):
+                    injected.append(_inject(plan, fault))
+    except BaseException:
+        for fault in injected:
+            fault.remove()
+        cloud.restore(before)
+        raise
+
+
+def _load_parts(
+    cloud: AnyCloud, content: Mapping[str, Any], folder: Path, progress: Progress
+) -> None:
+    """Load the data and the destinations of a state file."""
     for part in ("kv", "vector", "broker", "queue"):
         if content.get(part):
             for load in _LOADERS[part](_open(cloud, part), content[part], folder):
@@ -83,11 +108,6 @@ def load_state(
         destinations = _open(cloud, "queue").destinations
         with _at(f"destinations.{brief(url)}"):
             _stub(destinations, url, answers)
-    for part, faults in content.get("faults", {}).items():
-        plan = _open(cloud, part).faults
-        for number, fault in enumerate(faults):
-            with _at(f"faults.{part}[{number}]"):
-                _inject(plan, fault)
 
 
 @contextmanager
@@ -101,7 +121,7 @@ def _at(place: str) -> Iterator[None]:
         raise ContractError(f"{place}: it is nested too deeply") from None
 
 
-def _inject(plan: FaultPlan, fault: Mapping[str, Any]) -> None:
+def _inject(plan: FaultPlan, fault: Mapping[str, Any]) -> Fault:
     """Inject a fault, given in the form in which the control API accepts it."""
     fields = {name: value for name, value in fault.items() if name not in ("kind", "args")}
     kind, kinds = fault["kind"], fault_kinds(FaultPlan)
@@ -109,7 +129,8 @@ def _inject(plan: FaultPlan, fault: Mapping[str, Any]) -> None:
         raise ContractError(unknown_name("fault", kind, kinds))
     token = setting_over.set("a state file")
     try:
-        getattr(plan, kind)(*fault.get("args", ()), **fields)
+        injected: Fault = getattr(plan, kind)(*fault.get("args", ()), **fields)
+        return injected
     finally:
         setting_over.reset(token)
 

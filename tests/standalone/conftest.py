@@ -17,6 +17,8 @@ import pytest
 import urllib3
 
 from pytest_fakecloud import cli
+from pytest_fakecloud.http.messages import Answer, Request
+from pytest_fakecloud.standalone.api import ControlApp
 
 from .nursery import AVAILABLE, Born, Nursery
 
@@ -34,6 +36,16 @@ def message(answer: tuple[int, Any], status: int = 422) -> str:
     """Return the message of an answer that rejects a request with this status."""
     assert answer[0] == status, answer
     return str(answer[1]["error"]["message"])
+
+
+def ask(app: ControlApp, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    """Send one request through the pipeline, without a socket."""
+    sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+    headers = [("Host", "127.0.0.1"), ("Authorization", "Bearer token")]
+    answer = app.answer(Request(method, f"/__control__{path}", headers, sent))
+    assert isinstance(answer, Answer)
+    assert isinstance(answer.body, bytes)
+    return answer.status, json.loads(answer.body)
 
 
 @dataclass
@@ -69,6 +81,13 @@ class Server:
             headers={"Authorization": f"Bearer {self.token if token is None else token}"},
         )
         return answer.status, json.loads(answer.data)
+
+    def call(self, fake: str | None, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Return what a method of a fake or of the cloud returns; an error it raises fails."""
+        body = {"object": fake, "name": name, "args": args, "kwargs": kwargs}
+        status, found = self.ask("POST", "/call", body)
+        assert (status, found.keys()) == (200, {"value"}), found
+        return found["value"]
 
 
 Serve = Callable[..., Server]

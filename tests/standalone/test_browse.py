@@ -14,8 +14,7 @@ from pytest_fakecloud.standalone.api import ControlApp
 from pytest_fakecloud.standalone.browse.queue import LISTS
 from tests.harness import in_threads
 
-from .conftest import message
-from .test_codec import ask
+from .conftest import ask, message
 
 NOW = "2026-01-01T00:00:00Z"
 

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_fakecloud import Cloud, ContractError, ServiceError
 from pytest_fakecloud.http.messages import Request
+from pytest_fakecloud.standalone.client import ControlClient
 from pytest_fakecloud.standalone.control import clouds
 
 from .conftest import Serve, Server, fetch, message
@@ -69,11 +70,12 @@ def test_a_cloud_is_like_its_server_and_shares_nothing_with_it(host: Server) -> 
     # The cloud has the data that the server loaded, and the server's settings.
     assert kv(cloud, "/get/plan") == "free"
     kv(cloud, "/set/plan/paid")
-    with Cloud.connect(env["PYTEST_FAKECLOUD_URL"], env["PYTEST_FAKECLOUD_TOKEN"]) as inside:
-        inside.clock.advance("1d")
-        assert inside.clock.now().isoformat() == "2026-01-02T00:00:00+00:00"
-        assert [call.path for call in inside.journal.calls()] == ["/get/plan", "/set/plan/paid"]
-        inside.reset()
+    with ControlClient(env["PYTEST_FAKECLOUD_URL"], env["PYTEST_FAKECLOUD_TOKEN"]) as inside:
+        moved = inside.ask("POST", "/clock", {"action": "advance", "by": "1d"})
+        assert moved["now"] == "2026-01-02T00:00:00+00:00"
+        calls = inside.ask("POST", "/call", {"name": "journal.calls"})["value"]
+        assert [call["target"] for call in calls] == ["/get/plan", "/set/plan/paid"]
+        inside.ask("POST", "/reset", {})
         assert kv(cloud, "/get/plan") == "free"
     assert host.ask("GET", "/clock")[1]["now"] == "2026-01-01T00:00:00+00:00"
     assert host.ask("GET", "/journal")[1] == []
@@ -84,7 +86,7 @@ def test_a_cloud_is_like_its_server_and_shares_nothing_with_it(host: Server) -> 
     ended(host, other)
     ended(host, cloud)
     with pytest.raises(ContractError, match="no stand-alone server responds"):
-        Cloud.connect(env["PYTEST_FAKECLOUD_URL"], env["PYTEST_FAKECLOUD_TOKEN"])
+        ControlClient(env["PYTEST_FAKECLOUD_URL"], "x").fakes()
 
 
 def test_a_cloud_can_have_services_and_a_clock_of_its_own(host: Server) -> None:
@@ -195,4 +197,4 @@ def test_clouds_end_with_their_server(serve: Serve) -> None:
     server.process.terminate()
     assert server.process.wait(10) == 0
     with pytest.raises(ContractError, match="no stand-alone server responds"):
-        Cloud.connect(cloud["env"]["PYTEST_FAKECLOUD_URL"], "x")
+        ControlClient(cloud["env"]["PYTEST_FAKECLOUD_URL"], "x").fakes()

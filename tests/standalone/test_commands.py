@@ -6,7 +6,6 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from pytest_fakecloud.standalone import commands
 from pytest_fakecloud.standalone.commands import write_dotenv
 
 from .conftest import Server, fetch
-from .test_remote import other_server
+from .test_client import other_server
 
 pytestmark = pytest.mark.slow
 
@@ -81,11 +80,9 @@ def test_publish_and_next(command: Command, server: Server) -> None:
     state = json.loads(command("state", "--json"))
     assert state["clock"]["next_due"] == "2026-01-01T01:00:00+00:00"
     assert "2026-01-01T01:00:00+00:00 https://app.test/hook" in command("next")
-    with Cloud.connect(server.url, server.token) as cloud:
-        queue: Any = next(one for one in cloud.handles if one.fixture == "queue")
-        assert [one.url for one in queue.attempts()] == ["https://app.test/hook"]
-        (letter,) = queue.dead_letters()
-        assert letter.json() == {"n": 1}
+    assert [one["url"] for one in server.call("queue", "attempts")] == ["https://app.test/hook"]
+    (letter,) = server.call("queue", "dead_letters")
+    assert json.loads(letter["message"]["body"]) == {"n": 1}
     assert "unstubbed" in command("state")
     bare = json.loads(command("publish", "https://app.test/bare", "--retries", "0", "--json"))
     assert bare["url"] == "https://app.test/bare"
@@ -119,8 +116,7 @@ def test_data(command: Command, tmp_path: Path, server: Server) -> None:
     command("reset", "kv")
     assert not json.dumps(server.ask("GET", "/handles/kv_server/view")[1]).count('"k"')
     command("restore", "with k")
-    with Cloud.connect(server.url, server.token) as cloud:
-        assert cloud.handles[0].value("k") == "v"  # type: ignore[attr-defined]
+    assert server.call("kv_server", "value", "k") == "v"
     assert "'with j' is not a snapshot; did you mean 'with k'" in command(
         "restore", "with j", code=1
     )

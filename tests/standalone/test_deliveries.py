@@ -6,7 +6,6 @@ from datetime import datetime
 
 import pytest
 
-from pytest_fakecloud import Cloud
 from tests.queue.engine.histories import AT_ONCE, Tried, World, check, loopback, wishes
 
 from .conftest import Serve
@@ -15,13 +14,12 @@ from .conftest import Serve
 @pytest.mark.slow
 def test_histories_of_the_server_keep_what_was_asked_for(serve: Serve) -> None:
     server = serve("queue", "--queue", f'limits={{"parallelism": {AT_ONCE}}}')
-    with Cloud.connect(server.url, server.token) as cloud:
-        queue = cloud.fixture_handle("queue")
-        world = World(queue.url, queue.token, "", wishes(5, 60, rated=5), 5)
-        with loopback(world.receive) as base:
-            world.base = base
-            world.run(lambda: len(queue.pending()))
-        _, attempts = server.ask("GET", f"/handles/{queue.name}/attempts")
+    queue = server.handle("queue")
+    world = World(queue["url"], queue["env"]["QSTASH_TOKEN"], "", wishes(5, 60, rated=5), 5)
+    with loopback(world.receive) as base:
+        world.base = base
+        world.run(lambda: len(server.call("queue", "pending")))
+    _, attempts = server.ask("GET", "/handles/queue/attempts")
     world.history.tried = [
         Tried(one["message"], one["url"], _us(one["at"]), one["status"]) for one in attempts
     ]

@@ -19,8 +19,7 @@ from pytest_fakecloud.standalone.browse.projection import projected
 from pytest_fakecloud.standalone.control.data import view
 from pytest_fakecloud.standalone.control.handles import send
 
-from .conftest import message
-from .test_codec import ask
+from .conftest import ask, message
 
 
 @pytest.fixture

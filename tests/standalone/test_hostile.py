@@ -27,8 +27,7 @@ from pytest_fakecloud.standalone.control.clouds import CloudRoutes
 from pytest_fakecloud.standalone.control.shapes import BODIES, body_fields
 from pytest_fakecloud.standalone.hosts import Hosts
 
-from .conftest import Serve, Server, fetch, message
-from .test_codec import ask
+from .conftest import Serve, Server, ask, fetch, message
 
 NOW = "2026-01-01T00:00:00Z"
 

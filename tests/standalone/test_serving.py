@@ -24,7 +24,7 @@ from pytest_fakecloud.standalone.log import Log
 from pytest_fakecloud.standalone.state_file import read_state
 from tests.kv.rdb.packing import file_of
 
-from .conftest import STARTS_WITHIN, Command, Serve, fetch
+from .conftest import STARTS_WITHIN, Command, Serve, fetch, message
 
 pytestmark = pytest.mark.slow
 
@@ -100,29 +100,25 @@ def test_what_is_loaded_is_the_baseline(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "state.json"
     file.write_text('{"kv": {"values": {"k": "v"}}}', encoding="utf-8")
     server = serve("kv", "--load", str(file))
-    with Cloud.connect(server.url, server.token) as cloud:
-        kv: Any = cloud.handles[0]
-        assert cloud.journal.entries == []
-        kv.execute("SET", "k", "other")
-        server.ask("POST", "/reset", {})
-        assert kv.value("k") == "v"
+    assert server.ask("GET", "/journal") == (200, [])
+    server.call("kv_server", "execute", "SET", "k", "other")
+    server.ask("POST", "/reset", {})
+    assert server.call("kv_server", "value", "k") == "v"
 
 
 def test_a_dump_of_a_real_server_is_loaded(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "dump.rdb"
     file.write_bytes(file_of(b"\x00\x01k\x01v" + MODULE))
     server = serve("kv", "--load", str(file))
-    with Cloud.connect(server.url, server.token) as cloud:
-        kv: Any = cloud.handles[0]
-        kv.execute("SET", "k", "other")
-        server.ask("POST", "/reset", {})
-        assert kv.values() == {"k": "v"}
-        # A client names a file on the server's machine, which the server may read but not write.
-        kv.execute("FLUSHALL")
-        kv.load(file)
-        assert kv.values() == {"k": "v"}
-        with pytest.raises(Exception, match="dump_rdb"):
-            kv.dump_rdb(tmp_path / "out.rdb")
+    server.call("kv_server", "execute", "SET", "k", "other")
+    server.ask("POST", "/reset", {})
+    assert server.call("kv_server", "values") == {"k": "v"}
+    # A client names a file on the server's machine, which the server may read but not write.
+    server.call("kv_server", "execute", "FLUSHALL")
+    server.call("kv_server", "load", str(file))
+    assert server.call("kv_server", "values") == {"k": "v"}
+    out = {"object": "kv_server", "name": "dump_rdb", "args": [str(tmp_path / "out.rdb")]}
+    assert "'dump_rdb' is not a name of KVServer" in message(server.ask("POST", "/call", out))
 
 
 def test_a_damaged_dump_is_one_line(command: Command, tmp_path: Path) -> None:

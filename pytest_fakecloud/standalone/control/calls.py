@@ -1,105 +1,172 @@
-"""The endpoint through which remote handles are used."""
+"""The endpoint that calls a method of a fake, of its parts or of the cloud, with plain JSON."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping
-from functools import partial
+import dataclasses
+import datetime as dt
+import inspect
+from base64 import b64encode
+from collections.abc import Mapping
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import ContractError
+import pytest_fakecloud
+
+from ...core.calls import Call, parts_of
+from ...core.errors import shown
+from ...core.wording import unknown_name
+from ...handle import HANDLE_FIELDS, Handle
 from ...http.messages import Request
 from ...http.routing import Route
-from ..codec import Objects, Unreadable, decode, encode, encode_error
-from ..wire import surface_of
 from . import PREFIX, Refused, fields, handle_named
 from .shapes import Raised, Returned
 
 if TYPE_CHECKING:
     from ...cloud import Cloud
 
-_PROTOCOLS: Mapping[str, Callable[..., Any]] = {
-    "__len__": len,
-    "__bool__": bool,
-    "__iter__": list,
-    "__getitem__": operator.getitem,
-    "__enter__": lambda target: target.__enter__(),
-    "__exit__": lambda target, *error: target.__exit__(*error),
-}
+_PACKAGE = f"{pytest_fakecloud.__name__}."
+_PARTS = ("clock", "destinations", "faults", "journal")
+"""Attributes of a fake or a cloud whose methods can be called as ``journal.assert_called``."""
+_IN_PROCESS = frozenset(
+    {"aio", "async_client", "between", "client", "close", "connect", "dump_rdb", "end_connections"}
+    | {"every_failure", "explore", "intercept", "on_close", "replay", "restore", "snapshot"}
+)
+"""Names that need objects of the server's process, write files, or have an endpoint of their own."""
+_DEEPEST = 4
+"""Levels of views that a result shows: a message leads to its callbacks, and these to it."""
+_SHOWN = 500
+"""Maximum number of characters of the representation of another object."""
 
 
 class CallRoutes:
-    """Endpoint that reads fields and calls methods of the objects that remote handles refer to."""
+    """Endpoint that calls the methods that a test calls on its fixtures."""
 
-    def __init__(self, cloud: Cloud, objects: Objects) -> None:
+    def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
-        self._objects = objects
 
     def routes(self) -> list[Route]:
         return [Route("POST", f"{PREFIX}/call", "call", self.call, lingers=True)]
 
     def call(self, request: Request) -> Returned | Raised:
-        """Use a remote object: read a field or call a method.
+        """Call a method, or read a property, of a fake or of the cloud.
 
-        ``{"object": number|handle name|null, "name": …, "args": […], "kwargs": {…}, "get": bool}``,
-        encoded by the codec; returns ``{"value": …}`` or ``{"raise": …}``. Only the names on the
-        object's remote surface are allowed.
+        ``{"object": name of a fake|null, "name": "assert_called", "args": […], "kwargs": {…}}``.
+        ``object`` is null for the cloud. The name can begin with ``clock.``, ``destinations.``,
+        ``faults.`` or ``journal.``. Returns ``{"value": …}`` or ``{"raise": {"type", "text"}}``.
+        Values are plain JSON: views become objects with their attributes, times ISO strings, and
+        bytes strings (``{"base64": …}`` if they are not UTF-8).
         """
         body = fields(request)
-        name, get = body.get("name"), body.get("get", False)
-        arguments, keywords = body.get("args", []), body.get("kwargs", {})
+        name, arguments, keywords = body.get("name"), body.get("args", []), body.get("kwargs", {})
         if not isinstance(name, str):
-            raise Refused(422, f"name must be the name of a field or a method, got {name!r}")
+            raise Refused(422, f"name must be the name of a method or a property, got {name!r}")
         if not isinstance(arguments, list) or not isinstance(keywords, dict):
             raise Refused(422, "args must be a list, and kwargs an object")
-        if not isinstance(get, bool):
-            raise Refused(422, f"get must be true or false, got {get!r}")
-        arguments = self.decoded(arguments, "args")
-        keywords = {key: self.decoded(item, "kwargs") for key, item in keywords.items()}
+        target, name = self._owner(body.get("object"), name)
+        offered = _offered(type(target))
+        if name not in offered:
+            raise Refused(422, unknown_name(f"name of {type(target).__name__}", name, offered))
+        if not offered[name] and (arguments or keywords):
+            raise Refused(422, f"{name} is a property: leave out args and kwargs")
         try:
-            target = self._target(body.get("object"))
-        except (Refused, ContractError) as error:
-            return {"raise": encode_error(ContractError(str(error)))}
-        use = _use(target, name, get)
-        try:
-            # Encode the value here too, because reading an object's attributes may raise.
-            return {"value": encode(use(*arguments, **keywords), self._objects)}
+            found = getattr(target, name)
+            return {"value": plain(found(*arguments, **keywords) if offered[name] else found)}
         except Exception as error:
-            return {"raise": encode_error(error)}
+            return {"raise": {"type": type(error).__name__, "text": _text_of(error)}}
 
-    def _target(self, wanted: object) -> Any:
+    def _owner(self, wanted: object, name: str) -> tuple[Any, str]:
+        """Return the object that has the named member, and the member's name."""
         if wanted is None:
-            return self._cloud
-        if type(wanted) is int:
-            return self._objects.get(wanted)
-        if isinstance(wanted, str):
-            return handle_named(self._cloud, wanted)
-        raise Refused(422, f"object must be a number, the name of a handle or null, got {wanted!r}")
+            owner: Any = self._cloud
+        elif isinstance(wanted, str):
+            owner = handle_named(self._cloud, wanted)
+        else:
+            raise Refused(422, f"object must be the name of a fake or null, got {wanted!r:.100}")
+        part, dot, rest = name.partition(".")
+        if not dot:
+            return owner, name
+        parts = [one for one in _PARTS if hasattr(owner, one)]
+        if part not in parts:
+            raise Refused(422, unknown_name(f"part of {type(owner).__name__}", part, parts))
+        return getattr(owner, part), rest
 
-    def decoded(self, value: Any, where: str) -> Any:
-        """Return a decoded value; raise ``Refused`` if the codec cannot decode it."""
+
+def _offered(kind: type) -> Mapping[str, bool]:
+    """Return the names that can be used on an object, and which of them are methods.
+
+    They are what the classes of this package declare publicly, of parts only their public class.
+    """
+    public = set(pytest_fakecloud.__all__)
+    found: dict[str, bool] = dict.fromkeys(HANDLE_FIELDS, False) if issubclass(kind, Handle) else {}
+    for owner in kind.__mro__:
+        known = issubclass(kind, Handle) or owner.__name__ in public
+        if not known or not owner.__module__.startswith(_PACKAGE):
+            continue
+        for name, member in vars(owner).items():
+            if name.startswith("_") or name in _IN_PROCESS or name in found:
+                continue
+            if inspect.isfunction(member) or isinstance(member, classmethod | staticmethod):
+                found[name] = True
+            elif isinstance(member, property):
+                found[name] = False
+    return dict(sorted(found.items()))
+
+
+def plain(value: Any, deepest: int = _DEEPEST) -> Any:
+    """Return a value as JSON data; what JSON cannot represent is described by a string."""
+    if value is None or isinstance(value, bool | int | str):
+        return str.__str__(value) if isinstance(value, str) else value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        data = bytes(value)
         try:
-            return decode(value, lambda number, *_: self._objects.get(number))
-        except Unreadable as error:
-            raise Refused(400, f"{where} cannot be decoded ({error})") from None
-        except ContractError as error:
-            raise Refused(422, f"{where}: {error}") from None
+            return data.decode()
+        except UnicodeDecodeError:
+            return {"base64": b64encode(data).decode()}
+    if isinstance(value, dt.datetime):
+        return value.isoformat()
+    if isinstance(value, dt.timedelta):
+        return value.total_seconds()
+    if isinstance(value, Call):
+        return plain({name: one for name, one in parts_of(value).items() if name[0] != "_"})
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {_key(name): plain(one, deepest) for name, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(one, deepest) for one in value]
+    if hasattr(value, "tolist") and hasattr(value, "dtype"):
+        return plain(value.tolist(), deepest)
+    if deepest:
+        attributes = _attributes(value)
+        if attributes:
+            return {name: plain(getattr(value, name, None), deepest - 1) for name in attributes}
+    return shown(value)[:_SHOWN]
 
 
-def _use(target: Any, name: str, get: bool) -> Callable[..., Any]:
-    """Return a function that reads a field, calls a method, or uses a protocol such as iteration."""
-    kind, surface = surface_of(type(target))
-    if surface is not None:
-        if name in surface.protocols:
-            return partial(_PROTOCOLS[name], target)
-        if name in surface.fields and get:
-            return lambda *_, **__: getattr(target, name)
-        if name in surface.methods and not get:
-            # Look up the method only when it is called, because the look-up may raise too.
-            return lambda *args, **kwargs: getattr(target, name)(*args, **kwargs)
-    shown = kind.rpartition(":")[2]
-    if surface is None or name not in surface.names:
-        offered = "nothing" if surface is None else ", ".join(surface.names)
-        raise Refused(422, f"{name!r:.100} is private or unknown: {shown} offers {offered}")
-    kind = 'a field: pass "get": true' if not get else 'a method: leave "get" out'
-    raise Refused(422, f"{name!r} of {shown} is {kind}")
+def _key(name: object) -> str:
+    found = plain(name)
+    return found if isinstance(found, str) else str(found)
+
+
+def _attributes(value: object) -> list[str]:
+    """Return the public names of the data of an object of this package: fields and properties."""
+    kind = type(value)
+    if isinstance(value, type) or not kind.__module__.startswith(_PACKAGE):
+        return []
+    if dataclasses.is_dataclass(value):
+        names = {one.name for one in dataclasses.fields(value)}
+    else:
+        members = [pair for owner in kind.__mro__ for pair in vars(owner).items()]
+        data = (property, MemberDescriptorType)
+        names = {name for name, member in members if isinstance(member, data)}
+        names.update(getattr(value, "__dict__", ()))
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as another:
+        return f"its message cannot be read: {type(another).__name__}"

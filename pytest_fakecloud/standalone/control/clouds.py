@@ -1,4 +1,4 @@
-"""Endpoints of clouds: the clock, the seed and snapshots of a cloud, and isolated clouds."""
+"""Endpoints of clouds: clock, seed, snapshots and data of a cloud, and isolated clouds."""
 
 from __future__ import annotations
 
@@ -7,14 +7,27 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.timeparse import to_datetime
 from ...core.wording import unknown_name
 from ...http.messages import Request
 from ...http.routing import Route
-from . import PREFIX, Refused, contract, fields
-from .shapes import Clock, Closed, CloudEntry, Due, Moved, NewCloud, Seed, Snapshot
+from ..state_file import checked_state, load_state
+from . import PREFIX, Refused, contract, fields, handle_named
+from .shapes import (
+    Clock,
+    Closed,
+    CloudEntry,
+    Due,
+    Loaded,
+    Moved,
+    NewCloud,
+    Replayed,
+    Seed,
+    Snapshot,
+)
 
 if TYPE_CHECKING:
     from ...cloud import Cloud, CloudSnapshot
@@ -46,7 +59,7 @@ def _iso_time(at_us: int) -> str:
 
 
 class CloudRoutes:
-    """Endpoints of the clock, of the seed, and of the snapshots that the server keeps."""
+    """Endpoints of the clock, the seed, the snapshots that the server keeps, and loading."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -65,6 +78,8 @@ class CloudRoutes:
             Route("POST", snapshots, "take_snapshot", self.take_snapshot),
             Route("POST", f"{snapshots}/{{id}}", "restore_snapshot", self.restore_snapshot),
             Route("DELETE", f"{snapshots}/{{id}}", "drop_snapshot", self.drop_snapshot),
+            Route("POST", f"{PREFIX}/load", "load", self.load, lingers=True),
+            Route("POST", f"{PREFIX}/replay", "replay", self.replay, lingers=True),
         ]
 
     def get_clock(self, request: Request) -> Clock:
@@ -147,6 +162,45 @@ class CloudRoutes:
         name = self._name_of(request)
         del self._snapshots[name]
         return {"id": name}
+
+    def load(self, request: Request) -> Loaded:
+        """Load a state file, all of it or nothing: ``{"state": {…}, "folder": "/path"}``.
+
+        Relative paths in it need ``folder``, an absolute path on the server.
+        """
+        body = fields(request)
+        content, folder = body.get("state"), body.get("folder", "/")
+        if not isinstance(folder, str) or "\0" in folder or not Path(folder).is_absolute():
+            raise Refused(422, f"folder must be an absolute path, got {folder!r:.200}")
+        loaded: dict[str, int] = {}
+
+        def progress(name: str, done: int, whole: int) -> None:
+            loaded[name] = max(done, loaded.get(name, 0))
+
+        with contract():
+            load_state(self._cloud, checked_state(content, "state"), Path(folder), progress)
+        return {"loaded": loaded}
+
+    def replay(self, request: Request) -> Replayed:
+        """Send a recorded session to the fakes, and return the differences of the responses.
+
+        ``{"archive": a HAR file's JSON, "into": name of a fake, "move_clock": true}``.
+        """
+        body = fields(request)
+        archive, into = body.get("archive"), body.get("into")
+        if not isinstance(archive, dict):
+            raise Refused(
+                422, f"archive must be an object, the JSON of a HAR file, got {archive!r:.100}"
+            )
+        if into is not None and not isinstance(into, str):
+            raise Refused(422, f"into must be the name of a fake, got {into!r:.100}")
+        moves = body.get("move_clock", True)
+        if not isinstance(moves, bool):
+            raise Refused(422, f"move_clock must be true or false, got {moves!r:.100}")
+        fake = None if into is None else handle_named(self._cloud, into)
+        with contract():
+            found = self._cloud.replay(archive, into=fake, move_clock=moves)
+        return {"differences": [str(one) for one in found]}
 
 
 def _is_unicode(value: object) -> bool:

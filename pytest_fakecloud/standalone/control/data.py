@@ -11,12 +11,12 @@ from urllib.parse import unquote
 
 from ...core.errors import ContractError
 from ...core.wording import unknown_name
+from ...faults.plan import fault_kinds
 from ...handle import Handle
 from ...http.messages import Request
 from ...http.routing import Route
 from ...services import find, view_of
 from ..browse.pages import LARGEST_PAGE, PAGE, PAGING, Listing, NotFound, Wanted, whole_number
-from ..wire import fault_kinds
 from . import PREFIX, Refused, contract, named
 from .shapes import Attempt, DeadLetter, Message
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from ...core.errors import ContractError
 from ...core.field_types import TOKEN
 from ...core.wording import unknown_name
+from ...faults.fault import Fault as InjectedFault
 from ...faults.fault import rule_of
+from ...faults.plan import fault_kinds
 from ...handle import Handle
 from ...http.messages import Answer, Effect, Request
 from ...http.routing import Route
 from ..browse.pages import whole_number
-from ..codec import Objects
-from ..wire import fault_kinds
 from . import PREFIX, Refused, contract, fields, named
-from .calls import CallRoutes
 from .shapes import Closed, Fault, HandleEntry
 
 if TYPE_CHECKING:
@@ -33,10 +34,11 @@ _VALUE = re.compile(r"[\t -~\x80-\xff]*")
 class HandleRoutes:
     """Endpoints that start, describe and close fakes, send them requests, and inject faults."""
 
-    def __init__(self, cloud: Cloud, calls: CallRoutes, objects: Objects) -> None:
+    def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
-        self._calls = calls
-        self._objects = objects
+        self._numbers = WeakKeyDictionary[InjectedFault, int]()
+        """The ids of the faults that were described so far."""
+        self._next_number = itertools.count(1)
 
     def routes(self) -> list[Route]:
         handle = f"{PREFIX}/handles/{{name}}"
@@ -57,7 +59,6 @@ class HandleRoutes:
         settings = {} if body.get("settings") is None else body["settings"]
         if not isinstance(settings, dict):
             raise Refused(422, f"settings must be an object, got {settings!r}")
-        settings = {key: self._calls.decoded(value, "settings") for key, value in settings.items()}
         fixture = body.get("fixture")
         if not isinstance(fixture, str):
             raise Refused(422, f"fixture must be the name of a fixture, got {fixture!r:.200}")
@@ -93,11 +94,17 @@ class HandleRoutes:
         """Return the injected faults of a fake."""
         return [self._fault(fault) for fault in named(self._cloud, request).faults]
 
-    def _fault(self, fault: Any) -> Fault:
+    def _number_of(self, fault: InjectedFault) -> int:
+        number = self._numbers.get(fault)
+        if number is None:
+            number = self._numbers[fault] = next(self._next_number)
+        return number
+
+    def _fault(self, fault: InjectedFault) -> Fault:
         rule = rule_of(fault)
         where = rule.facts if rule.route is None else {"route": rule.route, **rule.facts}
         return {
-            "id": self._objects.keep(fault),
+            "id": self._number_of(fault),
             "kind": fault.kind,
             "text": repr(fault),
             "description": rule.description,
@@ -136,8 +143,7 @@ class HandleRoutes:
         """Remove one fault."""
         wanted = whole_number("id", request.params["id"])
         for fault in named(self._cloud, request).faults:
-            # A fault that the server has already described keeps its number.
-            if self._objects.keep(fault) == wanted:
+            if self._number_of(fault) == wanted:
                 fault.remove()
                 return self._fault(fault)
         raise Refused(404, f"there is no fault {wanted}")

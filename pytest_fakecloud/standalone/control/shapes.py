@@ -272,14 +272,33 @@ class NewCloud(TypedDict):
     env: dict[str, str]
 
 
+class Loaded(TypedDict):
+    """The number of items that were loaded, by service."""
+
+    loaded: dict[str, int]
+
+
+class Replayed(TypedDict):
+    """The differences between the recorded and the actual responses, as text."""
+
+    differences: list[str]
+
+
 class Returned(TypedDict):
-    """The value that a remote object returned, encoded by the codec."""
+    """The value that a method returned or a property has, as plain JSON."""
 
     value: Any
 
 
-Raised = TypedDict("Raised", {"raise": Any})
-"""The exception that a remote object raised, encoded by the codec."""
+class Failure(TypedDict):
+    """An exception: its class and its text."""
+
+    type: str
+    text: str
+
+
+Raised = TypedDict("Raised", {"raise": Failure})
+"""The exception that a method raised."""
 
 
 # -- requests --------------------------------------------------------------------------------------
@@ -371,13 +390,27 @@ class CloudOptions(TypedDict, total=False):
 
 
 class Use(TypedDict):
-    """A use of a remote object: a field to read or a method to call."""
+    """A method to call or a property to read, of the fake ``object`` or of the cloud (null)."""
 
     name: str
-    object: NotRequired[int | str | None]
+    object: NotRequired[str | None]
     args: NotRequired[list[Any]]
     kwargs: NotRequired[dict[str, Any]]
-    get: NotRequired[bool]
+
+
+class StateFile(TypedDict):
+    """The content of a state file; paths in it are relative to ``folder`` of the server."""
+
+    state: dict[str, Any]
+    folder: NotRequired[str]
+
+
+class Recording(TypedDict):
+    """A recorded session (HAR) to send to the fakes, or to the fake ``into``."""
+
+    archive: dict[str, Any]
+    into: NotRequired[str | None]
+    move_clock: NotRequired[bool]
 
 
 BODIES: Mapping[str, Any] = {
@@ -392,6 +425,8 @@ BODIES: Mapping[str, Any] = {
     "take_snapshot": SnapshotOptions,
     "new_cloud": CloudOptions,
     "call": Use,
+    "load": StateFile,
+    "replay": Recording,
 }
 """The type of the request body of each endpoint, by route name."""
 
