@@ -23,9 +23,9 @@ The package for contributors::
 
     plugin.py  session/              pytest: options, hooks, fixtures, one run
     outcomes.py                      failures, warnings and reports of tests
-    cli/  standalone                 the command, and fakes in another process
+    cli/  standalone/                the command, and fakes in another process
     reporting  recordings/           reports of failing tests, and archives of their calls
-    cloud.py  any_cloud.py           Cloud: one clock, one seed, any number of fakes
+    cloud.py  base_cloud.py          Cloud: one clock, one seed, any number of fakes
     services.py                      the list of services
     kv  vector  broker  queue        the services: handle, settings, model, errors, engine in each
     faults  http  core               faults; server and pipeline; clock, journal, ids, errors
@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any
 # re-export the names to type checkers. isort would put each name on a line of its own.
 # isort: off
 if TYPE_CHECKING:
-    from .any_cloud import AnyCloud as AnyCloud
+    from .base_cloud import BaseCloud as BaseCloud
     from .broker.errors import BrokerError as BrokerError
     from .broker.handle import Broker as Broker
     from .broker.model import (
@@ -61,7 +61,8 @@ if TYPE_CHECKING:
         TopicView as TopicView,
     )
     from .broker.settings import BrokerLimits as BrokerLimits, BrokerSettings as BrokerSettings
-    from .cloud import Cloud as Cloud, CloudSnapshot as CloudSnapshot
+    from .base_cloud import CloudSnapshot as CloudSnapshot
+    from .cloud import Cloud as Cloud
     from .core.calls import Call as Call, Event as Event, Headers as Headers
     from .core.clock import Clock as Clock
     from .core.errors import ContractError as ContractError, ServiceError as ServiceError

@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import sys
-import threading
-import warnings
-from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Unpack
 
-from .any_cloud import AnyCloud
-from .core.clock import STANDS, Clock, Mode
-from .core.errors import ContractError, shown
-from .core.ids import Ids
-from .core.journal import Journal
-from .core.problems import PROBLEM_FIELDS, Problem
-from .core.recorder import Recorder
-from .core.results import Results, results_of
-from .core.settings import PROCESS_TIME, SWITCH, TRANSPORT, choice, reject_unknown
-from .core.timekeeper import Timekeeper
+from .base_cloud import BaseCloud, Transport
+from .core.clock import STANDS, Mode
+from .core.errors import ContractError
+from .core.settings import PROCESS_TIME
 from .core.timeparse import Instant
-from .handle import ClosedFakes, Context, Delivery, Handle, Snapshot, found_handles
-from .services import find, handle_class
-from .transport.patches import Changes
+from .handle import Delivery
 
 if TYPE_CHECKING:
-    from .core.concurrency.dispatch import Dispatcher
-    from .core.where import ProblemFields
+    from pathlib import Path
+
+    from .core.results import Results
+    from .every_failure import Failure, FailureOptions
+    from .explore.arguments import Runs
+    from .explore.explore import Checks, ExploreOptions
+    from .explore.result.exploration import Exploration
     from .process_time import ProcessTimeMode
-    from .transport.inprocess import Interception
-    from .transport.tls import Authority
-
-Transport = Literal["socket", "inprocess"]
-_DELIVERY = choice("background", "driven")
-_making_dispatchers = threading.Lock()
+    from .recordings import Differences, ReplayOptions
 
 
-class CloudSnapshot(NamedTuple):
-    """The data of all fakes of a cloud at a point in time."""
-
-    handles: Mapping[str, Snapshot]
-
-
-class Cloud(AnyCloud):
+class Cloud(BaseCloud):
     """Fakes of cloud services that share one clock and one seed.
 
     ``seed`` makes ids and random values reproducible; without one, a random seed is chosen and
@@ -74,289 +55,117 @@ class Cloud(AnyCloud):
         tls: bool = False,
         share_tls_context: bool = True,
     ) -> None:
-        TRANSPORT.read("transport", transport, "Cloud")
-        _DELIVERY.read("delivery", delivery, "Cloud")
         PROCESS_TIME.read("process_time", process_time, "Cloud")
-        SWITCH.read("tls", tls, "Cloud")
-        SWITCH.read("share_tls_context", share_tls_context, "Cloud")
         if process_time and clock == "running":
             raise ContractError(f"clock='running' is not possible: {STANDS}")
-        _close_dropped()
-        super().__init__()
-        self._time = Timekeeper(now, clock)
-        ids = Ids(int.from_bytes(os.urandom(4)) if seed is None else seed)
-        self._context = Context(self._time, ids, Journal(Recorder(self._time.now_us)), delivery)
-        self._starting = threading.RLock()
-        self._time.on_background = self._deliver
-        self._dispatcher: Dispatcher | None = None
-        self._exits: list[Callable[[], None]] = []
-        self._in_process = transport == "inprocess"
-        self._authority: Authority | None = None
-        self._context.interceptor = self._intercept
-        try:
-            self._change_process(share_tls_context, tls, process_time)
-        except BaseException:
-            # If the cloud cannot be created, undo all its changes to the process.
-            self.closed = True
-            _call_all(reversed(self._exits))
-            raise
-
-    def _change_process(
-        self, share_tls_context: bool, tls: bool, process_time: ProcessTimeMode
-    ) -> None:
-        """Patch clients, create certificates and steer time; ``_exits`` undo what was done so far."""
-        self._changes = Changes(shares_tls_context=share_tls_context, in_process=self._in_process)
-        self._exits.append(self._changes.close)
-        if tls:
-            from .transport.tls import Authority
-
-            self._authority = Authority()
-            self._context.tls = self._authority.server_context
-            self._exits.append(self._authority.close)
+        super().__init__(
+            seed,
+            now,
+            clock,
+            delivery=delivery,
+            transport=transport,
+            tls=tls,
+            share_tls_context=share_tls_context,
+        )
         if process_time:
             from .process_time import ProcessTime
 
-            steering = ProcessTime(self._time, process_time)
-            steering.start()
-            self._exits.append(steering.stop)
+            with self._undone():
+                steering = ProcessTime(self._time, process_time)
+                steering.start()
+                self._exits.append(steering.stop)
 
-    def _deliver(self) -> None:
-        """Start the background thread when a delivery is planned, because most clouds need none."""
-        if self._dispatcher is None:
-            from .core.concurrency.dispatch import Dispatcher
+    def autojump(self) -> AbstractContextManager[None]:
+        """Return a context manager in which sleeping moves the clock instead of taking real time.
 
-            with _making_dispatchers:
-                if self._dispatcher is None and not self.closed:
-                    self._dispatcher = Dispatcher(self._time, self._delivery_failed)
+        Inside it the process's time follows the clock (extra ``time``), and ``time.sleep``,
+        ``asyncio.sleep`` and ``trio.sleep`` (so anyio's too) advance both, including
+        ``time.monotonic()``, ``time.perf_counter()`` and the timeouts of event loops. Concurrent
+        sleeps overlap: the clock moves to the time at which the next of them ends. Sleeps of test
+        runners, of servers' event loops and inside the standard library still take real time, and
+        so does waiting for a response. Afterwards time is real again, and the clock continues.
 
-    def _delivery_failed(self, error: BaseException) -> None:
-        self._context.problems.report(
-            "bug", f"a background delivery failed: {shown(error)}", exception=error
-        )
-
-    def _intercept(self, handle: Handle, origin: str) -> Interception:
-        from .transport.inprocess import Interception
-
-        return Interception(
-            handle.url, origin, self._authority.ca_file if self._authority else None
-        )
-
-    def _open_transport(self, handle: Handle) -> None:
-        self._changes.refresh()
-        if self._in_process and find(handle.fixture).in_process:
-            from .transport.inprocess import origins
-            from .transport.shortcut import Shortcut
-
-            handle.on_close(origins.add(handle._mount.origin, Shortcut(handle._mount)))
-
-    @property
-    def seed(self) -> int | str:
-        return self._context.ids.seed
-
-    def reseed(self, seed: int | str) -> None:
-        self._context.ids.reseed(seed)
-
-    @property
-    def clock(self) -> Clock:
-        return self._time
-
-    @property
-    def journal(self) -> Journal:
-        return self._context.journal
-
-    @property
-    def authority(self) -> Authority | None:
-        return self._authority
-
-    # -- starting fakes --------------------------------------------------------------------------
-
-    def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
-        try:
-            return self._start(fixture, settings)
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
-            raise ContractError(
-                f"{fixture} cannot be started: {error.strerror}. Each fake and each open connection "
-                "uses a file: close unused clients and clouds (use with-blocks), or raise the limit of "
-                "the process (ulimit -n)"
-            ) from error
-
-    def _start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
-        if self.closed:
-            raise ContractError("this cloud is closed: create a new one")
-        service = find(fixture)
-        fixture = service.fixture
-        made_by: Any = handle_class(service)
-        if not isinstance(settings, Mapping):
-            raise ContractError(f"{shown(settings)} are not settings of {fixture}: pass a dict")
-        reject_unknown(made_by._settings, settings, fixture)
-        with self._starting:
-            handle: Handle = made_by(self._context, **settings)
-        handle._given_settings = settings
-        try:
-            self._open_transport(handle)
-            for listener in self._listeners.items:
-                listener(handle)
-        except BaseException:
-            handle.close()
-            raise
-        return handle
-
-    def fixture_handle(self, fixture: str) -> Any:
-        fixture = find(fixture).fixture
-        handle = self._fixture_handles.get(fixture)
-        if handle is None:
-            handle = self.start(fixture, self._fixture_settings.get(fixture, {}))
-            self._fixture_handles[fixture] = handle
-        return handle
-
-    @property
-    def handles(self) -> Results[Handle]:
-        return found_handles(self._context.handles)
-
-    @property
-    def _closed_fakes(self) -> ClosedFakes:
-        return self._context.closed_fakes
-
-    @property
-    def env(self) -> dict[str, str]:
-        merged: dict[str, str] = {}
-        for handle in self._context.handles:
-            for name, value in handle.env.items():
-                merged.setdefault(name, value)
-        if self._authority is not None:
-            merged.update(self._authority.variables)
-        return merged
-
-    # -- strict-mode violations ------------------------------------------------------------------
-
-    @property
-    def problems(self) -> Results[Problem]:
-        found = list(self._context.problems)
-        for handle in (*self._context.handles, *self._closed_fakes.last):
-            found += handle._left_behind()
-        counted = (one for one in found if not self._allowed.covers(one.kind, one.facts))
-        return results_of(counted, PROBLEM_FIELDS, "problem")
-
-    def allow(self, kind: str, **where: Unpack[ProblemFields]) -> None:
-        __tracebackhide__ = True
-        self._allowed.add(kind, where)
-
-    def _undelivered(self, strict: Container[str]) -> list[str]:
-        found = []
-        for handle in self._context.handles:
-            text = handle._undelivered()
-            if text is None or self._allowed.covers("undelivered", {"handle": handle.name}):
-                continue
-            if "undelivered" in strict:
-                self._context.problems.report("undelivered", text, handle=handle.name)
-            else:
-                found.append(text)
-        return found
-
-    # -- data ------------------------------------------------------------------------------------
-
-    def snapshot(self) -> CloudSnapshot:
-        return CloudSnapshot({h.name: h.snapshot() for h in self._context.handles})
-
-    def restore(self, snapshot: CloudSnapshot) -> None:
-        if not isinstance(snapshot, CloudSnapshot):
-            raise ContractError(f"{shown(snapshot)} is not a snapshot of a cloud")
-        for handle in self._context.handles:
-            if handle.name in snapshot.handles:
-                handle.restore(snapshot.handles[handle.name])
-
-    def reset(self) -> None:
-        for handle in self._context.handles:
-            handle.reset()
-        self._context.problems.clear()
-        self._allowed.clear()
-        self.journal.clear()
-        self._closed_fakes.clear()
-
-    def _keep_only(self, known: Iterable[Handle]) -> None:
-        kept = {id(handle) for handle in (*known, *self._fixture_handles.values())}
-        for handle in self.handles:
-            if id(handle) not in kept:
-                handle.close()
-
-    def begin(self, now: Instant | None = None, clock: Mode | None = None) -> None:
-        for handle in self._context.handles:
-            handle.end_connections()
-        self._time.rewind(now, clock)
-        self.reset()
-
-    def _require_local(self, method: str) -> Cloud:
-        return self
-
-    # -- closing ---------------------------------------------------------------------------------
-
-    def close(self) -> None:
-        """Stop deliveries and close every fake. Can be called repeatedly.
-
-        Does not wait for a handler that hangs: a ``RuntimeWarning`` names it and shows its stack.
-        An exception of an ``on_close`` callback is raised after everything is closed.
+        Raises ``ContractError`` without time-machine, and inside another cloud's ``autojump()``.
         """
-        if self.closed:
-            return
-        self.closed = True
-        self._context.closed_fakes.last = handles = self._context.handles
-        ends: list[Callable[[], object]] = [handle.close for handle in reversed(handles)]
-        _call_all([self._stop_delivering, *ends, *reversed(self._exits)])
+        from .process_time import AUTOJUMP, ProcessTime
 
-    def __del__(self) -> None:
-        if getattr(self, "closed", True) or not hasattr(self, "_changes") or sys.is_finalizing():
-            return
-        warnings.warn(
-            f"{self!r} was garbage-collected without close(): use a with-block",
-            ResourceWarning,
-            stacklevel=2,
-            source=self,
-        )
-        # Close the cloud in another thread, because this one may hold any lock.
-        _dropped.append(self)
-        if handles := self._context.handles:
-            handles[0]._mount.hub.later(_close_dropped)
+        return ProcessTime(self._time, AUTOJUMP)
 
-    def _stop_delivering(self) -> None:
-        with _making_dispatchers:
-            dispatcher = self._dispatcher
-        if dispatcher is not None and not dispatcher.stop():
-            warnings.warn(
-                "a background delivery has not ended; its handler is at\n" + dispatcher.place,
-                RuntimeWarning,
-                stacklevel=4,
-            )
+    def every_failure(
+        self, run: Callable[[], object], **options: Unpack[FailureOptions]
+    ) -> Results[Failure]:
+        """Run code once per call it makes, with a fault in a different call each time.
 
-    def __repr__(self) -> str:
-        names = ", ".join(handle.name for handle in self._context.handles) or "no handles"
-        return (
-            f"<Cloud seed={self.seed!r} {self._time.mode} {self._time.now().isoformat()}: {names}>"
-        )
+        ``every_failure.every_failure`` describes the options ``services``, ``faults``, ``status``
+        and ``check``. Returns the runs with a failing call. Raises ``BrokenRuns`` if one of them
+        broke the promise.
+        """
+        __tracebackhide__ = True
+        from .every_failure import every_failure
+
+        return every_failure(self, run, **options)
+
+    def explore(
+        self, run: Runs, check: Checks = None, **options: Unpack[ExploreOptions]
+    ) -> Exploration:
+        """Run code under many schedules of faults, orders, time and deliveries; check a promise.
+
+        Raises ``BrokenSchedule`` with the smallest schedule found that breaks the promise. The guide
+        "Explore failures and interleavings" describes the options ``workers``, ``setup``, ``budget``, ``seed``,
+        ``schedule``, ``kinds``, ``services``, ``patience``, ``horizon`` and ``process_time``.
+        """
+        __tracebackhide__ = True
+        from .explore.explore import explore
+
+        return explore(self, run, check, **options)
+
+    def replay(
+        self, file: str | Path | Mapping[str, Any], **options: Unpack[ReplayOptions]
+    ) -> Differences:
+        """Send a recorded session to the fakes and compare the responses.
+
+        ``file`` is the path of an HTTP archive (HAR), or its parsed JSON. See
+        ``recordings.replay`` for the options ``into``, ``ignore`` and ``move_clock``.
+        """
+        __tracebackhide__ = True
+        from .recordings import replay
+
+        return replay(self, file, **options)
+
+    @property
+    def aio(self) -> AioCloud:
+        """Awaitable versions of the methods that run code or move the clock."""
+        return AioCloud(self)
 
 
-_dropped: deque[Cloud] = deque()
-"""Clouds that were garbage-collected without being closed."""
+class AioCloud:
+    """Awaitable versions of a cloud's methods, for asyncio and trio."""
 
+    def __init__(self, cloud: Cloud) -> None:
+        from .core.concurrency.aio import in_thread
 
-def _close_dropped() -> None:
-    while _dropped:
-        try:
-            cloud = _dropped.popleft()
-        except IndexError:  # Another thread has taken the last one.
-            return
-        cloud.close()
+        self._cloud = cloud
+        self._in_thread = in_thread
 
+    async def every_failure(
+        self, run: Callable[[], object], **options: Unpack[FailureOptions]
+    ) -> Results[Failure]:
+        """Run ``Cloud.every_failure()`` for asynchronous code."""
+        __tracebackhide__ = True
+        from .every_failure import every_failure_async
 
-def _call_all(ends: Iterable[Callable[[], object]]) -> None:
-    """Call all functions even if some raise, then raise the first exception."""
-    first: BaseException | None = None
-    for end in ends:
-        try:
-            end()
-        except BaseException as error:
-            if first is None:
-                first = error
-    if first is not None:
-        raise first
+        return await every_failure_async(self._cloud, run, **options)
+
+    async def explore(
+        self, run: Runs, check: Checks = None, **options: Unpack[ExploreOptions]
+    ) -> Exploration:
+        """Run ``Cloud.explore()`` in a running event loop, also with asynchronous functions."""
+        __tracebackhide__ = True
+        return await self._in_thread(self._cloud.explore, run, check, **options)
+
+    async def replay(
+        self, file: str | Path | Mapping[str, Any], **options: Unpack[ReplayOptions]
+    ) -> Differences:
+        """Run ``Cloud.replay()`` without blocking the event loop."""
+        __tracebackhide__ = True
+        return await self._in_thread(self._cloud.replay, file, **options)

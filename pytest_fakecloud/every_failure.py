@@ -21,7 +21,7 @@ from .faults.fault import Rule, rule_of
 from .kv.command_fields import keys_of, only_prepares
 
 if TYPE_CHECKING:
-    from .any_cloud import AnyCloud
+    from .base_cloud import BaseCloud
     from .handle import Handle
 
 FailureName = Literal["answer", "drop", "lose_answer"]
@@ -92,7 +92,7 @@ class BrokenRuns(AssertionError):
 
 
 def every_failure(
-    cloud: AnyCloud, run: Callable[[], object], **options: Unpack[FailureOptions]
+    cloud: BaseCloud, run: Callable[[], object], **options: Unpack[FailureOptions]
 ) -> Results[Failure]:
     """Run the code once without faults, then once per call and fault, failing each call in turn.
 
@@ -125,7 +125,7 @@ def every_failure(
 
 
 async def every_failure_async(
-    cloud: AnyCloud, run: Callable[[], object], **options: Unpack[FailureOptions]
+    cloud: BaseCloud, run: Callable[[], object], **options: Unpack[FailureOptions]
 ) -> Results[Failure]:
     """Run ``every_failure()`` for asynchronous code; ``run`` and ``check`` may also be synchronous."""
     __tracebackhide__ = True
@@ -137,7 +137,7 @@ class _Runs:
 
     def __init__(
         self,
-        cloud: AnyCloud,
+        cloud: BaseCloud,
         awaits: bool,
         run: Callable[[], object],
         services: str | Iterable[str] | None = None,
@@ -483,7 +483,7 @@ def names_of(what: str, given: str | Iterable[str]) -> list[str]:
     return names
 
 
-def chosen_handles(cloud: AnyCloud, services: str | Iterable[str] | None) -> list[Handle]:
+def chosen_handles(cloud: BaseCloud, services: str | Iterable[str] | None) -> list[Handle]:
     """Return the fakes whose calls can fail: the fakes with the given fixtures or names, or all."""
     handles = [handle for handle in cloud.handles if hasattr(handle, "faults")]
     if services is None:

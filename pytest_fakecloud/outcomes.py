@@ -17,7 +17,7 @@ from .session.run import Run, end, run_of
 from .session.warning import warn
 
 if TYPE_CHECKING:
-    from .any_cloud import AnyCloud
+    from .cloud import Cloud
     from .core.problems import Problem
 
 
@@ -133,7 +133,7 @@ def _described(run: Run, kinds: set[str]) -> list[str]:
     ]
 
 
-def _warn_of_refused_clients(cloud: AnyCloud) -> None:
+def _warn_of_refused_clients(cloud: Cloud) -> None:
     def meant(call: Call) -> bool:
         facts = {"path": call.path, "method": call.method, "handle": call.handle}
         return cloud._allowed.covers("refused", facts)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 if TYPE_CHECKING:
-    from .any_cloud import AnyCloud
     from .broker.handle import Broker
+    from .cloud import Cloud
     from .kv.handle import KVServer
     from .queue.capture.handle import CallbackCapture
     from .queue.delivery.destination_server import Destination
@@ -318,7 +318,7 @@ def fakecloud_session_settings(request: pytest.FixtureRequest) -> dict[str, Any]
 @pytest.fixture(scope="session")
 def fakecloud_session(
     pytestconfig: pytest.Config, fakecloud_session_settings: dict[str, Any]
-) -> AnyCloud:
+) -> Cloud:
     """A Cloud that lasts for the whole run, for your own session fixtures.
 
     Its fakes keep their address and credentials and return to their baseline before each test.
@@ -332,7 +332,7 @@ def fakecloud_session(
 
 
 @pytest.fixture
-def fakecloud() -> AnyCloud:
+def fakecloud() -> Cloud:
     """The test's Cloud: its clock, its seed, and additional fakes.
 
     ``fakecloud.clock.advance("24h")`` moves the clock of all fakes of the test.
@@ -424,8 +424,8 @@ def fakecloud_queue() -> Queue:
 
 @pytest.fixture
 def fakecloud_env(
-    fakecloud: AnyCloud, monkeypatch: pytest.MonkeyPatch
-) -> Generator[AnyCloud, None, None]:
+    fakecloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> Generator[Cloud, None, None]:
     """Set the environment variables that clients read, for every fake that the test requests.
 
     These are the official clients' own variables, and ``KV_URL`` and ``REDIS_URL`` for Redis

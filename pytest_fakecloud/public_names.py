@@ -6,13 +6,13 @@ Written by ``python -m tests.surface``.
 from __future__ import annotations
 
 _NAMES_BY_MODULE = """
-any_cloud AnyCloud
+base_cloud BaseCloud CloudSnapshot
 broker.errors BrokerError
 broker.handle Broker
 broker.model ConsumerConfig GroupView MemberView Metadata ProducerRecord Record
 broker.model TopicPartition TopicPartitionOffset TopicView
 broker.settings BrokerLimits BrokerSettings
-cloud Cloud CloudSnapshot
+cloud Cloud
 core.calls Call Event Headers
 core.clock Clock
 core.errors ContractError ServiceError

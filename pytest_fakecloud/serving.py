@@ -160,7 +160,7 @@ def _served(
         for name, settings in options.services.items():
             if not isinstance(settings, Mapping):
                 raise ContractError(f"settings of {name} must be an object, got {shown(settings)}")
-            cloud.start(services_by_word()[name].fixture, {"host": options.host, **settings})
+            cloud._start(services_by_word()[name].fixture, {"host": options.host, **settings})
         if options.journal_entries is not None:
             # A server with a limited journal may run for long, so limit its problems, too.
             problems = cloud._context.problems

@@ -63,22 +63,21 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
     "Cloud(delivery=)": (lambda cloud, v: Cloud(delivery=v).close(), ""),
     "Cloud(transport=)": (lambda cloud, v: Cloud(transport=v).close(), ""),
     "Cloud(tls=)": (lambda cloud, v: Cloud(tls=v).close(), "bool"),
-    "Cloud.connect(url)": (lambda cloud, v: Cloud.connect(v, "token"), ""),
     "Cloud.reseed": (lambda cloud, v: cloud.reseed(v), "int negative text empty"),
-    "Cloud.start(fixture)": (lambda cloud, v: cloud.start(v, {}), ""),
-    "Cloud.start(settings)": (lambda cloud, v: cloud.start("kv_server", v), ""),
+    "Cloud.start(fixture)": (lambda cloud, v: cloud._start(v, {}), ""),
+    "Cloud.start(settings)": (lambda cloud, v: cloud._start("kv_server", v), ""),
     "Cloud.start(a name)": (
-        lambda cloud, v: cloud.start("kv_server", {v if _hashable(v) else "": 1}),
+        lambda cloud, v: cloud._start("kv_server", {v if _hashable(v) else "": 1}),
         "",
     ),
     "Cloud.start(name=)": (lambda cloud, v: cloud.kv_server(name=v), "none text"),
     "Cloud.start(port=)": (lambda cloud, v: cloud.kv_server(port=v), "none int"),
     "Cloud.start(token=)": (lambda cloud, v: cloud.kv_server(token=v), "none"),
-    "Cloud.fixture_handle": (lambda cloud, v: cloud.fixture_handle(v), ""),
+    "Cloud.fixture_handle": (lambda cloud, v: cloud._fixture_fake(v), ""),
     "Cloud.allow": (lambda cloud, v: cloud.allow(v), ""),
     "Cloud.restore": (lambda cloud, v: cloud.restore(v), ""),
-    "Cloud.begin(now)": (lambda cloud, v: cloud.begin(v), "none"),
-    "Cloud.begin(clock)": (lambda cloud, v: cloud.begin(None, v), "none"),
+    "Cloud.begin(now)": (lambda cloud, v: cloud._begin(v), "none"),
+    "Cloud.begin(clock)": (lambda cloud, v: cloud._begin(None, v), "none"),
     "Cloud.every_failure(run)": (lambda cloud, v: cloud.every_failure(v), ""),
     "Cloud.explore(run)": (lambda cloud, v: cloud.explore(v), ""),
     "Cloud.explore(check)": (lambda cloud, v: _explored(cloud, check=v), "none function coroutine"),
@@ -146,7 +145,7 @@ def shared() -> Iterator[Cloud]:
 
 
 def _kv(cloud: Cloud) -> Any:
-    return cloud.fixture_handle("kv_server")
+    return cloud._fixture_fake("kv_server")
 
 
 def _hashable(value: object) -> bool:

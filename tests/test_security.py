@@ -47,7 +47,7 @@ BAD_BODIES = {
 def cloud() -> Iterator[Cloud]:
     with Cloud(seed=1, now="2026-01-01T00:00:00Z", delivery="driven") as cloud:
         for name in SERVICES:
-            cloud.start(name, {})
+            cloud._start(name, {})
         yield cloud
 
 
@@ -205,7 +205,7 @@ def test_tokens_are_compared_in_constant_time(
 def test_tokens_are_random_whatever_the_seed(cloud: Cloud) -> None:
     secrets = [handle.token for handle in cloud.handles]
     with Cloud(seed=1) as again:  # the same seed
-        secrets += [again.start(name, {}).token for name in SERVICES]
+        secrets += [again._start(name, {}).token for name in SERVICES]
     assert len(set(secrets)) == 2 * len(SERVICES)
     assert all(len(secret) >= 32 for secret in secrets)
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pytest_fakecloud import AnyCloud, Cloud, ContractError, cli
+from pytest_fakecloud import Cloud, ContractError, cli
 from pytest_fakecloud.services import SERVICES, Service, find, handle_class, view_of
 from pytest_fakecloud.standalone.api import ControlApp
 
@@ -96,7 +96,7 @@ from pytest_fakecloud.plugin import present
 
 @pytest.fixture
 def toy():
-    return present().test_cloud().fixture_handle("toy")
+    return present().test_cloud()._fixture_fake("toy")
 """
 
 
@@ -122,7 +122,7 @@ def add(url: str, text: str) -> int:
 def control(toy: str) -> Iterator[tuple[Cloud, str]]:
     """A cloud with the toy service, and the address of its control API, whose token is ``secret``."""
     with Cloud(seed=1, delivery="driven") as cloud:
-        cloud.start("toy", {})
+        cloud._start("toy", {})
         mount = cloud._context.mount(ControlApp(cloud, "secret"))
         yield cloud, mount.url
         mount.close()
@@ -133,24 +133,24 @@ def control(toy: str) -> Iterator[tuple[Cloud, str]]:
 
 def test_a_cloud_starts_it(toy: str) -> None:
     with Cloud(delivery="driven", transport="inprocess") as cloud:
-        handle: Any = cloud.start("toy", {"first": "hello"})
+        handle: Any = cloud._start("toy", {"first": "hello"})
         assert add(handle.url, "more") == 200
         assert (handle.notes(), cloud.env["TOY_URL"]) == (["hello", "more"], handle.url)
-        assert cloud.fixture_handle("toy").name == "toy_2"
+        assert cloud._fixture_fake("toy").name == "toy_2"
         with pytest.raises(
             ContractError,
             match=r"'fist' is not a setting of toy; did you mean 'first'\? Known settings: ",
         ):
-            cloud.start("toy", {"fist": 1})
+            cloud._start("toy", {"fist": 1})
         with pytest.raises(ContractError, match=r"'toi' is not a service; did you mean 'toy'\?"):
-            cloud.start("toi", {})
+            cloud._start("toi", {})
 
 
 def test_the_transport_in_process_reaches_it(toy: str) -> None:
     from pytest_fakecloud.transport.inprocess import origins
 
     with Cloud(transport="inprocess") as cloud:
-        inside, outside = cloud.start("toy", {}), cloud.destination()
+        inside, outside = cloud._start("toy", {}), cloud.destination()
         assert inside._mount.origin in origins.shortcuts
         assert outside._mount.origin not in origins.shortcuts
 
@@ -257,8 +257,8 @@ def test_control_api_and_view_tell_of_it(control: tuple[Cloud, str]) -> None:
 
 def test_a_service_is_known_by_its_fixture_and_by_its_word(run: Run) -> None:
     with Cloud() as cloud:
-        assert cloud.fixture_handle("kv") is cloud.fixture_handle("kv_server")
-        assert cloud.start("vector", {"dimension": 2}).fixture == "vector_index"
+        assert cloud._fixture_fake("kv") is cloud._fixture_fake("kv_server")
+        assert cloud._start("vector", {"dimension": 2}).fixture == "vector_index"
     run(
         """
         import pytest
@@ -293,7 +293,7 @@ def test_plugin_and_clouds_offer_it_typed(service: Service) -> None:
         made = definition._get_wrapped_function()
         assert made.__annotations__["return"] == name
         assert made.__doc__
-    assert getattr(AnyCloud, service.fixture).__annotations__["return"] == name
+    assert getattr(Cloud, service.fixture).__annotations__["return"] == name
 
 
 def test_the_list_imports_nothing_heavy() -> None:

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 import pytest_fakecloud
-from pytest_fakecloud import AnyCloud, Cloud
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.settings import Setting, read, settings_of
@@ -31,7 +31,7 @@ VALUES: tuple[Any, ...] = (
 def test_type_checkers_know_the_settings_that_are_read(fixture: str) -> None:
     """Compare the TypedDict of each fake with the dataclass that declares its settings."""
     declared = settings_of(handle_class(find(fixture))._settings)
-    parameter = getattr(AnyCloud, fixture).__annotations__["settings"]
+    parameter = getattr(Cloud, fixture).__annotations__["settings"]
     name = parameter.removeprefix("Unpack[").removesuffix("]")
     typed = getattr(pytest_fakecloud, name)
     assert get_type_hints(typed) == {name: each.kind.accepts for name, each in declared.items()}
@@ -45,7 +45,7 @@ def test_no_value_is_anything_but_taken_or_a_contract_error(fixture: str) -> Non
         for name in settings_of(handle_class(find(fixture))._settings):
             for value in VALUES:
                 try:
-                    cloud.start(fixture, {name: value}).close()
+                    cloud._start(fixture, {name: value}).close()
                 except ContractError:
                     rejected += 1
                 except OSError:
@@ -59,7 +59,7 @@ def test_the_error_names_setting_value_and_what_is_right() -> None:
             Cloud(seed=1) as cloud,
             pytest.raises(ContractError, match=rf"(?s){name}.*{text}") as caught,
         ):
-            cloud.start(fixture, {name: value})
+            cloud._start(fixture, {name: value})
         assert repr(value) in str(caught.value)
 
     check_each(

@@ -91,7 +91,7 @@ def cloud() -> Iterator[Cloud]:
     """One of each fake, with an item in each list that a test can filter."""
     with Cloud(seed=1, clock="frozen") as cloud:
         kv, broker, queue, capture, index = map(
-            cloud.fixture_handle,
+            cloud._fixture_fake,
             ("kv_server", "broker", "queue", "callback_capture", "vector_index"),
         )
         kv.execute("SEARCH.CREATE", "ix", "PREFIX", 1, "p:", "ON", "JSON", "SCHEMA", "t", "TEXT")
@@ -125,7 +125,7 @@ def tables(cloud: Cloud) -> dict[str, Fields]:
         **{f"allow {kind}": fields for kind, fields in ALLOWABLE.items()},
         **{
             f"faults of {each.name}": table_of(each.faults).fact_fields
-            for each in map(cloud.fixture_handle, ("kv_server", "broker", "queue"))
+            for each in map(cloud._fixture_fake, ("kv_server", "broker", "queue"))
         },
         "events": fields_of_list(cloud.journal.events()),
     }
@@ -213,7 +213,7 @@ def test_kinds_of_events_are_listed_where_they_are_recorded() -> None:
 
 
 def test_a_kind_of_event_that_no_fake_records_is_an_error(cloud: Cloud) -> None:
-    broker, kv = cloud.handles.where(fixture="broker").only(), cloud.fixture_handle("kv_server")
+    broker, kv = cloud.handles.where(fixture="broker").only(), cloud._fixture_fake("kv_server")
     with pytest.raises(
         ContractError, match=r"kind='atempt' .* did you mean 'attempt'\? Known kinds"
     ):
@@ -370,7 +370,7 @@ def test_what_a_shape_takes(field_type: FieldType, right: list[str], never: list
 
 
 def test_the_error_says_what_is_wrong_and_what_to_give(cloud: Cloud) -> None:
-    queue: Any = cloud.fixture_handle("queue")
+    queue: Any = cloud._fixture_fake("queue")
     with pytest.raises(ContractError) as told:
         queue.assert_not_delivered("a.test/h")
     assert str(told.value) == (
@@ -381,7 +381,7 @@ def test_the_error_says_what_is_wrong_and_what_to_give(cloud: Cloud) -> None:
 
 
 def test_a_key_is_asked_for_with_a_prefix_of_its_index(cloud: Cloud) -> None:
-    kv: Any = cloud.fixture_handle("kv_server")
+    kv: Any = cloud._fixture_fake("kv_server")
     kv.assert_not_searched("ix", keys="p:1")
     kv.assert_not_searched(keys="1")
     with pytest.raises(
@@ -396,7 +396,7 @@ def test_a_fact_of_several_services_may_be_what_it_is_in_any(cloud: Cloud) -> No
 
 
 def test_a_delivery_is_never_to_a_group(cloud: Cloud) -> None:
-    queue: Any = cloud.fixture_handle("queue")
+    queue: Any = cloud._fixture_fake("queue")
     with pytest.raises(ContractError, match="url='news' can never match: an absolute URL"):
         queue.faults.duplicate(url="news")
     queue.faults.drop(url="news").remove()

@@ -13,7 +13,6 @@ from typing import Any, assert_type
 import pytest
 
 from pytest_fakecloud import (
-    AnyCloud,
     Attempts,
     Between,
     Broker,
@@ -84,7 +83,7 @@ def test_clouds() -> None:
     print(server)
 
 
-def test_every_handle(fakecloud: AnyCloud, kv_server: KVServer, destination: Destination) -> None:
+def test_every_handle(fakecloud: Cloud, kv_server: KVServer, destination: Destination) -> None:
     fakecloud.clock.advance("24h")
     fakecloud.clock.advance(timedelta(hours=1))
     fakecloud.clock.advance([1])  # wrong
@@ -224,8 +223,8 @@ def test_the_other_fixtures(
     fakecloud_vector: VectorIndex,
     fakecloud_broker: Broker,
     fakecloud_queue: Queue,
-    fakecloud_env: AnyCloud,
-    fakecloud_session: AnyCloud,
+    fakecloud_env: Cloud,
+    fakecloud_session: Cloud,
     fakecloud_settings: dict[str, Any],
 ) -> None:
     assert_type(fakecloud_kv.ttl("key"), int)

@@ -112,7 +112,7 @@ def _told(name: str) -> str:
 
 
 _DOCUMENTED_ELSEWHERE = (
-    "Handle, AnyCloud, Results, FaultPlan, Destination, HTTPServer, ServiceError, list, tuple, dict, "
+    "Handle, Cloud, Results, FaultPlan, Destination, HTTPServer, ServiceError, list, tuple, dict, "
     "str, BaseException, Exception, AssertionError, OSError, Warning, UserWarning"
 )
 """Base classes whose members are documented elsewhere."""

@@ -45,7 +45,7 @@ def _variables() -> Iterator[tuple[str, str, str]]:
     """Yield each environment variable of each fake, with the attribute that it contains."""
     with Cloud() as cloud:
         for fixture in ("kv_server", "vector_index", "broker", "queue"):
-            handle = cloud.fixture_handle(fixture)
+            handle = cloud._fixture_fake(fixture)
             for variable, value in handle.env.items():
                 word = next((one for one in _WORDS if getattr(handle, one, None) == value), None)
                 assert word or not value, f"no attribute of {fixture} is {variable}"

@@ -10,7 +10,7 @@ from .footprint import Footprint
 from .schedule import CLOCK, Event, Kind, Schedule
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ..base_cloud import BaseCloud
     from ..core.calls import Call
     from ..queue.delivery.url_scopes import Url
     from .result.cause import Conflict
@@ -166,7 +166,7 @@ class History:
     restart of a worker ``relay`` is ``relay/2``.
     """
 
-    cloud: AnyCloud
+    cloud: BaseCloud
     schedule: str
     operations: list[Operation] = field(default_factory=list)
     clients: list[Operation] = field(default_factory=list)

@@ -19,10 +19,10 @@ from ..reporting.masking import HIDDEN, Mask
 from ..reporting.private_files import write_private
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ..base_cloud import BaseCloud
 
 
-def archive(cloud: AnyCloud) -> dict[str, Any]:
+def archive(cloud: BaseCloud) -> dict[str, Any]:
     """Return a cloud's journal as a HAR object in its clock's time, with credentials masked."""
     mask = Mask(cloud)
     addresses = dict(cloud._closed_fakes.addresses)
@@ -41,7 +41,7 @@ def archive(cloud: AnyCloud) -> dict[str, Any]:
     }
 
 
-def write(cloud: AnyCloud, path: Path) -> Path:
+def write(cloud: BaseCloud, path: Path) -> Path:
     """Write the archive to a file that only its owner can read, creating folders; return its path."""
     return write_private(path, json.dumps(archive(cloud), indent=1, ensure_ascii=False))
 

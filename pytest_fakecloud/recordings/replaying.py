@@ -19,7 +19,7 @@ from ..reporting.masking import HIDDEN
 from .har import Entry, archive_in, are_strings, entries_of
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ..base_cloud import BaseCloud
 
 VOLATILE = frozenset(
     {"messageId", "scheduleId", "dlqId", "uuid", "timestamp", "time", "createdAt", "updatedAt"}
@@ -42,7 +42,7 @@ class ReplayOptions(TypedDict, total=False):
 
 
 def replay(
-    cloud: AnyCloud,
+    cloud: BaseCloud,
     file: str | Path | Mapping[str, Any],
     *,
     into: Mapping[str, Handle] | Handle | None = None,
@@ -52,9 +52,9 @@ def replay(
     """Send a recorded session to fakes and compare the responses.
 
     ``file`` is a HAR file, or its parsed JSON, from this package, a browser, a proxy or a client of
-    the real service. ``into`` maps origins to fakes (``{"https://kv.example.com": kv_server}``), or is one fake for
-    all requests; without it the fakes of the recorded fixtures are used. Status and body are
-    compared, JSON by value. Fields in ``VOLATILE`` and ``ignore`` are not compared, but their
+    the real service. ``into`` maps origins to fakes (``{"https://kv.example.com": kv_server}``), or
+    is one fake for all requests; without it the fakes of the recorded fixtures are used. Status and
+    body are compared, JSON by value. Fields in ``VOLATILE`` and ``ignore`` are not compared, but their
     recorded values are replaced in later requests by the fake's values. ``move_clock`` advances the
     clock by the recorded intervals. Some requests are skipped: those whose recorded response came
     from an injected fault, those without a recorded response (status 0), streams, and requests that
@@ -123,7 +123,7 @@ def _names(ignore: object) -> set[str]:
     raise ContractError(f"ignore={ignore!r:.200} is not valid: pass a list of field names")
 
 
-def _fake_for(cloud: AnyCloud, entry: Entry, into: Mapping[str, Handle] | Handle | None) -> Handle:
+def _fake_for(cloud: BaseCloud, entry: Entry, into: Mapping[str, Handle] | Handle | None) -> Handle:
     if isinstance(into, Mapping):
         parts = entry.parts
         for origin, handle in into.items():
@@ -136,7 +136,7 @@ def _fake_for(cloud: AnyCloud, entry: Entry, into: Mapping[str, Handle] | Handle
         if handle.name == entry.handle:
             return handle
     if entry.fixture:
-        started: Handle = cloud.fixture_handle(entry.fixture)
+        started: Handle = cloud._fixture_fake(entry.fixture)
         return started
     raise ContractError(
         f"the recording does not name the fake for {entry.url}: "
@@ -145,7 +145,7 @@ def _fake_for(cloud: AnyCloud, entry: Entry, into: Mapping[str, Handle] | Handle
 
 
 def _send(
-    cloud: AnyCloud, handle: Handle, entry: Entry, translation: Mapping[str, str]
+    cloud: BaseCloud, handle: Handle, entry: Entry, translation: Mapping[str, str]
 ) -> tuple[int, bytes]:
     import urllib3
 

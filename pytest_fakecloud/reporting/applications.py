@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.journal import recorder_of
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ..base_cloud import BaseCloud
 
 _MOST = 1000
 """Maximum number of requests that are kept; beyond it, the oldest are dropped."""
@@ -74,12 +74,12 @@ class RequestRecorder:
     """Records requests for one cloud at a time."""
 
     def __init__(self) -> None:
-        self.cloud: AnyCloud | None = None
+        self.cloud: BaseCloud | None = None
         self.served: deque[ServedRequest] = deque(maxlen=_MOST)
         self._under_way: list[ServedRequest] = []
         self._lock = threading.Lock()
 
-    def use(self, cloud: AnyCloud | None) -> None:
+    def use(self, cloud: BaseCloud | None) -> None:
         """Record requests for this cloud, and forget those for another one."""
         if cloud is not self.cloud:
             self.cloud = cloud
@@ -151,7 +151,7 @@ class Listener:
         self._connected: list[tuple[Any, _Receiver]] = []
         self._wrapped: list[tuple[Any, str, Any]] = []
 
-    def listen(self, cloud: AnyCloud | None) -> None:
+    def listen(self, cloud: BaseCloud | None) -> None:
         """Record requests for this cloud from now on; if it is None, record nothing."""
         self.recorder.use(cloud)
         flask = self._flask_began, self._flask_raised, self._flask_ended

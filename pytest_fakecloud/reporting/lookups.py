@@ -18,7 +18,7 @@ from .connections import gathered
 from .masking import Mask
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ..base_cloud import BaseCloud
     from ..queue.model import Delivery, Outcome
 
 _SENT = 2_000
@@ -68,7 +68,7 @@ class Lookups:
         return next((value for one, value in headers if one.lower() == name), "")
 
 
-def lookups_of(cloud: AnyCloud, entries: Sequence[Entry]) -> Lookups:
+def lookups_of(cloud: BaseCloud, entries: Sequence[Entry]) -> Lookups:
     """Return the lookups of a cloud and its journal, with credentials in grouped calls masked.
 
     A fake that raises an exception contributes nothing.
@@ -107,7 +107,7 @@ def lookups_of(cloud: AnyCloud, entries: Sequence[Entry]) -> Lookups:
     )  # fmt: skip
 
 
-def records_of(cloud: AnyCloud) -> SharedRecords:
+def records_of(cloud: BaseCloud) -> SharedRecords:
     """Return the actions and call sites of a cloud; none if it runs in another process."""
     recorder = getattr(cloud.journal, "_recorder", None)
     return SharedRecords() if recorder is None else recorder.shared
@@ -154,7 +154,7 @@ def hash_of(script: str) -> str:
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
-def _messages_of_lost_calls(cloud: AnyCloud, entries: Sequence[Entry]) -> dict[int, str]:
+def _messages_of_lost_calls(cloud: BaseCloud, entries: Sequence[Entry]) -> dict[int, str]:
     """Return the messages that requests with a lost response created, by the requests' numbers.
 
     This is the only message with that URL and time that is not in any response. If there are

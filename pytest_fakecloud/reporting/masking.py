@@ -16,7 +16,7 @@ from ..handle import secrets_of
 from .applications import ServedRequest
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ..base_cloud import BaseCloud
 
 HIDDEN = "***"
 _PASSWORD_COMMANDS = {"AUTH": 2, "HELLO": 3, "ACL": 3, "CONFIG": 3, "MIGRATE": 3}
@@ -82,7 +82,7 @@ def _may_have_lost_a_secret(call: Call) -> bool:
 class Mask:
     """Masks credentials in any encoding: the given ``secrets`` and those of a cloud's fakes."""
 
-    def __init__(self, cloud: AnyCloud | None = None, *, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, cloud: BaseCloud | None = None, *, secrets: Iterable[str] = ()) -> None:
         known = frozenset(secrets)
         if cloud is not None:
             known |= cloud._closed_fakes.secrets.union(*map(secrets_of, cloud.handles))

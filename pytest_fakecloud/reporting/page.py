@@ -28,7 +28,7 @@ from .private_files import write_private
 from .replay import states
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ..base_cloud import BaseCloud
 
 _INDEX = "index.html"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -42,11 +42,11 @@ _MOST_LINKS = 6
 """Maximum number of rows that a line of the header links to."""
 _Links = Mapping[int, tuple[str, str]]
 """A link with the text of its row, and a short one, by the row's number."""
-Picture: TypeAlias = "Callable[[AnyCloud, Report, Mapping[str, Any]], Mapping[str, Any]]"
+Picture: TypeAlias = "Callable[[BaseCloud, Report, Mapping[str, Any]], Mapping[str, Any]]"
 """A function that returns a page's data, given the cloud, its report and the fakes' states."""
 
 
-def page(cloud: AnyCloud, report: Report, picture: Picture | None = None) -> str:
+def page(cloud: BaseCloud, report: Report, picture: Picture | None = None) -> str:
     """Return the HTML page of one test; ``picture`` makes its data (default: the report's data)."""
     masked: Mapping[str, Any] = Mask(cloud).value(states(cloud, report))
     return document(
@@ -54,7 +54,7 @@ def page(cloud: AnyCloud, report: Report, picture: Picture | None = None) -> str
     )
 
 
-def write(cloud: AnyCloud, folder: Path, report: Report, picture: Picture | None = None) -> Path:
+def write(cloud: BaseCloud, folder: Path, report: Report, picture: Picture | None = None) -> Path:
     """Write the page of a test into a folder, readable only by its owner; return its path."""
     return write_private(folder / f"{file_name(report.test)}.html", page(cloud, report, picture))
 

@@ -33,7 +33,7 @@ from .rows import began
 from .views import VIEWS, Change, State, changes_of, frames, shortened, state_of
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ..base_cloud import BaseCloud
 
 MOST_ITEMS = 1_000
 """Maximum number of items in a fake; the data of larger fakes is not replayed."""
@@ -51,7 +51,7 @@ _UNFINISHED = ("streamed", "open", "broken off")
 _MOST_READS = 500_000
 
 
-def record_times(cloud: AnyCloud) -> None:
+def record_times(cloud: BaseCloud) -> None:
     """Record when each call and action reads the cloud's clock, for a later replay.
 
     Without these times, the replay of a running clock is exact only to the millisecond.
@@ -64,7 +64,7 @@ class Inexact(Exception):
     """Raised for an entry that cannot be replayed as it happened."""
 
 
-def states(cloud: AnyCloud, report: Report) -> dict[str, Any]:
+def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     """Return the data of the fakes before the report's first row, and what each row changed.
 
     ``initial`` maps each fake to its sections, ``steps`` are the changes in order, each with the
@@ -106,7 +106,7 @@ class _Time(Timekeeper):
     number. The thread reads some after the entry has ended, so a replay may leave times unread.
     """
 
-    def __init__(self, cloud: AnyCloud, start: Instant) -> None:
+    def __init__(self, cloud: BaseCloud, start: Instant) -> None:
         self._next = deque[int]()
         super().__init__(start, "frozen")
         self.recorded: dict[int, list[int]] = {}
@@ -284,7 +284,7 @@ class _Work(NamedTuple):
 class _Player:
     """Replays entries on copies of fakes, and drops each copy that it cannot replay."""
 
-    def __init__(self, cloud: AnyCloud, start: Instant, reasons: dict[str, str]) -> None:
+    def __init__(self, cloud: BaseCloud, start: Instant, reasons: dict[str, str]) -> None:
         self.time = _Time(cloud, start)
         self.copies: dict[str, _Copy] = {}
         self._context = Context(self.time, Ids(cloud.seed), Journal(Recorder(self.time.now_us)))
@@ -395,7 +395,7 @@ class _StepRecorder:
 
 
 def _replayed(
-    cloud: AnyCloud, report: Report, followed: Sequence[Handle], reasons: dict[str, str]
+    cloud: BaseCloud, report: Report, followed: Sequence[Handle], reasons: dict[str, str]
 ) -> dict[str, Any]:
     """Replay a cloud's journal; return the initial data of its fakes and the steps that change it."""
     fakes = {handle.name for handle in followed}

@@ -19,7 +19,7 @@ from .model import WEIGHT, Fake, Finding, Report, Row, Severity, Subject
 from .rows import rows
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ..base_cloud import BaseCloud
     from ..core.problems import Problem
 
 MOST_UNFINISHED = 8
@@ -30,7 +30,7 @@ _EXPLAINED = {"lost_update": "message_waits", "check_then_set": "message_waits",
 
 
 def report_of(
-    cloud: AnyCloud,
+    cloud: BaseCloud,
     *,
     test: str = "",
     failure: str = "",
@@ -83,7 +83,7 @@ def report_of(
     )
 
 
-def problems(cloud: AnyCloud) -> list[Finding]:
+def problems(cloud: BaseCloud) -> list[Finding]:
     """Return the strict-mode violations, counted if identical, and the rejected credentials."""
     groups: dict[object, list[Problem]] = {}
     for problem in cloud.problems:
@@ -99,7 +99,10 @@ def problems(cloud: AnyCloud) -> list[Finding]:
 
 
 def rejected(
-    cloud: AnyCloud, *, every_call: bool = False, meant: Callable[[Call], bool] = lambda call: False
+    cloud: BaseCloud,
+    *,
+    every_call: bool = False,
+    meant: Callable[[Call], bool] = lambda call: False,
 ) -> Iterator[Finding]:
     """Yield a finding for each fake that answered 401, with the reasons.
 
@@ -120,7 +123,7 @@ def rejected(
             yield Finding("rejected", handle.name, (wrong[-1].number,), (), values)
 
 
-def _credentials(call: Call, cloud: AnyCloud, rejecting: Handle) -> dict[str, str]:
+def _credentials(call: Call, cloud: BaseCloud, rejecting: Handle) -> dict[str, str]:
     given = call.headers.get("Authorization")
     if given is None:
         return {"kind": "query" if "_token=" in call.target else "none"}
@@ -133,7 +136,7 @@ def _credentials(call: Call, cloud: AnyCloud, rejecting: Handle) -> dict[str, st
 
 
 def unfinished(
-    cloud: AnyCloud, lookups: Lookups, explaining: Sequence[Finding] = ()
+    cloud: BaseCloud, lookups: Lookups, explaining: Sequence[Finding] = ()
 ) -> list[Finding]:
     """Return the unfinished work that no finding explains, the most important first.
 

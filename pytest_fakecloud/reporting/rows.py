@@ -20,14 +20,14 @@ from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row
 from .subjects import further_subjects, subjects_of, subjects_of_action, subjects_of_event
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ..base_cloud import BaseCloud
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ahead_s"}
 """Details that may differ between two otherwise equal events."""
 
 
 def rows(
-    cloud: AnyCloud,
+    cloud: BaseCloud,
     entries: Iterable[Entry] | None = None,
     served: Iterable[ServedRequest] = (),
     lookups: Lookups | None = None,
@@ -150,7 +150,7 @@ def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
 class _Builder:
     """Makes the rows of the entries and actions of a cloud, with credentials masked."""
 
-    def __init__(self, cloud: AnyCloud, entries: Sequence[Entry], lookups: Lookups) -> None:
+    def __init__(self, cloud: BaseCloud, entries: Sequence[Entry], lookups: Lookups) -> None:
         self.mask = Mask(cloud)
         self._cloud, self._lookups = cloud, lookups
         self._records = records_of(cloud)

@@ -16,7 +16,7 @@ from .masking import Mask
 from .model import Subject
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ..base_cloud import BaseCloud
 
 _SUBSCRIBING = {
     "SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE", "PUNSUBSCRIBE",
@@ -58,7 +58,7 @@ def further_subjects(entry: Entry, began: int, lookups: Lookups) -> Iterator[Sub
         yield Subject("schedule", schedule, entry.handle)
 
 
-def subjects_of_action(action: Action, cloud: AnyCloud, mask: Mask) -> Iterator[Subject]:
+def subjects_of_action(action: Action, cloud: BaseCloud, mask: Mask) -> Iterator[Subject]:
     """Yield the topics, groups and keys in the arguments of the method that the test called."""
     handle = next((one for one in cloud.handles if one.name == action.handle), None)
     method = getattr(handle, action.kind, None)

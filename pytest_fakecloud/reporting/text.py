@@ -22,7 +22,7 @@ from .wording.common import Script
 from .wording.kv import PIPELINED
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ..base_cloud import BaseCloud
 
 WIDTH = 80
 WIDEST = 140
@@ -34,7 +34,7 @@ LINES_OF_A_SCRIPT = 20
 _STAMP = len("12:00:00.000 ")
 
 
-def section(cloud: AnyCloud, *, width: int = WIDTH) -> str:
+def section(cloud: BaseCloud, *, width: int = WIDTH) -> str:
     """Return a cloud's report as a string, for use outside a test."""
     return text(report_of(cloud), width=width)
 

@@ -11,7 +11,6 @@ from .options import PER_TEST_SETTINGS, SESSION_SETTINGS, RunOptions, fixture_of
 if TYPE_CHECKING:
     import pytest
 
-    from ..any_cloud import AnyCloud
     from ..cloud import Cloud
     from ..handle import Handle
 
@@ -34,7 +33,7 @@ def new_cloud(settings: Mapping[str, Any], delivery: Any) -> Cloud:
     return cloud
 
 
-def publish_env(cloud: AnyCloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Set the variables of a cloud's fakes and of later ones; return a function that ends this.
 
     Call that function at the end of the test, because the cloud may outlive it.
@@ -111,7 +110,7 @@ class SessionCloud:
     """
 
     def __init__(self, options: RunOptions) -> None:
-        self.cloud: AnyCloud | None = None
+        self.cloud: Cloud | None = None
         self._options = options
         self._settings: Mapping[str, Any] | None = None
         """The settings of the session, once they are known."""
@@ -130,10 +129,10 @@ class SessionCloud:
         self.cloud = cloud = self._created({}) if self._options.url is None else self._connected()
         variables: dict[str, str] = {}
         for fixture in fixtures:
-            variables |= cloud.fixture_handle(fixture).env
+            variables |= cloud._fixture_fake(fixture).env
         return variables
 
-    def open(self, settings: Any) -> AnyCloud:
+    def open(self, settings: Any) -> Cloud:
         """Return the cloud with the settings of the session, created on first use.
 
         Fails the test if they are not the settings that the cloud was created with.
@@ -188,7 +187,7 @@ class SessionCloud:
                 f"fakecloud_session.{name}(...)"
             )
 
-    def _connected(self) -> AnyCloud:
+    def _connected(self) -> Cloud:
         from ..cloud import Cloud
 
         url = str(self._options.url)
@@ -207,7 +206,7 @@ class SessionCloud:
         self._seed = merged["seed"]
         return new_cloud(merged, "background")
 
-    def _replaced(self, early: AnyCloud, settings: Mapping[str, Any]) -> Cloud:
+    def _replaced(self, early: Cloud, settings: Mapping[str, Any]) -> Cloud:
         """Replace early fakes by fakes with the settings of the session, at the same addresses."""
         from ..http.ports import hand_over, release
 
@@ -244,10 +243,10 @@ class SessionCloud:
             self._handles_before_test = None
         self._begin(cloud)
 
-    def _begin(self, cloud: AnyCloud) -> None:
+    def _begin(self, cloud: Cloud) -> None:
         options = self._options
         # Keep the clock mode that the server was started with, unless the suite sets one.
-        cloud.begin(clock=options.clock_of_server if options.url is not None else None)
+        cloud._begin(clock=options.clock_of_server if options.url is not None else None)
         cloud.reseed(self._seed)
 
     def begin_call(self) -> None:

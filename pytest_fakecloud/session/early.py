@@ -19,7 +19,7 @@ from .options import fixture_of
 from .run import end, run_of
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ..cloud import Cloud
 
 
 def begin_early(config: pytest.Config, names: list[str]) -> None:
@@ -41,5 +41,5 @@ def begin_early(config: pytest.Config, names: list[str]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _fakecloud_early(fakecloud_session: AnyCloud) -> None:
+def _fakecloud_early(fakecloud_session: Cloud) -> None:
     """Apply the settings of the session before the first test, whether or not it requests a fake."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pytest
 
-    from ..any_cloud import AnyCloud
+    from ..cloud import Cloud
     from ..reporting.applications import Listener, ServedRequest
     from .options import RunOptions
 
@@ -23,7 +23,7 @@ class Observation:
         self._options = options
         self._listener: Listener | None = None
 
-    def observe(self, cloud: AnyCloud, item: pytest.Item | None) -> None:
+    def observe(self, cloud: Cloud, item: pytest.Item | None) -> None:
         """Record what the report of a test needs, if its cloud is in this process."""
         options = self._options
         if options.url is not None:
@@ -53,7 +53,7 @@ class Observation:
         if self._listener is not None:
             self._listener.listen(None)
 
-    def served(self, cloud: AnyCloud) -> list[ServedRequest]:
+    def served(self, cloud: Cloud) -> list[ServedRequest]:
         """Return the requests served during the test that used a cloud."""
         recorder = None if self._listener is None else self._listener.recorder
         return list(recorder.served) if recorder is not None and recorder.cloud is cloud else []

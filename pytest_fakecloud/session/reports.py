@@ -15,7 +15,7 @@ from .warning import warn
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..any_cloud import AnyCloud
+    from ..cloud import Cloud
     from ..reporting.model import Report
     from ..reporting.page import Picture
 
@@ -42,7 +42,7 @@ def report_on(
             report.sections.append(("fakecloud", "\n\n".join(texts)))
 
 
-def _record(folder: Path, named: list[tuple[AnyCloud, str]]) -> None:
+def _record(folder: Path, named: list[tuple[Cloud, str]]) -> None:
     from ..recordings import write
     from ..reporting.page import file_name
 
@@ -75,7 +75,7 @@ class _Phase(NamedTuple):
         return self.call.when == "call"
 
 
-def _text(phase: _Phase, cloud: AnyCloud, name: str) -> str:
+def _text(phase: _Phase, cloud: Cloud, name: str) -> str:
     from ..reporting.text import wrapped
 
     width = shutil.get_terminal_size().columns
@@ -89,7 +89,7 @@ def _text(phase: _Phase, cloud: AnyCloud, name: str) -> str:
     return "\n".join(lines)
 
 
-def _journal(phase: _Phase, cloud: AnyCloud, name: str, hints: list[str], width: int) -> str:
+def _journal(phase: _Phase, cloud: Cloud, name: str, hints: list[str], width: int) -> str:
     from ..reporting.report import report_of
     from ..reporting.text import text
 
@@ -110,7 +110,7 @@ def _journal(phase: _Phase, cloud: AnyCloud, name: str, hints: list[str], width:
     return text(data, link=link, width=width)
 
 
-def _hints(phase: _Phase, cloud: AnyCloud, raised: BaseException) -> list[str]:
+def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
     """Return the likely reasons of a failure that the journal does not show."""
     from ..reporting.hints.missing_requests import (
         hints_about_error,
@@ -135,7 +135,7 @@ def _hints(phase: _Phase, cloud: AnyCloud, raised: BaseException) -> list[str]:
     return lines
 
 
-def _written(folder: Path, cloud: AnyCloud, data: Report, phase: _Phase) -> str:
+def _written(folder: Path, cloud: Cloud, data: Report, phase: _Phase) -> str:
     """Write the HTML page of a test and its JSON; return the path of the page, or the failure."""
     from ..reporting import as_json, page
 

@@ -27,7 +27,7 @@ from .parametrize import may_be_overridden, own_markers
 from .sleeping import SleepMeter
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ..cloud import Cloud
     from ..transport.patches import Changes
 
 _RUN = pytest.StashKey["Run"]()
@@ -60,7 +60,7 @@ class TestState:
     __test__ = False
 
     item: pytest.Item | None = None
-    cloud: AnyCloud | None = None
+    cloud: Cloud | None = None
     used: set[str] = field(default_factory=set)
     is_reported: bool = False
     strict: tuple[str, ...] | None = None
@@ -85,20 +85,20 @@ class Run:
 
     # -- clouds ----------------------------------------------------------------------------------
 
-    def test_cloud(self) -> AnyCloud:
+    def test_cloud(self) -> Cloud:
         """Return the current test's cloud. If it cannot be created, fail without a traceback."""
         return without_traceback(self._test_cloud)
 
     def test_handle(self, fixture: str) -> Any:
         """Return the fake of a fixture. If it cannot be created, fail with one line, no traceback."""
         self.test.used.add(fixture)
-        return without_traceback(lambda: self._test_cloud().fixture_handle(fixture))
+        return without_traceback(lambda: self._test_cloud()._fixture_fake(fixture))
 
-    def session_cloud(self, settings: Any) -> AnyCloud:
+    def session_cloud(self, settings: Any) -> Cloud:
         """Return the cloud that outlives tests, with the settings of the session."""
         return self._session.open(settings)
 
-    def _test_cloud(self) -> AnyCloud:
+    def _test_cloud(self) -> Cloud:
         """Return the current test's cloud, which is created when the first fixture needs it.
 
         It is not the value of the fixture ``fakecloud``: another fixture takes 40 us per test.
@@ -107,7 +107,7 @@ class Run:
         if test.cloud is not None and not test.cloud.closed:
             return test.cloud
         assert test.item is not None, "fixtures of fakes are for tests"
-        cloud: AnyCloud
+        cloud: Cloud
         if self.options.fakes_outlive_tests:
             cloud, settings = self._adapted_session_cloud(test.item)
         else:
@@ -123,7 +123,7 @@ class Run:
             test.item.addfinalizer(publish_env(cloud, _fixture_value(test.item, "monkeypatch")))
         return cloud
 
-    def _adapted_session_cloud(self, item: pytest.Item) -> tuple[AnyCloud, dict[str, Any]]:
+    def _adapted_session_cloud(self, item: pytest.Item) -> tuple[Cloud, dict[str, Any]]:
         """Return the cloud that outlives tests, adapted to a test, and the test's settings.
 
         Settings that cannot apply to it fail the test.
@@ -166,7 +166,7 @@ class Run:
         """Whether there are fakes to show in a report."""
         return self.test.cloud is not None or self._session.cloud is not None
 
-    def clouds(self) -> list[AnyCloud]:
+    def clouds(self) -> list[Cloud]:
         """Return the clouds of the test: its own, and the run's if it was used.
 
         The run's is included because an application may call fakes that no test requests.
@@ -177,7 +177,7 @@ class Run:
             clouds.append(session)
         return clouds
 
-    def _unrequested_cloud(self) -> AnyCloud | None:
+    def _unrequested_cloud(self) -> Cloud | None:
         """Return the cloud that outlives tests, if the test has not requested it.
 
         A stand-alone server is left out, because other clients may be using it.

@@ -257,7 +257,7 @@ class ControlApp(App):
         """
         body = fields(request)
         with contract():
-            self.cloud.begin(body.get("now"), body.get("clock"))
+            self.cloud._begin(body.get("now"), body.get("clock"))
         return clock_view(self.cloud)
 
     def end_streams(self) -> None:

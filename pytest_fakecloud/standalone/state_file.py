@@ -25,7 +25,7 @@ from ..services import services_by_word
 from .json_schema import violations
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ..cloud import Cloud
 
 AT_ONCE = 2_000
 """Number of keys, records or messages loaded between two progress reports."""
@@ -67,7 +67,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def load_state(
-    cloud: AnyCloud,
+    cloud: Cloud,
     content: Mapping[str, Any],
     folder: Path,
     progress: Progress = lambda name, done, whole: None,
@@ -94,9 +94,7 @@ def load_state(
         raise
 
 
-def _load_parts(
-    cloud: AnyCloud, content: Mapping[str, Any], folder: Path, progress: Progress
-) -> None:
+def _load_parts(cloud: Cloud, content: Mapping[str, Any], folder: Path, progress: Progress) -> None:
     """Load the data and the destinations of a state file."""
     for part in ("kv", "vector", "broker", "queue"):
         if content.get(part):
@@ -135,7 +133,7 @@ def _inject(plan: FaultPlan, fault: Mapping[str, Any]) -> Fault:
         setting_over.reset(token)
 
 
-def _open(cloud: AnyCloud, part: str) -> Any:
+def _open(cloud: Cloud, part: str) -> Any:
     fixture = services_by_word()[part].fixture
     for handle in cloud.handles:
         if handle.fixture == fixture:

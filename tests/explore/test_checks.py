@@ -213,16 +213,6 @@ def test_clients_themselves_are_operations_where_none_is_marked(cloud: Cloud, kv
     failure(cloud, [take, take], linearizable(Switch), match="take2")
 
 
-def test_the_cloud_has_the_promises_too(cloud: Cloud, redis: Redis) -> None:
-    failure(cloud, lambda: redis.incr("n"), check=cloud.once("n"), match="n counts 2 effects")
-    for check in (
-        cloud.linearizable(Register),
-        cloud.nothing_lost(list, list),
-        cloud.monotonic_reads("read"),
-    ):
-        check(history())
-
-
 def test_a_check_after_an_asynchronous_one_runs_too(cloud: Cloud, kv: KVServer) -> None:
     async def holds() -> None:
         pass

@@ -30,6 +30,7 @@ from pytest_fakecloud import (
     ContractError,
     History,
     KVServer,
+    once,
     replay_schedule,
 )
 from pytest_fakecloud.explore.schedule import KINDS, TRIED
@@ -341,7 +342,7 @@ def test_a_cloud_that_has_the_process_time_already(mode: Any) -> None:
         kv = cloud.kv_server()
         redis = kv.client(rest_retries=1, rest_retry_interval=3600)
         now = cloud.clock.now()
-        found = failure(cloud, lambda: redis.incr("n"), cloud.once("n"))
+        found = failure(cloud, lambda: redis.incr("n"), once("n"))
         assert "+3600 s" in found.story
         assert (cloud.clock.now(), time.time()) == (now, now.timestamp())
         if mode == "autojump":

@@ -53,7 +53,7 @@ def test_class_and_function_together(run: Run) -> None:
 @pytest.mark.parametrize("fixture", ["kv_server", "broker"])
 def test_a_share_of_nothing(fixture: str) -> None:
     with Cloud() as cloud, pytest.raises(ContractError, match="pass engine= as well"):
-        cloud.start(fixture, {"isolation": "none"})
+        cloud._start(fixture, {"isolation": "none"})
 
 
 @pytest.mark.parametrize(

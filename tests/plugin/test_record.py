@@ -91,13 +91,13 @@ def test_a_session_can_be_sent_again(tmp_path: Path) -> None:
         differences.assert_none()
         # The replay also advanced the clock by ninety seconds, so the key has expired.
         assert cloud.clock.now().isoformat() == "2027-05-05T05:01:30+00:00"
-        kv = cloud.fixture_handle("kv_server")
+        kv = cloud._fixture_fake("kv_server")
         assert kv.value("two words") == "/"
         assert set(kv.keys()) == {"two words", "bin"}
         # Calls with an injected fault and calls with masked passwords are not replayed.
         assert len(kv.journal.calls()) == 6
         # The replay cancelled this cloud's message, whose ID differs from the recorded one.
-        queue = cloud.fixture_handle("queue")
+        queue = cloud._fixture_fake("queue")
         assert all((call.status or 500) < 300 for call in queue.journal.calls())
         assert queue.messages(state="active") == []
 

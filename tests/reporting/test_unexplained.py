@@ -271,7 +271,7 @@ def test_early_fakes_that_cannot_start_are_a_usage_error(
         def refuse(self, fixture):
             raise {error}
 
-        module.Cloud.fixture_handle = refuse
+        module.BaseCloud._fixture_fake = refuse
         """
     )
     pytester.syspathinsert()

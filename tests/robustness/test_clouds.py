@@ -34,7 +34,9 @@ def live(luck: random.Random) -> None:
         for fixture in luck.sample(
             ["kv_server", "vector_index", "broker", "queue"], luck.choice([1, 1, 2, 4])
         ):
-            made.append(cloud.start(fixture, {"dimension": 2} if fixture == "vector_index" else {}))
+            made.append(
+                cloud._start(fixture, {"dimension": 2} if fixture == "vector_index" else {})
+            )
         for handle in made:
             answer = requests.get(f"{handle.url}/nothing", headers=handle.headers, timeout=10)
             assert answer.status_code < 500

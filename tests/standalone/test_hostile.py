@@ -36,7 +36,7 @@ NOW = "2026-01-01T00:00:00Z"
 def app() -> Iterator[ControlApp]:
     with Cloud(seed=1, now=NOW, delivery="driven") as cloud:
         for fixture in ("kv_server", "vector_index", "broker", "queue"):
-            cloud.start(fixture, {})
+            cloud._start(fixture, {})
         yield ControlApp(cloud, "token")
 
 
@@ -147,8 +147,8 @@ def test_every_request_is_answered_in_words(
         handle.close()
     for fixture in ("kv_server", "vector_index", "broker", "queue"):
         if fixture not in [handle.name for handle in cloud.handles]:
-            cloud.start(fixture, {})
-    cloud.begin()
+            cloud._start(fixture, {})
+    cloud._begin()
     assert ask(app, "GET", "/state")[0] == 200
 
 

@@ -47,7 +47,7 @@ def outcome(cloud: Cloud, file: Path) -> str:
         assert len(text) < LONGEST_LINE
         return text
     finally:
-        cloud.begin()
+        cloud._begin()
     return ""
 
 

@@ -78,7 +78,7 @@ def test_every_endpoint_is_asked(service: str) -> None:
 def _table(service: str) -> RouteTable:
     with Cloud() as cloud:
         fixture = {"kv": "kv_server", "vector": "vector_index"}.get(service, service)
-        handle: Any = cloud.start(fixture, {"dimension": 2} if service == "vector" else {})
+        handle: Any = cloud._start(fixture, {"dimension": 2} if service == "vector" else {})
         table: RouteTable = handle._app.table
         return table
 

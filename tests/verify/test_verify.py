@@ -44,7 +44,7 @@ SERVED: dict[str, tuple[str, dict[str, Any]]] = {
 def served(cloud: Cloud, service: str) -> tuple[Any, Target]:
     """Start a fake, and return it with the target of a comparison."""
     fixture, settings = SERVED[service]
-    real: Any = cloud.start(fixture, settings)
+    real: Any = cloud._start(fixture, settings)
     if service == "broker":
         return real, Target(service, real.url, f"{real.username}:{real.password}", "orders")
     return real, Target(service, real.url, real.token)

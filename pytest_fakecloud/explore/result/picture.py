@@ -15,7 +15,7 @@ from .cause_text import cause_text
 from .story import reason
 
 if TYPE_CHECKING:
-    from ...any_cloud import AnyCloud
+    from ...base_cloud import BaseCloud
     from ...reporting.model import Report
     from ..run import Line, Run
     from .exploration import BrokenSchedule
@@ -58,7 +58,7 @@ class _Numbers:
 
 
 def picture(
-    cloud: AnyCloud, report: Report, states: Mapping[str, Any], found: BrokenSchedule
+    cloud: BaseCloud, report: Report, states: Mapping[str, Any], found: BrokenSchedule
 ) -> dict[str, Any]:
     """Return the data of the page about a broken promise, for ``page.document()``.
 

@@ -15,7 +15,7 @@ from ..lookups import Lookups, records_of
 from ..model import Finding, Severity, Subject
 
 if TYPE_CHECKING:
-    from ...any_cloud import AnyCloud
+    from ...base_cloud import BaseCloud
 
 NONE = re.compile(r"(?<![A-Za-z0-9])None(?![A-Za-z0-9])")
 """``None`` as a separate word, which Python writes for a missing value."""
@@ -74,7 +74,7 @@ class ObservedTest:
     ``served`` are the requests to the application.
     """
 
-    cloud: AnyCloud
+    cloud: BaseCloud
     lookups: Lookups
     idle_s: float | None = None
     raised: BaseException | None = None

@@ -18,14 +18,14 @@ from ...services import named
 from .introspection import attributes_of, chain, frames_of, locals_of, root
 
 if TYPE_CHECKING:
-    from ...any_cloud import AnyCloud
+    from ...base_cloud import BaseCloud
 
 _CLIENTS = {"upstash_redis": "kv", "upstash_vector": "vector", "qstash": "queue"}
 """The packages of the official clients, with their services."""
 FAKE_ADDRESS = re.compile(r"127\.0\.0\.1:(\d{4,5})|127\.0\.0\.1'?, port=(\d{4,5})")
 
 
-def hints_about_error(cloud: AnyCloud, error: BaseException) -> list[str]:
+def hints_about_error(cloud: BaseCloud, error: BaseException) -> list[str]:
     """Return hints about intercepted requests to a fake and about the addresses of closed fakes."""
     found: list[str] = []
     transport_error = getattr(sys.modules.get("httpx"), "TransportError", OSError)
@@ -37,7 +37,7 @@ def hints_about_error(cloud: AnyCloud, error: BaseException) -> list[str]:
 
 
 def hints_about_silence(
-    cloud: AnyCloud, names: Iterable[object], error: BaseException | None = None
+    cloud: BaseCloud, names: Iterable[object], error: BaseException | None = None
 ) -> list[str]:
     """Return hints about what may have intercepted requests to the fakes that received no call.
 
@@ -49,7 +49,7 @@ def hints_about_silence(
     return [*found, *_suspicion_hints(cloud, error)]
 
 
-def old_token_hints(cloud: AnyCloud) -> list[str]:
+def old_token_hints(cloud: BaseCloud) -> list[str]:
     """Explain requests from a client that still uses the token of a fake from an earlier test."""
     own = cloud._closed_fakes.secrets.union(*map(secrets_of, cloud.handles))
     for call in cloud.journal.calls():
@@ -149,7 +149,7 @@ _LIBRARIES = (
 )  # fmt: skip
 
 
-def _interception_hints(cloud: AnyCloud, error: BaseException) -> Iterator[str]:
+def _interception_hints(cloud: BaseCloud, error: BaseException) -> Iterator[str]:
     """Yield hints if a library raised the error because it intercepted a request to a fake."""
     kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__}
     for library in _LIBRARIES:
@@ -164,7 +164,7 @@ def _interception_hints(cloud: AnyCloud, error: BaseException) -> Iterator[str]:
             yield f"{library.name} blocked the connection to the fakes: {library.recipe}"
 
 
-def _suspicion_hints(cloud: AnyCloud, error: BaseException | None) -> Iterator[str]:
+def _suspicion_hints(cloud: BaseCloud, error: BaseException | None) -> Iterator[str]:
     """Yield hints about active libraries, whose errors the application may have caught."""
     frames = frames_of(error)
     for library in _LIBRARIES:
@@ -225,7 +225,7 @@ def _activates(library: _Library, frame: FrameType) -> bool:
 # -- clients ---------------------------------------------------------------------------------------
 
 
-def _closed_fake_hints(cloud: AnyCloud, address: str) -> list[str]:
+def _closed_fake_hints(cloud: BaseCloud, address: str) -> list[str]:
     """Explain a client that used the address of an earlier test's fake."""
     found = FAKE_ADDRESS.search(address)
     port = int(found[1] or found[2]) if found else 0
@@ -237,7 +237,7 @@ def _closed_fake_hints(cloud: AnyCloud, address: str) -> list[str]:
     )
 
 
-def _fakes_that_stay(cloud: AnyCloud, what: str) -> list[str]:
+def _fakes_that_stay(cloud: BaseCloud, what: str) -> list[str]:
     names = " ".join(dict.fromkeys(handle.fixture for handle in cloud.handles))
     return [
         f"{what}, for example an earlier test's. An application that creates its client once needs "
@@ -249,7 +249,7 @@ def _fakes_that_stay(cloud: AnyCloud, what: str) -> list[str]:
 
 
 def _unconnected_clients(
-    cloud: AnyCloud, names: Iterable[object], error: BaseException | None
+    cloud: BaseCloud, names: Iterable[object], error: BaseException | None
 ) -> list[str]:
     """Explain the test's official clients if none of them uses the address of a fake."""
     urls = [handle.url for handle in cloud.handles]

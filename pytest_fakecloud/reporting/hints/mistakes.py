@@ -15,7 +15,7 @@ from .introspection import chain, frames_of, root
 from .variables import hints_about_unset_variables
 
 if TYPE_CHECKING:
-    from ...any_cloud import AnyCloud
+    from ...base_cloud import BaseCloud
 
 _OURS = f"{__package__.partition('.')[0]}."
 _INSTEAD = {
@@ -30,7 +30,7 @@ _UNITS = re.compile(r"argument '(weeks|days|hours|minutes|seconds|milliseconds)'
 _PATCHERS = {"patch", "setattr", "object"}
 
 
-def mistakes(cloud: AnyCloud, error: BaseException) -> list[str]:
+def mistakes(cloud: BaseCloud, error: BaseException) -> list[str]:
     """Return the hints about an error that a test of a cloud raised."""
     errors = list(chain(error))
     found = [*hints_about_unset_variables(cloud, errors)]

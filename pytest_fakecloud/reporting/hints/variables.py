@@ -21,7 +21,7 @@ from .introspection import chain, frames_of, locals_of
 from .missing_requests import FAKE_ADDRESS, official_clients, request_of
 
 if TYPE_CHECKING:
-    from ...any_cloud import AnyCloud
+    from ...base_cloud import BaseCloud
 
 VARIABLES = {
     "kv_server": (
@@ -63,7 +63,7 @@ def at_import(error: BaseException) -> list[str]:
     return _early(_named(list(chain(error)), VARIABLES))
 
 
-def hints_about_unset_variables(cloud: AnyCloud, errors: Sequence[BaseException]) -> Iterator[str]:
+def hints_about_unset_variables(cloud: BaseCloud, errors: Sequence[BaseException]) -> Iterator[str]:
     """Yield hints about variables that a subprocess, an imported module or the test did not have."""
     handles = {one.fixture: one.name for one in cloud.handles if one.fixture in VARIABLES}
     missing = _missing_in_subprocess(handles, errors)
@@ -248,7 +248,7 @@ class _Read:
         return f"{self.file.relative_to(Path.cwd())}:{self.line}"
 
 
-def unread_variables(cloud: AnyCloud, fixtures: Iterable[str], log: str) -> list[str]:
+def unread_variables(cloud: BaseCloud, fixtures: Iterable[str], log: str) -> list[str]:
     """Explain a test that uses ``fakecloud_env`` and whose fakes received no request."""
     if "fakecloud_env" not in fixtures or cloud.journal.entries:
         return []

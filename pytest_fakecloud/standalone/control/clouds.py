@@ -30,7 +30,8 @@ from .shapes import (
 )
 
 if TYPE_CHECKING:
-    from ...cloud import Cloud, CloudSnapshot
+    from ...base_cloud import CloudSnapshot
+    from ...cloud import Cloud
     from ...serving import Served
 
 _MOVES: Mapping[str, tuple[str, ...]] = {

@@ -64,7 +64,7 @@ class HandleRoutes:
             raise Refused(422, f"fixture must be the name of a fixture, got {fixture!r:.200}")
         with contract():
             try:
-                return describe(self._cloud.start(fixture, settings))
+                return describe(self._cloud._start(fixture, settings))
             except OSError as error:
                 raise Refused(422, f"{fixture} cannot start at this address: {error}") from error
 

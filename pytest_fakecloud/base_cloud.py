@@ -1,0 +1,430 @@
+"""The fakes of a cloud: their clock, seed, journal, data and strict-mode violations."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, Unpack, cast
+
+from .core.clock import Clock, Mode
+from .core.errors import ContractError, shown
+from .core.ids import Ids
+from .core.journal import Journal
+from .core.problems import PROBLEM_FIELDS, Allowances, Problem
+from .core.recorder import Recorder
+from .core.results import Results, results_of
+from .core.settings import SWITCH, TRANSPORT, choice, reject_unknown
+from .core.timekeeper import Timekeeper
+from .core.timeparse import Instant
+from .core.timers import Registry
+from .handle import ClosedFakes, Context, Delivery, Handle, Snapshot, found_handles
+from .services import find, handle_class
+from .transport.patches import Changes
+
+if TYPE_CHECKING:
+    from .broker.handle import Broker
+    from .broker.settings import BrokerSettings
+    from .core.concurrency.dispatch import Dispatcher
+    from .core.where import ProblemFields
+    from .kv.handle import KVServer
+    from .kv.settings import KVSettings
+    from .queue.capture.handle import CallbackCapture
+    from .queue.delivery.destination_server import Destination
+    from .queue.handle import Queue
+    from .queue.settings import CallbackCaptureSettings, DestinationSettings, QueueSettings
+    from .transport.inprocess import Interception
+    from .transport.tls import Authority
+    from .vector.handle import VectorIndex
+    from .vector.settings import VectorSettings
+
+Transport = Literal["socket", "inprocess"]
+_DELIVERY = choice("background", "driven")
+_making_dispatchers = threading.Lock()
+
+
+class CloudSnapshot(NamedTuple):
+    """The data of all fakes of a cloud at a point in time."""
+
+    handles: Mapping[str, Snapshot]
+
+
+class BaseCloud:
+    """The fakes of a cloud, which share one clock and one seed; see ``cloud.Cloud``.
+
+    A context manager that closes the fakes.
+    """
+
+    def __init__(
+        self,
+        seed: int | str | None,
+        now: Instant | None,
+        clock: Mode | None,
+        *,
+        delivery: Delivery,
+        transport: Transport,
+        tls: bool,
+        share_tls_context: bool,
+    ) -> None:
+        TRANSPORT.read("transport", transport, "Cloud")
+        _DELIVERY.read("delivery", delivery, "Cloud")
+        SWITCH.read("tls", tls, "Cloud")
+        SWITCH.read("share_tls_context", share_tls_context, "Cloud")
+        _close_dropped()
+        self.closed = False
+        self._fixture_settings: Mapping[str, Any] = {}
+        """Settings of the fixtures' fakes, by fixture name."""
+        self._fixture_handles: dict[str, Handle] = {}
+        self._listeners = Registry[Callable[[Handle], None]]()
+        self._allowed = Allowances()
+        self._time = Timekeeper(now, clock)
+        ids = Ids(int.from_bytes(os.urandom(4)) if seed is None else seed)
+        self._context = Context(self._time, ids, Journal(Recorder(self._time.now_us)), delivery)
+        self._starting = threading.RLock()
+        self._time.on_background = self._deliver
+        self._dispatcher: Dispatcher | None = None
+        self._exits: list[Callable[[], None]] = []
+        self._in_process = transport == "inprocess"
+        self._authority: Authority | None = None
+        self._context.interceptor = self._intercept
+        with self._undone():
+            self._change_process(share_tls_context, tls)
+
+    @contextmanager
+    def _undone(self) -> Iterator[None]:
+        """If the cloud cannot be created, undo all its changes to the process."""
+        try:
+            yield
+        except BaseException:
+            self.closed = True
+            _call_all(reversed(self._exits))
+            raise
+
+    def _change_process(self, share_tls_context: bool, tls: bool) -> None:
+        """Patch clients and create certificates; ``_exits`` undo what was done so far."""
+        self._changes = Changes(shares_tls_context=share_tls_context, in_process=self._in_process)
+        self._exits.append(self._changes.close)
+        if tls:
+            from .transport.tls import Authority
+
+            self._authority = Authority()
+            self._context.tls = self._authority.server_context
+            self._exits.append(self._authority.close)
+
+    def _deliver(self) -> None:
+        """Start the background thread when a delivery is planned, because most clouds need none."""
+        if self._dispatcher is None:
+            from .core.concurrency.dispatch import Dispatcher
+
+            with _making_dispatchers:
+                if self._dispatcher is None and not self.closed:
+                    self._dispatcher = Dispatcher(self._time, self._delivery_failed)
+
+    def _delivery_failed(self, error: BaseException) -> None:
+        self._context.problems.report(
+            "bug", f"a background delivery failed: {shown(error)}", exception=error
+        )
+
+    def _intercept(self, handle: Handle, origin: str) -> Interception:
+        from .transport.inprocess import Interception
+
+        return Interception(
+            handle.url, origin, self._authority.ca_file if self._authority else None
+        )
+
+    def _open_transport(self, handle: Handle) -> None:
+        self._changes.refresh()
+        if self._in_process and find(handle.fixture).in_process:
+            from .transport.inprocess import origins
+            from .transport.shortcut import Shortcut
+
+            handle.on_close(origins.add(handle._mount.origin, Shortcut(handle._mount)))
+
+    @property
+    def seed(self) -> int | str:
+        """The seed of all randomness."""
+        return self._context.ids.seed
+
+    def reseed(self, seed: int | str) -> None:
+        """Restart all randomness from another seed; raise ``ContractError`` for an invalid one."""
+        self._context.ids.reseed(seed)
+
+    @property
+    def clock(self) -> Clock:
+        """The clock shared by all fakes."""
+        return self._time
+
+    @property
+    def journal(self) -> Journal:
+        """The recorded calls and events of all fakes."""
+        return self._context.journal
+
+    @property
+    def authority(self) -> Authority | None:
+        """The certificate authority of HTTPS; None without HTTPS or if another process holds it."""
+        return self._authority
+
+    # -- starting fakes --------------------------------------------------------------------------
+
+    def kv_server(self, **settings: Unpack[KVSettings]) -> KVServer:
+        """Start another key-value server."""
+        return cast("KVServer", self._start("kv_server", settings))
+
+    def vector_index(self, **settings: Unpack[VectorSettings]) -> VectorIndex:
+        """Start another vector index."""
+        return cast("VectorIndex", self._start("vector_index", settings))
+
+    def broker(self, **settings: Unpack[BrokerSettings]) -> Broker:
+        """Start another broker."""
+        return cast("Broker", self._start("broker", settings))
+
+    def queue(self, **settings: Unpack[QueueSettings]) -> Queue:
+        """Start another queue."""
+        return cast("Queue", self._start("queue", settings))
+
+    def callback_capture(self, **settings: Unpack[CallbackCaptureSettings]) -> CallbackCapture:
+        """Start another receiver of callbacks."""
+        return cast("CallbackCapture", self._start("callback_capture", settings))
+
+    def destination(self, **settings: Unpack[DestinationSettings]) -> Destination:
+        """Start another pytest-httpserver."""
+        return cast("Destination", self._start("destination", settings))
+
+    def _start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
+        """Start a fake by the name of its fixture.
+
+        Besides the settings of the service, ``host`` and ``port`` choose its address and ``token``
+        its credentials. Raises ``ContractError`` for unknown settings, and if the system has no
+        file descriptor left.
+        """
+        try:
+            return self._started(fixture, settings)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            raise ContractError(
+                f"{fixture} cannot be started: {error.strerror}. Each fake and each open connection "
+                "uses a file: close unused clients and clouds (use with-blocks), or raise the limit of "
+                "the process (ulimit -n)"
+            ) from error
+
+    def _started(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
+        if self.closed:
+            raise ContractError("this cloud is closed: create a new one")
+        service = find(fixture)
+        fixture = service.fixture
+        made_by: Any = handle_class(service)
+        if not isinstance(settings, Mapping):
+            raise ContractError(f"{shown(settings)} are not settings of {fixture}: pass a dict")
+        reject_unknown(made_by._settings, settings, fixture)
+        with self._starting:
+            handle: Handle = made_by(self._context, **settings)
+        handle._given_settings = settings
+        try:
+            self._open_transport(handle)
+            for listener in self._listeners.items:
+                listener(handle)
+        except BaseException:
+            handle.close()
+            raise
+        return handle
+
+    def _fixture_fake(self, fixture: str) -> Any:
+        """Return the fake of a fixture in this cloud, started on first use.
+
+        Raises ``ContractError`` for an unknown fixture.
+        """
+        fixture = find(fixture).fixture
+        handle = self._fixture_handles.get(fixture)
+        if handle is None:
+            handle = self._start(fixture, self._fixture_settings.get(fixture, {}))
+            self._fixture_handles[fixture] = handle
+        return handle
+
+    @property
+    def handles(self) -> Results[Handle]:
+        """The open fakes, in the order they were started."""
+        return found_handles(self._context.handles)
+
+    def _on_start(self, listener: Callable[[Handle], None]) -> Callable[[], None]:
+        """Call the listener with each fake started from now on; return a function that stops it."""
+        return self._listeners.add(listener)
+
+    @property
+    def _closed_fakes(self) -> ClosedFakes:
+        """The names, addresses and credentials of closed fakes, for reports."""
+        return self._context.closed_fakes
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment variables of all fakes; of several fakes of a service, the first one's."""
+        merged: dict[str, str] = {}
+        for handle in self._context.handles:
+            for name, value in handle.env.items():
+                merged.setdefault(name, value)
+        if self._authority is not None:
+            merged.update(self._authority.variables)
+        return merged
+
+    # -- strict-mode violations ------------------------------------------------------------------
+
+    @property
+    def problems(self) -> Results[Problem]:
+        """The strict-mode violations so far, except those that ``allow()`` covers."""
+        found = list(self._context.problems)
+        for handle in (*self._context.handles, *self._closed_fakes.last):
+            found += handle._left_behind()
+        counted = (one for one in found if not self._allowed.covers(one.kind, one.facts))
+        return results_of(counted, PROBLEM_FIELDS, "problem")
+
+    def allow(self, kind: str, **where: Unpack[ProblemFields]) -> None:
+        """Ignore strict-mode violations of a kind, or only those whose facts match.
+
+        ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet``,
+        ``rejected_step``, ``no_workflow`` or ``assertion``. Two more kinds suppress warnings:
+        ``undelivered`` for messages that the test never delivers, and ``refused`` for calls that
+        are answered 401 on purpose. ``where`` gives facts such as ``path=`` or ``url=``: a value, a
+        string with ``*``, a compiled pattern or a function (see ``core.matching``). Raises
+        ``ContractError`` for an unknown kind or fact, suggesting the nearest.
+        """
+        __tracebackhide__ = True
+        self._allowed.add(kind, where)
+
+    def _undelivered(self, strict: Container[str]) -> list[str]:
+        """Describe the queues with messages that a test published but never delivered.
+
+        If ``strict`` contains the kind ``undelivered``, record strict-mode violations instead.
+        """
+        found = []
+        for handle in self._context.handles:
+            text = handle._undelivered()
+            if text is None or self._allowed.covers("undelivered", {"handle": handle.name}):
+                continue
+            if "undelivered" in strict:
+                self._context.problems.report("undelivered", text, handle=handle.name)
+            else:
+                found.append(text)
+        return found
+
+    # -- data ------------------------------------------------------------------------------------
+
+    def snapshot(self) -> CloudSnapshot:
+        """Return the current data of all fakes."""
+        return CloudSnapshot({h.name: h.snapshot() for h in self._context.handles})
+
+    def restore(self, snapshot: CloudSnapshot) -> None:
+        """Restore the data of a snapshot in the fakes that are still open."""
+        if not isinstance(snapshot, CloudSnapshot):
+            raise ContractError(f"{shown(snapshot)} is not a snapshot of a cloud")
+        for handle in self._context.handles:
+            if handle.name in snapshot.handles:
+                handle.restore(snapshot.handles[handle.name])
+
+    def reset(self) -> None:
+        """Return every fake to its baseline; forget violations and journal."""
+        for handle in self._context.handles:
+            handle.reset()
+        self._context.problems.clear()
+        self._allowed.clear()
+        self.journal.clear()
+        self._closed_fakes.clear()
+
+    def _keep_only(self, known: Iterable[Handle]) -> None:
+        """Close all fakes except the given fakes and the fixtures' fakes."""
+        kept = {id(handle) for handle in (*known, *self._fixture_handles.values())}
+        for handle in self.handles:
+            if id(handle) not in kept:
+                handle.close()
+
+    def _begin(self, now: Instant | None = None, clock: Mode | None = None) -> None:
+        """Prepare for another test: remove all traces of the previous one.
+
+        Closes requests in progress and open connections and returns every fake to its baseline.
+        Sets the clock to its initial time and mode, or to ``now`` and ``clock`` if given.
+        """
+        for handle in self._context.handles:
+            handle.end_connections()
+        self._time.rewind(now, clock)
+        self.reset()
+
+    # -- closing ---------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop deliveries and close every fake. Can be called repeatedly.
+
+        Does not wait for a handler that hangs: a ``RuntimeWarning`` names it and shows its stack.
+        An exception of an ``on_close`` callback is raised after everything is closed.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        self._context.closed_fakes.last = handles = self._context.handles
+        ends: list[Callable[[], object]] = [handle.close for handle in reversed(handles)]
+        _call_all([self._stop_delivering, *ends, *reversed(self._exits)])
+
+    def __del__(self) -> None:
+        if getattr(self, "closed", True) or not hasattr(self, "_changes") or sys.is_finalizing():
+            return
+        warnings.warn(
+            f"{self!r} was garbage-collected without close(): use a with-block",
+            ResourceWarning,
+            stacklevel=2,
+            source=self,
+        )
+        # Close the cloud in another thread, because this one may hold any lock.
+        _dropped.append(self)
+        if handles := self._context.handles:
+            handles[0]._mount.hub.later(_close_dropped)
+
+    def _stop_delivering(self) -> None:
+        with _making_dispatchers:
+            dispatcher = self._dispatcher
+        if dispatcher is not None and not dispatcher.stop():
+            warnings.warn(
+                "a background delivery has not ended; its handler is at\n" + dispatcher.place,
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+    def __repr__(self) -> str:
+        names = ", ".join(handle.name for handle in self._context.handles) or "no handles"
+        return (
+            f"<Cloud seed={self.seed!r} {self._time.mode} {self._time.now().isoformat()}: {names}>"
+        )
+
+
+_dropped: deque[BaseCloud] = deque()
+"""Clouds that were garbage-collected without being closed."""
+
+
+def _close_dropped() -> None:
+    while _dropped:
+        try:
+            cloud = _dropped.popleft()
+        except IndexError:  # Another thread has taken the last one.
+            return
+        cloud.close()
+
+
+def _call_all(ends: Iterable[Callable[[], object]]) -> None:
+    """Call all functions even if some raise, then raise the first exception."""
+    first: BaseException | None = None
+    for end in ends:
+        try:
+            end()
+        except BaseException as error:
+            if first is None:
+                first = error
+    if first is not None:
+        raise first
