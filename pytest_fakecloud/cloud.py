@@ -111,8 +111,8 @@ class Cloud(BaseCloud):
         """Run code under many schedules of faults, orders, time and deliveries; check a promise.
 
         Raises ``BrokenSchedule`` with the smallest schedule found that breaks the promise. The guide
-        "Explore failures and interleavings" describes the options ``workers``, ``setup``, ``budget``, ``seed``,
-        ``schedule``, ``kinds``, ``services``, ``patience``, ``horizon`` and ``process_time``.
+        "Explore failures and interleavings" describes the options ``workers``, ``setup``, ``budget``,
+        ``seed``, ``schedule``, ``kinds``, ``services``, ``patience``, ``horizon`` and ``process_time``.
         """
         __tracebackhide__ = True
         from .explore.explore import explore
