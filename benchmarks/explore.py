@@ -25,7 +25,7 @@ import httpx
 import hypothesis
 from upstash_redis import Redis
 
-from pytest_fakecloud import BrokenSchedule, Cloud
+from pytest_fakecloud import BrokenPromiseError, Cloud
 from pytest_fakecloud.explore.search.explorer import Explorer
 from pytest_fakecloud.explore.search.player import Player
 from pytest_fakecloud.explore.simulation.calls import Calls
@@ -214,7 +214,7 @@ def ten_bugs() -> bool:
             started = perf_counter()
             try:
                 cloud.explore(of.run, of.check, workers=of.workers, setup=of.setup, **of.options)
-            except BrokenSchedule as found:
+            except BrokenPromiseError as found:
                 seconds = perf_counter() - started
                 slowest = max(slowest, seconds)
                 print(f"      {name}: {found.tried} schedules, {seconds:.2f} s: {found.schedule}")

@@ -22,7 +22,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
 
-from pytest_fakecloud import BrokenRuns, BrokenSchedule, Cloud, History
+from pytest_fakecloud import BrokenPromiseError, BrokenRunsError, Cloud, History
 from pytest_fakecloud.explore.promises import Promises
 from pytest_fakecloud.explore.world import World
 from tests.docs.recipes import Recipe, recipes
@@ -92,7 +92,7 @@ class Subject:
 
     def deliver(self) -> None:
         """Let the queues deliver until they are idle, with three firings of each schedule."""
-        for queue in (handle for handle in self.cloud.handles if handle.fixture == "queue"):
+        for queue in (handle for handle in self.cloud.fakes() if handle.fixture == "queue"):
             if queue.schedules():
                 queue.advance("3m")
             else:
@@ -143,7 +143,7 @@ def by_explore(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
     """Search with ``explore`` and its default budget; the undisturbed run counts as a run."""
     try:
         return False, 1 + _explore(cloud, *args, **options).tried
-    except BrokenSchedule as broken:
+    except BrokenPromiseError as broken:
         return True, 1 + broken.tried
 
 
@@ -153,7 +153,7 @@ def by_every_failure(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, in
     try:
         with World(cloud):
             return False, len(cloud.every_failure(subject.everything, check=subject.check))
-    except BrokenRuns as broken:
+    except BrokenRunsError as broken:
         return True, len(broken.failures)
 
 
@@ -201,7 +201,7 @@ def by_states(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
         @rule()
         def deliver(self) -> None:
             with counted():
-                for queue in (each for each in cloud.handles if each.fixture == "queue"):
+                for queue in (each for each in cloud.fakes() if each.fixture == "queue"):
                     queue.deliver_due()
 
         @invariant()

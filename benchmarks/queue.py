@@ -158,7 +158,7 @@ def four_thousand_attempts() -> bool:
         )
         loopback = _timed(lambda: _thousand(Queue(context), server.url + "/hook"))
         queue = Queue(context)
-        queue.destinations.answers(STUBBED, 500)
+        queue.destinations.respond(STUBBED, 500)
         in_process = _timed(lambda queue=queue: _thousand(queue, STUBBED))  # type: ignore[misc]
         print(
             f"{4 * MESSAGES:,} attempts: requests.post {posts:.2f} s, loopback {loopback:.2f} s,"

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from .core.timeparse import Duration as Duration, Instant as Instant
     from .explore.decorators import replay_schedule as replay_schedule
     from .explore.result.exploration import (
-        BrokenSchedule as BrokenSchedule,
+        BrokenPromiseError as BrokenPromiseError,
         Exploration as Exploration,
     )
     from .explore.promises import (
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
         sometimes as sometimes,
     )
     from .explore.run import History as History, Operation as Operation
-    from .every_failure import BrokenRuns as BrokenRuns, Failure as Failure
+    from .every_failure import BrokenRunsError as BrokenRunsError, Failure as Failure
     from .faults.fault import Fault as Fault
     from .faults.plan import FaultPlan as FaultPlan
     from .handle import Handle as Handle, Snapshot as Snapshot
@@ -113,15 +113,15 @@ if TYPE_CHECKING:
     from .queue.delivery.destination_server import Destination as Destination
     from .queue.delivery.destinations import Destinations as Destinations
     from .queue.delivery.destination_routes import DestinationRoute as DestinationRoute
-    from .queue.delivery.drivers import Attempts as Attempts, NotIdle as NotIdle
+    from .queue.delivery.drivers import Attempts as Attempts, NotIdleError as NotIdleError
     from .queue.delivery.faults import QueueFaults as QueueFaults
     from .queue.delivery.replies import (
         DeliveredRequest as DeliveredRequest,
-        DestinationTimeout as DestinationTimeout,
-        Reply as Reply,
+        DestinationTimeoutError as DestinationTimeoutError,
+        Response as Response,
     )
-    from .queue.delivery.sender import UnstubbedDestination as UnstubbedDestination
-    from .queue.errors import Loop as Loop, QueueError as QueueError
+    from .queue.delivery.sender import UnstubbedDestinationError as UnstubbedDestinationError
+    from .queue.errors import LoopError as LoopError, QueueError as QueueError
     from .queue.handle import Queue as Queue
     from .queue.model import Attempt as Attempt
     from .queue.settings import QueueSettings as QueueSettings

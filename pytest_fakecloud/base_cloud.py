@@ -246,8 +246,7 @@ class BaseCloud:
             self._fixture_handles[fixture] = handle
         return handle
 
-    @property
-    def handles(self) -> Results[Handle]:
+    def fakes(self) -> Results[Handle]:
         """The open fakes, in the order they were started."""
         return found_handles(self._context.handles)
 
@@ -273,7 +272,6 @@ class BaseCloud:
 
     # -- strict-mode violations ------------------------------------------------------------------
 
-    @property
     def problems(self) -> Results[Problem]:
         """The strict-mode violations so far, except those that ``allow()`` covers."""
         found = list(self._context.problems)
@@ -337,7 +335,7 @@ class BaseCloud:
     def _keep_only(self, known: Iterable[Handle]) -> None:
         """Close all fakes except the given fakes and the fixtures' fakes."""
         kept = {id(handle) for handle in (*known, *self._fixture_handles.values())}
-        for handle in self.handles:
+        for handle in self.fakes():
             if id(handle) not in kept:
                 handle.close()
 

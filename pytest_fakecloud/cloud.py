@@ -97,7 +97,7 @@ class Cloud(BaseCloud):
         """Run code once per call it makes, with a fault in a different call each time.
 
         ``every_failure.every_failure`` describes the options ``services``, ``faults``, ``status``
-        and ``check``. Returns the runs with a failing call. Raises ``BrokenRuns`` if one of them
+        and ``check``. Returns the runs with a failing call. Raises ``BrokenRunsError`` if one of them
         broke the promise.
         """
         __tracebackhide__ = True
@@ -110,7 +110,7 @@ class Cloud(BaseCloud):
     ) -> Exploration:
         """Run code under many schedules of faults, orders, time and deliveries; check a promise.
 
-        Raises ``BrokenSchedule`` with the smallest schedule found that breaks the promise. The guide
+        Raises ``BrokenPromiseError`` with the smallest schedule found that breaks the promise. The guide
         "Explore failures and interleavings" describes the options ``workers``, ``setup``, ``budget``,
         ``seed``, ``schedule``, ``kinds``, ``services``, ``patience``, ``horizon`` and ``process_time``.
         """

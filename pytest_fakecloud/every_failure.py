@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from .base_cloud import BaseCloud
     from .handle import Handle
 
-FailureName = Literal["answer", "drop", "lose_answer"]
-FAILURES: tuple[FailureName, ...] = ("answer", "drop", "lose_answer")
+FailureName = Literal["respond", "drop", "lose_response"]
+FAILURES: tuple[FailureName, ...] = ("respond", "drop", "lose_response")
 MOST_CALLS = 1_000
 """Maximum number of calls of the code; for each call and kind of fault, the code runs once."""
 MOST_MISSES = 3
@@ -74,7 +74,7 @@ class Failure:
         return f"<call {self.number} ({_Seen.of(self.call)}) {self.fault}: {one_line(outcome)}>"
 
 
-class BrokenRuns(AssertionError):
+class BrokenRunsError(AssertionError):
     """Raised by ``every_failure()`` if the promise was broken.
 
     ``failures`` are all runs with a failing call, ``broken`` those in which the promise was broken.
@@ -101,16 +101,16 @@ def every_failure(
     Any other ``Exception`` of ``run`` means that the code gave up, which may be correct. Everything
     else ends the test: the outcomes of pytest (``fail``, ``skip``, ``xfail``, ``exit``), a timeout of
     pytest-timeout, ``KeyboardInterrupt``, ``SystemExit``. ``services`` limits the calls that fail
-    to those of some fakes, given by fixture or name. ``faults`` are ``"answer"`` (respond with
+    to those of some fakes, given by fixture or name. ``faults`` are ``"respond"`` (respond with
     ``status``; the engine is not reached), ``"drop"`` (no response, no effect) and
-    ``"lose_answer"`` (an effect, but no response). Every run starts from the original data.
+    ``"lose_response"`` (an effect, but no response). Every run starts from the original data.
 
     The calls of the run without faults fail, but no commands of the Redis protocol that affect only
     their connection, such as ``HELLO`` and ``MULTI``. Later runs may make their calls in another
     order. A call is recognised by its command or endpoint, its keys or path, and its body, except
     for words that differ between runs.
 
-    Returns the runs with a failing call. Raises ``BrokenRuns`` if the promise was broken in one of
+    Returns the runs with a failing call. Raises ``BrokenRunsError`` if the promise was broken in one of
     them, and any exception of the run without faults. Raises ``ContractError`` if the code makes no
     call, if later runs do not make a call that is to fail, or if ``check`` returns anything other
     than None or True.
@@ -279,7 +279,7 @@ class _Runs:
 def _raise_if_broken(found: Results[Failure], note: str = "") -> None:
     __tracebackhide__ = True
     if not all(failure.held for failure in found):
-        error = BrokenRuns(found)
+        error = BrokenRunsError(found)
         if note:
             error.add_note(f"every_failure: the other calls did not fail, because {note}")
         raise error from error.broken[0].broken
@@ -446,7 +446,7 @@ class _Watch:
         """Add the fault to the fakes for a with-block."""
         with ExitStack() as added:
             for handle in handles:
-                arguments = (status,) if self.fault == "answer" else ()
+                arguments = (status,) if self.fault == "respond" else ()
                 add = getattr(handle.faults, self.fault)
                 rule = rule_of(add(*arguments, when=self._is_target))
                 # Do not require this fault to be used: the target is in one of the fakes only.
@@ -485,7 +485,7 @@ def names_of(what: str, given: str | Iterable[str]) -> list[str]:
 
 def chosen_handles(cloud: BaseCloud, services: str | Iterable[str] | None) -> list[Handle]:
     """Return the fakes whose calls can fail: the fakes with the given fixtures or names, or all."""
-    handles = [handle for handle in cloud.handles if hasattr(handle, "faults")]
+    handles = [handle for handle in cloud.fakes() if hasattr(handle, "faults")]
     if services is None:
         return handles
     wanted = set(names_of("services", services))

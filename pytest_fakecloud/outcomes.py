@@ -79,7 +79,7 @@ def _failing_violations(run: Run) -> list[Problem]:
     return [
         problem
         for cloud in run.clouds()
-        for problem in cloud.problems
+        for problem in cloud.problems()
         if problem.kind in kinds or _ending([problem]) is not None
     ]
 

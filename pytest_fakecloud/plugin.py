@@ -39,11 +39,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "default": "failed",
         "help": "when a test's report shows the journal of its fakes (default: failed)",
     },
-    "--fakecloud-url": {
-        "metavar": "URL",
-        "help": "use the fakes of a stand-alone server (pytest-fakecloud serve) instead of "
-        "starting them; PYTEST_FAKECLOUD_TOKEN is its control token",
-    },
     "--fakecloud-report": {
         "metavar": "DIR",
         "help": "write an HTML timeline of the fakes of each failing test into this folder",

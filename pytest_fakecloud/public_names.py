@@ -21,11 +21,11 @@ core.problems Problem
 core.results Results
 core.timeparse Duration Instant
 core.timers Fired
-every_failure BrokenRuns Failure
+every_failure BrokenRunsError Failure
 explore.decorators replay_schedule
 explore.promises always at_most_one eventually follows linearizable monotonic_reads never
 explore.promises nothing_lost observed once sometimes
-explore.result.exploration BrokenSchedule Exploration
+explore.result.exploration BrokenPromiseError Exploration
 explore.run History Operation
 faults.fault Fault
 faults.plan FaultPlan
@@ -44,11 +44,11 @@ queue.capture.handle CallbackCapture
 queue.delivery.destination_routes DestinationRoute
 queue.delivery.destination_server Destination
 queue.delivery.destinations Destinations
-queue.delivery.drivers Attempts NotIdle
+queue.delivery.drivers Attempts NotIdleError
 queue.delivery.faults QueueFaults
-queue.delivery.replies DeliveredRequest DestinationTimeout Reply
-queue.delivery.sender UnstubbedDestination
-queue.errors Loop QueueError
+queue.delivery.replies DeliveredRequest DestinationTimeoutError Response
+queue.delivery.sender UnstubbedDestinationError
+queue.errors LoopError QueueError
 queue.handle Queue
 queue.model Attempt
 queue.settings CallbackCaptureSettings DestinationSettings QueueSettings

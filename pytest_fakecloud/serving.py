@@ -168,7 +168,7 @@ def _served(
         hosts = Hosts(options.host, options.allow_host)
         app = ControlApp(cloud, options.control_token, hosts=hosts, log_bug=log.bug, opener=opener)
         app.loading = "not begun" if states else ""
-        for handle in cloud.handles:
+        for handle in cloud.fakes():
             if handle.name in options.guarded:
                 handle._app.guard = hosts.guard
         mount = cloud._context.mount(app, host=options.host, port=options.control_port or 0)
@@ -197,14 +197,14 @@ def _prepare(
 ) -> None:
     """Load the state files and set up the forwards: the baseline that ``reset`` returns to."""
     for url, target in forwards.items():
-        for handle in cloud.handles:
+        for handle in cloud.fakes():
             if handle.fixture == "queue":
                 cast("Queue", handle).destinations.forward(url, target)
         log.say("forward", f"deliveries for {url} go to {target}", url=url, target=target)
     for file, content in states:
         _load(cloud, app, file, content, log)
     if states or forwards:
-        for handle in cloud.handles:
+        for handle in cloud.fakes():
             handle.set_baseline()
     cloud.journal.clear()
     app.loading = ""

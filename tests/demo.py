@@ -160,7 +160,7 @@ class Demo(Handle):
 
 
 @dataclass
-class Reply:
+class Response:
     status: int
     reason: str
     headers: list[tuple[str, str]]
@@ -191,11 +191,11 @@ class Raw:
     def send(self, data: bytes | str) -> None:
         self.sock.sendall(data.encode("latin-1") if isinstance(data, str) else data)
 
-    def ask(self, data: bytes | str) -> Reply:
+    def ask(self, data: bytes | str) -> Response:
         self.send(data)
         return self.reply()
 
-    def get(self, target: str, *headers: str, method: str = "GET", body: bytes = b"") -> Reply:
+    def get(self, target: str, *headers: str, method: str = "GET", body: bytes = b"") -> Response:
         lines = [f"{method} {target} HTTP/1.1", "Host: h", *headers]
         if body:
             lines.append(f"Content-Length: {len(body)}")
@@ -221,7 +221,7 @@ class Raw:
         data, self.buffer = self.buffer[:size], self.buffer[size:]
         return data
 
-    def reply(self, head_only: bool = False) -> Reply:
+    def reply(self, head_only: bool = False) -> Response:
         interim = 0
         while True:
             _, status, reason = self._line().decode("latin-1").split(" ", 2)
@@ -232,7 +232,7 @@ class Raw:
             if status != "100":
                 break
             interim += 1
-        reply = Reply(int(status), reason, headers, b"", interim)
+        reply = Response(int(status), reason, headers, b"", interim)
         if head_only or reply.status in (204, 304):
             return reply
         if (reply.header("Transfer-Encoding") or "") == "chunked":
@@ -278,7 +278,7 @@ class Raw:
             self.sock.settimeout(10.0)
 
 
-def fetch(mount: Any, target: str = "/") -> Reply:
+def fetch(mount: Any, target: str = "/") -> Response:
     """Return the reply to a GET over a connection of its own."""
     with Raw(mount.address) as raw:
         return raw.get(target)

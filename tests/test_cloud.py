@@ -80,7 +80,7 @@ def test_a_fake_whose_start_fails_is_closed() -> None:
         cloud._on_start(fails)
         with pytest.raises(LookupError):
             cloud.kv_server()
-        assert not cloud.handles
+        assert not cloud.fakes()
 
 
 class Slotted:
@@ -128,7 +128,7 @@ def test_a_delivery_that_does_not_end_is_named_and_left_alone(
             cloud.close()
         assert any("stuck_handler" in str(one.message) for one in told)
         assert cloud.closed
-        assert not cloud.handles
+        assert not cloud.fakes()
     finally:
         end.set()
         cloud.close()
@@ -168,14 +168,14 @@ with Cloud(seed=1) as cloud:
             taken.append(socket.socket())
     except OSError:
         pass
-    open_before = cloud.handles
+    open_before = cloud.fakes()
     for start in (cloud.kv_server, cloud.queue, cloud.vector_index, cloud.broker,
                   cloud.callback_capture, cloud.destination):
         try:
             start()
         except ContractError as error:
             print(error)
-    assert cloud.handles == open_before
+    assert cloud.fakes() == open_before
     taken.pop().close()
     taken.pop().close()
     assert cloud.kv_server().url
@@ -211,7 +211,7 @@ def test_what_an_on_close_raises_leaves_nothing_open_or_changed() -> None:
     assert ended == ["queue", "before", "kv_server", "before"]
     assert first.closed
     assert second.closed
-    assert not cloud.handles
+    assert not cloud.fakes()
     for handle in (first, second):
         with pytest.raises(OSError, match="refused"):
             socket.create_connection(("127.0.0.1", int(handle.url.rpartition(":")[2])), 5)
@@ -253,7 +253,7 @@ def test_every_problem_there_is_has_the_facts_that_can_be_asked_about() -> None:
         queue.run_until_idle()
         kv.faults.drop()
         receiver.expect_oneshot_request("/never")
-        found = cloud.problems
+        found = cloud.problems()
         assert {problem.kind for problem in found} >= {"unrouted", "unstubbed", "unused_fault"}
         for problem in found:
             assert set(problem.facts) == set(PROBLEM_KINDS[problem.kind]), problem

@@ -121,7 +121,7 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
         "none text empty",
     ),
     "FaultPlan.delay": (lambda cloud, v: _kv(cloud).faults.delay(v), "int float"),
-    "FaultPlan.answer": (lambda cloud, v: _kv(cloud).faults.answer(v), ""),
+    "FaultPlan.answer": (lambda cloud, v: _kv(cloud).faults.respond(v), ""),
     "FaultPlan.sequence": (lambda cloud, v: _kv(cloud).faults.sequence(v), ""),
     "FaultPlan.random": (lambda cloud, v: _kv(cloud).faults.random(v), ""),
 }
@@ -158,12 +158,12 @@ def test_what_is_of_no_use_is_refused_in_words(shared: Cloud, call: str) -> None
 
 
 def _is_refused(shared: Cloud, call: str, kind: str) -> None:
-    before = shared.handles
+    before = shared.fakes()
     with pytest.raises(ContractError) as refusal:
         CALLS[call][0](shared, KINDS[kind])
     assert len(str(refusal.value)) > 20
     # A rejected call has changed nothing.
-    assert shared.handles == before or "kv_server" in {handle.name for handle in shared.handles}
+    assert shared.fakes() == before or "kv_server" in {handle.name for handle in shared.fakes()}
     assert shared.seed == 1
 
 

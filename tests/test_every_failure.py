@@ -18,7 +18,7 @@ import redis
 import requests
 import trio
 
-from pytest_fakecloud import BrokenRuns, Broker, Cloud, ContractError, KVServer, every_failure
+from pytest_fakecloud import BrokenRunsError, Broker, Cloud, ContractError, KVServer, every_failure
 from pytest_fakecloud.core.journal import recorder_of
 
 
@@ -49,11 +49,12 @@ def test_each_call_fails_once_in_each_way(cloud: Cloud, orders: Broker) -> None:
 
     found = cloud.every_failure(run)
     assert [(failure.number, failure.fault) for failure in found] == [
-        (1, "answer"), (2, "answer"), (1, "drop"), (2, "drop"), (1, "lose_answer"), (2, "lose_answer"),
+        (1, "respond"), (2, "respond"), (1, "drop"), (2, "drop"),
+        (1, "lose_response"), (2, "lose_response"),
     ]  # fmt: skip
     assert all(failure.exception is not None and failure.held for failure in found)
     assert orders.records("orders") == []
-    assert cloud.problems == []
+    assert cloud.problems() == []
     send(orders, "fine")
     # The faults, and the restored data, are not the test's actions.
     assert not recorder_of(cloud.journal).shared.actions
@@ -69,17 +70,17 @@ def test_a_broken_promise_raises_with_all_runs(cloud: Cloud, orders: Broker) -> 
     def once_only() -> None:
         assert len(orders.records("orders")) == 1, "sent twice"
 
-    with pytest.raises(BrokenRuns) as caught:
+    with pytest.raises(BrokenRunsError) as caught:
         cloud.every_failure(careless, check=once_only)
     assert str(caught.value) == (
         "the promise was broken in 1 of 3 runs:\n"
-        "  <call 1 (broker POST /produce/orders) lose_answer: BROKEN: sent twice>"
+        "  <call 1 (broker POST /produce/orders) lose_response: BROKEN: sent twice>"
     )
     found = caught.value.failures
     assert [(one.fault, one.held) for one in found] == [
-        ("answer", True),
+        ("respond", True),
         ("drop", True),
-        ("lose_answer", False),
+        ("lose_response", False),
     ]
     broken = caught.value.broken.only()
     assert broken is found.where(held=False).only()
@@ -96,7 +97,7 @@ def test_a_long_list_of_runs_is_cut(cloud: Cloud, orders: Broker) -> None:
             except requests.RequestException:
                 raise AssertionError(f"{value} is lost") from None
 
-    with pytest.raises(BrokenRuns, match="broken in 21 of 21 runs") as caught:
+    with pytest.raises(BrokenRunsError, match="broken in 21 of 21 runs") as caught:
         cloud.every_failure(run)
     assert str(caught.value).endswith("BROKEN: f is lost>\n  ... and 1 more")
 
@@ -110,7 +111,7 @@ def test_a_retry_makes_more_calls_to_fail(cloud: Cloud, orders: Broker) -> None:
                 pass
         raise RuntimeError("gave up")
 
-    found = cloud.every_failure(stubborn, faults=["answer"])
+    found = cloud.every_failure(stubborn, faults=["respond"])
     assert [failure.number for failure in found] == [1]
     assert found.only().exception is None
 
@@ -143,7 +144,7 @@ def test_services_limits_the_calls(cloud: Cloud, orders: Broker) -> None:
 def test_misuse_is_named(cloud: Cloud, orders: Broker) -> None:
     with pytest.raises(ContractError, match="made no call to broker"):
         cloud.every_failure(lambda: None)
-    with pytest.raises(ContractError, match="pass one or more of answer, drop, lose_answer"):
+    with pytest.raises(ContractError, match="pass one or more of respond, drop, lose_response"):
         cloud.every_failure(lambda: None, faults=["explode"])
     with pytest.raises(ContractError, match="check=3 is not a function"):
         cloud.every_failure(lambda: None, check=3)
@@ -186,11 +187,11 @@ def test_code_that_is_awaited(cloud: Cloud, orders: Broker) -> None:
     async def once_only() -> None:
         assert len(orders.records("orders")) == 1, "sent twice"
 
-    with pytest.raises(BrokenRuns, match="sent twice") as caught:
+    with pytest.raises(BrokenRunsError, match="sent twice") as caught:
         asyncio.run(cloud.aio.every_failure(careless, check=once_only))
-    assert [failure.fault for failure in caught.value.broken] == ["lose_answer"]
-    found = asyncio.run(cloud.aio.every_failure(careless, faults=["answer", "drop"]))
-    assert [failure.fault for failure in found] == ["answer", "drop"]
+    assert [failure.fault for failure in caught.value.broken] == ["lose_response"]
+    found = asyncio.run(cloud.aio.every_failure(careless, faults=["respond", "drop"]))
+    assert [failure.fault for failure in found] == ["respond", "drop"]
     assert trio.run(cloud.aio.every_failure, lambda: send(orders, "a"))
 
     async def flawed() -> None:
@@ -209,7 +210,7 @@ def test_a_check_that_fails_by_itself_is_raised(cloud: Cloud, orders: Broker) ->
             raise error
 
     with pytest.raises(ZeroDivisionError):
-        cloud.every_failure(lambda: _calm(orders), faults=["answer"], check=check)
+        cloud.every_failure(lambda: _calm(orders), faults=["respond"], check=check)
     assert list(orders.faults) == []
 
 
@@ -235,7 +236,7 @@ def test_four_services_and_what_a_run_left_is_taken_back(cloud: Cloud) -> None:
     found = cloud.every_failure(checkout)
     assert [failure.call.service for failure in found] == ["kv", "vector", "broker", "queue"] * 3
     assert [failure.number for failure in found] == [1, 2, 3, 4] * 3
-    lost = found.where(fault="lose_answer")
+    lost = found.where(fault="lose_response")
     assert all(failure.call.outcome == "lost" for failure in lost)
     assert kv.values() == {}
     assert not index.vectors()
@@ -255,7 +256,7 @@ def test_an_assertion_within_a_group_is_a_broken_promise(cloud: Cloud, orders: B
         async with trio.open_nursery() as nursery:
             nursery.start_soon(work)
 
-    with pytest.raises(BrokenRuns) as caught:
+    with pytest.raises(BrokenRunsError) as caught:
         trio.run(lambda: cloud.aio.every_failure(run, faults="drop"))
     assert [str(failure.broken) for failure in caught.value.failures] == ["not sent"]
 
@@ -458,7 +459,7 @@ def test_each_call_fails_whatever_the_order(
     cloud: Cloud, kv: KVServer, calls: list[tuple[str, ...]]
 ) -> None:
     run = Shuffled([partial(command, kv, *words) for words in calls])
-    found = cloud.every_failure(run, faults=["drop", "answer"])
+    found = cloud.every_failure(run, faults=["drop", "respond"])
     failed = [tuple(failure.call.facts["words"][0]) for failure in found]
     assert failed == [*calls, *calls]
     assert [failure.number for failure in found] == [*range(1, len(calls) + 1)] * 2
@@ -492,7 +493,7 @@ def test_words_that_differ_between_runs_do_not_hide_a_call(
         command(kv, "SET", f"{kind}:{task}", value.format(task))
 
     run = Shuffled([partial(publish, "task"), partial(publish, "lock"), partial(publish, "mail")])
-    found = cloud.every_failure(run, faults=["drop", "lose_answer"])
+    found = cloud.every_failure(run, faults=["drop", "lose_response"])
     failed = [failure.call.facts["words"][0][1].partition(":")[0] for failure in found]
     assert failed == ["task", "lock", "mail"] * 2
 
@@ -515,7 +516,7 @@ def test_keys_that_are_drawn_from_a_few_are_counted(cloud: Cloud, kv: KVServer) 
         for _ in range(2):
             _calmly(kv, "INCR", f"shard-{next(shards)}")
 
-    found = cloud.every_failure(run, faults=["drop", "answer"])
+    found = cloud.every_failure(run, faults=["drop", "respond"])
     assert [failure.number for failure in found] == [1, 2, 1, 2]
 
 
@@ -564,7 +565,7 @@ def test_a_call_that_no_later_run_makes_is_an_error(cloud: Cloud, kv: KVServer) 
         ContractError, match=r"call 2 \(kv_server GET settings\) of the run"
     ) as caught:
         cloud.every_failure(run, check=lambda: None)
-    assert "by 'answer', but 3 further runs did not make this call" in str(caught.value)
+    assert "by 'respond', but 3 further runs did not make this call" in str(caught.value)
     assert "first call that differs is call 2 (kv_server GET settings)" in str(caught.value)
     # It works after a first call, as the message says.
     assert len(cloud.every_failure(run, faults="drop")) == 2
@@ -596,7 +597,7 @@ def test_a_broken_promise_is_raised_before_a_call_that_is_missing(
     def check() -> None:
         assert kv.value("a") == "1"
 
-    with pytest.raises(BrokenRuns, match="broken in 1 of 1 run:") as caught:
+    with pytest.raises(BrokenRunsError, match="broken in 1 of 1 run:") as caught:
         cloud.every_failure(run, check=check, faults="drop")
     assert "call 2 (kv_server SET b)" in caught.value.__notes__[0]
 
@@ -616,7 +617,7 @@ def test_a_run_that_does_not_come_to_the_call_is_repeated(cloud: Cloud, kv: KVSe
             raise
 
     run = Shuffled([partial(step, "a"), partial(step, "b"), partial(step, "c")])
-    found = cloud.every_failure(run, faults=["drop", "lose_answer"])
+    found = cloud.every_failure(run, faults=["drop", "lose_response"])
     assert [failure.call.facts["words"][0][1] for failure in found] == ["a", "b", "c"] * 2
 
 
@@ -647,12 +648,12 @@ def test_commands_that_prepare_a_connection_do_not_fail(cloud: Cloud, kv: KVServ
 
 
 def test_a_fault_of_the_test_hides_calls_from_kinds_of_faults(cloud: Cloud, kv: KVServer) -> None:
-    kv.faults.answer(503, command="GET")
+    kv.faults.respond(503, command="GET")
 
     def run() -> None:
         _calmly(kv, "GET", "a")
         _calmly(kv, "SET", "a", "1")
 
-    found = cloud.every_failure(run, faults=["drop", "answer"])
+    found = cloud.every_failure(run, faults=["drop", "respond"])
     failed = [(failure.fault, failure.call.facts["command"][0]) for failure in found]
-    assert failed == [("drop", "GET"), ("drop", "SET"), ("answer", "SET")]
+    assert failed == [("drop", "GET"), ("drop", "SET"), ("respond", "SET")]

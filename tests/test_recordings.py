@@ -198,7 +198,7 @@ def test_a_fake_that_gives_no_answer_differs(
 def test_values_of_other_types_and_missing_members_differ(
     kv: KVServer, replay: Replay, recorded: Any, value: Any
 ) -> None:
-    kv.faults.answer(200, body=json.dumps({} if value == "absent" else {"result": True}))
+    kv.faults.respond(200, body=json.dumps({} if value == "absent" else {"result": True}))
     found = replay(edited("response.content", {"text": json.dumps(recorded)}), into=kv)
     assert [difference.where for difference in found] == ["body.result"]
 
@@ -230,7 +230,7 @@ def test_an_answer_with_many_hidden_parts_takes_no_longer(kv: KVServer, replay: 
     """A regular expression with forty stars would backtrack for years."""
     recorded = json.dumps({"result": "***a" * 40 + "b"})
     entry = edited("response.content", {"size": 9, "text": recorded})
-    kv.faults.answer(200, {"result": "a" * 4000 + "b"}, times=1)
-    kv.faults.answer(200, {"result": "a" * 4000 + "c"}, times=1)
+    kv.faults.respond(200, {"result": "a" * 4000 + "b"}, times=1)
+    kv.faults.respond(200, {"result": "a" * 4000 + "c"}, times=1)
     assert replay(entry, into=kv) == []
     assert [one.where for one in replay(entry, into=kv)] == ["body.result"]

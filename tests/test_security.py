@@ -58,7 +58,7 @@ def client() -> Iterator[httpx.Client]:
 
 
 def fake(cloud: Cloud, name: str) -> Handle:
-    (found,) = (handle for handle in cloud.handles if handle.name == name)
+    (found,) = (handle for handle in cloud.fakes() if handle.name == name)
     return found
 
 
@@ -113,7 +113,7 @@ def test_every_named_test_exists() -> None:
 
 
 def test_a_fake_listens_on_one_loopback_address(cloud: Cloud) -> None:
-    for handle in cloud.handles:
+    for handle in cloud.fakes():
         place = httpx.URL(handle.url)
         assert place.host == "127.0.0.1"
         socket.create_connection((place.host, place.port)).close()
@@ -126,7 +126,7 @@ def test_no_answer_may_be_read_by_a_page_of_another_origin(
     cloud: Cloud, client: httpx.Client
 ) -> None:
     asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
-    for handle in cloud.handles:
+    for handle in cloud.fakes():
         for method in ("GET", "OPTIONS"):
             for headers in (asked, {**asked, **handle.headers}):
                 answer = client.request(method, handle.url + READS[handle.name], headers=headers)
@@ -139,7 +139,7 @@ def test_no_answer_may_be_read_by_a_page_of_another_origin(
 def test_a_wrong_token_is_a_401_before_the_request_is_read(
     cloud: Cloud, client: httpx.Client
 ) -> None:
-    for handle in cloud.handles:
+    for handle in cloud.fakes():
         body = b"{no json"
         url = handle.url + BAD_BODIES[handle.name]
         for headers in (
@@ -152,15 +152,15 @@ def test_a_wrong_token_is_a_401_before_the_request_is_read(
 
 
 def test_a_token_reaches_its_own_fake_alone(cloud: Cloud, client: httpx.Client) -> None:
-    for mine in cloud.handles:
-        for other in cloud.handles:
+    for mine in cloud.fakes():
+        for other in cloud.fakes():
             answer = client.get(other.url + READS[other.name], headers=mine.headers)
             assert answer.status_code == (200 if mine is other else 401), (mine.name, other.name)
 
 
 def test_no_token_of_a_fake_reaches_the_control_api(cloud: Cloud) -> None:
     app = ControlApp(cloud, "the-control-token")
-    for handle in cloud.handles:
+    for handle in cloud.fakes():
         for value in (handle.headers["Authorization"], f"Bearer {handle.token}"):
             for path in ("/state", "/clock", "/journal", "/call", "/handles"):
                 assert control(app, "POST", path, value).status == 401
@@ -191,7 +191,7 @@ def test_tokens_are_compared_in_constant_time(
         return real(given, expected)
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
-    for handle in cloud.handles:
+    for handle in cloud.fakes():
         compared.clear()
         value = handle.headers["Authorization"].replace(handle.token, "wrong")
         client.get(handle.url + READS[handle.name], headers={"Authorization": value})
@@ -203,7 +203,7 @@ def test_tokens_are_compared_in_constant_time(
 
 
 def test_tokens_are_random_whatever_the_seed(cloud: Cloud) -> None:
-    secrets = [handle.token for handle in cloud.handles]
+    secrets = [handle.token for handle in cloud.fakes()]
     with Cloud(seed=1) as again:  # the same seed
         secrets += [again._start(name, {}).token for name in SERVICES]
     assert len(set(secrets)) == 2 * len(SERVICES)
@@ -321,7 +321,7 @@ from pathlib import Path
 
 def test_it(kv_server, vector_index, broker, queue, callback_capture):
     assert kv_server.client().set("a", "1")
-    queue.destinations.answers("https://a.example/", 200)
+    queue.destinations.respond("https://a.example/", 200)
     queue.publish("https://a.example/")
     queue.run_until_idle()
     broker.create_topic("t")

@@ -120,8 +120,8 @@ def tables(cloud: Cloud) -> dict[str, Fields]:
         "upserts": UPSERT_FIELDS,
         "queries": QUERY_FIELDS,
         "searches": fields_of_list(searches_of([])),
-        "handles": fields_of_list(cloud.handles),
-        "problems": fields_of_list(cloud.problems),
+        "handles": fields_of_list(cloud.fakes()),
+        "problems": fields_of_list(cloud.problems()),
         **{f"allow {kind}": fields for kind, fields in ALLOWABLE.items()},
         **{
             f"faults of {each.name}": table_of(each.faults).fact_fields
@@ -213,7 +213,7 @@ def test_kinds_of_events_are_listed_where_they_are_recorded() -> None:
 
 
 def test_a_kind_of_event_that_no_fake_records_is_an_error(cloud: Cloud) -> None:
-    broker, kv = cloud.handles.where(fixture="broker").only(), cloud._fixture_fake("kv_server")
+    broker, kv = cloud.fakes().where(fixture="broker").only(), cloud._fixture_fake("kv_server")
     with pytest.raises(
         ContractError, match=r"kind='atempt' .* did you mean 'attempt'\? Known kinds"
     ):
@@ -250,7 +250,7 @@ def test_every_string_field_has_a_shape_or_is_known_to_have_none(cloud: Cloud) -
 
 def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
     """Return each method that filters, with the fields it accepts."""
-    made: Any = {each.name: each for each in cloud.handles}
+    made: Any = {each.name: each for each in cloud.fakes()}
     broker, queue, capture = made["broker"], made["queue"], made["callback_capture"]
     index, kv = made["vector_index"], made["kv_server"]
     known = tables(cloud)
@@ -292,14 +292,14 @@ def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
         "vector_index.assert_not_upserted": (UPSERT_FIELDS, index.assert_not_upserted),
         "vector_index.assert_not_queried": (QUERY_FIELDS, index.assert_not_queried),
         "kv_server.assert_not_searched": (known["searches"], kv.assert_not_searched),
-        "cloud.handles.where": (known["handles"], cloud.handles.where),
-        "cloud.problems.where": (known["problems"], cloud.problems.where),
+        "cloud.fakes().where": (known["handles"], cloud.fakes().where),
+        "cloud.problems().where": (known["problems"], cloud.problems().where),
         "cloud.journal.calls": (known["calls"], cloud.journal.calls),
         "cloud.journal.calls().where": (known["calls"], cloud.journal.calls().where),
         "cloud.journal.assert_not_called": (known["calls"], cloud.journal.assert_not_called),
         "cloud.journal.events": (known["events"], cloud.journal.events),
     }
-    for each in cloud.handles:
+    for each in cloud.fakes():
         own = recorder_of(each.journal).call_fields
         found[f"{each.name}.assert_not_called"] = own, each.assert_not_called
     for each in (kv, index, broker, queue):
@@ -314,7 +314,7 @@ def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
 
 def bound_fault(word: str, method: Ask) -> Ask:
     first: dict[str, tuple[object, ...]] = {
-        "answer": (503,),
+        "respond": (503,),
         "call": (print,),
         "delay": (0,),
         "random": (0.5,),

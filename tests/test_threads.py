@@ -193,7 +193,7 @@ def test_handles_that_start_and_close_while_the_cloud_is_looked_at(cloud: Cloud)
 
     def look() -> None:
         assert [handle.name for handle in cloud._context.handles][:2] == ["first", "last"]
-        _ = cloud.env, cloud.problems, cloud.handles
+        _ = cloud.env, cloud.problems(), cloud.fakes()
         cloud.snapshot()
 
     def listen() -> None:

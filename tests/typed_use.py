@@ -35,7 +35,6 @@ from pytest_fakecloud import (
     PublishedMessage,
     Queue,
     Record,
-    RemoteCloud,
     Results,
     Search,
     SearchIndexView,
@@ -57,24 +56,23 @@ def loaded(kv_server: KVServer) -> KVServer:
 
 def test_clouds() -> None:
     cloud = Cloud(seed=1, delivery="driven", now="2026-01-01T00:00:00Z")
-    far: RemoteCloud = Cloud.connect("http://127.0.0.1:1")
     assert_type(cloud.kv_server(daily_limit=5, port=0), KVServer)
-    assert_type(far.queue(retries=1), Queue)
-    assert_type(far.journal.calls(status=200), Results[Call])
-    far.clock.advence("1h")  # wrong
-    assert_type(cloud.handles, Results[Handle])
+    assert_type(cloud.queue(retries=1), Queue)
+    assert_type(cloud.journal.calls(status=200), Results[Call])
+    cloud.clock.advence("1h")  # wrong
+    assert_type(cloud.fakes(), Results[Handle])
     held: bool = cloud.every_failure(print, status=500).only().held
     text: str = str(cloud.replay("x.har", move_clock=False)[0].where)
     print(held, text)
     cloud.kv_server(colour="green")  # wrong
     cloud.broker(max_poll_records="x")  # wrong
-    far.vector_index(dimensions=3)  # wrong
+    cloud.vector_index(dimensions=3)  # wrong
     cloud.queue(token=5)  # wrong
     cloud.destination(keys={})  # wrong
     cloud.callback_capture(key={})  # wrong
     cloud.every_failure(print, stauts=500)  # wrong
     cloud.allow("unrouted", path="/health", method="GET")
-    far.allow("unrouted", pth="/health")  # wrong
+    cloud.allow("unrouted", pth="/health")  # wrong
     cloud.journal.calls(lambda call: call.status == 200, comand="SET")  # wrong
     cloud.journal.events("attempt", mesage_id="msg_1")  # wrong
     cloud.replay("x.har", into=5)  # wrong
@@ -100,9 +98,9 @@ def test_every_handle(fakecloud: Cloud, kv_server: KVServer, destination: Destin
     kv_server.assert_called("/set/*", stauts=200)  # wrong
     kv_server.assert_not_called(comand="SET")  # wrong
     kv_server.faults.drop(comand="SET")  # wrong
-    fault = assert_type(kv_server.faults.answer(503, times=2, command="SET"), Fault)
+    fault = assert_type(kv_server.faults.respond(503, times=2, command="SET"), Fault)
     fault.remove()
-    kv_server.faults.answer("503")  # wrong
+    kv_server.faults.respond("503")  # wrong
     kv_server.faults.delay(seconds=None)  # wrong
 
 
@@ -207,7 +205,7 @@ def test_queue(queue: Queue, callback_capture: CallbackCapture, destination: Des
     assert_type(callback_capture.callbacks.where(status=200), Results[Callback])
     callback_capture.callbacks.assert_received(stauts=200)  # wrong
     callback_capture.callbacks.where(stauts=200)  # wrong
-    queue.destinations.answers("https://a.example.com/*", 200, after="1s")
+    queue.destinations.respond("https://a.example.com/*", 200, after="1s")
     queue.faults.drop_callback(times=1, kind="callback")
     queue.faults.duplicate(lable="x")  # wrong
     print(queue.engine)  # wrong

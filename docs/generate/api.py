@@ -12,7 +12,7 @@ from pytest_fakecloud.public_names import PUBLIC_NAMES
 from .markdown import HEAD, alias_docs, first_sentence, inline, table
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {
-    "The cloud": ("cloud", "any_cloud", "standalone.remote"),
+    "The cloud": ("cloud", "base_cloud"),
     "Every handle": ("handle",),
     "Time": ("core.clock", "core.timekeeper", "core.timers", "core.timeparse"),
     "Key-value": ("kv.",),

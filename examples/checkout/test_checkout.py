@@ -48,7 +48,7 @@ def test_from_wish_to_review(
     callback_capture: CallbackCapture,
     fakecloud: Cloud,
 ) -> None:
-    queue.destinations.answers(MAILER, 503, 200)
+    queue.destinations.respond(MAILER, 503, 200)
     checkout.add_to_cart("ada", checkout.suggest("something for black tea"))
     fakecloud.clock.advance("59m")
     checkout.buy("ada")
@@ -78,7 +78,7 @@ def test_when_the_log_is_down_the_cart_stays(
     checkout: Checkout, broker: Broker, kv_server: KVServer
 ) -> None:
     checkout.add_to_cart("ada", "kettle")
-    broker.faults.answer(503, {"error": "coordinator loading", "status": 503}, times=1)
+    broker.faults.respond(503, {"error": "coordinator loading", "status": 503}, times=1)
     with pytest.raises(Exception, match="503"):
         checkout.buy("ada")
     assert kv_server.value("cart:ada") == {"kettle": "1"}

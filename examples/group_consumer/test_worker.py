@@ -115,7 +115,7 @@ def test_a_commit_that_fails_brings_its_records_again(
     one = hire("one")
     jobs(broker, 4)
     records = one.poll()
-    with broker.faults.answer(409, route="commit", times=1):
+    with broker.faults.respond(409, route="commit", times=1):
         assert one.work(records) is False
     broker.rebalance("workers")
     one.run_until_empty()

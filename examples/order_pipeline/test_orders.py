@@ -35,7 +35,7 @@ def test_only_todays_orders_count(log: Broker, fakecloud: Cloud) -> None:
 def test_an_order_whose_answer_was_lost_is_in_the_log_twice_but_counts_once(
     log: Broker, broker: FakeBroker
 ) -> None:
-    with broker.faults.lose_answer(route="produce", times=1):
+    with broker.faults.lose_response(route="produce", times=1):
         place_with_retry(log, order(1, "ada", 10))
     assert len(broker.records("orders")) == 2
     assert totals_since(log, 0, 3) == {"ada": 10}

@@ -38,7 +38,7 @@ def test_a_reminder_goes_out_after_a_day(reminders: Reminders, queue: Queue) -> 
 def test_a_mailer_that_is_down_for_an_hour_delays_the_reminder(
     reminders: Reminders, queue: Queue, callback_capture: CallbackCapture
 ) -> None:
-    queue.destinations.answers(MAILER, 503, 503, 503, 503, 202)
+    queue.destinations.respond(MAILER, 503, 503, 503, 503, 202)
     message_id = reminders.remind("ada", "renew your passport")
     attempts = [attempt for attempt in queue.run_until_idle() if attempt.message_id == message_id]
     assert [attempt.status for attempt in attempts] == [503, 503, 503, 503, 202]
@@ -54,7 +54,7 @@ def test_a_mailer_that_is_down_for_an_hour_delays_the_reminder(
 def test_after_six_attempts_the_queue_gives_up(
     reminders: Reminders, queue: Queue, callback_capture: CallbackCapture
 ) -> None:
-    queue.destinations.answers(MAILER, 500)
+    queue.destinations.respond(MAILER, 500)
     message_id = reminders.remind("ada", "renew your passport")
     failure = callback_capture.wait_for_failure()
     reminders.on_failure(*received(failure), callback_capture.failure_url)

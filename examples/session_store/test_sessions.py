@@ -43,7 +43,7 @@ def test_a_logout_between_two_commands_is_not_undone(
 def test_a_refused_write_is_an_error_the_application_sees(
     sessions: Sessions, kv_server: KVServer
 ) -> None:
-    kv_server.faults.answer(400, {"error": "ERR max daily request limit exceeded"}, times=1)
+    kv_server.faults.respond(400, {"error": "ERR max daily request limit exceeded"}, times=1)
     with pytest.raises(Exception, match="daily request limit"):
         sessions.login("ada")
     assert kv_server.keys("session:*") == []

@@ -52,7 +52,7 @@ def serve(options: Options, *, opens: bool) -> int:
         served = stack.enter_context(serve_cloud(options, log))
         _warn_of_other_addresses(options, log)
         print(_summary(served, options), flush=True)
-        addresses = {handle.name: handle.url for handle in served.cloud.handles}
+        addresses = {handle.name: handle.url for handle in served.cloud.fakes()}
         log.say("ready", f"ready at {served.url}", control=served.url, fakes=addresses)
         if opens:
             webbrowser.open(served.app.console_url())
@@ -101,12 +101,12 @@ def _summary(served: Served, options: Options) -> str:
                 "control": {"url": served.url, "token": app.token},
                 "console": app.console_url(),
                 "seed": cloud.seed,
-                "handles": [describe(handle) for handle in cloud.handles],
+                "handles": [describe(handle) for handle in cloud.fakes()],
                 "env": variables,
             }
         )
     lines = [f"pytest-fakecloud is ready: seed {cloud.seed!r}, clock {cloud.clock.mode}", ""]
-    for handle in cloud.handles:
+    for handle in cloud.fakes():
         database = handle.env.get("REDIS_URL", "")
         lines.append(f"  {handle.name:<14} {handle.url:<26} {database}".rstrip())
     # Show only what differs from the defaults: commands use this address and the stored token.

@@ -16,7 +16,7 @@ from .cooperation import cooperation
 from .locks import share_locks
 from .promises import Promises
 from .result.cause import find_cause
-from .result.exploration import BrokenSchedule, Exploration
+from .result.exploration import BrokenPromiseError, Exploration
 from .run import Run, Scope, Subject
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.budget import Budget, RunBudget, budget_of
@@ -92,7 +92,7 @@ def explore(
     - ``patience``: how long a client may be slow in one run; a delivery may be slow until its timeout.
     - ``horizon``: how long after the start a queue's schedules fire (default: they fire three times).
 
-    Raises ``BrokenSchedule``; the error of the undisturbed run; exceptions that end a test, such as
+    Raises ``BrokenPromiseError``; the error of the undisturbed run; exceptions that end a test, such as
     ``pytest.skip()``; and ``ContractError`` if the code makes no call or cannot be explored, or if
     nothing that was requested could be tried.
     """
@@ -152,7 +152,7 @@ def _replay(player: Player, schedule: Schedule) -> None:
 
 
 def _search(player: Player, budget: Budget, seed: int | str) -> None:
-    """Search for a schedule that breaks the promise; raise ``BrokenSchedule`` if there is one."""
+    """Search for a schedule that breaks the promise; raise ``BrokenPromiseError`` if there is one."""
     __tracebackhide__ = True
     undisturbed = player.play(Schedule(), notes=True, stacks=True)
     _check_undisturbed(player, undisturbed)
@@ -176,12 +176,14 @@ def _search(player: Player, budget: Budget, seed: int | str) -> None:
     raise _broken_schedule(player, replays.run, replays) from replays.run.broken
 
 
-def _broken_schedule(player: Player, run: Run, replays: Replays | None = None) -> BrokenSchedule:
+def _broken_schedule(
+    player: Player, run: Run, replays: Replays | None = None
+) -> BrokenPromiseError:
     undisturbed = None
     if run.fired and not run.is_stuck:
         undisturbed = player.play(Schedule(), stacks=True)
     run.cause = find_cause(run, undisturbed, player.play)
-    return BrokenSchedule(run, player.tally, undisturbed, replays=replays)
+    return BrokenPromiseError(run, player.tally, undisturbed, replays=replays)
 
 
 def _check_undisturbed(player: Player, run: Run) -> None:
@@ -197,7 +199,7 @@ def _check_undisturbed(player: Player, run: Run) -> None:
     if run.broken is not None:
         again = run if run.is_stuck else player.play(Schedule(), keep=True, stacks=True)
         shown_run = again if again.broken is not None else run
-        raise BrokenSchedule(shown_run, player.tally) from run.broken
+        raise BrokenPromiseError(shown_run, player.tally) from run.broken
     if not run.calls:
         raise ContractError("the code made no call to any fake, so there is nothing to explore")
 
@@ -236,7 +238,7 @@ def _check_handlers(player: Player, asked: Sequence[str]) -> None:
     covered = player.tally.coverage
     handlers = [
         route
-        for handle in player.subject.world.cloud.handles
+        for handle in player.subject.world.cloud.fakes()
         if handle.fixture == "queue"
         for route in cast("Any", handle).destinations.routes
         if getattr(route, "_handler", None) is not None

@@ -13,8 +13,8 @@ from ..core.wording import unknown_name
 
 Kind: TypeAlias = Literal[
     "jump", "nearly", "past", "tick", "delay", "switch", "rebalance", "redeliver",
-    "rotate_token", "hold_pending", "partition", "crash", "answer", "drop", "lose_answer",
-    "duplicate", "slow", "late", "wake", "crash_after_answer", "fail", "unreachable",
+    "rotate_token", "hold_pending", "partition", "crash", "respond", "drop", "lose_response",
+    "duplicate", "slow", "late", "wake", "crash_after_response", "fail", "unreachable",
 ]  # fmt: skip
 """Kinds of events. Faults have the same names as in ``faults`` and on the fakes.
 
@@ -23,7 +23,7 @@ it, ``past`` to a second after it, ``tick`` by a short span; ``delay`` pauses on
 runs another strand first; ``partition`` separates a client from a fake. Around the call: faults,
 and ``slow``, which delays its answer. After it: ``late`` runs another strand before the code
 receives the answer, ``wake`` before the code continues after a sleep or a lock. At the start of a
-delivery: ``duplicate``, ``crash_after_answer``, ``fail`` and ``unreachable``.
+delivery: ``duplicate``, ``crash_after_response``, ``fail`` and ``unreachable``.
 """
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """All kinds, in the order in which events of one point are applied."""
@@ -32,14 +32,14 @@ SWITCHES: frozenset[Kind] = frozenset({"switch", "late", "wake"})
 PAUSES: frozenset[Kind] = frozenset({"jump", "nearly", "past", "tick", "delay"})
 """Kinds that pause a strand before its call."""
 TRIED: tuple[Kind, ...] = (
-    "crash_after_answer", "crash", "lose_answer", "switch", "late", "wake", "fail",
-    "unreachable", "duplicate", "jump", "past", "drop", "answer", "delay", "slow", "nearly",
+    "crash_after_response", "crash", "lose_response", "switch", "late", "wake", "fail",
+    "unreachable", "duplicate", "jump", "past", "drop", "respond", "delay", "slow", "nearly",
     "partition", "tick", "redeliver", "rebalance", "hold_pending", "rotate_token",
 )  # fmt: skip
 """The order in which kinds take turns: first those that give the clearest explanations."""
 CLOCK = "@clock"
 """The name of a move of the clock in lists of strands. No client can have this name."""
-FAULTS = frozenset({"answer", "drop", "lose_answer", "duplicate"})
+FAULTS = frozenset({"respond", "drop", "lose_response", "duplicate"})
 """Faults that determine a call's outcome. The first in the order of ``KINDS`` wins."""
 ENDS = FAULTS | {"crash"}
 DELAYS = frozenset({"delay", "slow"})
@@ -128,7 +128,7 @@ class Event:
 
 
 class Schedule(Sequence[Event]):
-    """A list of events, written ``"pay.2 lose_answer, delivery1.0 crash_after_answer"``."""
+    """A list of events, written ``"pay.2 lose_response, delivery1.0 crash_after_response"``."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self._events = tuple(_applicable(list(events)))
@@ -208,7 +208,7 @@ def _read(text: str) -> Event:
     if found is None:
         raise ContractError(
             f"{shown(text)} is not an event of a schedule: write a client, the number of one of its "
-            "calls, and the kind of event, such as 'pay.2 lose_answer'"
+            "calls, and the kind of event, such as 'pay.2 lose_response'"
         )
     kind, detail = found["kind"], found["detail"] or ""
     if kind not in KINDS:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.concurrency.aio import checkpoint, in_thread
 from ..core.errors import ServiceError
-from ..http.messages import Request, Response, Serve
+from ..http.messages import AnyResponse, Request, Serve
 from ..queue.delivery.destinations import route_to
 from ..transport.inprocess import origins
 from ..transport.shortcut import Shortcut
@@ -169,7 +169,7 @@ class _ExploredFaults(_Explored):
     def active(self) -> tuple[object, ...]:
         return (self,)
 
-    def run(self, request: Request, serve: Serve) -> Response:
+    def run(self, request: Request, serve: Serve) -> AnyResponse:
         if self._planned.active:
             serve = partial(self._planned.run, request, serve)
         simulation = self._world.simulation

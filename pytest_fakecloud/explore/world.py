@@ -66,7 +66,7 @@ class World:
         self.simulation: Simulation | None = None
         self._process_time = process_time
         self._exits = contextlib.ExitStack()
-        self._handles = [handle for handle in cloud.handles if find(handle.fixture).in_process]
+        self._handles = [handle for handle in cloud.fakes() if find(handle.fixture).in_process]
         self.connections = Connections(self._handles)
         self.time = FakeTime(self.clock, self._handles)
         self._queues: list[Queue] = [h for h in self._handles if h.fixture == "queue"]  # type: ignore[misc]

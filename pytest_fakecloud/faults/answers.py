@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.field_types import TOKEN
 from ..http.encoding import SET_BY_SERVER, phrase
-from ..http.messages import JSON_TYPE, Answer, Effect, HeaderPairs, Response, Serve
+from ..http.messages import JSON_TYPE, Answer, AnyResponse, Effect, HeaderPairs, Serve
 from .kinds import lost, truncated
 
 if TYPE_CHECKING:
     from ..http.app import App
 
 _VALUE = r"[^\x00-\x08\x0a-\x1f\x7f]*"
-Step = int | None | tuple[int, Any] | Answer | Literal["drop", "hang", "lose_answer", "truncate"]
+Step = int | None | tuple[int, Any] | Answer | Literal["drop", "hang", "lose_response", "truncate"]
 """A step of a sequence: a status, None for no fault, ``(status, body)``, or a fault's name."""
 
 
@@ -83,7 +83,7 @@ class AnswerMaker:
                 "or a JSON value"
             ) from error
 
-    def step(self, step: Step) -> Callable[[Serve], Response]:
+    def step(self, step: Step) -> Callable[[Serve], AnyResponse]:
         """Return a function that applies a step; raise ``ContractError`` for an invalid one."""
         if step is None:
             return lambda serve: serve()
@@ -98,14 +98,14 @@ class AnswerMaker:
             return self.responder(step)
         raise ContractError(
             f"{shown(step)} is not a step: pass a status, None, (status, body), an Answer, "
-            "or one of 'drop', 'hang', 'lose_answer', 'truncate'"
+            "or one of 'drop', 'hang', 'lose_response', 'truncate'"
         )
 
 
-_NAMED_STEPS: Mapping[str, Callable[[Serve], Response]] = {
+_NAMED_STEPS: Mapping[str, Callable[[Serve], AnyResponse]] = {
     "drop": lambda serve: Effect("drop"),
     "hang": lambda serve: Effect("hang"),
-    "lose_answer": lambda serve: lost(serve()),
+    "lose_response": lambda serve: lost(serve()),
     "truncate": lambda serve: truncated(serve()),
 }
 

@@ -18,14 +18,14 @@ from ..core.field_types import ABSENT
 from ..core.matching import Question, check_fields
 from ..core.recorder import is_own
 from ..core.wording import brief, counted, shortfall
-from ..http.messages import Request, Response, Serve
+from ..http.messages import AnyResponse, Request, Serve
 
 if TYPE_CHECKING:
     from .table import FaultTable
 
 # Levels of rules, in the order in which a request passes through them (see the module ``table``).
 WAIT, CUT, SPOIL, REPLACE = range(4)
-Respond: TypeAlias = Callable[[Serve], Response]
+Respond: TypeAlias = Callable[[Serve], AnyResponse]
 """Returns the response to a request on which a rule fires. ``serve()`` is the usual response."""
 _COMMON = frozenset({"times", "skip", "route", "when"})
 
@@ -151,7 +151,7 @@ class Rule:
         """Return whether to fire. Called for each matching request, with the table's lock held."""
         return True
 
-    def apply(self, request: Request, serve: Serve) -> Response:
+    def apply(self, request: Request, serve: Serve) -> AnyResponse:
         """Return the response to a request on which the fault fires."""
         return self._respond(serve)
 
@@ -166,7 +166,7 @@ class Fault:
     """One injected fault.
 
     A strict test fails if its fault never fired, or less often than its ``times`` (of ``sequence()``
-    the number of steps, of ``crash_after_answer()`` 1 unless given). As a context manager, it is
+    the number of steps, of ``crash_after_response()`` 1 unless given). As a context manager, it is
     removed at the end.
     """
 

@@ -11,10 +11,10 @@ from ..core.conditions import positional_parameters
 from ..core.errors import ContractError, shown
 from ..http.messages import (
     Answer,
+    AnyResponse,
     Effect,
     HeaderPairs,
     Request,
-    Response,
     Serve,
     Stream,
     close_chunks,
@@ -84,7 +84,7 @@ class RateLimitRule(Rule):
         self._used += 1
         return self._used > self._limit
 
-    def apply(self, request: Request, serve: Serve) -> Response:
+    def apply(self, request: Request, serve: Serve) -> AnyResponse:
         seconds = str(max(1, math.ceil((self._end_us - self.table.clock.now_us()) / 1_000_000)))
         limit = ("RateLimit-Limit", str(self._limit)), ("RateLimit-Remaining", "0")
         headers = [("Retry-After", seconds), *limit, ("RateLimit-Reset", seconds)]
@@ -111,7 +111,7 @@ class CallRule(Rule):
     def applied(self) -> dict[str, str]:
         return {**super().applied, "function": self._name, "moment": self._moment}
 
-    def apply(self, request: Request, serve: Serve) -> Response:
+    def apply(self, request: Request, serve: Serve) -> AnyResponse:
         if self._moment == "before":
             result = self._run(request)
             return result if isinstance(result, Answer) else serve()
@@ -139,7 +139,7 @@ class CallRule(Rule):
         return result
 
 
-def lost(response: Response, reset: bool = False) -> Response:
+def lost(response: AnyResponse, reset: bool = False) -> AnyResponse:
     """Return an effect that closes the connection without sending the response."""
     if isinstance(response, Stream):
         response.end()
@@ -149,7 +149,7 @@ def lost(response: Response, reset: bool = False) -> Response:
     return Effect("lose", response, reset=reset)
 
 
-def truncated(response: Response, keep: int | None = None) -> Response:
+def truncated(response: AnyResponse, keep: int | None = None) -> AnyResponse:
     """Return the first ``keep`` bytes of a response (usually half), or chunks of a stream (one)."""
     if isinstance(response, Effect):
         return response

@@ -14,7 +14,7 @@ from ..core.errors import ContractError, shown
 from ..core.recorder import is_own
 from ..core.settings import SWITCH, choice, number
 from ..core.timeparse import Duration, duration_us
-from ..http.messages import Effect, HeaderPairs, Response, Serve
+from ..http.messages import AnyResponse, Effect, HeaderPairs, Serve
 from .answers import Step
 from .fault import CUT, REPLACE, SPOIL, WAIT, Fault, Respond, Rule
 from .kinds import CallRule, RandomRule, RateLimitRule, lost, truncated
@@ -34,7 +34,7 @@ class FaultPlan:
     def __init__(self, table: FaultTable) -> None:
         self._table = table
 
-    def answer(
+    def respond(
         self,
         status: int,
         body: object = None,
@@ -49,24 +49,24 @@ class FaultPlan:
         unchanged, anything else as JSON.
         """
         respond = self._table.answers.responder(status, body, headers, content_type)
-        return self._inject("answer", f"answer {status}", matchers, respond)
+        return self._inject("respond", f"respond {status}", matchers, respond)
 
     def drop(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
         """Close the connection before the engine is reached; with ``reset=True``, by a TCP reset."""
         effect = Effect("drop", reset=SWITCH.read("reset", reset))
         return self._inject("drop", "drop", matchers, lambda serve: effect, CUT)
 
-    def lose_answer(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
+    def lose_response(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
         """Let the engine process the request, then close the connection without a response."""
         SWITCH.read("reset", reset)
-        kind = "lose_answer"
+        kind = "lose_response"
         return self._inject(kind, kind, matchers, lambda serve: lost(serve(), reset), SPOIL)
 
     def delay(self, seconds: Duration, **matchers: Unpack[Matchers]) -> Fault:
         """Delay the request by real seconds, before any other fault or the endpoint is applied."""
         real_seconds = duration_us(seconds) / 1e6
 
-        def respond(serve: Serve) -> Response:
+        def respond(serve: Serve) -> AnyResponse:
             self._table.pause(real_seconds)
             return serve()
 

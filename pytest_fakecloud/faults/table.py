@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.matching import Field
 from ..core.recorder import code_place, is_own
-from ..http.messages import Request, Response, Serve
+from ..http.messages import AnyResponse, Request, Serve
 from .answers import AnswerMaker
 from .fault import Rule
 
@@ -113,7 +113,7 @@ class FaultTable:
 
     def run(
         self, request: Request, serve: Serve, rules: tuple[Rule, ...] | None = None
-    ) -> Response:
+    ) -> AnyResponse:
         """Return the response to a request from the rules (None: all active) or ``serve()``."""
         rules = self.active if rules is None else rules
         for index, rule in enumerate(rules):

@@ -17,7 +17,7 @@ from ..core.errors import ContractError, ServiceError, formatted, raised_by_test
 from ..core.matching import Field
 from ..core.problems import Problems, shortened
 from ..core.recorder import Recorder
-from .messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Serve, Stream
+from .messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Serve, Stream
 from .routing import Route, RouteMatch, RouteTable
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class App:
 
     # -- the pipeline ----------------------------------------------------------------------------
 
-    def answer(self, request: Request) -> Response:
+    def answer(self, request: Request) -> AnyResponse:
         """Process one request through the whole pipeline."""
         try:
             # Fire due timers first, so that their entries precede the request in the journal.
@@ -129,7 +129,7 @@ class App:
             request.call = self.recorder.open_call(request, facts=self._facts_of)
             return self.broken_off(request, error)
         call = request.call = self.recorder.open_call(request, at_us=at_us, facts=self._facts_of)
-        response: Response
+        response: AnyResponse
         unauthenticated = altered = False
         try:
             if self.guard is not None:
@@ -165,13 +165,13 @@ class App:
             request.route = route.name
         return found
 
-    def _serve_with_faults(self, request: Request, found: RouteMatch) -> tuple[Response, bool]:
+    def _serve_with_faults(self, request: Request, found: RouteMatch) -> tuple[AnyResponse, bool]:
         try:
             return respond(self.faults, request, partial(self._serve, request, found))
         finally:
             end_faults(request.call, self.recorder.reserve())
 
-    def _serve(self, request: Request, found: RouteMatch) -> Response:
+    def _serve(self, request: Request, found: RouteMatch) -> AnyResponse:
         try:
             if isinstance(found, tuple):
                 result = found[0].endpoint(request)
@@ -186,7 +186,7 @@ class App:
             result = self.render_error(error)
         return self._finished(result)
 
-    def _finished(self, result: object) -> Response:
+    def _finished(self, result: object) -> AnyResponse:
         """Return the response for an endpoint's result; encode the body of an ``Answer`` in place."""
         if not isinstance(result, Answer):
             if isinstance(result, (Stream, Effect)):
@@ -225,13 +225,13 @@ class App:
         request.call.outcome = "broken off"
         self._report_bug(request, error)
 
-    def broken_off(self, request: Request, error: BaseException) -> Response:
+    def broken_off(self, request: Request, error: BaseException) -> AnyResponse:
         """Report an exception that no endpoint raised, such as ``pytest.fail()``; return a 500."""
         response = self._failed(request, error)
         self._record(request.call, response)
         return response
 
-    def _failed(self, request: Request, error: BaseException) -> Response:
+    def _failed(self, request: Request, error: BaseException) -> AnyResponse:
         self._report_bug(request, error)
         return self._finished(
             self.render_error(ServiceError(500, f"internal error: {shown(error)}"))
@@ -281,7 +281,7 @@ class App:
             # A body that cannot be parsed has no facts. The endpoint reports the error.
             return {}
 
-    def _record(self, call: Call, response: Response, altered: bool = False) -> None:
+    def _record(self, call: Call, response: AnyResponse, altered: bool = False) -> None:
         if isinstance(response, Answer):
             call.status = response.status
             call.answer_headers = Headers(tuple(response.headers))
@@ -299,11 +299,11 @@ class App:
         self.recorder.answered(call)
 
 
-def respond(faults: FaultTable, request: Request, serve: Serve) -> tuple[Response, bool]:
+def respond(faults: FaultTable, request: Request, serve: Serve) -> tuple[AnyResponse, bool]:
     """Return the response to a request, and whether a fault changed the body from ``serve()``."""
     served: list[object] = []
 
-    def serve_and_keep() -> Response:
+    def serve_and_keep() -> AnyResponse:
         response = serve()
         if isinstance(response, Answer):
             served.append(response.body)

@@ -134,8 +134,8 @@ def close_chunks(chunks: object) -> None:
         close()
 
 
-Response: TypeAlias = Answer | Stream | Effect
-Serve: TypeAlias = Callable[[], Response]
+AnyResponse: TypeAlias = Answer | Stream | Effect
+Serve: TypeAlias = Callable[[], AnyResponse]
 """A function that returns the response that a request gets without faults."""
 
 OUTCOME_OF_EFFECT: Mapping[EffectKind, Outcome] = {

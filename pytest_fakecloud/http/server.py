@@ -10,7 +10,7 @@ from ..core.timeparse import monotonic
 from .app import App
 from .connection import tls_error
 from .encoding import LAST_CHUNK, chunk, encode, encode_parts, phrase, stream_head
-from .messages import Answer, Effect, Response, Stream
+from .messages import Answer, AnyResponse, Effect, Stream
 from .parsing import BODY_LIMIT, Message, Refusal, RequestReader
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class HTTPHandler:
             return True
         return self._perform(message, response)
 
-    def _response(self, message: Message) -> Response:
-        response: Response
+    def _response(self, message: Message) -> AnyResponse:
+        response: AnyResponse
         try:
             response = self.app.answer(message)
         except Exception:

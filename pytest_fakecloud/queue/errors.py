@@ -19,7 +19,7 @@ class QueueError(ServiceError):
     """An error response of the queue, with a status and the body ``{"error": "<text>"}``."""
 
 
-class Loop(AssertionError):
+class LoopError(AssertionError):
     """Raised if deliveries keep causing further messages endlessly. The next message then stays
     pending.
 

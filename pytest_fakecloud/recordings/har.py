@@ -26,7 +26,7 @@ def archive(cloud: BaseCloud) -> dict[str, Any]:
     """Return a cloud's journal as a HAR object in its clock's time, with credentials masked."""
     mask = Mask(cloud)
     addresses = dict(cloud._closed_fakes.addresses)
-    addresses.update((handle.name, (handle.fixture, handle.url)) for handle in cloud.handles)
+    addresses.update((handle.name, (handle.fixture, handle.url)) for handle in cloud.fakes())
     return {
         "log": {
             "version": "1.2",

@@ -132,7 +132,7 @@ def _fake_for(cloud: BaseCloud, entry: Entry, into: Mapping[str, Handle] | Handl
         raise ContractError(f"no fake for {entry.url}: pass its origin in into={{origin: fake}}")
     if into is not None:
         return into
-    for handle in cloud.handles:
+    for handle in cloud.fakes():
         if handle.name == entry.handle:
             return handle
     if entry.fixture:

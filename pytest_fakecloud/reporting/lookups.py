@@ -73,8 +73,8 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry]) -> Lookups:
 
     A fake that raises an exception contributes nothing.
     """
-    queues: list[Any] = [one for one in cloud.handles if one.service == "queue"]
-    brokers: list[Any] = [one for one in cloud.handles if one.service == "broker"]
+    queues: list[Any] = [one for one in cloud.fakes() if one.service == "queue"]
+    brokers: list[Any] = [one for one in cloud.fakes() if one.service == "broker"]
     messages = [message for queue in queues for message in _tried(queue.messages)]
     schedules = [schedule.id for queue in queues for schedule in _tried(queue.schedules)]
     attempts = [each for queue in queues for each in _tried(_DETAILS, queue)]
@@ -165,7 +165,7 @@ def _messages_of_lost_calls(cloud: BaseCloud, entries: Sequence[Entry]) -> dict[
     if not lost:
         return {}
     named = b"".join(call.answer for call in calls if call not in lost)
-    queues: dict[str, Any] = {one.name: one for one in cloud.handles if one.service == "queue"}
+    queues: dict[str, Any] = {one.name: one for one in cloud.fakes() if one.service == "queue"}
     found = {}
     for call in lost:
         alike = [

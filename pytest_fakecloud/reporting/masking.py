@@ -85,7 +85,7 @@ class Mask:
     def __init__(self, cloud: BaseCloud | None = None, *, secrets: Iterable[str] = ()) -> None:
         known = frozenset(secrets)
         if cloud is not None:
-            known |= cloud._closed_fakes.secrets.union(*map(secrets_of, cloud.handles))
+            known |= cloud._closed_fakes.secrets.union(*map(secrets_of, cloud.fakes()))
         self._secrets = _secrets_pattern(known)
 
     def text(self, text: str) -> str:

@@ -73,7 +73,7 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     have their own journal number as ``order``. Credentials are not masked.
     """
     failures: list[str] = []
-    with_data = [handle for handle in cloud.handles if handle.fixture in VIEWS]
+    with_data = [handle for handle in cloud.fakes() if handle.fixture in VIEWS]
     reasons = {one.name: reason for one in with_data if (reason := _obstacle(one))}
     followed = [handle for handle in with_data if handle.name not in reasons]
     found: dict[str, Any] = {"initial": {}, "steps": []}

@@ -69,7 +69,7 @@ def report_of(
         test=test,
         failure=mask.text(failure),
         fakes=[
-            *(Fake(one.name, one.service, one.url) for one in cloud.handles),
+            *(Fake(one.name, one.service, one.url) for one in cloud.fakes()),
             *(Fake(name, fixture, url, closed=True) for name, (fixture, url) in closed),
         ],
         rows=every,
@@ -86,7 +86,7 @@ def report_of(
 def problems(cloud: BaseCloud) -> list[Finding]:
     """Return the strict-mode violations, counted if identical, and the rejected credentials."""
     groups: dict[object, list[Problem]] = {}
-    for problem in cloud.problems:
+    for problem in cloud.problems():
         # Treat violations that differ only in the message ID as identical.
         facts = {name: value for name, value in problem.facts.items() if name != "message_id"}
         alike = problem.kind, repr(facts) if "message_id" in problem.facts else problem.text
@@ -108,7 +108,7 @@ def rejected(
 
     With ``every_call``, only for fakes that answered nothing but 401. ``meant`` calls are ignored.
     """
-    for handle in cloud.handles:
+    for handle in cloud.fakes():
         calls = handle.journal.calls()
         wrong = [call for call in calls if call.status == 401 and call.fault is None]
         if every_call and len(wrong) < len(calls):
@@ -129,7 +129,7 @@ def _credentials(call: Call, cloud: BaseCloud, rejecting: Handle) -> dict[str, s
         return {"kind": "query" if "_token=" in call.target else "none"}
     if given == f"Bearer {getattr(rejecting, 'read_only_token', None)}":
         return {"kind": "read_only"}
-    for handle in cloud.handles:
+    for handle in cloud.fakes():
         if handle is not rejecting and handle.headers.get("Authorization") == given:
             return {"kind": "other", "other": handle.name}
     return {"kind": "unknown"}
@@ -144,7 +144,7 @@ def unfinished(
     """
     found: list[Finding] = []
     detectors = {"queue": _messages, "vector": _vectors, "broker": _consumers}
-    for handle in cloud.handles:
+    for handle in cloud.fakes():
         detect = detectors.get(handle.service)
         failures: list[str] = []
         with report_failure("what waits cannot be shown", failures.append):

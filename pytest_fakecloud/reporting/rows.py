@@ -155,7 +155,7 @@ class _Builder:
         self._cloud, self._lookups = cloud, lookups
         self._records = records_of(cloud)
         self._names = {url: name for name, (_, url) in cloud._closed_fakes.addresses.items()}
-        self._names.update((handle.url, handle.name) for handle in cloud.handles)
+        self._names.update((handle.url, handle.name) for handle in cloud.fakes())
         self._attempts = _attempts_of_calls(entries)
 
     def rows(self, entries: Iterable[Entry]) -> list[Row]:

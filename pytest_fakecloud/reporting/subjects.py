@@ -60,7 +60,7 @@ def further_subjects(entry: Entry, began: int, lookups: Lookups) -> Iterator[Sub
 
 def subjects_of_action(action: Action, cloud: BaseCloud, mask: Mask) -> Iterator[Subject]:
     """Yield the topics, groups and keys in the arguments of the method that the test called."""
-    handle = next((one for one in cloud.handles if one.name == action.handle), None)
+    handle = next((one for one in cloud.fakes() if one.name == action.handle), None)
     method = getattr(handle, action.kind, None)
     if action.call is None or method is None:
         return

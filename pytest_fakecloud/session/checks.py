@@ -18,12 +18,6 @@ CHOICES = {
 """Ini settings with a list of values, the default first."""
 SWITCHES = ("fakecloud_env", "fakecloud_share_tls_context")
 """Ini settings that are true or false."""
-_NOT_WITH_SERVER = (
-    ("fakecloud_transport", "inprocess", "socket", "the fakes run in another process"),
-    ("fakecloud_scope", "function", "session", "a server's fakes last for the whole run"),
-    ("fakecloud_call_sites", "true", "auto", "calls are recorded in another process"),
-)
-"""Ini settings that have no effect with a server: name, value, a possible value, and the reason."""
 FOLDERS = ("--fakecloud-record", "--fakecloud-report")
 """Options that name a folder to write to."""
 
@@ -53,14 +47,6 @@ def _check_contradictions(config: pytest.Config) -> None:
             "fakecloud_early and fakecloud_scope = function contradict each other: fakes that start "
             "before the first test last for the whole run. Remove one of the two settings"
         )
-    if config.getoption("--fakecloud-url", None) is None:
-        return
-    for name, value, possible, reason in _NOT_WITH_SERVER:
-        if is_set_to(config, name, value):
-            raise pytest.UsageError(
-                f"{name} = {value} and --fakecloud-url contradict each other: {reason}. Add "
-                f"-o {name}={possible}"
-            )
 
 
 def _check_strict(text: str) -> None:

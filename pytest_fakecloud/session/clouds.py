@@ -51,7 +51,7 @@ def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], N
 
     if cloud.authority is not None:
         _replace_default_opener(monkeypatch)
-    for handle in cloud.handles:
+    for handle in cloud.fakes():
         publish(handle)
     return cloud._on_start(publish)
 
@@ -102,7 +102,7 @@ def _check_variables(former: Handle, handle: Handle) -> None:
 
 
 class SessionCloud:
-    """The cloud that lasts for a whole run, in this process or a server, if the run needs one.
+    """The cloud that lasts for a whole run, if the run needs one.
 
     It returns to its baseline before each test. ``cloud`` is None until it is created. Early fakes
     start before ``fakecloud_session_settings`` can be read, so they are replaced by fakes with these
@@ -126,7 +126,7 @@ class SessionCloud:
 
     def start_early(self, fixtures: Sequence[str]) -> dict[str, str]:
         """Start fakes with default settings; return their environment variables."""
-        self.cloud = cloud = self._created({}) if self._options.url is None else self._connected()
+        self.cloud = cloud = self._created({})
         variables: dict[str, str] = {}
         for fixture in fixtures:
             variables |= cloud._fixture_fake(fixture).env
@@ -146,11 +146,7 @@ class SessionCloud:
                 )
             return self.cloud
         self._check(settings)
-        if self._options.url is not None:
-            if self.cloud is None:
-                self.cloud = self._connected()
-                self._begin(self.cloud)
-        elif self.cloud is None:
+        if self.cloud is None:
             self.cloud = self._created(settings)
         elif settings:
             self.cloud = self._replaced(self.cloud, settings)
@@ -162,12 +158,6 @@ class SessionCloud:
         if not isinstance(settings, Mapping):
             raise misuse(
                 f"the fixture {SESSION_SETTINGS} must return a dict of settings, got {settings!r}"
-            )
-        if settings and self._options.url is not None:
-            raise misuse(
-                f"the fixture {SESSION_SETTINGS} cannot change the fakes of a stand-alone "
-                "server (--fakecloud-url): start the server with these settings, and return {} from "
-                "the fixture"
             )
         if self._options.fakes_outlive_tests:
             return
@@ -186,19 +176,6 @@ class SessionCloud:
                 "fakecloud_scope = session, or pass the settings to the fake that you start: "
                 f"fakecloud_session.{name}(...)"
             )
-
-    def _connected(self) -> Cloud:
-        from ..cloud import Cloud
-
-        url = str(self._options.url)
-        if self._options.is_shared(url):
-            raise misuse(
-                "tests of several workers (pytest -n) cannot share one stand-alone server "
-                "(--fakecloud-url): each test resets the whole server, also for the other workers. "
-                "Leave out -n, run with fakes in the test process, or give each worker its own server "
-                "(config.option.fakecloud_url)"
-            )
-        return Cloud.connect(url)
 
     def _created(self, settings: Mapping[str, Any]) -> Cloud:
         self._seed_is_given = settings.get("seed") is not None
@@ -221,7 +198,7 @@ class SessionCloud:
             early.close()
             for fixture, former in early_fakes.items():
                 given = {**cloud._fixture_settings.get(fixture, {}), "port": former._mount.port}
-                handle = cloud._fixture_handles[fixture] = cloud.start(fixture, given)
+                handle = cloud._fixture_handles[fixture] = cloud._start(fixture, given)
                 handle._take_over(former)
                 _check_variables(former, handle)
         except BaseException:
@@ -241,12 +218,7 @@ class SessionCloud:
         if self._handles_before_test is not None:
             cloud._keep_only(self._handles_before_test)
             self._handles_before_test = None
-        self._begin(cloud)
-
-    def _begin(self, cloud: Cloud) -> None:
-        options = self._options
-        # Keep the clock mode that the server was started with, unless the suite sets one.
-        cloud._begin(clock=options.clock_of_server if options.url is not None else None)
+        cloud._begin()
         cloud.reseed(self._seed)
 
     def begin_call(self) -> None:
@@ -255,7 +227,7 @@ class SessionCloud:
         Fakes that the test's own code starts are closed after the test.
         """
         if self.cloud is not None:
-            self._handles_before_test = list(self.cloud.handles)
+            self._handles_before_test = list(self.cloud.fakes())
             for call in self.cloud.journal.calls():
                 call.note = call.note or "made before the test's own code, maybe by an earlier test"
 

@@ -24,10 +24,8 @@ class Observation:
         self._listener: Listener | None = None
 
     def observe(self, cloud: Cloud, item: pytest.Item | None) -> None:
-        """Record what the report of a test needs, if its cloud is in this process."""
+        """Record what the report of a test needs."""
         options = self._options
-        if options.url is not None:
-            return
         from ..core.journal import recorder_of
 
         recorded = recorder_of(cloud.journal).shared

@@ -18,8 +18,6 @@ SESSION_SETTINGS = "fakecloud_session_settings"
 """The fixture that a suite overrides to give the settings of the session's fakes."""
 PER_TEST_SETTINGS = ("strict", "env")
 """Settings that one test may have although the fakes live for the whole session."""
-SERVERS_OWN_SETTINGS = ("process_time", "tls", "transport")
-"""Settings that a stand-alone server has from its start."""
 
 
 def is_set_to(config: pytest.Config, name: str, value: str) -> bool:
@@ -127,13 +125,10 @@ class RunOptions:
         """The folder for HTTP archives of the tests' calls, or None."""
         self.timelines = folder_of(config, "--fakecloud-report")
         """The folder for timelines of failing tests, or None."""
-        self.url: str | None = config.getoption("--fakecloud-url", None)
         self.reports_passing = self.journal_when == "always" or self.recordings is not None
         """Whether passing tests are also reported or recorded."""
         self.fakes_outlive_tests = (
-            self.url is not None
-            or bool(config.getini("fakecloud_early"))
-            or config.getini("fakecloud_scope") == "session"
+            bool(config.getini("fakecloud_early")) or config.getini("fakecloud_scope") == "session"
         )
         """Whether the fakes of fixtures belong to the cloud that lasts for the whole run."""
 
@@ -142,12 +137,6 @@ class RunOptions:
         """The names of all fixtures that return fakes."""
         aliases = (service.alias for service in SERVICES.values() if service.alias is not None)
         return frozenset((*SERVICES, *aliases, "fakecloud", "fakecloud_env"))
-
-    @cached_property
-    def clock_of_server(self) -> Any:
-        """The clock mode that the suite sets for a stand-alone server; None if it sets none."""
-        is_running = is_set_to(self.config, "fakecloud_clock", "running")
-        return "running" if is_running else self.defaults["clock"]
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
@@ -228,29 +217,10 @@ class RunOptions:
         """
         names = {name for marker in item.iter_markers("fakecloud") for name in marker.kwargs}
         given = {fixture_of(name) for name in names.union(fixture)}
-        if self.url is None:
-            wrong = given.difference(PER_TEST_SETTINGS)
-            reason = (
-                "the fakes live for the whole session (fakecloud_scope or fakecloud_early): set them "
-                "in the session fixture fakecloud_session_settings"
+        if wrong := given.difference(PER_TEST_SETTINGS):
+            raise misuse(
+                f"{', '.join(sorted(wrong))} cannot be set for one test, because the fakes live for the "
+                "whole session (fakecloud_scope or fakecloud_early): set them in the session fixture "
+                "fakecloud_session_settings"
             )
-        else:
-            wrong = given.intersection(SERVERS_OWN_SETTINGS)
-            reason = (
-                "the fakes run in a stand-alone server (--fakecloud-url): start it with --tls, and run "
-                "tests that need process_time or transport with fakes in the test process"
-            )
-        if wrong:
-            raise misuse(f"{', '.join(sorted(wrong))} cannot be set for one test, because {reason}")
         return given
-
-    def is_shared(self, url: str) -> bool:
-        """Return whether several xdist workers use the server. A conftest may start one for each."""
-        config = self.config
-        worker = getattr(config, "workerinput", {})
-        words = (
-            *worker.get("mainargv", ()),
-            *map(str, config.invocation_params.args),
-            *config.getini("addopts"),
-        )
-        return worker.get("workercount", 1) > 1 and any(url in word for word in words)

@@ -153,7 +153,7 @@ def _picture_of(raised: BaseException | None) -> Picture | None:
     """Return a function that draws a broken promise of ``explore()``; None for any other failure."""
     if raised is None or not hasattr(raised, "runs"):
         return None
-    from ..explore.result.exploration import BrokenSchedule
+    from ..explore.result.exploration import BrokenPromiseError
     from ..explore.result.picture import picture
 
-    return partial(picture, found=raised) if isinstance(raised, BrokenSchedule) else None
+    return partial(picture, found=raised) if isinstance(raised, BrokenPromiseError) else None

@@ -130,9 +130,7 @@ class Run:
         """
         cloud: Any = _fixture_value(item, "fakecloud_session")
         settings, own = self._settings(item)
-        given = self.options.given(item, own)
-        if self.options.url is not None:
-            cloud._adapt({name: settings[name] for name in given})
+        self.options.given(item, own)
         return cloud, settings
 
     def _warn_of_session_settings(self, item: pytest.Item) -> None:
@@ -173,17 +171,14 @@ class Run:
         """
         clouds = [] if self.test.cloud is None else [self.test.cloud]
         session = self._unrequested_cloud()
-        if session is not None and (session.journal.entries or session.problems):
+        if session is not None and (session.journal.entries or session.problems()):
             clouds.append(session)
         return clouds
 
     def _unrequested_cloud(self) -> Cloud | None:
-        """Return the cloud that outlives tests, if the test has not requested it.
-
-        A stand-alone server is left out, because other clients may be using it.
-        """
+        """Return the cloud that outlives tests, if the test has not requested it."""
         session = self._session.cloud
-        return None if session is self.test.cloud or self.options.url is not None else session
+        return None if session is self.test.cloud else session
 
     def strict_kinds(self) -> tuple[str, ...]:
         """Return the kinds of strict-mode violations that fail the current test.
@@ -195,7 +190,7 @@ class Run:
         if test.strict is not None:
             return test.strict
         session = self._unrequested_cloud()
-        if test.item is None or session is None or not session.problems:
+        if test.item is None or session is None or not session.problems():
             return ()
         test.strict = kinds_of(self._settings(test.item)[0]["strict"])
         return test.strict

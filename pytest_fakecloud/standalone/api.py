@@ -14,7 +14,7 @@ from ..core.recorder import Recorder
 from ..faults.fault import setting_over
 from ..faults.table import FaultTable
 from ..http.app import App
-from ..http.messages import Answer, Effect, Request, Response
+from ..http.messages import Answer, AnyResponse, Effect, Request
 from ..http.readers import bearer_token, same
 from ..http.routing import Route, RouteMatch
 from . import console
@@ -32,7 +32,7 @@ from .openapi import WITHOUT_TOKEN, document
 if TYPE_CHECKING:
     from ..cloud import Cloud
 
-T = TypeVar("T", bound=Response)
+T = TypeVar("T", bound=AnyResponse)
 _MOST_CODES = 100
 """Maximum number of unused sign-in codes; a newer one replaces the oldest."""
 _GUARDS = (
@@ -134,7 +134,7 @@ class ControlApp(App):
             *self._routes,
         ]
 
-    def answer(self, request: Request) -> Response:
+    def answer(self, request: Request) -> AnyResponse:
         """Answer a request, and protect the response from pages of other sites with headers."""
         return _guarded(super().answer(request))
 
@@ -142,7 +142,7 @@ class ControlApp(App):
         """Answer a request whose method no path accepts, with the same headers."""
         return _guarded(super().foreign(request))
 
-    def _serve(self, request: Request, found: RouteMatch) -> Response:
+    def _serve(self, request: Request, found: RouteMatch) -> AnyResponse:
         token = setting_over.set("the control API")
         try:
             return super()._serve(request, found)
@@ -199,8 +199,8 @@ class ControlApp(App):
         return {
             "seed": self.cloud.seed,
             "clock": clock_view(self.cloud),
-            "handles": [describe(handle) for handle in self.cloud.handles],
-            "problems": len(self.cloud.problems),
+            "handles": [describe(handle) for handle in self.cloud.fakes()],
+            "problems": len(self.cloud.problems()),
             "latest": entries[-1].number if entries else 0,
         }
 

@@ -247,7 +247,7 @@ _clock_command("resume", "Let the clock run again", "resume")
     "fault",
     "Inject a fault",
     _argument("fake", metavar="FAKE", help="kv, vector, broker, queue, or a fake's name"),
-    _argument("kind", metavar="KIND", help="answer, drop, lose_answer, delay, down, ..."),
+    _argument("kind", metavar="KIND", help="answer, drop, lose_response, delay, down, ..."),
     _argument("args", nargs="*", metavar="ARG", help="arguments of the kind, such as 503"),
     _argument(
         "--times", type=int, metavar="N", help="maximum number of times that the fault fires"

@@ -135,7 +135,7 @@ def _inject(plan: FaultPlan, fault: Mapping[str, Any]) -> Fault:
 
 def _open(cloud: Cloud, part: str) -> Any:
     fixture = services_by_word()[part].fixture
-    for handle in cloud.handles:
+    for handle in cloud.fakes():
         if handle.fixture == fixture:
             return handle
     raise ContractError(f"the file has data for {part}, but no such fake is open: start it too")
@@ -233,18 +233,18 @@ def _stub(destinations: Any, url: str, answers: Any) -> None:
     elif given == ["refuse"]:
         destinations.refuse(url)
     else:
-        destinations.answers(url, *map(_reply, given))
+        destinations.respond(url, *map(_reply, given))
 
 
 def _reply(answer: Any) -> Any:
-    from ..queue.delivery.replies import Reply
+    from ..queue.delivery.replies import Response
 
     if answer == "hang":
-        return Reply.hang()
+        return Response.hang()
     if answer == "refuse":
-        return Reply.refuse()
+        return Response.refuse()
     if isinstance(answer, int):
         return answer
-    return Reply(
+    return Response(
         answer["status"], answer.get("body", b""), answer.get("headers", ()), answer.get("after", 0)
     )

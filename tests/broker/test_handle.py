@@ -439,7 +439,7 @@ def test_assert_produced_fails_with_the_nearest_records_and_why(broker: Broker, 
 def test_assert_produced_names_the_calls_that_came_to_nothing(broker: Broker, rest: Rest) -> None:
     rest("POST", "/produce/order", {"value": "a"}, status=404)
     rest("POST", "/produce/orders", {"val": "a"}, status=400)
-    broker.faults.answer(503, "busy", route="produce", times=1)
+    broker.faults.respond(503, "busy", route="produce", times=1)
     assert rest.http.post("/produce/orders", json={"value": "a"}).status_code == 503
     broker.faults.drop(route="produce", times=1)
     with pytest.raises(httpx.HTTPError):
@@ -577,7 +577,7 @@ def test_identity(broker: Broker) -> None:
 def test_reset_returns_to_the_baseline(broker: Broker, rest: Rest) -> None:
     rest.produce("orders", "a")
     rest.consume("g", "i", "orders", **MANUAL)
-    broker.faults.answer(503)
+    broker.faults.respond(503)
     broker.reset()
     assert (broker.records("orders"), broker.groups(), broker.journal.calls()) == ([], [], [])
     assert rest("GET", "/topics") == {"orders": 3}

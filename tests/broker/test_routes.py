@@ -646,7 +646,7 @@ def test_a_lost_answer_makes_true_duplicates(broker: Broker, rest: Rest) -> None
     """The record was appended and the answer dropped, so a client that retries repeats it."""
     import httpx
 
-    broker.faults.lose_answer(route="produce", times=1)
+    broker.faults.lose_response(route="produce", times=1)
     with pytest.raises(httpx.TransportError):
         rest.produce("orders", "once")
     rest.produce("orders", "once")
@@ -655,8 +655,8 @@ def test_a_lost_answer_makes_true_duplicates(broker: Broker, rest: Rest) -> None
 
 def test_faults_match_routes_topics_and_groups(broker: Broker, rest: Rest) -> None:
     broker.create_topic("bills")
-    commits = broker.faults.answer(503, route="commit")
-    bills = broker.faults.answer(504, topic="bills")
+    commits = broker.faults.respond(503, route="commit")
+    bills = broker.faults.respond(504, topic="bills")
     rest.consume("g", "i", "orders")
     assert rest("POST", "/commit/g/i", status=503)["status"] == 503
     commits.remove()
@@ -673,7 +673,7 @@ def test_faults_match_routes_topics_and_groups(broker: Broker, rest: Rest) -> No
     rest("POST", "/webhook?topic=bills", b"x", status=504)
     rest("POST", "/consume/g/i", {"topics": ["orders", "bills"]}, status=504)
     bills.remove()
-    with broker.faults.answer(500, group="g") as only_g:
+    with broker.faults.respond(500, group="g") as only_g:
         rest("POST", "/commit/g/i", status=500)
         rest("POST", "/commit/h/i", status=404)
     assert only_g.hits == 1

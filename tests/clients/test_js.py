@@ -188,9 +188,9 @@ def words(broker: Broker) -> dict[str, Callable[..., Any]]:
 
     def fault(kind: str, status: int | None, route: str, times: int) -> int:
         if kind == "answer":
-            broker.faults.answer(status or 500, route=route, times=times)
+            broker.faults.respond(status or 500, route=route, times=times)
         else:
-            broker.faults.lose_answer(route=route, times=times)
+            broker.faults.lose_response(route=route, times=times)
         return times
 
     return {

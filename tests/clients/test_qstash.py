@@ -267,7 +267,7 @@ def enqueue(world: World) -> None:
 
 
 def language_models(world: World) -> None:
-    world.queue.destinations.answers("https://api.openai.com", (200, {"choices": []}))
+    world.queue.destinations.respond("https://api.openai.com", (200, {"choices": []}))
     api = {"name": "llm", "provider": openai("key")}
     for name in ("publish", "publish_json", "enqueue", "enqueue_json"):
         target = {"queue": "fifo"} if name.startswith("enqueue") else {}
@@ -435,7 +435,7 @@ SCENARIOS = [
 def run(scenario: Callable[[World], None], kind: str, used: Used) -> None:
     with make_world(kind, used) as made:
         scenario(made)
-        assert made.cloud.problems == []
+        assert made.cloud.problems() == []
 
 
 CALLED = Kept(run)
@@ -498,7 +498,7 @@ def test_errors_have_the_types_the_client_knows() -> None:
         with pytest.raises(DailyMessageLimitExceededError):
             world.api.message.publish(url=APP + "/x")
         world.queue.faults.clear()
-        world.queue.faults.answer(429, {"error": "burst"})
+        world.queue.faults.respond(429, {"error": "burst"})
         with pytest.raises(RateLimitExceededError):
             world.api.message.publish(url=APP + "/x")
         world.queue.rotate_token()

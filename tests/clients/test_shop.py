@@ -16,7 +16,7 @@ from qstash import AsyncQStash, QStash, Receiver
 from qstash.errors import SignatureError
 from upstash_redis.asyncio import Redis
 
-from pytest_fakecloud import BrokenRuns, Cloud, KVServer, Queue
+from pytest_fakecloud import BrokenRunsError, Cloud, KVServer, Queue
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # a warning of the HTTP client
@@ -155,14 +155,14 @@ def test_which_booking_survives_every_failure_of_the_store(
         if not broken:
             assert len(fakecloud.every_failure(run, check=check, services="kv_server")) == 3
             return
-        with pytest.raises(BrokenRuns, match=f"the promise was broken in {broken} of 6 runs"):
+        with pytest.raises(BrokenRunsError, match=f"the promise was broken in {broken} of 6 runs"):
             fakecloud.every_failure(run, check=check, services="kv_server")
 
 
 @pytest.mark.fakecloud(now="2026-03-28T10:00:00Z")
 def test_a_nightly_job_over_the_change_of_clocks(queue: Queue, fakecloud: Cloud) -> None:
     client = QStash(queue.token, base_url=queue.url)
-    job = queue.destinations.answers(f"{ORIGIN}/nightly", 200)
+    job = queue.destinations.respond(f"{ORIGIN}/nightly", 200)
     client.schedule.create(
         destination=f"{ORIGIN}/nightly",
         cron="CRON_TZ=Europe/Zurich 0 9 * * *",

@@ -137,7 +137,7 @@ def step_names(run: dict[str, Any]) -> list[str]:
 
 
 def test_run_sleep_sleep_until_and_call(world: World) -> None:
-    calls = world.queue.destinations.answers(THIRD, (200, {"third": True}, {"X-A": "1"}))
+    calls = world.queue.destinations.respond(THIRD, (200, {"third": True}, {"X-A": "1"}))
     until = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)
 
     def flow(context: Any) -> Any:
@@ -160,7 +160,7 @@ def test_run_sleep_sleep_until_and_call(world: World) -> None:
     assert world.cloud.clock.now() == until
     (request,) = calls.deliveries
     assert (request.method, request.json(), request.headers.get("X-Own")) == ("PUT", {"q": 1}, "2")
-    assert world.cloud.problems == []
+    assert world.cloud.problems() == []
     (run,) = world.runs()
     assert run["workflowState"] == "RUN_SUCCESS"
     assert step_names(run) == ["init", "first", "nap", "day", "date", "third"]
@@ -202,16 +202,16 @@ def test_a_rejected_step_leaves_a_problem(world: World) -> None:
     world.run(flow)
     (run,) = world.runs()
     assert run["workflowState"] == "RUN_STARTED"
-    problem = world.cloud.problems.only()
+    problem = world.cloud.problems().only()
     assert problem.kind == "rejected_step"
     assert "item 1 of a batch" in problem.text
     assert "invalid delay: 'soon' is not a duration" in problem.text
     world.cloud.allow("rejected_step", run_id=run["workflowRunId"])
-    assert world.cloud.problems == []
+    assert world.cloud.problems() == []
 
 
 def test_a_call_that_fails_is_retried_and_its_status_is_the_result(world: World) -> None:
-    calls = world.queue.destinations.answers(THIRD, (503, "no"), (500, "still no"), (404, "gone"))
+    calls = world.queue.destinations.respond(THIRD, (503, "no"), (500, "still no"), (404, "gone"))
 
     def flow(context: Any) -> Any:
         answer = yield "call", "third", {"url": THIRD, "retries": 2}
@@ -370,7 +370,7 @@ def test_a_delivery_that_came_twice_adds_its_step_once(world: World) -> None:
         yield "run", "second", lambda: world.events.append("second"), {}
 
     world.serve(flow)
-    world.queue.faults.crash_after_answer(times=1, skip=1)
+    world.queue.faults.crash_after_response(times=1, skip=1)
     world.start({})
     world.queue.run_until_idle()
     (run,) = world.runs()

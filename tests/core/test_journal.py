@@ -75,9 +75,9 @@ def test_a_call_has_what_came(journal: Both) -> None:
     assert call.json() == {"e": 1}
     assert call.outcome == "open"
     assert repr(call) == "<Call 1 demo_2 POST /a%2Fb?c=d -> open>"
-    call.status, call.answer, call.fault = 200, b"[2]", "answer 200"
+    call.status, call.answer, call.fault = 200, b"[2]", "respond 200"
     assert call.answer_json() == [2]
-    assert repr(call) == "<Call 1 demo_2 POST /a%2Fb?c=d -> 200 fault=answer 200>"
+    assert repr(call) == "<Call 1 demo_2 POST /a%2Fb?c=d -> 200 fault=respond 200>"
 
 
 def test_facts_are_read_once_and_late(journal: Both) -> None:

@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 from upstash_redis import Redis
 
-from pytest_fakecloud import BrokenSchedule, Cloud, KVServer
+from pytest_fakecloud import BrokenPromiseError, Cloud, KVServer
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +41,11 @@ def redis(kv: KVServer) -> Redis:
     return Redis(kv.url, kv.token)
 
 
-def failure(cloud: Cloud, *args: Any, match: str | None = None, **options: Any) -> BrokenSchedule:
+def failure(
+    cloud: Cloud, *args: Any, match: str | None = None, **options: Any
+) -> BrokenPromiseError:
     """Explore, and return the broken promise."""
-    with pytest.raises(BrokenSchedule, match=match) as found:
+    with pytest.raises(BrokenPromiseError, match=match) as found:
         cloud.explore(*args, **options)
     return found.value
 

@@ -82,7 +82,7 @@ def test_an_answer_that_is_not_read_is_not_awaited(
             await asyncio.sleep(1)
             await own.ping()
 
-    found = cloud.explore(client, expects(kv, "1"), kinds="lose_answer", budget=3)
+    found = cloud.explore(client, expects(kv, "1"), kinds="lose_response", budget=3)
     assert found.points == {"client": 3}, "the setup of a connection has no points"
     assert not waits
 

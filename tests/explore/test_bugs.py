@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud import BrokenSchedule, Cloud, Exploration
+from pytest_fakecloud import BrokenPromiseError, Cloud, Exploration
 
 from ..budget import cases
 from .bugs import Make, Scenario, locks, queues, reads
@@ -36,11 +36,11 @@ def named(make: Make) -> str:
 @pytest.mark.parametrize("make", TEN, ids=named)
 def test_the_bug_is_found_and_told_in_six_lines(make: Make, cloud: Cloud) -> None:
     of = make(cloud, False)
-    with pytest.raises(BrokenSchedule) as found:
+    with pytest.raises(BrokenPromiseError) as found:
         explored(cloud, of)
     assert found.value.events <= 6
     assert found.value.story.count("\n") <= 6, "an entry for each line but that of the check"
-    with pytest.raises(BrokenSchedule) as again:
+    with pytest.raises(BrokenPromiseError) as again:
         explored(cloud, of, schedule=found.value.schedule)
     assert again.value.story == found.value.story
 
@@ -58,7 +58,7 @@ def test_the_correction_holds_for_the_whole_budget_and_every_single_event(
 @pytest.mark.parametrize("make", [*of(locks), *of(queues), *of(reads)], ids=named)
 def test_the_bug_is_found_and_its_correction_is_not_accused(make: Make) -> None:
     started = time.perf_counter()
-    with opened() as cloud, pytest.raises(BrokenSchedule) as found:
+    with opened() as cloud, pytest.raises(BrokenPromiseError) as found:
         explored(cloud, make(cloud, False))
     assert "replays" not in str(found.value), "it repeats"
     print(f"{make.__name__}: {found.value.tried} schedules, {time.perf_counter() - started:.1f} s")

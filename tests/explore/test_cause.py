@@ -16,7 +16,7 @@ import pytest
 import redis.asyncio as redis_asyncio
 from upstash_redis import Redis
 
-from pytest_fakecloud import BrokenSchedule, Cloud, History, KVServer, always
+from pytest_fakecloud import BrokenPromiseError, Cloud, History, KVServer, always
 from pytest_fakecloud.explore.result.picture import picture
 from pytest_fakecloud.explore.simulation.frames import distinct_places
 from pytest_fakecloud.reporting.page import page
@@ -125,9 +125,9 @@ def test_a_stuck_run_has_its_event_as_the_cause(cloud: Cloud, redis: Redis) -> N
     [
         ("run.9 drop", "the undisturbed run: no event was applied:\n", ""),
         (
-            "run.1 lose_answer, run.9 drop",
+            "run.1 lose_response, run.9 drop",
             "the given schedule, of which these events were not applied: run.9 drop:\n",
-            "run.1 lose_answer",
+            "run.1 lose_response",
         ),
     ],
 )
@@ -198,7 +198,7 @@ def test_calls_of_concurrent_tasks_have_lines_of_their_own(
     assert named == {"DBSIZE": ping - 2, "PING": ping, "GET a": ping + 2}
 
 
-def shown(cloud: Cloud, found: BrokenSchedule) -> Any:
+def shown(cloud: Cloud, found: BrokenPromiseError) -> Any:
     html = page(cloud, report_of(cloud), partial(picture, found=found))
     data = re.search(r'id="report">(.*?)</script>', html, re.S)
     assert data is not None

@@ -181,7 +181,7 @@ def test_operations_of_asynchronous_clients_are_noted(cloud: Cloud, kv: KVServer
 
 def test_clients_that_count_in_one_step_hold(cloud: Cloud, kv: KVServer) -> None:
     redis = Redis(kv.url, kv.token, rest_retries=0)
-    kinds = ("switch", "drop", "lose_answer", "answer", "crash", "delay")
+    kinds = ("switch", "drop", "lose_response", "respond", "crash", "delay")
     check = linearizable(Register, final=lambda model: str(model.value or 0) == total(kv))
     cloud.explore(counting(redis, safe=True), check, kinds=kinds, budget=80)
 

@@ -79,7 +79,7 @@ def outcomes(
     threads = Threads()
     late = "late" in strategy.places
     scope = Scope(
-        frozenset(h.name for h in cloud.handles),
+        frozenset(h.name for h in cloud.fakes()),
         SWITCHES if late else SWITCHES - {"late"},
         PATIENCE_US,
     )

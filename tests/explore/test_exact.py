@@ -24,7 +24,7 @@ from qstash import QStash
 from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
-from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, DeliveredRequest, KVServer
+from pytest_fakecloud import BrokenPromiseError, Cloud, ContractError, DeliveredRequest, KVServer
 from pytest_fakecloud.explore.schedule import KINDS
 
 from .bugs import locks, queues
@@ -93,12 +93,12 @@ def test_a_refused_exec_changes_nothing(cloud: Cloud, kv: KVServer, port: Any) -
         assert (kv.value("a"), kv.value("b")) in ((None, None), ("1", "1"))
 
     cloud.explore(run, check, budget=100, setup=seen.clear)
-    kinds: Any = ("answer", "drop", "lose_answer")
+    kinds: Any = ("respond", "drop", "lose_response")
     found = cloud.explore(run, check, budget=20, kinds=kinds, setup=seen.clear)
     assert found.points == {"run": 1}, "only EXEC is a point"
     with pytest.raises(ContractError, match="duplicate cannot happen"):
         cloud.explore(run, check, kinds=("duplicate", "drop"), setup=seen.clear)
-    cloud.explore(run, schedule="run.1 answer", setup=seen.clear)
+    cloud.explore(run, schedule="run.1 respond", setup=seen.clear)
     assert "Transaction discarded" in seen[0]
 
 
@@ -135,7 +135,7 @@ def test_a_listener_waits_for_a_message(cloud: Cloud, port: Any) -> None:
         time.sleep(1)
         port.publish("news", "hello")
 
-    with pytest.raises(BrokenSchedule, match="assert"):
+    with pytest.raises(BrokenPromiseError, match="assert"):
         # The message is lost if it is published before the subscription.
         cloud.explore({"ann": listens, "bob": tells}, check, setup=heard.clear, kinds="delay")
     cloud.explore({"ann": listens, "bob": tells}, check, setup=heard.clear, schedule="")
@@ -149,7 +149,7 @@ def test_the_guide_names_every_event_of_every_transport() -> None:
     for transport, kind in rows:
         told.setdefault(transport, set()).add(kind)
     possible: dict[str, set[str]] = {}
-    faults = {"answer", "drop", "lose_answer", "duplicate", "crash_after_answer", "fail"}
+    faults = {"respond", "drop", "lose_response", "duplicate", "crash_after_response", "fail"}
     faults |= {"unreachable"}
     with Cloud(seed=1, delivery="driven") as cloud:
         kv, queue = cloud.kv_server(), cloud.queue()
@@ -273,7 +273,7 @@ def test_clients_arrive_at_different_times(cloud: Cloud, redis: Redis) -> None:
 @pytest.mark.parametrize("is_safe", [False, True])
 def test_an_idempotency_key_must_outlive_the_last_retry(cloud: Cloud, is_safe: bool) -> None:
     of = queues.short_idempotency_key(cloud, corrected=is_safe)
-    kinds: Any = ("crash_after_answer", "fail", "unreachable", "nearly", "delay")
+    kinds: Any = ("crash_after_response", "fail", "unreachable", "nearly", "delay")
     if is_safe:
         cloud.explore(of.run, of.check, kinds=kinds, budget=120)
     else:
@@ -452,7 +452,7 @@ def test_a_timeout_of_the_test_ends_it(cloud: Cloud, redis: Redis) -> None:
 
     with pytest.raises(pytest.fail.Exception, match="Timeout") as raised:
         cloud.explore(run, lambda: None)
-    assert not isinstance(raised.value, BrokenSchedule)
+    assert not isinstance(raised.value, BrokenPromiseError)
     with pytest.raises(pytest.fail.Exception, match="Timeout"):
         cloud.explore(redis.ping, scope["timeout_sigalrm"])
 
@@ -549,10 +549,10 @@ def test_an_asgi_application_is_explored_at_its_calls(cloud: Cloud, kv: KVServer
         cloud,
         publishes_to_asgi(cloud, increments),
         expects(kv, "1"),
-        kinds="crash_after_answer",
+        kinds="crash_after_response",
         match="n is 2",
     )
-    assert found.schedule == "delivery1.0 crash_after_answer"
+    assert found.schedule == "delivery1.0 crash_after_response"
 
 
 def test_deliveries_that_share_an_asynchronous_client_interleave(

@@ -25,7 +25,7 @@ from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import (
-    BrokenSchedule,
+    BrokenPromiseError,
     Cloud,
     ContractError,
     History,
@@ -74,10 +74,10 @@ def test_the_story_tells_all_on_one_clock(cloud: Cloud, kv: KVServer, redis: Red
         "2. +3 s  run: INCR claims → 2 (test_explore.py:LINE); SET taken yes EX 60 → OK "
         "(test_explore.py:LINE)\n"
         "check: 2 claims\n"
-        'replay it with @pytest_fakecloud.replay_schedule("run.1 lose_answer")'
+        'replay it with @pytest_fakecloud.replay_schedule("run.1 lose_response")'
     )
     assert isinstance(found.__cause__, AssertionError)
-    assert (found.schedule, found.events) == ("run.1 lose_answer", 1)
+    assert (found.schedule, found.events) == ("run.1 lose_response", 1)
 
 
 def test_what_held_is_counted(cloud: Cloud, redis: Redis) -> None:
@@ -129,7 +129,7 @@ def test_schedules_of_several_events_are_drawn_and_made_smaller(cloud: Cloud, kv
         run,
         check,
         setup=redis_free.clear,
-        kinds=("answer", "drop"),
+        kinds=("respond", "drop"),
         budget=2000,
         match="three calls",
     )
@@ -174,7 +174,7 @@ def test_a_schedule_is_replayed(cloud: Cloud, kv: KVServer, redis: Redis) -> Non
     def test() -> None:
         cloud.explore(run, check)
 
-    with pytest.raises(BrokenSchedule, match="by the given schedule") as found:
+    with pytest.raises(BrokenPromiseError, match="by the given schedule") as found:
         test()
     assert found.value.tried == 0
 
@@ -182,7 +182,7 @@ def test_a_schedule_is_replayed(cloud: Cloud, kv: KVServer, redis: Redis) -> Non
     async def test_async() -> None:
         await cloud.aio.explore(run, check)
 
-    with pytest.raises(BrokenSchedule, match="by the given schedule"):
+    with pytest.raises(BrokenPromiseError, match="by the given schedule"):
         asyncio.run(test_async())
 
 
@@ -224,7 +224,7 @@ def test_a_process_time_that_explore_does_not_have_is_refused(
     ("event", "results", "errors", "crashed"),
     [
         ("ann.2 crash", {"bob": None}, [], ["ann"]),
-        ("ann.2 answer", {"bob": None}, ["ann"], []),
+        ("ann.2 respond", {"bob": None}, ["ann"], []),
         ("ann.2 duplicate", {"ann": 2, "bob": None}, [], []),
         ("relay.1 crash", {"ann": 2, "bob": None, "relay/2": True}, [], ["relay"]),
     ],
@@ -308,7 +308,7 @@ def test_garbage_is_collected_between_schedules(cloud: Cloud, redis: Redis) -> N
             cycle.append(cycle)
         is_running = False
 
-    cloud.explore(client, holds, budget=4, kinds=("lose_answer", "answer"))
+    cloud.explore(client, holds, budget=4, kinds=("lose_response", "respond"))
     assert finalized
     assert not any(finalized)
     assert gc.isenabled()
@@ -325,7 +325,7 @@ def test_the_journal_holds_the_failing_run_alone(cloud: Cloud, kv: KVServer, red
     failure(cloud, claim(redis), at_most_one(kv))
     commands = [call.facts["command"] for call in kv.journal.calls()]
     assert commands == [["INCR"], ["INCR"], ["SET"]]
-    assert kv.journal.calls()[0].fault == "lose_answer"
+    assert kv.journal.calls()[0].fault == "lose_response"
 
 
 def test_a_running_clock_runs_on() -> None:
@@ -366,12 +366,12 @@ def test_every_kind_is_tried_and_told_of() -> None:
 
 
 def test_faults_of_the_test_itself_hold(cloud: Cloud, kv: KVServer) -> None:
-    kv.faults.answer(418, route="command")
+    kv.faults.respond(418, route="command")
 
     def run() -> None:
         assert httpx.post(kv.url, json=["PING"], headers=kv.headers).status_code in (418, 503)
 
-    cloud.explore(run, kinds="answer", budget=5)
+    cloud.explore(run, kinds="respond", budget=5)
 
 
 def test_nothing_sleeps(cloud: Cloud, kv: KVServer) -> None:
@@ -441,7 +441,7 @@ def test_asynchronous_clients_in_a_loop(cloud: Cloud, kv: KVServer) -> None:
 
     async def main() -> None:
         await cloud.aio.explore(increments, holds, budget=10)
-        with pytest.raises(BrokenSchedule, match="2 n"):
+        with pytest.raises(BrokenPromiseError, match="2 n"):
             await cloud.aio.explore(increments, at_most_one(kv, "n"))
 
     asyncio.run(main())
@@ -467,7 +467,7 @@ def test_asynchronous_handlers_sleep_on_the_clock(cloud: Cloud, kv: KVServer) ->
     cloud.explore(run, schedule="", setup=handled.clear)
     assert handled == [start + 600]
     found = cloud.explore(
-        run, holds, budget=25, setup=handled.clear, kinds=("crash", "drop", "answer")
+        run, holds, budget=25, setup=handled.clear, kinds=("crash", "drop", "respond")
     )
     assert found.tried > 3
 
@@ -560,7 +560,7 @@ def test_an_assertion_of_the_code_is_a_promise(cloud: Cloud, kv: KVServer) -> No
         assert httpx.get(f"{kv.url}/ping", headers=kv.headers).status_code == 200
 
     found = failure(cloud, run)
-    assert found.schedule == "run.1 answer"
+    assert found.schedule == "run.1 respond"
 
 
 def test_an_error_of_the_check_says_after_what(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
@@ -598,7 +598,7 @@ def test_what_cannot_be_explored_is_refused(cloud: Cloud, redis: Redis) -> None:
         (lambda: cloud.explore(redis.ping, holds, setup=3), "setup=3 is not a function"),
         (lambda: cloud.explore("ping"), "run='ping' is not a function"),
         (lambda: cloud.explore([redis.ping, "ping"]), "run='ping' is not a function"),
-        (lambda: cloud.explore(redis.ping, kinds="losing_answer"), "lose_answer"),
+        (lambda: cloud.explore(redis.ping, kinds="losing_answer"), "lose_response"),
         (lambda: cloud.explore(redis.ping, services="kv"), "is not a fake"),
         (
             lambda: cloud.explore(redis.ping, schedule="run drop"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, History, KVServer
+from pytest_fakecloud import BrokenPromiseError, Cloud, ContractError, History, KVServer
 
 from .conftest import expects
 
@@ -103,7 +103,7 @@ def test_two_workers_of_rq_take_jobs_that_overwrite_each_other(
             schedule = f"one.{point} switch two"
             try:
                 cloud.explore({"one": work, "two": work}, total_is(kv, 7), schedule=schedule)
-            except BrokenSchedule as broken:
+            except BrokenPromiseError as broken:
                 yield broken.cause
 
     (cause,) = causes(add_in_two_steps)
@@ -140,7 +140,9 @@ def test_tasks_of_celery_overwrite_each_other(
         workers = {"one": work, "two": work}
         cloud.explore(workers, total_is(kv, 7), kinds="switch", budget=budget)
 
-    with pytest.raises(BrokenSchedule, match=r"two's SET total .* came between one's GET total"):
+    with pytest.raises(
+        BrokenPromiseError, match=r"two's SET total .* came between one's GET total"
+    ):
         explored("two steps", 500)
     explored("one step", 100)
 

@@ -59,9 +59,9 @@ def test_faults_on_a_call(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
         get(kv, "/get/n", seen)
 
     assert played(cloud, run, seen, "") == [1, "1"]
-    assert played(cloud, run, seen, "run.1 answer") == [503, None]
+    assert played(cloud, run, seen, "run.1 respond") == [503, None]
     assert played(cloud, run, seen, "run.1 drop") == ["RemoteProtocolError", None]
-    assert played(cloud, run, seen, "run.1 lose_answer") == ["RemoteProtocolError", "1"]
+    assert played(cloud, run, seen, "run.1 lose_response") == ["RemoteProtocolError", "1"]
     assert played(cloud, run, seen, "run.1 duplicate") == [2, "2"]
     assert played(cloud, run, seen, "run.2 crash") == [1]
     assert kv.value("n") is None, "the baseline is back"
@@ -235,7 +235,7 @@ def test_deliveries_are_part_of_a_run(cloud: Cloud, queue: Queue, seen: Seen) ->
     run = publishes(queue, "one", "two")
     assert played(cloud, run, seen, "") == ["one", "two"]
     assert played(cloud, run, seen, "delivery1.0 duplicate") == ["one", "one", "two"]
-    again = played(cloud, run, seen, "delivery1.0 crash_after_answer")
+    again = played(cloud, run, seen, "delivery1.0 crash_after_response")
     assert sorted(again) == ["one", "one", "two"]
     assert played(cloud, run, seen, "delivery1.0 switch delivery2") == ["two", "one"]
     assert played(cloud, run, seen, "run.2 switch delivery1") == ["one", "two"]

@@ -15,7 +15,7 @@ from upstash_redis import Redis
 from upstash_redis.errors import UpstashError
 
 from pytest_fakecloud import (
-    BrokenSchedule,
+    BrokenPromiseError,
     Cloud,
     ContractError,
     DeliveredRequest,
@@ -281,7 +281,7 @@ def test_a_thread_from_before_may_work_for_the_code(cloud: Cloud, redis: Redis) 
         def run() -> None:
             pool.submit(redis.incr, "n").result()
 
-        cloud.explore(run, once("n"), kinds=("drop", "answer"))
+        cloud.explore(run, once("n"), kinds=("drop", "respond"))
 
 
 def test_a_partition_cuts_one_client_off(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
@@ -386,7 +386,7 @@ def test_a_slow_consumer_that_another_one_replaced_applies_an_entry_twice(
     if is_one_step:
         explored()
         return
-    with pytest.raises(BrokenSchedule) as found:
+    with pytest.raises(BrokenPromiseError) as found:
         explored()
     assert found.value.events == 1
     assert "w2's multi-exec of 2" in found.value.cause

@@ -55,18 +55,18 @@ def test_many_are_drawn_one_by_one_and_each_once(
             except Exception:
                 redis.incr("n")
 
-    cloud.explore(run, lambda: None, kinds=("drop", "answer"), budget=20)
+    cloud.explore(run, lambda: None, kinds=("drop", "respond"), budget=20)
     assert len(drawn) == 1
     assert len(drawn[0]) > 2
 
 
 @pytest.mark.parametrize(
     ("first", "seconds"),
-    [("partition 60", ["crash", "answer", "slow 4"]), ("crash", ["slow 4"]), ("slow 4", [])],
+    [("partition 60", ["crash", "respond", "slow 4"]), ("crash", ["slow 4"]), ("slow 4", [])],
 )
 def test_two_events_of_one_call_determine_its_outcome_once(first: str, seconds: list[str]) -> None:
     schedule = Schedule.parse(f"run.1 {first}")
-    point = Point("run", 1, [("partition", "60"), ("crash", ""), ("answer", ""), ("slow", "4")])
+    point = Point("run", 1, [("partition", "60"), ("crash", ""), ("respond", ""), ("slow", "4")])
     pairs = events.Pairs([Run(schedule, points=[point], fired=list(schedule))])
     assert [str(pairs[at]) for at in range(len(pairs))] == [
         f"run.1 {first}, run.1 {second}" for second in seconds
@@ -215,7 +215,7 @@ def test_a_time_budget_that_allows_no_event_is_an_error(cloud: Cloud, kv: KVServ
 def test_kinds_that_the_budget_does_not_allow_are_listed(cloud: Cloud, kv: KVServer) -> None:
     redis = kv.client()
     found = cloud.explore(
-        lambda: redis.get("n"), lambda: None, kinds=("lose_answer", "slow"), budget=1
+        lambda: redis.get("n"), lambda: None, kinds=("lose_response", "slow"), budget=1
     )
     assert not found.untried
     assert len(found.unreached) == 1
@@ -246,18 +246,18 @@ def test_events_with_an_effect_of_their_own_come_first(cloud: Cloud, kv: KVServe
     def note(history: History) -> None:
         tried.append(history.schedule)
 
-    cloud.explore(run, note, kinds=("drop", "lose_answer", "crash"))
+    cloud.explore(run, note, kinds=("drop", "lose_response", "crash"))
     assert tried[1:10] == [
         # A lost answer of a call that writes nothing is like a lost request, and a crash after such
         # a call like a crash before it.
-        "run.3 lose_answer",
+        "run.3 lose_response",
         "run.1 drop",
         "run.3 drop",
         "run.2 drop",
         "run.1 crash",
-        "run.1 lose_answer",
+        "run.1 lose_response",
         "run.3 crash",
-        "run.2 lose_answer",
+        "run.2 lose_response",
         "run.2 crash",
     ]
 
@@ -279,11 +279,11 @@ def test_an_event_is_replaced_by_one_that_is_easier_to_explain() -> None:
     def smallest(schedule: str, *kinds: Kind) -> str:
         return str(shrink(Schedule.parse(schedule), lambda one: one, lambda: True, kinds))
 
-    assert smallest("run.3 partition 60", "partition", "drop", "answer") == "run.3 drop"
+    assert smallest("run.3 partition 60", "partition", "drop", "respond") == "run.3 drop"
     assert smallest("run.3 slow 30", "slow", "delay") == "run.4 delay 30"
     assert smallest("run.3 late other", "late", "switch") == "run.4 switch other"
     assert smallest("run.3 late other", "late", "crash") == "run.3 late other"
-    assert smallest("delivery1.0 unreachable 2", *KINDS) == "delivery1.0 crash_after_answer"
+    assert smallest("delivery1.0 unreachable 2", *KINDS) == "delivery1.0 crash_after_response"
 
 
 def test_a_schedule_stays_as_it_is_without_time_to_shrink_it() -> None:

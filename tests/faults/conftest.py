@@ -11,19 +11,19 @@ from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.faults.plan import FaultPlan
 from pytest_fakecloud.faults.table import FaultTable
-from pytest_fakecloud.http.messages import Answer, Request, Response
+from pytest_fakecloud.http.messages import Answer, AnyResponse, Request
 from tests.harness import one_tls_context as one_tls_context
 
 ARGUMENTS: dict[str, list[Any]] = {
-    "answer": [503],
     "call": [print],
     "delay": [0],
     "down": [],
     "drop": [],
     "hang": [],
-    "lose_answer": [],
+    "lose_response": [],
     "random": [1],
     "rate_limit": [],
+    "respond": [503],
     "sequence": [[503]],
     "truncate": [],
 }
@@ -44,7 +44,7 @@ def plan(table: FaultTable) -> FaultPlan:
     return FaultPlan(table)
 
 
-def sent(table: FaultTable, answer: Response | None = None) -> Any:
+def sent(table: FaultTable, answer: AnyResponse | None = None) -> Any:
     """Return the response to another request."""
     request = Request("GET", "/x")
     request.call = Call(1, 0, "demo", "demo", "GET", "/x")

@@ -33,19 +33,19 @@ class Mine:
 @pytest.mark.parametrize(
     ("matchers", "shown"),
     [
-        ({}, "<answer 503, 0 hits"),
-        ({"times": 2}, "<answer 503 [times=2], 0 hits"),
-        ({"skip": 0}, "<answer 503, 0 hits"),
-        ({"skip": 3, "route": "/x"}, "<answer 503 [skip=3, route='/x'], 0 hits"),
-        ({"url": "http://a/", "label": None}, "<answer 503 [url='http://a/'], 0 hits"),
-        ({"url": is_mine, "when": is_mine}, "<answer 503 [url=is_mine, when=is_mine], 0 hits"),
-        ({"when": Mine()}, "<answer 503 [when=<mine>], 0 hits"),
+        ({}, "<respond 503, 0 hits"),
+        ({"times": 2}, "<respond 503 [times=2], 0 hits"),
+        ({"skip": 0}, "<respond 503, 0 hits"),
+        ({"skip": 3, "route": "/x"}, "<respond 503 [skip=3, route='/x'], 0 hits"),
+        ({"url": "http://a/", "label": None}, "<respond 503 [url='http://a/'], 0 hits"),
+        ({"url": is_mine, "when": is_mine}, "<respond 503 [url=is_mine, when=is_mine], 0 hits"),
+        ({"when": Mine()}, "<respond 503 [when=<mine>], 0 hits"),
     ],
 )
 def test_a_fault_shows_what_it_does_and_what_it_was_limited_to(
     plan: FaultPlan, matchers: dict[str, Any], shown: str
 ) -> None:
-    assert repr(plan.answer(503, **matchers)).partition(", set at ")[0] == shown
+    assert repr(plan.respond(503, **matchers)).partition(", set at ")[0] == shown
 
 
 def test_a_fault_shows_the_line_that_set_it_or_the_way_it_came(plan: FaultPlan) -> None:

@@ -27,9 +27,9 @@ class Nameless:
 @pytest.mark.parametrize(
     ("prepare", "kind", "description"),
     [
-        (lambda f: f.answer(503), "answer", "answer 503"),
+        (lambda f: f.respond(503), "respond", "respond 503"),
         (lambda f: f.drop(), "drop", "drop"),
-        (lambda f: f.lose_answer(), "lose_answer", "lose_answer"),
+        (lambda f: f.lose_response(), "lose_response", "lose_response"),
         (lambda f: f.delay("0.25s"), "delay", "delay 0.25 s"),
         (lambda f: f.hang(), "hang", "hang"),
         (lambda f: f.truncate(), "truncate", "truncate"),
@@ -58,14 +58,14 @@ def test_every_kind_says_what_prepared_it_and_what_it_does(
 def test_what_cuts_a_connection_says_how(plan: FaultPlan, table: FaultTable, reset: bool) -> None:
     with plan.drop(reset=reset):
         assert sent(table) == Effect("drop", reset=reset)
-    with plan.lose_answer(reset=reset):
+    with plan.lose_response(reset=reset):
         assert sent(table) == Effect("lose", Answer(b"fine"), reset=reset)
-    with plan.lose_answer(reset=reset):
+    with plan.lose_response(reset=reset):
         assert sent(table, Stream(iter([b"1"]))) == Effect("lose", reset=reset)
 
 
 def test_by_themselves_connections_end_without_a_reset(plan: FaultPlan, table: FaultTable) -> None:
-    for prepare in (plan.drop, plan.lose_answer, plan.hang):
+    for prepare in (plan.drop, plan.lose_response, plan.hang):
         with prepare():
             assert sent(table).reset is False
     with plan.down():
@@ -193,7 +193,7 @@ def test_each_limit_has_a_span_of_its_own(plan: FaultPlan, table: FaultTable, cl
 def test_a_step_that_chance_takes_may_need_what_the_endpoint_does(
     plan: FaultPlan, table: FaultTable
 ) -> None:
-    plan.random(1, "lose_answer")
+    plan.random(1, "lose_response")
     assert sent(table) == Effect("lose", Answer(b"fine"))
 
 

@@ -49,7 +49,7 @@ def statuses(client: httpx.Client, count: int, path: str = "/echo/x") -> list[in
 
 
 def test_answer_replaces_the_endpoint(demo: Demo, client: httpx.Client) -> None:
-    fault = demo.faults.answer(503)
+    fault = demo.faults.respond(503)
     reply = client.post("/add/w")
     assert (reply.status_code, reply.json()) == (503, {"error": "Service Unavailable"})
     assert demo._engine.words == []
@@ -73,29 +73,29 @@ def test_answer_replaces_the_endpoint(demo: Demo, client: httpx.Client) -> None:
 def test_bodies_of_answers(
     demo: Demo, client: httpx.Client, body: Any, sent: bytes, content_type: str
 ) -> None:
-    demo.faults.answer(429, body)
+    demo.faults.respond(429, body)
     for _ in range(2):
         reply = client.get("/echo/x")
         assert (reply.content, reply.headers["content-type"]) == (sent, content_type)
 
 
 def test_headers_of_an_answer_replace_the_usual_ones(demo: Demo, raw: Raw) -> None:
-    demo.faults.answer(503, "busy", times=1, headers={"content-type": "text/x-odd"})
+    demo.faults.respond(503, "busy", times=1, headers={"content-type": "text/x-odd"})
     reply = raw.get("/echo/x")
     assert (reply.status, reply.body) == (503, b"busy")
     names = [name.lower() for name, _ in reply.headers]
     assert sorted(names) == ["content-length", "content-type", "date"]
     assert reply.header("Content-Type") == "text/x-odd"
-    demo.faults.answer(503, headers={"Connection": "close"}, times=1)
+    demo.faults.respond(503, headers={"Connection": "close"}, times=1)
     assert raw.get("/echo/x").header("Connection") == "close"
     assert raw.is_closed()
 
 
 def test_the_journal_names_the_fault(demo: Demo, client: httpx.Client) -> None:
-    demo.faults.answer(503, times=1)
+    demo.faults.respond(503, times=1)
     statuses(client, 2)
     first, second = demo.journal.calls()
-    assert (first.fault, first.status, first.outcome) == ("answer 503", 503, "answered")
+    assert (first.fault, first.status, first.outcome) == ("respond 503", 503, "answered")
     assert (second.fault, second.status) == (None, 200)
 
 
@@ -105,7 +105,7 @@ def test_the_journal_names_the_fault(demo: Demo, client: httpx.Client) -> None:
         (lambda faults: None, "/echo/x", "answered"),
         (lambda faults: None, "/stream", "streamed"),
         (lambda faults: faults.drop(), "/echo/x", "dropped"),
-        (lambda faults: faults.lose_answer(), "/echo/x", "lost"),
+        (lambda faults: faults.lose_response(), "/echo/x", "lost"),
         (lambda faults: faults.hang(), "/echo/x", "hung"),
         (lambda faults: faults.truncate(), "/echo/x", "truncated"),
         (lambda faults: faults.call(lambda: Answer(b"own"), "after"), "/echo/x", "altered"),
@@ -127,7 +127,7 @@ def test_a_stream_that_breaks_off_can_be_asked_for(demo: Demo, raw: Raw) -> None
 
 
 def test_wrong_credentials_come_before_faults(demo: Demo, client: httpx.Client) -> None:
-    fault = demo.faults.answer(503)
+    fault = demo.faults.respond(503)
     assert client.get("/echo/x", headers={"Authorization": "Bearer wrong"}).status_code == 401
     assert fault.hits == 0
 
@@ -152,7 +152,7 @@ def test_drop_closes_before_the_engine(demo: Demo, reset: bool) -> None:
 
 @pytest.mark.parametrize("reset", [False, True])
 def test_lose_answer_closes_after_the_engine(demo: Demo, reset: bool) -> None:
-    demo.faults.lose_answer(reset=reset, times=1)
+    demo.faults.lose_response(reset=reset, times=1)
     with Raw(demo.mount.address) as raw:
         raw.send("POST /add/w HTTP/1.1\r\nHost: h\r\n\r\n")
         assert raw.is_closed()
@@ -162,7 +162,7 @@ def test_lose_answer_closes_after_the_engine(demo: Demo, reset: bool) -> None:
 
 
 def test_losing_the_answer_of_a_stream(demo: Demo) -> None:
-    demo.faults.lose_answer()
+    demo.faults.lose_response()
     with Raw(demo.mount.address) as raw:
         raw.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n")
         assert raw.is_closed()
@@ -291,7 +291,7 @@ def test_a_part_of_the_service_down(demo: Demo, client: httpx.Client) -> None:
 
 def test_reset_of_the_handle_ends_every_fault(demo: Demo, client: httpx.Client) -> None:
     demo.faults.down()
-    demo.faults.answer(503)
+    demo.faults.respond(503)
     demo.reset()
     assert not demo.faults
     assert demo.faults.unused() == []
@@ -308,7 +308,7 @@ def test_a_fake_that_is_down_can_be_closed(demo: Demo) -> None:
 
 
 def test_sequence_takes_step_by_step(demo: Demo, client: httpx.Client) -> None:
-    steps: list[Any] = [503, None, (429, {"slow": "down"}), "drop", "lose_answer", "truncate"]
+    steps: list[Any] = [503, None, (429, {"slow": "down"}), "drop", "lose_response", "truncate"]
     fault = demo.faults.sequence([*steps, Answer({"odd": 1}, 207)])
     assert statuses(client, 3) == [503, 200, 429]
     assert statuses(client, 3) == ["RemoteProtocolError"] * 3
@@ -421,7 +421,7 @@ def test_a_failing_predicate_is_the_tests_own_problem(
     def broken(given: object) -> bool:
         raise KeyError("typo")
 
-    fault = demo.faults.answer(503, **{matcher: broken})  # type: ignore[arg-type]
+    fault = demo.faults.respond(503, **{matcher: broken})  # type: ignore[arg-type]
     assert client.post("/add/w").status_code == 500
     (problem,) = demo.context.problems
     assert "because of an error in a callback of the test" in problem.text
@@ -465,7 +465,7 @@ def test_advancing_inside_a_call_is_an_error_only_inside_an_advance(demo: Demo) 
 def test_times_and_skip(
     demo: Demo, client: httpx.Client, matchers: dict[str, int], expected: list[int]
 ) -> None:
-    demo.faults.answer(503, **matchers)  # type: ignore[arg-type]
+    demo.faults.respond(503, **matchers)  # type: ignore[arg-type]
     assert statuses(client, 4) == expected
 
 
@@ -496,39 +496,39 @@ def test_times_and_skip(
     ],
 )
 def test_matchers(demo: Demo, client: httpx.Client, matchers: dict[str, Any], hit: bool) -> None:
-    fault = demo.faults.answer(503, **matchers)
+    fault = demo.faults.respond(503, **matchers)
     assert client.post("/add/w?q=1", headers={"X-Who": "me"}).status_code == (503 if hit else 200)
     assert fault.hits == int(hit)
 
 
 def test_only_matching_requests_count_for_times_and_skip(demo: Demo, client: httpx.Client) -> None:
-    fault = demo.faults.answer(503, route="add", skip=1, times=1)
+    fault = demo.faults.respond(503, route="add", skip=1, times=1)
     statuses(client, 3)
     assert [client.post("/add/w").status_code for _ in range(3)] == [200, 503, 200]
     assert fault.hits == 1
 
 
 def test_of_several_answers_the_first_is_used_up_first(demo: Demo, client: httpx.Client) -> None:
-    demo.faults.answer(503, times=1)
-    second = demo.faults.answer(429, times=2)
+    demo.faults.respond(503, times=1)
+    second = demo.faults.respond(429, times=2)
     assert statuses(client, 4) == [503, 429, 429, 200]
     assert second.hits == 2
 
 
 def test_faults_of_different_kinds_work_together(demo: Demo, client: httpx.Client) -> None:
     spoil = demo.faults.truncate()
-    replace = demo.faults.answer(503)
+    replace = demo.faults.respond(503)
     seen = demo.faults.call(lambda: None)
     with pytest.raises(httpx.RemoteProtocolError):
         client.get("/echo/x")
     assert (seen.hits, spoil.hits, replace.hits) == (1, 1, 1)
     call = demo.journal.calls().only()
     assert (call.status, call.outcome) == (503, "truncated")
-    assert call.fault == "call <lambda> before, truncate, answer 503"
+    assert call.fault == "call <lambda> before, truncate, respond 503"
 
 
 def test_a_fault_on_an_unknown_path(demo: Demo, client: httpx.Client) -> None:
-    demo.faults.answer(503, route="/nowhere")
+    demo.faults.respond(503, route="/nowhere")
     assert client.get("/nowhere").status_code == 503
     assert demo.context.problems == []
     assert client.get("/elsewhere").status_code == 404
@@ -536,7 +536,7 @@ def test_a_fault_on_an_unknown_path(demo: Demo, client: httpx.Client) -> None:
 
 
 def test_a_fault_is_a_context_manager(demo: Demo, client: httpx.Client) -> None:
-    with demo.faults.answer(503) as fault:
+    with demo.faults.respond(503) as fault:
         assert isinstance(fault, Fault)
         assert fault.active
         assert statuses(client, 1) == [503]
@@ -546,7 +546,7 @@ def test_a_fault_is_a_context_manager(demo: Demo, client: httpx.Client) -> None:
 
 
 def test_a_fault_that_never_fired_is_known(demo: Demo, client: httpx.Client) -> None:
-    used = demo.faults.answer(503, times=1)
+    used = demo.faults.respond(503, times=1)
     statuses(client, 1)
     with demo.faults.drop(command="nosuch") as unused:
         statuses(client, 1)
@@ -572,10 +572,10 @@ def gone_through(given: object) -> Iterator[bool]:
 
 MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
     "matcher": (
-        lambda f: f.answer(503, tpoic="x"),
+        lambda f: f.respond(503, tpoic="x"),
         "'tpoic' is not a field of a fault. Known fields: command, route, skip, times, when",
     ),  # type: ignore[call-arg]
-    "status": (lambda f: f.answer(99), "99 is not a valid status"),
+    "status": (lambda f: f.respond(99), "99 is not a valid status"),
     "when": (lambda f: f.drop(when="x"), "when='x' is not a function: pass a predicate on the "),  # type: ignore[arg-type]
     "delay": (lambda f: f.delay("soon"), "'soon' is not a duration"),
     "step status": (lambda f: f.sequence([42]), "42 is not a valid status"),
@@ -585,15 +585,15 @@ MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
     "limit headers": (lambda f: f.rate_limit(1, headers=5), "headers=5 is not valid"),  # type: ignore[arg-type]
     "limit body": (lambda f: f.rate_limit(1, body={1}), "the body .* cannot be sent as JSON"),
     "body": (
-        lambda f: f.answer(200, object()),
+        lambda f: f.respond(200, object()),
         "cannot be sent as JSON .*: pass bytes, a string or",
     ),
     "headers": (
-        lambda f: f.answer(200, headers="X: 1"),
+        lambda f: f.respond(200, headers="X: 1"),
         "headers='X: 1' is not valid: pass a mapping",
     ),  # type: ignore[arg-type]
     "type": (
-        lambda f: f.answer(200, "x", content_type="a\r\nb: c"),
+        lambda f: f.respond(200, "x", content_type="a\r\nb: c"),
         "content_type=.* is not a content type",
     ),
     "answer": (lambda f: f.sequence([Answer({1})]), "cannot be sent as JSON"),
@@ -648,7 +648,7 @@ def test_misuse_says_what_to_give(demo: Demo) -> None:
 
 AWAITED = "must be awaited or iterated, which is not supported here: pass a function to call()"
 STEPS = (
-    "pass a status, None, (status, body), an Answer, or one of 'drop', 'hang', 'lose_answer', "
+    "pass a status, None, (status, body), an Answer, or one of 'drop', 'hang', 'lose_response', "
     "'truncate'"
 )
 
@@ -673,7 +673,7 @@ STEPS = (
         (lambda f: f.random("1"), "rate='1' must be a number from 0 to 1"),
         (lambda f: f.rate_limit(per=0), "per=0 is not a period: pass a positive duration"),
         (lambda f: f.drop(reset=1), "reset=1 must be True or False"),
-        (lambda f: f.lose_answer(reset=None), "reset=None must be True or False"),
+        (lambda f: f.lose_response(reset=None), "reset=None must be True or False"),
         (lambda f: f.truncate(-1), "keep=-1 is not a count: pass an integer of at least 0"),
         (lambda f: f.rate_limit(-1), "requests=-1 is not a count: pass an integer of at least 0"),
         (lambda f: f.drop(skip=-1), "skip=-1 is not a count: pass an integer of at least 0"),

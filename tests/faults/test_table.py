@@ -17,7 +17,7 @@ from pytest_fakecloud.faults.fault import Fault, rule_of
 from pytest_fakecloud.faults.plan import FaultPlan, fault_words
 from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.http.app import App, respond
-from pytest_fakecloud.http.messages import Answer, Effect, Request, Response, Serve
+from pytest_fakecloud.http.messages import Answer, AnyResponse, Effect, Request, Serve
 
 from .conftest import ARGUMENTS, sent
 
@@ -28,7 +28,7 @@ from .conftest import ARGUMENTS, sent
         (None, Answer(b"fine")),
         ("drop", Effect("drop")),
         ("hang", Effect("hang")),
-        ("lose_answer", Effect("lose", Answer(b"fine"))),
+        ("lose_response", Effect("lose", Answer(b"fine"))),
         ("truncate", Effect("truncate", Answer(b"fine"), 2)),
         (404, Answer(b"Not Found\n", 404, (), "text/plain")),
         (599, Answer(b"Status 599\n", 599, (), "text/plain")),
@@ -62,7 +62,7 @@ def test_what_a_step_makes_of_a_response(
 def test_a_content_type_among_the_headers_is_the_content_type(
     plan: FaultPlan, table: FaultTable, headers: Any, content_type: str | None, kind: str
 ) -> None:
-    plan.answer(200, "x", headers=headers, content_type=content_type)
+    plan.respond(200, "x", headers=headers, content_type=content_type)
     answer = sent(table)
     assert answer.content_type == kind
     assert [name for name, _ in answer.headers] == [name for name in headers if name == "X"]
@@ -98,7 +98,7 @@ def test_what_prepares_no_fault_or_is_hidden_is_no_word() -> None:
 
 def test_a_plan_holds_the_faults_that_can_still_fire(plan: FaultPlan, table: FaultTable) -> None:
     assert (bool(plan), len(plan), list(plan)) == (False, 0, [])
-    once, always = plan.answer(503, times=1), plan.answer(429)
+    once, always = plan.respond(503, times=1), plan.respond(429)
     assert (bool(plan), len(plan), list(plan)) == (True, 2, [once, always])
     sent(table)
     assert (bool(plan), len(plan), list(plan)) == (True, 1, [always])
@@ -140,7 +140,7 @@ def test_chance_may_prevent_the_hits_of_random_but_not_its_draws(
 
 
 def test_what_is_cleared_fires_no_more_and_is_forgotten(plan: FaultPlan, table: FaultTable) -> None:
-    fault = plan.answer(503)
+    fault = plan.respond(503)
     assert plan.unused() == [fault]
     plan.clear()
     assert fault.active is False
@@ -161,14 +161,14 @@ def test_what_is_cleared_fires_no_more_and_is_forgotten(plan: FaultPlan, table: 
     ],
 )
 def test_a_body_is_altered_after_the_endpoint_made_it(
-    plan: FaultPlan, table: FaultTable, change: Callable[[Serve], Response], altered: bool
+    plan: FaultPlan, table: FaultTable, change: Callable[[Serve], AnyResponse], altered: bool
 ) -> None:
     plan._inject("change", "change", {}, change)
     assert respond(table, Request("GET", "/x"), lambda: Answer(b"fine"))[1] is altered
 
 
 def test_a_body_that_is_altered_in_place_counts_as_well(plan: FaultPlan, table: FaultTable) -> None:
-    def change(serve: Serve) -> Response:
+    def change(serve: Serve) -> AnyResponse:
         answer = serve()
         assert isinstance(answer, Answer)
         answer.body = b"fin"
@@ -185,7 +185,7 @@ def test_a_fault_that_its_own_predicate_takes_back_does_not_fire(
         fault.remove()
         return True
 
-    fault = plan.answer(503, when=taken_back)
+    fault = plan.respond(503, when=taken_back)
     assert sent(table) == Answer(b"fine")
     assert fault.hits == 0
 
@@ -261,15 +261,15 @@ def test_the_facts_of_a_services_own_table_stay_when_it_meets_its_app(table: Fau
     plain = FaultTable(Ids(1).stream("faults"), Timekeeper())
     assert attach(plain) == {"command"}
     plan = FaultPlan(plain)
-    with plan.answer(503):
+    with plan.respond(503):
         assert sent(plain).body == b"own"
-    with plan.answer(503, {}):
+    with plan.respond(503, {}):
         assert sent(plain).body == b"json"
 
 
 def test_a_table_is_true_as_long_as_a_fault_can_fire(table: FaultTable) -> None:
     plan = FaultPlan(table)
     assert not table
-    with plan.answer(503):
+    with plan.respond(503):
         assert table
     assert not table

@@ -173,13 +173,13 @@ def test_a_bug_in_the_facts_is_no_bug_of_the_call(
         raise ValueError
 
     monkeypatch.setattr(demo.app, "facts", facts)
-    demo.faults.answer(503, command="x")
+    demo.faults.respond(503, command="x")
     assert ask(demo, "POST", "/add/w").status == 200
     assert demo.journal.calls().only().facts == {}
 
 
 def test_a_fault_on_a_service_error_can_still_spoil_it(demo: Demo) -> None:
-    demo.faults.lose_answer()
+    demo.faults.lose_response()
     response = demo.app.answer(Request("GET", "/refuse"))
     assert isinstance(response, Effect)
     assert response.answer is not None

@@ -21,7 +21,7 @@ from pytest_fakecloud.http.hub import Hub
 from pytest_fakecloud.http.mount import Mount
 from pytest_fakecloud.http.parsing import HEAD_LIMIT
 
-from ..demo import Demo, Raw, Reply
+from ..demo import Demo, Raw, Response
 from ..harness import wait_until
 from .conftest import Unhindered
 
@@ -567,7 +567,7 @@ def test_closing_the_fake_ends_a_stream(demo: Demo, unhindered: Unhindered) -> N
 # -- plain WSGI applications ---------------------------------------------------------------------
 
 
-def ask(mount: Mount, request: str, head_only: bool = False) -> Reply:
+def ask(mount: Mount, request: str, head_only: bool = False) -> Response:
     with Raw(mount.address) as raw:
         raw.send(request)
         return raw.reply(head_only)

@@ -11,10 +11,10 @@ import pytest
 
 from pytest_fakecloud.http.hub import Hub
 
-from ..demo import Raw, Reply
+from ..demo import Raw, Response
 
 App = Callable[[dict[str, Any], Any], Any]
-Ask = Callable[..., tuple[Reply, list[BaseException], bool]]
+Ask = Callable[..., tuple[Response, list[BaseException], bool]]
 PLAIN = [("Content-Type", "text/plain")]
 
 

@@ -195,14 +195,14 @@ def test_unknown_names_match_with_a_pattern(server: KVServer) -> None:
 class TestFaults:
     @pytest.mark.parametrize("name", MEANT, ids=steady)
     def test_go_by_the_same_names(self, server: KVServer, name: Any) -> None:
-        with server.faults.answer(503, command=name) as fault:
+        with server.faults.respond(503, command=name) as fault:
             in_one("pipeline")(server)
             ask = httpx.post(server.url, json=["GET", "k"], headers=server.headers)
         assert (fault.hits, ask.status_code) == (1, 200)
 
     @pytest.mark.parametrize("name", MEANT, ids=steady)
     def test_go_by_the_same_names_at_the_port(self, server: KVServer, name: Any) -> None:
-        fault = server.faults.answer(503, command=name)
+        fault = server.faults.respond(503, command=name)
         client = redis.Redis.from_url(server.database_url, retry=None)
         for send in (
             lambda: client.set("user:1", "v"),
@@ -218,7 +218,7 @@ class TestFaults:
     )
     def test_impossible_ones_are_rejected(self, server: KVServer, wrong: dict[str, Any]) -> None:
         with pytest.raises(ContractError):
-            server.faults.answer(503, **wrong)
+            server.faults.respond(503, **wrong)
 
 
 @pytest.mark.parametrize(

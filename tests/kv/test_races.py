@@ -329,14 +329,14 @@ class TestUnused:
             server.between(3, run=print).remove()
             for _ in server.between(run=print):
                 break
-            told = [problem.text for problem in cloud.problems.where(kind="unmet")]
+            told = [problem.text for problem in cloud.problems().where(kind="unmet")]
             assert [text.partition(" interrupted nothing. ")[0] for text in told] == [
                 "kv_server: between(('GET', 'SET'))",
                 "kv_server: between(3)",
                 "kv_server: between()",
             ]
             server.reset()
-            assert not cloud.problems
+            assert not cloud.problems()
 
     def test_an_ended_interruption_is_not_used_again(self, server: KVServer) -> None:
         between = server.between(run=print)

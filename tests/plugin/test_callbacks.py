@@ -206,7 +206,7 @@ def test_an_assertion_that_is_meant_is_allowed(run: Run) -> None:
             queue.assert_delivered(URL)
 
         def test_prepared(queue):
-            queue.destinations.answers(URL, AssertionError("no"), 200)
+            queue.destinations.respond(URL, AssertionError("no"), 200)
             deliver(queue)
         """
     ).assert_outcomes(passed=2)
@@ -352,7 +352,7 @@ def test_a_time_out_inside_the_code_under_test_ends_the_test(pytester: pytest.Py
                 if not get(kv_server, "/pipeline").ok:
                     hang()
 
-            fakecloud.every_failure(run, faults="answer")
+            fakecloud.every_failure(run, faults="respond")
 
 
         def test_a_run_that_replaces_every_error(fakecloud, kv_server):
@@ -363,7 +363,7 @@ def test_a_time_out_inside_the_code_under_test_ends_the_test(pytester: pytest.Py
                     except BaseException:
                         raise ValueError("the request failed")
 
-            fakecloud.every_failure(run, faults="answer")
+            fakecloud.every_failure(run, faults="respond")
 
 
         def test_a_handler(queue):

@@ -68,7 +68,7 @@ def test_a_real_server_and_a_clock_that_stands(
     settings: dict[str, Any], fixture: str, engine: str
 ) -> None:
     with Cloud(**settings) as cloud, pytest.raises(ContractError, match="uses real time"):
-        cloud.start(fixture, {"engine": engine})
+        cloud._start(fixture, {"engine": engine})
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_real_server_and_a_clock_that_stands(
 )
 def test_settings_of_one_fake(fixture: str, settings: dict[str, Any], said: str) -> None:
     with Cloud() as cloud, pytest.raises(ContractError, match=said):
-        cloud.start(fixture, settings)
+        cloud._start(fixture, settings)
 
 
 def test_settings_of_one_fake_from_two_markers(run: Run) -> None:

@@ -56,7 +56,7 @@ def test_each_test_has_its_own_fakes_with_one_clock_and_seed(run: Run) -> None:
         def test_more(fakecloud, broker):
             second = fakecloud.broker(name="second", topics={"orders": 2})
             assert second.clock is broker.clock is fakecloud.clock
-            assert [handle.name for handle in fakecloud.handles] == ["broker", "second"]
+            assert [handle.name for handle in fakecloud.fakes()] == ["broker", "second"]
             assert second.url != broker.url
 
         def test_seed(fakecloud, request):

@@ -32,7 +32,7 @@ def session(cloud: Cloud) -> None:
     httpx.get(f"{kv.url}/set/two%20words/%2F?EX=100&_token={kv.token}")
     httpx.post(kv.url + "/set/bin", content=b"\xff\x00", headers=kv.headers)
     httpx.get(f"{kv.url}/get/k", headers={"Authorization": "Bearer wrong"})
-    with kv.faults.answer(503):
+    with kv.faults.respond(503):
         httpx.get(f"{kv.url}/get/k", headers=kv.headers)
     httpx.post(kv.url, json=["AUTH", "someone", "secret-of-theirs"], headers=kv.headers)
     httpx.post(f"{index.url}/upsert", json={"id": "1", "vector": [1, 0]}, headers=index.headers)
@@ -62,7 +62,7 @@ def test_the_archive_is_a_har_and_keeps_no_secret(tmp_path: Path) -> None:
         session(cloud)
         har = archive(cloud)
         text = json.dumps(har)
-        for handle in cloud.handles:
+        for handle in cloud.fakes():
             for name in ("token", "read_only_token", "password", "current_signing_key"):
                 assert getattr(handle, name, "nothing of the kind") not in text
     assert "secret-of-theirs" not in text

@@ -41,7 +41,7 @@ def test_session_scope_keeps_address_and_credentials_and_nothing_else(
             assert not broker.faults.unused()
             broker.create_topic("orders")
             ask(broker)
-            with broker.faults.answer(503):
+            with broker.faults.respond(503):
                 ask(broker)
             fakecloud.clock.advance("24h")
             fakecloud.clock.freeze()
@@ -151,10 +151,10 @@ def test_what_a_test_starts_itself_ends_with_it(run: Run, pytester: pytest.Pytes
         """
         def test_1(fakecloud):
             fakecloud.broker(name="mine")
-            assert [handle.name for handle in fakecloud.handles] == ["mine"]
+            assert [handle.name for handle in fakecloud.fakes()] == ["mine"]
 
         def test_2(fakecloud):
-            assert fakecloud.handles == []
+            assert fakecloud.fakes() == []
         """
     ).assert_outcomes(passed=2)
 

@@ -111,13 +111,13 @@ def test_faults_and_expectations_that_never_fired_fail(run: Run) -> None:
             destination.expect_ordered_request("/hook").respond_with_data("ok")
 
         def test_forgotten(broker):
-            broker.faults.answer(503, route="commit")
+            broker.faults.respond(503, route="commit")
 
         def test_removed(broker):
-            broker.faults.answer(503, route="commit").remove()
+            broker.faults.respond(503, route="commit").remove()
 
         def test_as_a_block(broker):
-            with broker.faults.answer(503, route="commit"):
+            with broker.faults.respond(503, route="commit"):
                 pass
         """
     )
@@ -139,7 +139,7 @@ def test_what_happened_less_often_than_planned_fails(run: Run) -> None:
             return requests.post(fake.url + path, headers=fake.headers, **sent).status_code
 
         def test_times(kv_server):
-            kv_server.faults.answer(503, times=2)
+            kv_server.faults.respond(503, times=2)
             assert call(kv_server, json=["PING"]) == 503
 
         def test_steps(kv_server):
@@ -153,7 +153,7 @@ def test_what_happened_less_often_than_planned_fails(run: Run) -> None:
                 queue.run_until_idle()
 
         def test_answers(queue):
-            queue.destinations.answers(URL, 503, 200)
+            queue.destinations.respond(URL, 503, 200)
             queue.publish(URL, retries=0)
             queue.run_until_idle()
 
@@ -168,19 +168,19 @@ def test_what_happened_less_often_than_planned_fails(run: Run) -> None:
                 raise ValueError
 
         def test_reset(kv_server, queue, broker):
-            kv_server.faults.answer(503, times=2)
+            kv_server.faults.respond(503, times=2)
             kv_server.between(run=print)
-            queue.destinations.answers(URL, 503, 200)
+            queue.destinations.respond(URL, 503, 200)
             queue.set_baseline()
             broker.partial_produce(keep=1)
             for fake in (kv_server, queue, broker):
                 fake.reset()
 
         def test_all_of_it(kv_server, queue, broker):
-            kv_server.faults.answer(503, times=2)
+            kv_server.faults.respond(503, times=2)
             for _ in range(2):
                 call(kv_server, json=["PING"])
-            queue.destinations.answers(URL, 503, 200)
+            queue.destinations.respond(URL, 503, 200)
             before = queue.snapshot()
             queue.publish(URL, retries=1)
             queue.run_until_idle()

@@ -65,14 +65,14 @@ def test_the_twins_work_in_both_loops(run: Callable[..., Any]) -> None:
         with Cloud(seed=1, now="2026-01-01T00:00:00Z", delivery="driven") as cloud:
             queue, capture, broker = cloud.queue(), cloud.callback_capture(), cloud.broker()
             broker.create_topic("orders", partitions=1)
-            queue.destinations.answers("https://app.test", 500, 200)
+            queue.destinations.respond("https://app.test", 500, 200)
             hook = "https://app.test/hook"
             queue.publish(hook, callback=capture.callback_url, retries=3)
             assert [one.status for one in await queue.aio.deliver_due()][:1] == [500]
             await queue.aio.run_until_idle()
             assert len(await capture.callbacks.aio.wait_for(2, timeout=5)) == 2
             assert (await capture.aio.wait_for_callback(timeout=5)).status == 500
-            queue.destinations.answers("https://app.test/lost", 400)
+            queue.destinations.respond("https://app.test/lost", 400)
             queue.publish(
                 "https://app.test/lost", failure_callback=capture.failure_url, retries=0, delay=60
             )

@@ -94,7 +94,7 @@ def busy(queue: Any) -> None:
 
 
 def refused(queue: Any) -> None:
-    with queue.faults.answer(503):
+    with queue.faults.respond(503):
         requests.post(f"{queue.url}/v2/publish/{URL}", headers=queue.headers, timeout=30)
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import pytest
 
 from pytest_fakecloud.core.settings import connection_settings, settings_of
 from pytest_fakecloud.marker import MarkerConfig
 from pytest_fakecloud.services import SERVICES, find, handle_class, services_by_word
-from pytest_fakecloud.serving import Options, Served, serve_cloud
-from pytest_fakecloud.standalone.log import Log
 
 from ..harness import QUIET, Run
 
@@ -39,7 +37,7 @@ def assert_limited(kv):
         kv.client().set("k", "v")
 
 def assert_retries(queue):
-    queue.destinations.answers("https://a.test", 500)
+    queue.destinations.respond("https://a.test", 500)
     message = queue.publish("https://a.test")
     queue.run_until_idle()
     assert len(message.attempts) == 2
@@ -182,7 +180,7 @@ def test_early_fakes_keep_their_variables_when_they_get_their_settings(
             assert broker.topics() == {"orders": 2}
             assert vector_index.headers and queue.current_signing_key
             message = queue.publish("https://a.test/hook")
-            queue.destinations.answers("https://a.test", 200)
+            queue.destinations.respond("https://a.test", 200)
             queue.clock.advance("1s")
         """
     ).assert_outcomes(passed=2)
@@ -440,73 +438,3 @@ def test_variables_that_a_marker_turns_off(run: Run) -> None:
     )
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*env=False of the marker and the fixture fakecloud_env*"])
-
-
-# -- fakes of a stand-alone server -----------------------------------------------------------------
-
-
-@pytest.fixture
-def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    """A server with two fakes; its parameter is the mode of its clock."""
-    options = Options({"kv": {}, "queue": {}}, clock=getattr(request, "param", None))
-    with serve_cloud(options, Log()) as served:
-        monkeypatch.setenv("PYTEST_FAKECLOUD_TOKEN", served.app.token)
-        yield served
-
-
-OF_SERVERS = ("process_time", "tls", "transport")
-
-
-@pytest.mark.parametrize("way", ["function", "class", "fixture"])
-def test_settings_of_one_test_for_fakes_of_a_server(way: str, run: Run, server: Served) -> None:
-    result = run(source(WAYS[way]), f"--fakecloud-url={server.url}")
-    result.assert_outcomes(passed=len(EFFECTS) - len(OF_SERVERS), errors=len(OF_SERVERS))
-    for name in OF_SERVERS:
-        result.stdout.fnmatch_lines([f"*{name} cannot be set for one test*stand-alone server*"])
-
-
-@pytest.mark.parametrize(
-    "ini",
-    [
-        "fakecloud_transport = inprocess",
-        "fakecloud_scope = function",
-        "fakecloud_call_sites = true",
-    ],
-)
-def test_settings_of_a_run_that_a_server_ignores(
-    ini: str, run: Run, pytester: pytest.Pytester
-) -> None:
-    pytester.makeini(f"[pytest]\n{ini}")
-    result = run("def test_it(kv_server): pass", "--fakecloud-url=http://127.0.0.1:1/")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*{ini} and --fakecloud-url contradict each other*-o *"])
-
-
-@pytest.mark.parametrize(
-    ("server", "ini", "during"),
-    [
-        ("frozen", "fakecloud_clock = running", "running"),
-        ("running", "fakecloud_clock = frozen", "frozen"),
-        ("frozen", "", "frozen"),
-        ("running", "", "running"),
-    ],
-    indirect=["server"],
-)
-def test_every_test_begins_a_server_with_the_settings_of_the_run(
-    ini: str, during: str, run: Run, pytester: pytest.Pytester, server: Served
-) -> None:
-    server.cloud.fixture_handle("kv_server").load({"left": "by an earlier run"})
-    pytester.makeini(f"[pytest]\n{ini}")
-    run(
-        f"""
-        import pytest
-
-        @pytest.mark.parametrize("n", [1, 2])
-        def test_it(fakecloud, kv_server, n):
-            assert (fakecloud.clock.mode, fakecloud.seed) == ({during!r}, "5")
-            assert kv_server.values() == {{}}
-            kv_server.load({{"left": "by an earlier test"}})
-        """,
-        f"--fakecloud-url={server.url}",
-        "--fakecloud-seed=5",
-    ).assert_outcomes(passed=2)

@@ -23,7 +23,7 @@ FAILURE = "https://app.example.com/failure"
 
 
 @dataclass
-class Response:
+class Fetched:
     """A response of the queue."""
 
     status: int
@@ -76,7 +76,7 @@ class Scene:
         *,
         json: Any = None,
         token: str | None = None,
-    ) -> Response:
+    ) -> Fetched:
         """Send a request with exactly this target; the token is added."""
         pairs = list(headers.items()) if isinstance(headers, Mapping) else list(headers or [])
         pairs.append(("Authorization", f"Bearer {self.queue.token if token is None else token}"))
@@ -89,14 +89,14 @@ class Scene:
         connection.putheader("Content-Length", str(len(body)))
         connection.endheaders(body)
         answer = connection.getresponse()
-        return Response(answer.status, dict(answer.getheaders()), answer.read())
+        return Fetched(answer.status, dict(answer.getheaders()), answer.read())
 
     def get(self, path: str) -> Any:
         response = self.request("GET", path)
         assert response.status == 200, response
         return response.json()
 
-    def ok(self, method: str, path: str, **options: Any) -> Response:
+    def ok(self, method: str, path: str, **options: Any) -> Fetched:
         response = self.request(method, path, **options)
         assert 200 <= response.status <= 299, response
         return response

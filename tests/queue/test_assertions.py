@@ -53,7 +53,7 @@ def test_a_star_may_be_meant(queue: Queue) -> None:
 
 
 def test_assert_not_delivered_and_not_dead_lettered(queue: Queue) -> None:
-    queue.destinations.answers(DEST, 200, 500)
+    queue.destinations.respond(DEST, 200, 500)
     queue.publish(DEST, body="good", retries=0)
     queue.publish(DEST, body="bad", retries=0)
     queue.deliver_due()
@@ -75,7 +75,7 @@ def test_callbacks_are_not_counted_and_it_is_said(queue: Queue) -> None:
 
 
 def test_listings_can_be_asked_further(queue: Queue) -> None:
-    queue.destinations.answers(DEST, 500)
+    queue.destinations.respond(DEST, 500)
     message = queue.publish(DEST, json={"n": 1}, headers={"X-A": "1"}, retries=0)
     queue.run_until_idle()
     assert queue.messages().where(json={"n": 1}, headers={"x-a": "1"}, label=[]) == [message]

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.attempt_reports import StartedDelivery
-from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Reply
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Response
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.log_collector import LogCollector
 
@@ -55,7 +55,7 @@ def test_deliveries_kept_for_reports_are_limited_in_number_and_bytes() -> None:
         made = queue._reports.finished
 
         def publish(times: int, size: int) -> list[int]:
-            queue.destinations.answers(URL, Reply(200, b"y" * size))
+            queue.destinations.respond(URL, Response(200, b"y" * size))
             for _ in range(times):
                 queue.publish(URL, body=b"x" * size)
             queue.run_until_idle()

@@ -114,7 +114,7 @@ def test_the_journal_knows_the_labels_under_either_prefix(scene: Scene) -> None:
         assert scene.queue.journal.calls().last.facts["label"] == ["red"]
     scene.publish({"Upstash-Label": "red, blue"})
     scene.queue.assert_called("publish", label="blue", times=1)
-    with scene.queue.faults.answer(503, route="publish", label="blue", times=1):
+    with scene.queue.faults.respond(503, route="publish", label="blue", times=1):
         answer = scene.request("POST", f"/v2/publish/{DEST}", {"Upstash-Label": "red,blue"})
     assert answer.status == 503
 

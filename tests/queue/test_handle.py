@@ -15,8 +15,8 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.arguments import FlowControl
-from pytest_fakecloud.queue.delivery.drivers import NotIdle
-from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Reply
+from pytest_fakecloud.queue.delivery.drivers import NotIdleError
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Response
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.handle import DEV_KEYS, DEV_TOKEN, Queue
 from tests.harness import check_each
@@ -161,7 +161,7 @@ def test_flow_control_as_a_keyword(queue: Queue) -> None:
 
 
 def test_publishing_by_hand_skips_faults(queue: Queue) -> None:
-    queue.faults.answer(503, times=1)
+    queue.faults.respond(503, times=1)
     queue.publish(DEST)
     assert queue.faults.unused()
     queue.faults.clear()
@@ -197,7 +197,7 @@ def test_reset_returns_to_the_baseline(queue: Queue) -> None:
 
 
 def test_a_snapshot_knows_how_far_the_destinations_are(queue: Queue) -> None:
-    route = queue.destinations.answers(DEST, 500, 503, 200)
+    route = queue.destinations.respond(DEST, 500, 503, 200)
     message = queue.publish(DEST)
     queue.deliver_due()
     saved = queue.snapshot()
@@ -246,8 +246,8 @@ def test_a_queue_closed_by_a_handler_takes_its_answer_and_ends(queue: Queue) -> 
 
 
 def test_messages_by_state_url_and_label(queue: Queue) -> None:
-    queue.destinations.answers(DEST, 200)
-    queue.destinations.answers(FAILURE, 500)
+    queue.destinations.respond(DEST, 200)
+    queue.destinations.respond(FAILURE, 500)
     ok = queue.publish(DEST, label="red")
     bad = queue.publish(FAILURE, retries=0, label="blue")
     later = queue.publish(DEST, delay="1h")
@@ -275,7 +275,7 @@ def test_callbacks_are_messages_about_another(queue: Queue) -> None:
 
 
 def test_attempts(queue: Queue) -> None:
-    queue.destinations.answers(DEST, 500, ConnectionResetError("gone"), 200)
+    queue.destinations.respond(DEST, 500, ConnectionResetError("gone"), 200)
     message = queue.publish(DEST)
     queue.run_until_idle()
     one, two, three = queue.attempts(message)
@@ -292,7 +292,7 @@ def test_attempts(queue: Queue) -> None:
 
 
 def test_dead_letters(queue: Queue) -> None:
-    queue.destinations.answers(DEST, (418, b"teapot"), 200)
+    queue.destinations.respond(DEST, (418, b"teapot"), 200)
     message = queue.publish(DEST, json={"n": 1}, retries=0)
     queue.deliver_due()
     letter = queue.dead_letters().only()
@@ -350,7 +350,7 @@ def test_a_run_that_fails_leaves_its_reason_and_goes_on(queue: Queue) -> None:
 
 
 def test_the_timeline_says_when_what_and_why(queue: Queue) -> None:
-    queue.destinations.answers(DEST, 500, (429, b"", {"Retry-After": "90"}), Reply.refuse(), 500)
+    queue.destinations.respond(DEST, 500, (429, b"", {"Retry-After": "90"}), Response.refuse(), 500)
     message = queue.publish(DEST, delay="1m", retries=3, settings={"Upstash-Retry-Delay": "5000"})
     assert message.timeline.splitlines()[-1] == "  due 00:01:00Z in 1 m (delay)"
     queue.run_until_idle()
@@ -423,7 +423,7 @@ def test_assertions_return_what_matched(queue: Queue) -> None:
 
 
 def test_a_failed_assertion_shows_the_nearest_and_why(queue: Queue) -> None:
-    queue.destinations.answers(DEST, 500)
+    queue.destinations.respond(DEST, 500)
     queue.publish(DEST, json={"user": {"name": "ada", "tags": [1, 2]}, "n": 1})
     queue.publish("https://far.example.com/", json={"other": True})
     queue.deliver_due()
@@ -458,7 +458,7 @@ def test_an_assertion_without_any_message(queue: Queue) -> None:
 
 
 def test_driving_returns_the_attempts_and_what_is_left(queue: Queue) -> None:
-    queue.destinations.answers(DEST, 500, 200)
+    queue.destinations.respond(DEST, 500, 200)
     message = queue.publish(DEST)
     assert queue.advance("0s").only().status == 500
     assert queue.advance("12s") == []
@@ -497,7 +497,7 @@ def test_running_until_idle_moves_no_further_than_needed(queue: Queue) -> None:
 
 def test_running_until_idle_on_a_running_clock() -> None:
     with Queue(Context.alone(now=NOW, clock="running")) as queue:
-        queue.destinations.answers(DEST, *[500] * 12, 200)
+        queue.destinations.respond(DEST, *[500] * 12, 200)
         for expression in ("0", "retried", "1000 * retried"):
             queue.publish(DEST, retries=20, settings={"Upstash-Retry-Delay": expression})
         attempts = queue.run_until_idle()
@@ -509,7 +509,7 @@ def test_running_until_idle_on_a_running_clock() -> None:
 
 def test_running_until_idle_has_an_end(queue: Queue) -> None:
     queue.publish(DEST, delay="40d")
-    with pytest.raises(NotIdle, match="not idle after '30d'"):
+    with pytest.raises(NotIdleError, match="not idle after '30d'"):
         queue.run_until_idle()
     assert queue.clock.now() == NOW
     queue.destinations.accept()
@@ -566,7 +566,7 @@ def test_a_failure_in_a_background_handler_fails_the_test_and_deliveries_go_on()
         failed = queue.publish(DEST, retries=0, callback=capture.callback_url)
         capture.callbacks.wait_for(1)
         assert failed.attempts.only().state == "failed"
-        problem = cloud.problems.only()
+        problem = cloud.problems().only()
         assert problem.kind == "assertion"
         assert problem.text.startswith(
             f"queue: {DEST}: a callback of the test raised Failed: not expected ("
@@ -590,10 +590,10 @@ def test_an_invalid_answer_is_not_a_failed_delivery(delivery: Any) -> None:
         if delivery == "driven":
             with pytest.raises(ContractError, match=r"1\.5 is not an answer"):
                 queue.advance("1m")
-            assert cloud.problems == []
+            assert cloud.problems() == []
         else:
             queue.advance("1m")
-            assert "ContractError: 1.5 is not an answer" in cloud.problems.only().text
+            assert "ContractError: 1.5 is not an answer" in cloud.problems().only().text
         assert isinstance(message.attempts.only().exception, ContractError)
 
 
@@ -603,7 +603,7 @@ def test_a_clock_moved_by_a_background_handler_is_told() -> None:
         queue.destinations.call(DEST, lambda request: queue.advance("1h"))
         queue.publish(DEST, retries=0, callback=capture.callback_url)
         assert capture.callbacks.wait_for(1)[0].status == 500
-        assert "the clock is already being advanced" in cloud.problems.only().text
+        assert "the clock is already being advanced" in cloud.problems().only().text
 
 
 def test_the_clock_drives_as_well(queue: Queue) -> None:
@@ -695,7 +695,7 @@ def test_a_region_that_no_header_can_carry(region: str) -> None:
 
 
 def test_the_dead_letter_of_a_message(queue: Queue) -> None:
-    queue.destinations.answers(DEST, 500, 200)
+    queue.destinations.respond(DEST, 500, 200)
     message = queue.publish(DEST, retries=0)
     queue.run_until_idle()
     again = queue.retry_dead_letter(message)

@@ -115,7 +115,7 @@ class Cell:
             elif self.place == "asyncio":
                 queue.destinations.asgi(APP, matrix_app.asgi)
             yield cloud, queue
-            assert cloud.problems == []
+            assert cloud.problems() == []
 
     def drive(self, queue: Any, name: str, *args: Any) -> Attempts:
         if self.place != "asyncio":
@@ -356,6 +356,6 @@ def test_a_reset_while_deliveries_go_on_in_the_background() -> None:
             last = queue.publish(APP + "/")
             until(lambda: last.state == "delivered")
             assert last.state == "delivered"
-            assert cloud.problems == []
+            assert cloud.problems() == []
 
     watched(run)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import pytest_fakecloud
-from pytest_fakecloud.queue.delivery.replies import Reply
+from pytest_fakecloud.queue.delivery.replies import Response
 from pytest_fakecloud.queue.handler_errors import raised_text
 from pytest_fakecloud.queue.timeline import span, unfinished_lines, waiting_text
 
@@ -79,7 +79,7 @@ def test_the_text_for_a_waiting_message(bench: Bench) -> None:
 def test_messages_ahead_in_a_queue_are_listed_in_their_order() -> None:
     with Scene() as scene:
         scene.ok("POST", "/v2/queues", json={"queueName": "q", "parallelism": 3})
-        scene.answer = lambda request: Reply(200, after="1h")
+        scene.answer = lambda request: Response(200, after="1h")
         ids = [scene.publish(way="/v2/enqueue/q/") for _ in range(4)]
         scene.queue.deliver_due()
         *_, last = unfinished_lines(scene.queue._engine)

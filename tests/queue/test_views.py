@@ -6,14 +6,14 @@ import httpx
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.queue.delivery.replies import Reply
+from pytest_fakecloud.queue.delivery.replies import Response
 from pytest_fakecloud.queue.handle import Queue
 
 from .scene import DEST
 
 
 def test_reprs_of_objects_that_are_gone(queue: Queue) -> None:
-    queue.destinations.answers(DEST, 500)
+    queue.destinations.respond(DEST, 500)
     message = queue.publish(DEST, retries=0)
     schedule = queue.schedule(DEST, "* * * * *", id="often")
     queue.deliver_due()
@@ -29,7 +29,7 @@ def test_reprs_of_objects_that_are_gone(queue: Queue) -> None:
 
 
 def test_an_attempt_that_got_no_answer_shows_why(queue: Queue) -> None:
-    queue.destinations.answers(DEST, Reply.refuse())
+    queue.destinations.respond(DEST, Response.refuse())
     queue.publish(DEST, retries=0)
     [attempt] = queue.run_until_idle()
     assert attempt.status is None

@@ -29,7 +29,7 @@ from .shown import shown as rows
 
 
 def client(cloud: Cloud, **options: Any) -> redis.Redis:
-    url = cloud.kv_server().database_url if not cloud.handles else cloud.handles[0].database_url  # type: ignore[attr-defined]
+    url = cloud.kv_server().database_url if not cloud.fakes() else cloud.fakes()[0].database_url  # type: ignore[attr-defined]
     return redis.Redis.from_url(url, decode_responses=True, **options)
 
 
@@ -175,7 +175,7 @@ def test_what_a_fault_does_meanwhile_stands_below(cloud: Cloud) -> None:
     with client(cloud) as kv, client(cloud) as other:
         other.ping()
         kv.ping()
-        cloud.handles[0].faults.call(lambda *_: other.set("a", "2"), command="GET")
+        cloud.fakes()[0].faults.call(lambda *_: other.set("a", "2"), command="GET")
         kv.get("a")
     got, put = rows(cloud)[-2:]
     assert (got.what, put.what, put.depth) == ("GET a", "SET a 2", got.depth + 1)
@@ -204,8 +204,8 @@ def test_no_secret_is_told(cloud: Cloud) -> None:
     with client(cloud) as kv:
         kv.execute_command("MULTI")
         kv.execute_command("ACL", "SETUSER", "ada", "on", ">her-secret-word")
-        kv.execute_command("SET", "a", cloud.handles[0].token)  # type: ignore[attr-defined]
+        kv.execute_command("SET", "a", cloud.fakes()[0].token)  # type: ignore[attr-defined]
         kv.execute_command("EXEC")
     text = section(cloud, width=140) + str(rows(cloud))
     assert "her-secret-word" not in text
-    assert cloud.handles[0].token not in text  # type: ignore[attr-defined]
+    assert cloud.fakes()[0].token not in text  # type: ignore[attr-defined]

@@ -135,7 +135,7 @@ def play(cloud: Cloud) -> None:
     client.get("/consume/g/i/t", headers=early)
     client.post("/commit/g/i", json={"topic": "t", "partition": 0, "offset": 9})
     deliver(cloud)
-    kv_server.faults.answer(503, command="GET")
+    kv_server.faults.respond(503, command="GET")
     with suppress(httpx.HTTPError):
         httpx.post(kv_server.url, json=["GET", "a"], headers=kv_server.headers)
 
@@ -158,7 +158,7 @@ def deliver(cloud: Cloud) -> None:
 
     queue.destinations.call("https://a.example.com/x", handler)
     queue.destinations.call("https://a.example.com/y", refuse)
-    queue.destinations.answers("https://a.example.com/z", (308, "", {"Location": "/z"}))
+    queue.destinations.respond("https://a.example.com/z", (308, "", {"Location": "/z"}))
     queue.destinations.accept("https://a.example.com/cb")
     for place in "xyz":
         headers = {**queue.headers, "Upstash-Callback": "https://a.example.com/cb"}

@@ -149,7 +149,7 @@ def circle(cause: BaseException) -> BaseException:
 def test_a_refusal_is_told(
     cloud: Cloud, refusal: Callable[[str], BaseException], expected: list[str]
 ) -> None:
-    assert sorted(hints_about_error(cloud, refusal(cloud.handles[0].url))) == expected
+    assert sorted(hints_about_error(cloud, refusal(cloud.fakes()[0].url))) == expected
 
 
 def test_an_error_that_has_no_request_to_give_says_nothing(cloud: Cloud) -> None:
@@ -195,7 +195,7 @@ def test_a_client_of_a_fake_that_is_closed_is_told_how_fakes_stay(
 
 
 def test_a_client_of_an_open_fake_is_not(cloud: Cloud) -> None:
-    for handle in cloud.handles:
+    for handle in cloud.fakes():
         assert hints_about_error(cloud, OSError(handle.url)) == []
 
 
@@ -208,13 +208,13 @@ def test_without_httpx_errors_of_the_system_count(
 
 
 def came(cloud: Cloud, headers: Any) -> None:
-    httpx.get(f"{cloud.handles[0].url}/get/k", headers=headers)
+    httpx.get(f"{cloud.fakes()[0].url}/get/k", headers=headers)
 
 
 def test_the_token_of_a_fake_that_is_closed_is_known(cloud: Cloud) -> None:
     with Cloud() as earlier:
         old = dict(earlier.kv_server().headers)
-    came(cloud, cloud.handles[0].headers)
+    came(cloud, cloud.fakes()[0].headers)
     came(cloud, {"Authorization": "Bearer nobodys"})
     came(cloud, None)
     assert old_token_hints(cloud) == []
@@ -224,8 +224,8 @@ def test_the_token_of_a_fake_that_is_closed_is_known(cloud: Cloud) -> None:
 
 
 def test_an_answer_made_on_purpose_tells_of_no_closed_fake(cloud: Cloud) -> None:
-    cloud.handles[0].faults.answer(401, times=1)  # type: ignore[attr-defined]
-    came(cloud, cloud.handles[0].headers)
+    cloud.fakes()[0].faults.respond(401, times=1)  # type: ignore[attr-defined]
+    came(cloud, cloud.fakes()[0].headers)
     assert [call.status for call in cloud.journal.calls()] == [401]
     assert old_token_hints(cloud) == []
 
@@ -303,7 +303,7 @@ def test_a_client_of_another_address_is_told(
 
 
 def test_a_client_of_a_fake_ends_the_suspicion(cloud: Cloud) -> None:
-    own = redis_at(cloud.handles[0].url)
+    own = redis_at(cloud.fakes()[0].url)
     assert hints_about_silence(cloud, [redis_at(PROD), own]) == []
 
 
@@ -326,7 +326,7 @@ def test_a_client_that_the_failing_function_knew_counts(cloud: Cloud) -> None:
 
 
 def test_where_a_fake_was_called_no_client_is_suspected(cloud: Cloud) -> None:
-    came(cloud, cloud.handles[0].headers)
+    came(cloud, cloud.fakes()[0].headers)
     assert (
         hints_about_silence(cloud, [redis_at(PROD), made("qstash.client.QStash", url=PROD)]) == []
     )
@@ -364,7 +364,7 @@ def test_a_library_in_anothers_place_is_suspected(
 ) -> None:
     monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", value)
     assert hints_about_silence(cloud, []) == (kept_away("kv_server", "queue") if expected else [])
-    came(cloud, cloud.handles[0].headers)
+    came(cloud, cloud.fakes()[0].headers)
     assert hints_about_silence(cloud, []) == (kept_away("queue") if expected else [])
 
 

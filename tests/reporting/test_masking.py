@@ -122,7 +122,7 @@ SECRETS = ("ada:", "pa%2Fss", "pa%252Fss", "tok%26en", "tok%2526en")
 
 def test_no_report_shows_the_credentials_of_a_destination(cloud: Cloud) -> None:
     queue = cloud.queue()
-    queue.destinations.answers(URL.partition("?")[0], 500)
+    queue.destinations.respond(URL.partition("?")[0], 500)
     queue.faults.tamper(times=1, url=URL)
     api, headers = f"{queue.url}/v2", queue.headers
     options = {**headers, "Upstash-Retries": "1", "Upstash-Callback": URL}

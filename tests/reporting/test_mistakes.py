@@ -82,9 +82,9 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
      f"{URL} is not set when a module that reads it is imported."),
     (lambda cloud: in_a_subprocess(True), f"a subprocess had no {URL}: start it with env="),
     (lambda cloud: in_a_subprocess(False), f"a subprocess had no {URL}: start it with env="),
-    (lambda cloud: cloud.handles[0].get("a"), "KVServer has no get: value(key) reads a key"),
-    (lambda cloud: cloud.handles[0].valeu("a"), "KVServer has no valeu; did you mean 'value'?"),
-    (lambda cloud: cloud.handles[1].destinations.answer(), "Destinations has no answer; did you"),
+    (lambda cloud: cloud.fakes()[0].get("a"), "KVServer has no get: value(key) reads a key"),
+    (lambda cloud: cloud.fakes()[0].valeu("a"), "KVServer has no valeu; did you mean 'value'?"),
+    (lambda cloud: cloud.fakes()[1].destinations.respnd(), "Destinations has no respnd; did you"),
     (lambda cloud: cloud.clock.tick(5), "Clock has no tick: advance(duration) moves the clock"),
     (lambda cloud: cloud.clock.advance(hours=1), "advance() takes one duration"),
     (with_freezegun, "freezegun moves time.time() of this process only"),
@@ -112,7 +112,7 @@ def test_a_mistake_gets_one_hint(do: Callable[[Any], object], hint: str, cloud: 
         lambda cloud: os.environ["SHOP_URL"],
         lambda cloud: os.environ["UPSTASH_VECTOR_REST_URL"],
         lambda cloud: object().get,  # type: ignore[attr-defined]
-        lambda cloud: cloud.handles[0].quite_another_thing,
+        lambda cloud: cloud.fakes()[0].quite_another_thing,
         lambda cloud: int(hours=1),  # type: ignore[call-overload]
         lambda cloud: fails(),
     ],
@@ -139,7 +139,7 @@ def test_what_a_fixture_does_to_the_clock_is_seen(
 def test_the_variables_are_those_of_the_fakes(cloud: Cloud) -> None:
     cloud.vector_index()
     cloud.broker()
-    for handle in cloud.handles:
+    for handle in cloud.fakes():
         own = {name for name in handle.env if not name.startswith(("QSTASH_DEV", "QSTASH_REGION"))}
         assert own == set(VARIABLES[handle.fixture])
 

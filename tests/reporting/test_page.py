@@ -49,9 +49,9 @@ def fill(cloud: Cloud) -> None:
     shop = broker.client()
     shop.post("/produce/orders", json=[{"key": "ada", "value": "one book"}])
     shop.get("/consume/shop/worker-1/orders")
-    with kv.faults.answer(503):
+    with kv.faults.respond(503):
         httpx.get(f"{kv.url}/incr/orders", headers=kv.headers)
-    queue.destinations.answers("https://shop.example.com/remind", 500, 200)
+    queue.destinations.respond("https://shop.example.com/remind", 500, 200)
     deliver(
         queue,
         "https://shop.example.com/remind",
@@ -107,7 +107,7 @@ def test_a_page_can_be_written_whatever_was_said(cloud: Cloud, tmp_path: Path) -
 
 def test_no_secret_is_on_the_page(cloud: Cloud) -> None:
     fill(cloud)
-    handles: list[Any] = list(cloud.handles)
+    handles: list[Any] = list(cloud.fakes())
     kv, broker, queue, _ = handles
     httpx.get(f"{kv.url}/get/a?_token={kv.token}")
     kv.client().set("token", kv.token)

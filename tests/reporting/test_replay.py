@@ -53,7 +53,7 @@ def without_empty(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def real(cloud: Cloud) -> dict[str, Any]:
-    handles = [one for one in cloud.handles if one.fixture in VIEWS]
+    handles = [one for one in cloud.fakes() if one.fixture in VIEWS]
     return without_empty({one.name: VIEWS[one.fixture](one) for one in handles})
 
 
@@ -87,10 +87,10 @@ def _kv_faults(cloud: Cloud) -> None:
     client = kv.client()
     kv.faults.call(lambda *_: client.set("wallet", "7"), command="SET", times=1)
     client.set("wallet", "6")
-    kv.faults.lose_answer(command="INCR", times=1)
+    kv.faults.lose_response(command="INCR", times=1)
     with pytest.raises(httpx.HTTPError):
         httpx.get(f"{kv.url}/incr/n", headers=kv.headers)
-    kv.faults.answer(503, command="INCR", times=1)
+    kv.faults.respond(503, command="INCR", times=1)
     httpx.get(f"{kv.url}/incr/n", headers=kv.headers)
     httpx.post(kv.url, json=["SET", "x", "1"], headers={"Authorization": "Bearer wrong"})
     httpx.post(f"{kv.url}/multi-exec", json=[["INCR", "n"], ["EXPIRE", "n", 5]], headers=kv.headers)
@@ -183,7 +183,7 @@ def _broker(cloud: Cloud) -> None:
 def _queue(cloud: Cloud) -> None:
     kv, queue, capture = cloud.kv_server(), cloud.queue(), cloud.callback_capture()
     client = kv.client()
-    queue.destinations.answers("https://shop.example.com/remind", 500, 200)
+    queue.destinations.respond("https://shop.example.com/remind", 500, 200)
     queue.destinations.call("https://app.example.com/h", lambda _: 200 + 0 * client.incr("runs"))
     publish = f"{queue.url}/v2/publish/https://"
     headers = {**queue.headers, "Upstash-Callback": capture.callback_url, "Upstash-Retries": "2"}
@@ -192,7 +192,7 @@ def _queue(cloud: Cloud) -> None:
     httpx.post(f"{publish}gone.example.com/", headers={**queue.headers, "Upstash-Retries": "0"})
     cron = {**queue.headers, "Upstash-Cron": "*/5 * * * *"}
     httpx.post(f"{queue.url}/v2/schedules/https://app.example.com/h", headers=cron)
-    queue.destinations.answers("https://gone.example.com/", 500)
+    queue.destinations.respond("https://gone.example.com/", 500)
     # If a function raises an exception, the answer is a 500 with headers of its own.
     queue.destinations.call("https://app.example.com/broken", lambda request: {}["id"])
     httpx.post(
@@ -218,7 +218,7 @@ def _actions(cloud: Cloud) -> None:
     broker.produce("mails", ["x", "y"])
     broker.join("g", "w", ["mails"])
     broker.commit("g", "mails", 0, 0)
-    queue.destinations.answers("https://a.example.com/", 500, 200)
+    queue.destinations.respond("https://a.example.com/", 500, 200)
     deliver(queue, "https://a.example.com/", json={"n": 1})
     broker.partial_produce(keep=1)
     httpx.post(f"{broker.url}/produce/mails", json=[{"value": "a"}] * 2, headers=broker.headers)
@@ -234,7 +234,7 @@ def _port_faults(cloud: Cloud) -> None:
         client.set("a", "1")
         with pytest.raises(redis.RedisError):
             client.incr("a")
-        kv.faults.lose_answer(command="INCRBY", times=1)
+        kv.faults.lose_response(command="INCRBY", times=1)
         with pytest.raises(redis.RedisError):
             client.incr("a")
         client.set("b", "1")
@@ -351,7 +351,7 @@ def test_a_wait_that_ends_differently_ends_only_the_replay_of_its_fake(cloud: Cl
 
 def test_attempts_that_the_replay_does_not_know_end_it(cloud: Cloud) -> None:
     queue = cloud.queue()
-    queue.destinations.answers("https://a.example.com/", 200)
+    queue.destinations.respond("https://a.example.com/", 200)
     deliver(queue, "https://a.example.com/")
     [attempt] = cloud.journal.events("attempt")
     attempt.data["message_id"] = "msg_unknown"
@@ -401,7 +401,7 @@ def test_data_that_was_there_before_the_test_is_the_start(cloud: Cloud) -> None:
 
 def test_a_delivery_is_one_change_of_its_message(cloud: Cloud) -> None:
     queue = cloud.queue()
-    queue.destinations.answers("https://a.example.com/", 500)
+    queue.destinations.respond("https://a.example.com/", 500)
     deliver(queue, "https://a.example.com/", retries=0)
     report = report_of(cloud, test="t")
     attempt = next(row.number for row in report.rows if row.kind == "attempt")
@@ -415,12 +415,12 @@ def test_a_delivery_is_one_change_of_its_message(cloud: Cloud) -> None:
 
 def test_a_replay_leaves_the_fakes_as_they_are(cloud: Cloud) -> None:
     _queue(cloud)
-    before, entries, handles = real(cloud), len(cloud.journal.entries), list(cloud.handles)
+    before, entries, handles = real(cloud), len(cloud.journal.entries), list(cloud.fakes())
     found(cloud)
-    assert (real(cloud), len(cloud.journal.entries), list(cloud.handles)) == (
+    assert (real(cloud), len(cloud.journal.entries), list(cloud.fakes())) == (
         before, entries, handles,
     )  # fmt: skip
-    assert not cloud.problems.where(kind="bug")
+    assert not cloud.problems().where(kind="bug")
 
 
 def test_a_replay_that_raises_becomes_a_note(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ OTHER_KEY = f"sig_{'x' * 32}"
 
 
 def order(request: bytes) -> tuple[str, int]:
-    """Fail to handle an order without a customer: log the exception and answer 422."""
+    """Fail to handle an order without a customer: log the exception and respond 422."""
     try:
         json.loads(request)["customer"]["id"]
     except LookupError:
@@ -126,7 +126,7 @@ def test_an_exception_has_the_last_line_of_the_application(cloud: Cloud) -> None
 
 def test_an_attempt_that_worked_tells_nothing_more(cloud: Cloud) -> None:
     queue = cloud.queue()
-    queue.destinations.answers(URL, (200, "fine"))
+    queue.destinations.respond(URL, (200, "fine"))
     deliver(queue, URL, json={"n": 1})
     assert rows(cloud)[0].remarks == ()
     assert "answer" not in cloud.journal.events("attempt")[0].data
@@ -135,7 +135,7 @@ def test_an_attempt_that_worked_tells_nothing_more(cloud: Cloud) -> None:
 def test_no_secret_is_told(cloud: Cloud) -> None:
     queue = cloud.queue()
     secret = queue.token
-    queue.destinations.answers(URL, (500, {"echo": "x" * 390 + secret}))
+    queue.destinations.respond(URL, (500, {"echo": "x" * 390 + secret}))
     deliver(
         queue, URL, body="y" * 395 + secret, retries=0, headers={"Authorization": "Bearer mine"}
     )
@@ -153,7 +153,7 @@ def refused(
 ) -> tuple[str, ...]:
     """Return the remarks in the row of a signed delivery that is answered 401."""
     queue = queue or cloud.queue()
-    queue.destinations.answers(url, 401)
+    queue.destinations.respond(url, 401)
     deliver(queue, url, retries=0, **(published or {"json": {"n": 1}}))
     return next(row.remarks for row in rows(cloud) if "attempt" in row.what)
 

@@ -109,7 +109,7 @@ RAISING = {
 
     def test_it(kv_server, fakecloud):
         requests.post(f"{kv_server.url}/nowhere/at/all", headers=kv_server.headers, json={"a": 1})
-        fakecloud.problems.clear()
+        fakecloud.problems().clear()
         fakecloud._context.problems.report("unrouted", "nothing there", path="/x")
         fakecloud.allow("unrouted", path=refuses)
         assert False
@@ -169,7 +169,7 @@ TOLD: dict[str, tuple[str, list[str]]] = {
                 raise RuntimeError("no repr")
 
         def test_it(kv_server):
-            kv_server.faults.answer(500, when=When())
+            kv_server.faults.respond(500, when=When())
         """,
         ["never fired"],
     ),

@@ -40,7 +40,7 @@ def test_nothing_waits(cloud: Cloud) -> None:
 
 def test_a_delay_a_retry_and_one_that_nobody_drove(cloud: Cloud) -> None:
     queue = cloud.queue()
-    queue.destinations.answers(URL, 500)
+    queue.destinations.respond(URL, 500)
     queue.publish(URL, retries=3)
     queue.deliver_due()
     queue.publish(URL, delay="13h")
@@ -96,7 +96,7 @@ def test_a_wait_in_vain_has_the_same_line(cloud: Cloud, wait: str) -> None:
 
 def test_only_says_what_was_given_up_and_counts_the_rest(cloud: Cloud) -> None:
     queue, capture = cloud.queue(), cloud.callback_capture()
-    queue.destinations.answers(URL, 404)
+    queue.destinations.respond(URL, 404)
     deliver(queue, URL, retries=0)
     with pytest.raises(AssertionError, match="failed after 1 attempt, last status 404; dead le"):
         capture.callbacks.only()
@@ -150,7 +150,7 @@ def test_a_reader_that_has_all_and_commits_by_itself_is_not_behind(
 
 def test_messages_alike_share_a_line(cloud: Cloud) -> None:
     queue = cloud.queue()
-    queue.destinations.answers(URL, 404)
+    queue.destinations.respond(URL, 404)
     for _ in range(5):
         queue.publish(URL, retries=0)
     ids = [message.id[:8] for message in queue.messages()]

@@ -46,7 +46,7 @@ def publishes(cloud: Cloud) -> None:
         return next(answers)
 
     queue.destinations.call("https://app.example.com/hook", take)
-    queue.destinations.answers(BACK, 500, 200)
+    queue.destinations.respond(BACK, 500, 200)
     for body, headers in (
         (b'{"customer": {}}', {"X-Tenant": "acme", "X-Other": "1"}),
         (b"", {"X-Tenant": "acme"}),
@@ -123,7 +123,7 @@ def commands(cloud: Cloud) -> None:
     ask([["SET", "b", "1"], ["INCR", "a"]], "pipeline")
     ask(["GET", "a"], Authorization="Bearer of-somebody-else")
     ask([{"no": "command"}])
-    for fault in ("lose_answer", "drop", "truncate"):
+    for fault in ("lose_response", "drop", "truncate"):
         getattr(server.faults, fault)(times=1)
         ask(["SET", "c", "1"])
     server.faults.call(lambda: ask(["SET", "e", "other"]), command="GET", times=1)

@@ -122,7 +122,7 @@ def test_a_long_script_is_cut_with_the_number_of_its_lines(cloud: Cloud) -> None
 
 def test_removed_faults_are_a_row(cloud: Cloud) -> None:
     kv = cloud.kv_server()
-    kv.faults.answer(503)
+    kv.faults.respond(503)
     kv.faults.clear()
     kv.client().ping()
     assert "kv_server faults cleared" in section(cloud)

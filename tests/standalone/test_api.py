@@ -97,9 +97,9 @@ def test_faults_are_armed_shown_and_taken_back(server: Server) -> None:
     status, fault = server.ask(
         "POST",
         FAULTS,
-        {"kind": "answer", "args": [400, {"error": "ERR planned"}], "command": "GET"},
+        {"kind": "respond", "args": [400, {"error": "ERR planned"}], "command": "GET"},
     )
-    assert (status, fault["kind"], fault["hits"]) == (200, "answer", 0)
+    assert (status, fault["kind"], fault["hits"]) == (200, "respond", 0)
     assert fault["text"].endswith("0 hits, set over the control API>")
     assert kv(server, "SET", "a", "1")[0] == 200
     assert kv(server, "GET", "a") == (400, {"error": "ERR planned"})
@@ -118,7 +118,7 @@ def test_faults_are_armed_shown_and_taken_back(server: Server) -> None:
     "other", ["explode", "_add", "close", "clear", "pause", "claim", "up", "call", None, 5]
 )
 def test_what_is_no_fault_is_refused(server: Server, other: object) -> None:
-    assert "Known faults: answer, delay, down, drop" in message(
+    assert "Known faults: delay, down, drop" in message(
         server.ask("POST", FAULTS, {"kind": other, "args": [0]})
     )
     assert server.ask("GET", FAULTS) == (200, [])
@@ -340,7 +340,7 @@ REFUSED: dict[int, list[tuple[str, str, Any, str]]] = {
             ("POST", "/call", {"object": wrong, "name": "env"}, "object must be the name of a fake")
             for wrong in (True, 1.5, [1], {"a": "b"})
         ),
-        ("POST", FAULTS, {"kind": "answer"}, "It takes args [status, body]"),
+        ("POST", FAULTS, {"kind": "respond"}, "It takes args [status, body]"),
         ("POST", FAULTS, {"kind": "drop", "args": [1]}, "It takes no args"),
         ("POST", FAULTS, {"kind": ["drop"]}, "is not a fault"),
         ("POST", "/handles", {"fixture": 5}, "fixture must be the name of a fixture, got 5"),
@@ -355,8 +355,8 @@ REFUSED: dict[int, list[tuple[str, str, Any, str]]] = {
             None,
             "after must be a whole number of at most 18 digits, got 'x'",
         ),
-        ("POST", FAULTS, {"kind": "answer", "args": "503"}, "args must be a list"),
-        ("POST", FAULTS, {"kind": "answer", "args": [503], "color": "red"}, "'color' is not a"),
+        ("POST", FAULTS, {"kind": "respond", "args": "503"}, "args must be a list"),
+        ("POST", FAULTS, {"kind": "respond", "args": [503], "color": "red"}, "'color' is not a"),
         ("POST", "/handles", {"fixture": "tape_robot"}, "'tape_robot' is not a service"),
         ("POST", "/handles", {"fixture": "queue", "settings": {"x": 1}}, "'x' is not a setting of"),
         ("GET", "/handles/kv_server/dead-letters", None, "kv_server is not a queue"),

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from pytest_fakecloud import Cloud, Reply
+from pytest_fakecloud import Cloud, Response
 from pytest_fakecloud.standalone.api import ControlApp
 from pytest_fakecloud.standalone.browse.queue import LISTS
 from tests.harness import in_threads
@@ -182,7 +182,7 @@ def test_looking_leaves_no_trace(lists: Lists) -> None:
     idle = kv.execute("OBJECT", "IDLETIME", "a")
     before = len(lists.cloud.journal.entries), kv.execute("INFO", "stats")
     lists.cloud.clock.advance("10s")
-    kv.faults.answer(503)
+    kv.faults.respond(503)
     for _ in range(5):
         for path in ("keys", "keys/a", "keys/h"):
             lists.get(f"kv_server/lists/{path}")
@@ -350,7 +350,7 @@ def publish(lists: Lists, queue: Any, url: str, **headers: str) -> str:
 
 def test_messages_are_listed_by_state_with_all_about_them(lists: Lists) -> None:
     queue = lists.cloud.queue()
-    queue.destinations.answers("https://app.example/bad", Reply(500, b"", {"Retry-After": "5"}))
+    queue.destinations.respond("https://app.example/bad", Response(500, b"", {"Retry-After": "5"}))
     queue.destinations.accept("https://app.example/good")
     bad = publish(
         lists, queue, "https://app.example/bad", Upstash_Retries="0",
@@ -384,7 +384,7 @@ def test_messages_are_listed_by_state_with_all_about_them(lists: Lists) -> None:
 def test_messages_are_filtered(lists: Lists) -> None:
     queue = lists.cloud.queue()
     for path, status, label in (("bad", 503, "mail"), ("good", 200, "sms")):
-        queue.destinations.answers(f"https://app.example/{path}", status)
+        queue.destinations.respond(f"https://app.example/{path}", status)
         publish(lists, queue, f"https://app.example/{path}", Upstash_Label=label)
         queue.advance("1s")
 
@@ -461,8 +461,8 @@ def test_queues_groups_and_runs_are_listed(lists: Lists) -> None:
 
 def test_lists_show_redacted_parts_as_the_api_does(lists: Lists) -> None:
     queue = lists.cloud.queue()
-    queue.destinations.answers(
-        "https://app.example/flow", Reply(500, b"hush", {"X-Secret": "hush"})
+    queue.destinations.respond(
+        "https://app.example/flow", Response(500, b"hush", {"X-Secret": "hush"})
     )
     secret = {"Upstash_Redact_Fields": "body, headers", "Upstash_Forward_X_Secret": "hush"}
     publish(

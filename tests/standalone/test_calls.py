@@ -63,7 +63,7 @@ def test_an_error_of_the_method_is_returned_with_its_class(app: ControlApp) -> N
 
 
 def test_parts_are_reached_by_a_dot(app: ControlApp) -> None:
-    call(app, "queue", "destinations.answers", "https://b.test", 503)
+    call(app, "queue", "destinations.respond", "https://b.test", 503)
     assert call(app, "kv_server", "faults.drop", times=1)["value"]["kind"] == "drop"
     assert call(app, "kv_server", "faults.clear") == {"value": None}
     assert call(app, None, "journal.calls") == {"value": []}
@@ -71,7 +71,7 @@ def test_parts_are_reached_by_a_dot(app: ControlApp) -> None:
 
 @pytest.mark.parametrize("fixture", SERVICES)
 def test_only_what_a_fixture_declares_is_offered(app: ControlApp, fixture: str) -> None:
-    fake = next(one for one in app.cloud.handles if one.fixture == fixture)
+    fake = next(one for one in app.cloud.fakes() if one.fixture == fixture)
     names = {
         "__class__", "_engine", "_app", "__init__", "nothing", "", "clock._timers", "_app.table",
         "journal._recorder", "faults._table", "clock.settle", "clock.__class__", "os.system",
@@ -135,7 +135,7 @@ BROKEN = [
         "queue": {"schedules": [{"destination": "https://a.test", "cron": "* * * * *"}]},
         "vector": {"": [{"id": "1", "vector": [1, 2, 3]}]},
     },
-    {"kv": {"values": {"a": "1"}}, "faults": {"kv": [{"kind": "drop"}, {"kind": "answer"}]}},
+    {"kv": {"values": {"a": "1"}}, "faults": {"kv": [{"kind": "drop"}, {"kind": "respond"}]}},
     {"kv": {"values": {"a": "1"}}, "destinations": {"https://a.test": [200, 9999]}},
 ]
 

@@ -94,11 +94,11 @@ def test_publish_and_next(command: Command, server: Server) -> None:
 
 
 def test_faults(command: Command, server: Server) -> None:
-    text = command("fault", "kv", "answer", "503", "--times", "2", "--where", "command=GET")
-    assert text == ("<answer 503 [times=2, command='GET'], 0 hits, set over the control API>\n")
+    text = command("fault", "kv", "respond", "503", "--times", "2", "--where", "command=GET")
+    assert text == ("<respond 503 [times=2, command='GET'], 0 hits, set over the control API>\n")
     kv = server.handle("kv_server")
     assert fetch("GET", f"{kv['url']}/get/k", headers=kv["headers"]).status == 503
-    assert command("faults", "kv_server").startswith("kv_server: <answer 503")
+    assert command("faults", "kv_server").startswith("kv_server: <respond 503")
     command("faults", "--clear")
     assert command("faults") == "no faults\n"
     assert "did you mean 'delay'" in command("fault", "kv", "dely", "1", code=1)
@@ -144,7 +144,7 @@ def test_replay(command: Command, tmp_path: Path, server: Server) -> None:
         assert said == "all responses are the same\n"
         assert f"2026-01-01T{now}" in command("state")
     command("reset")
-    command("fault", "kv", "answer", "503", "--times", "2", "--where", "command=GET")
+    command("fault", "kv", "respond", "503", "--times", "2", "--where", "command=GET")
     assert cli.main(["replay", str(tmp_path / "session.har"), "--into", "kv"]) == 1
 
 

@@ -439,11 +439,11 @@ def test_faults_are_added_seen_to_hit_and_removed(
     typed(
         page,
         "Add a fault",
-        **{"kind": "answer", "status": "503", "only-command": "INCR", "times": "2"},
+        **{"kind": "respond", "status": "503", "only-command": "INCR", "times": "2"},
     )
     page.locator(
         ".sentences",
-        has_text="instead of doing the request (answer 503), for command INCR, 2 times.",
+        has_text="instead of doing the request (respond 503), for command INCR, 2 times.",
     ).wait_for()
     server.ask("POST", "/handles/kv_server/requests", {"body": ["INCR", "n"]})
     page.locator(".sentences .pill", has_text="hit once").wait_for()
@@ -452,7 +452,7 @@ def test_faults_are_added_seen_to_hit_and_removed(
     page.select_option("select[name=kind]", "sequence")
     typed(page, "Add a fault", steps="503, ok, drop")
     wait_until(lambda: len(server.ask("GET", "/handles/kv_server/faults")[1]) == 1)
-    page.select_option("select[name=kind]", "answer")
+    page.select_option("select[name=kind]", "respond")
     typed(page, "Add a fault", status="99999")
     page.locator("form[aria-label='Add a fault'] .out .bad").wait_for()
     window.problems.clear()
@@ -680,7 +680,7 @@ def fill_all(server: Server) -> None:
         Upstash_Schedule_Id="s",
     )
     sent(server, "queue", "/v2/trigger/http://127.0.0.1:9/flow", Upstash_Workflow_RunId="wfr_1")
-    server.ask("POST", "/handles/kv_server/faults", {"kind": "answer", "args": [503]})
+    server.ask("POST", "/handles/kv_server/faults", {"kind": "respond", "args": [503]})
     server.ask("POST", "/clock", {"action": "advance", "by": "1m"})
     server.ask("POST", "/snapshots", {"id": "one"})
 

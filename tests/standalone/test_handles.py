@@ -58,7 +58,7 @@ def test_a_text_goes_as_it_is(cloud: Cloud) -> None:
 
 def test_a_request_meets_the_faults_of_the_fake(cloud: Cloud) -> None:
     kv = cloud.kv_server()
-    kv.faults.lose_answer(times=1)
+    kv.faults.lose_response(times=1)
     assert post(cloud, "kv_server", body=["SET", "a", "1"])[1] == {"broken": "lose"}
     assert kv.value("a") == "1"
 

@@ -46,7 +46,7 @@ ATOMS = st.sampled_from(
     [
         None, True, False, 0, 1, -1, 2**31, 2**63, -(2**64), 10**400, 0.5, -0.0, 1e308, float("inf"),
         float("-inf"), float("nan"), "", " ", "x", "\0", "\ud800", "ü☃", "9" * 400, "1h", "-1s",
-        "running", "frozen", "kv_server", "queue", "advance", "move_to", "drop", "answer", "delay",
+        "running", "frozen", "kv_server", "queue", "advance", "move_to", "drop", "respond", "delay",
         "sequence", "random", "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00Z", "2026-01-01",
         "../../etc/passwd", "<b>", [], {}, [[]], [None], {"": ""}, {"$": "x"}, 503, 99, 600,
     ]
@@ -73,7 +73,7 @@ WELL_MEANT = st.fixed_dictionaries(
         "action": st.sampled_from(["freeze", "resume", "advance", "move_to", "advance_to_next"]),
         "by": VALUES,
         "to": VALUES,
-        "kind": st.sampled_from(["answer", "delay", "drop", "hang", "random", "sequence", "down"]),
+        "kind": st.sampled_from(["respond", "delay", "drop", "hang", "random", "sequence", "down"]),
         "args": st.lists(VALUES, max_size=3),
         "fixture": st.sampled_from(["kv_server", "vector_index", "broker", "queue", "nobody"]),
         "settings": st.dictionaries(
@@ -137,16 +137,16 @@ def test_every_request_is_answered_in_words(
             continue
         assert isinstance(answer, Answer)
         assert isinstance(answer.body, bytes)
-        bugs = [problem.text for problem in cloud.problems if problem.kind == "bug"]
+        bugs = [problem.text for problem in cloud.problems() if problem.kind == "bug"]
         assert answer.status < 500, (method, target, body, bugs)
         assert bugs == []
         if answer.status >= 400:
             assert json.loads(answer.body)["error"]["message"]
     # Back to the beginning, with the four that are always there.
-    for handle in cloud.handles[4:]:
+    for handle in cloud.fakes()[4:]:
         handle.close()
     for fixture in ("kv_server", "vector_index", "broker", "queue"):
-        if fixture not in [handle.name for handle in cloud.handles]:
+        if fixture not in [handle.name for handle in cloud.fakes()]:
             cloud._start(fixture, {})
     cloud._begin()
     assert ask(app, "GET", "/state")[0] == 200

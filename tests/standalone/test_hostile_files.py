@@ -32,7 +32,7 @@ LONGEST_LINE = 1500
 def cloud() -> Iterator[Cloud]:
     with Cloud(seed=1, now="2026-01-01T12:00:00Z", delivery="driven") as opened:
         for fixture in ("kv_server", "vector_index", "broker", "queue"):
-            opened.start(fixture, {})
+            opened._start(fixture, {})
         yield opened
 
 
@@ -107,8 +107,8 @@ PLACES_IN = {
     ],
     "faults": [
         "ODD", '{"kv": ODD}', '{"kv": [{"kind": ODD}]}',
-        '{"queue": [{"kind": "answer", "args": ODD}]}',
-        '{"queue": [{"kind": "answer", "args": [ODD]}]}',
+        '{"queue": [{"kind": "respond", "args": ODD}]}',
+        '{"queue": [{"kind": "respond", "args": [ODD]}]}',
         '{"broker": [{"kind": "delay", "args": [ODD], "times": ODD}]}',
         '{"vector": [{"kind": "drop", "route": ODD, "self": ODD}]}',
     ],

@@ -30,7 +30,7 @@ from pytest_fakecloud.standalone import signals
 from pytest_fakecloud.standalone.control.clouds import CloudRoutes
 
 def busy(self, request):
-    with self._cloud.handles[0]._engine.lock:
+    with self._cloud.fakes()[0]._engine.lock:
         print("busy", flush=True)
         while True:
             pass

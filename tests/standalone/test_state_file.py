@@ -29,7 +29,7 @@ def cloud() -> Iterator[Cloud]:
 
 
 def by_service(cloud: Cloud) -> tuple[Any, Any, Any, Any]:
-    kv, vector, broker, queue = cloud.handles
+    kv, vector, broker, queue = cloud.fakes()
     return kv, vector, broker, queue
 
 
@@ -90,7 +90,7 @@ def test_stubs_answer_and_faults_fire(cloud: Cloud, tmp_path: Path) -> None:
                 "https://hang.example": "hang",
                 "https://dead.example": "refuse",
             },
-            "faults": {"kv": [{"kind": "answer", "args": [503], "times": 1, "command": "SET"}]},
+            "faults": {"kv": [{"kind": "respond", "args": [503], "times": 1, "command": "SET"}]},
         },
     )
     load_state(cloud, read_state(file), tmp_path)
@@ -167,8 +167,11 @@ REFUSED = [
     ({"broker": {"orders": "none.jsonl"}}, "broker.'orders': cannot read "),
     ({"queue": {"messages": [{"ulr": "https://a"}]}}, "queue.messages: "),
     ({"destinations": {"app.example": 200}}, "destinations.'app.example': 'app.example' is not a"),
-    ({"faults": {"kv": [{"kind": "answr"}]}}, "faults.kv[0]: 'answr' is not a fault; did you mean"),
-    ({"faults": {"kv": [{"kind": "answer", "comand": "SET"}]}}, "faults.kv[0]: "),
+    (
+        {"faults": {"kv": [{"kind": "respnd"}]}},
+        "faults.kv[0]: 'respnd' is not a fault; did you mean",
+    ),
+    ({"faults": {"kv": [{"kind": "respond", "comand": "SET"}]}}, "faults.kv[0]: "),
 ]
 
 

@@ -42,7 +42,7 @@ def sockets(handle: Any) -> int:
 
 
 def test_an_armed_fault_takes_the_socket(send: Send, kv: KVServer) -> None:
-    kv.faults.answer(503, times=1)
+    kv.faults.respond(503, times=1)
     assert send("GET", f"{kv.url}/get/k", kv.headers, None)[0] == 503
     assert sockets(kv) == 1
     assert send("GET", f"{kv.url}/get/k", kv.headers, None)[0] == 200
@@ -260,9 +260,9 @@ def test_a_urllib3_that_takes_fewer_words_for_an_answer(monkeypatch: pytest.Monk
         assert answer.version_string == "HTTP/1.1"
 
 
-@pytest.mark.parametrize("kind", ["drop", "lose_answer"])
+@pytest.mark.parametrize("kind", ["drop", "lose_response"])
 def test_a_call_without_an_answer_fails_as_over_the_socket(
-    send: Send, kind: Literal["drop", "lose_answer"]
+    send: Send, kind: Literal["drop", "lose_response"]
 ) -> None:
     told = []
     for transport in ("socket", "inprocess"):

@@ -48,7 +48,7 @@ def test_the_fake_answers_for_the_origin(get: Get, kv: KVServer) -> None:
 
 def test_faults_happen_there_too(get: Get, kv: KVServer) -> None:
     with kv.intercept(ORIGIN):
-        with kv.faults.answer(503):
+        with kv.faults.respond(503):
             assert get(f"{ORIGIN}/get/k", kv.headers)[0] == 503
         with kv.faults.drop(), pytest.raises(GONE):
             get(f"{ORIGIN}/get/k", kv.headers)

@@ -118,7 +118,7 @@ def test_a_limit_of_vectors(index: VectorIndex) -> None:
 
 def test_load_skips_faults_quotas_and_holding(context: Context) -> None:
     with VectorIndex(context, dimension=2, limits={"daily_updates": 0}) as index:
-        index.faults.answer(500)
+        index.faults.respond(500)
         index.hold_pending()
         index.load({"a": [1, 0]})
         index.faults.clear()
@@ -142,7 +142,7 @@ def test_reset_and_snapshots(index: VectorIndex) -> None:
     index.set_baseline()
     post(index, "/upsert", {"id": "b", "vector": [1, 0]})
     snapshot = index.snapshot()
-    index.faults.answer(500)
+    index.faults.respond(500)
     index.reset()
     assert [item["id"] for item in index.vectors()] == ["a"]
     assert query(index) == ["a"]
@@ -290,7 +290,7 @@ def test_assert_upserted(index: VectorIndex) -> None:
 
 
 def test_an_upsert_whose_answer_was_lost_counts(index: VectorIndex) -> None:
-    index.faults.lose_answer(times=1)
+    index.faults.lose_response(times=1)
     with pytest.raises(httpx.TransportError):
         post(index, "/upsert", {"id": "a", "vector": [1, 0]})
     assert index.vectors().only()["id"] == "a"
@@ -317,7 +317,7 @@ def test_what_was_refused_is_named_with_the_reason(index: VectorIndex) -> None:
     text = "\n".join(lines)
     assert "not carried out: 400 The request body is not valid JSON" in text
     assert "not carried out: 401 Unauthorized: Invalid auth token" in text
-    index.faults.answer(503, times=1)
+    index.faults.respond(503, times=1)
     post(index, "/query", {"vector": [1, 0], "topK": 3})
     post(index, "/query", {"vector": [1, 0], "filter": "x =="})
     with pytest.raises(AssertionError) as caught:
@@ -335,7 +335,7 @@ def test_ids_of_any_whole_number_are_found(index: VectorIndex) -> None:
 def test_an_upsert_that_a_fault_answered_in_place_of_the_index_does_not_count(
     index: VectorIndex,
 ) -> None:
-    index.faults.answer(200, {"result": "Success"}, times=1)
+    index.faults.respond(200, {"result": "Success"}, times=1)
     assert post(index, "/upsert", {"id": "a", "vector": [1, 0]}) == "Success"
     assert index.vectors() == []
     index.assert_upserted("a", times=0)

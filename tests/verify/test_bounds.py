@@ -233,15 +233,15 @@ def test_nothing_that_is_written_holds_a_credential(
     with Cloud() as cloud:
         kv = cloud.kv_server(token=TOKEN)
         told = {"result": f"Bearer {TOKEN}", TOKEN: f"https://ada:{TOKEN}@x.test?access_token=abc"}
-        kv.faults.answer(200, told, command="GET")
-        kv.faults.answer(200, {"result": [TOKEN]}, command="ECHO", content_type=TOKEN)
+        kv.faults.respond(200, told, command="GET")
+        kv.faults.respond(200, {"result": [TOKEN]}, command="ECHO", content_type=TOKEN)
         record, page = tmp_path / "found.json", tmp_path / "found.html"
         line = ["verify", "--kv", kv.url, "--token", TOKEN, "--yes", "--html", str(page)]
         assert main([*line, "--json", str(record)]) == command.EXIT_DIFFERS
-        kv.faults.answer(429, {"error": TOKEN})
+        kv.faults.respond(429, {"error": TOKEN})
         main(line)
         index = cloud.vector_index()
-        index.faults.answer(401, {"error": f"no such token: {TOKEN}"})
+        index.faults.respond(401, {"error": f"no such token: {TOKEN}"})
         url = index.url.replace("://", f"://ada:{TOKEN}@")
         assert main(["verify", "--vector", url, "--token", TOKEN, "--yes"]) == 3
         out, err = capsys.readouterr()

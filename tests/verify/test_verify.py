@@ -120,7 +120,7 @@ def test_planted_differences_are_found(cloud: Cloud, service: str) -> None:
     real, target = served(cloud, service)
     planted = PLANTED[service]
     for where, status, body, _ in planted:
-        real.faults.answer(status, body, **where)
+        real.faults.respond(status, body, **where)
     result = verify(target)
     text = as_text([result])
     assert f"{len(result.differing)} DIFFER" in text
@@ -145,8 +145,8 @@ def test_what_follows_from_a_step_left_undone_is_no_difference_of_its_own(
     stories = read_scenarios("kv", "## one\nECHO x\nSET @a 1\nGET @a\nECHO x\n## other\nECHO x")
     monkeypatch.setattr(run, "plan", lambda target, dimension=2: stories)
     kv, target = served(cloud, "kv")
-    kv.faults.answer(200, {"result": "planted"}, command="ECHO")
-    kv.faults.answer(400, {"error": "ERR unknown command"}, command="SET")
+    kv.faults.respond(200, {"result": "planted"}, command="ECHO")
+    kv.faults.respond(400, {"error": "ERR unknown command"}, command="SET")
     told = [(one.step.subject, one.differs, one.reason) for one in verify(target).comparisons]
     echo = "result: 'planted', the fake 'x'"
     assert told == [
@@ -197,7 +197,7 @@ def test_wrong_credentials_and_addresses(cloud: Cloud) -> None:
 
 def test_a_used_up_quota_ends_it(cloud: Cloud) -> None:
     kv, target = served(cloud, "kv")
-    kv.faults.answer(429, times=1, command="ZADD")
+    kv.faults.respond(429, times=1, command="ZADD")
     with pytest.raises(Unreachable, match=r"rate limit or quota is used up. The run ends here"):
         verify(target)
 
@@ -213,7 +213,7 @@ class TestCommand:
         self, cloud: Cloud, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         kv, target = served(cloud, "kv")
-        kv.faults.answer(200, {"result": "<b>planted</b>"}, command="GETDEL")
+        kv.faults.respond(200, {"result": "<b>planted</b>"}, command="GETDEL")
         record, page = tmp_path / "found.json", tmp_path / "found.html"
         line = ["verify", "--kv", target.url, "--token", target.token, "--yes"]
         assert main([*line, "--json", str(record), "--html", str(page)]) == command.EXIT_DIFFERS

@@ -21,7 +21,7 @@ def once(key: str) -> Check:
 
     def check(history: History) -> None:
         __tracebackhide__ = True
-        servers = [h for h in history.cloud.handles if h.fixture == "kv_server"]
+        servers = [h for h in history.cloud.fakes() if h.fixture == "kv_server"]
         if not servers:
             raise ContractError("once() checks a key, but no key-value server is open")
         times = sum(_effects(key, cast("Any", server).value(key)) for server in servers)
@@ -44,7 +44,7 @@ def _effects(key: str, value: object) -> float:
 
 
 def _gave_up(history: History) -> bool:
-    queues = (h for h in history.cloud.handles if h.fixture == "queue")
+    queues = (h for h in history.cloud.fakes() if h.fixture == "queue")
     return bool(
         history.errors
         or history.crashed
@@ -81,7 +81,7 @@ def nothing_lost(
 def _sent(history: History, sent: str | Callable[[], Iterable[object]]) -> list[object]:
     if not isinstance(sent, str):
         return list(sent())
-    brokers = [cast("Any", h) for h in history.cloud.handles if h.fixture == "broker"]
+    brokers = [cast("Any", h) for h in history.cloud.fakes() if h.fixture == "broker"]
     known = [broker for broker in brokers if sent in broker.topics()]
     if not known:
         raise ContractError(f"no broker has the topic {sent!r}: create it, or pass a function")

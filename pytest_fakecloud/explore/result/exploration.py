@@ -64,7 +64,7 @@ class Exploration:
         return f"<Exploration: the promise held in {self._text}>"
 
 
-class BrokenSchedule(AssertionError):
+class BrokenPromiseError(AssertionError):
     """Raised with the smallest schedule found that breaks a promise.
 
     ``schedule`` is the schedule as a string, for ``explore(..., schedule=...)`` and

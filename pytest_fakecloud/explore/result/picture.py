@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...base_cloud import BaseCloud
     from ...reporting.model import Report
     from ..run import Line, Run
-    from .exploration import BrokenSchedule
+    from .exploration import BrokenPromiseError
 
 _NUMBERS = ("number", "began", "ended", "cause")
 """Fields of a row that contain numbers of the journal."""
@@ -58,7 +58,7 @@ class _Numbers:
 
 
 def picture(
-    cloud: BaseCloud, report: Report, states: Mapping[str, Any], found: BrokenSchedule
+    cloud: BaseCloud, report: Report, states: Mapping[str, Any], found: BrokenPromiseError
 ) -> dict[str, Any]:
     """Return the data of the page about a broken promise, for ``page.document()``.
 

@@ -60,7 +60,7 @@ class Singles:
             return True  # The next known time is the likeliest to matter.
         if kind == "tick" or event.detail == EDGE:
             return not self._reads_clock
-        if kind in ("lose_answer", "duplicate"):  # like a lost request, or a single one
+        if kind in ("lose_response", "duplicate"):  # like a lost request, or a single one
             return here is not None and not _writes(here)
         if kind == "crash":  # like a crash at the call before
             return before is not None and not _writes(before)

@@ -15,9 +15,9 @@ from ..run import Run, Scope
 from ..schedule import DELAYS, EDGE, PAUSES, SWITCHES, TRIED, Event, Kind, Schedule
 from .player import Player
 
-_AT_CALLS: frozenset[Kind] = frozenset({"crash", "lose_answer", "duplicate", "drop", "answer"})
+_AT_CALLS: frozenset[Kind] = frozenset({"crash", "lose_response", "duplicate", "drop", "respond"})
 """Kinds without a detail that are easy to explain, at a call."""
-_AT_DELIVERIES: frozenset[Kind] = frozenset({"crash_after_answer", "duplicate"})
+_AT_DELIVERIES: frozenset[Kind] = frozenset({"crash_after_response", "duplicate"})
 """Kinds without a detail that are easy to explain, at the start of a delivery."""
 SHRINK_SECONDS = 5.0
 """Wall-clock seconds for shrinking a failing schedule, in addition to the budget."""

@@ -11,7 +11,7 @@ from ...core.errors import ContractError, ServiceError
 from ...core.wording import listed
 from ...faults.kinds import lost
 from ...handle import Handle
-from ...http.messages import Answer, Effect, Request, Response, Serve
+from ...http.messages import Answer, AnyResponse, Effect, Request, Serve
 from ..disturbances import HOLD_US, ROTATED_US
 from ..run import Line
 from ..schedule import DELAY, FAULTS, PARTITION, SLOW, Event, Kind
@@ -20,11 +20,11 @@ from .frames import Source, carried_source, source_of
 from .state import Part, RunState, seconds
 from .strands import Crash, Strand
 
-_AT_CALLS: tuple[Kind, ...] = ("answer", "drop", "lose_answer", "crash")
+_AT_CALLS: tuple[Kind, ...] = ("respond", "drop", "lose_response", "crash")
 _FAULT_WORDS: dict[str, str] = {
-    "answer": "is rejected with 503",
+    "respond": "is rejected with 503",
     "drop": "is lost before it arrives",
-    "lose_answer": "succeeds, but its answer is lost",
+    "lose_response": "succeeds, but its answer is lost",
     "duplicate": "arrives twice",
 }
 
@@ -38,7 +38,7 @@ class CallEffects(Part):
         """The time until which calls of a root strand do not reach a fake, by title and name."""
         self._served = 0
 
-    def serve(self, strand: Strand, handle: Handle, request: Request, serve: Serve) -> Response:
+    def serve(self, strand: Strand, handle: Handle, request: Request, serve: Serve) -> AnyResponse:
         """Apply the events of a call, add the call to the story, and return its outcome."""
         now, root, title = self._world.now_us(), strand.root, strand.title
         self._served += 1
@@ -118,16 +118,16 @@ class CallEffects(Part):
 
     def _serve_faulted(
         self, fault: str, handle: Handle, request: Request, serve: Serve, line: Line
-    ) -> Response:
+    ) -> AnyResponse:
         line.event, line.words = True, _FAULT_WORDS[fault]
         request.call.fault = fault
         if fault == "drop":
             return Effect("drop")
-        if fault == "answer":
+        if fault == "respond":
             session = session_of(handle, request)
             return _refusal(handle) if session is None else _loading(session)
         response = serve()
-        if fault == "lose_answer":
+        if fault == "lose_response":
             return lost(response)
         if request.call.route == "consume":
             line.words += _lost_records(response)
@@ -190,7 +190,7 @@ def _disturb_group(kind: str, broker: Any, group: str | None) -> str:
     return f"the last commit of {group} is lost" if again else ""
 
 
-def _lost_records(answer: Response) -> str:
+def _lost_records(answer: AnyResponse) -> str:
     """Describe the records of the first answer to a consume request that arrives twice."""
     if not isinstance(answer, Answer) or answer.status != 200 or not isinstance(answer.body, bytes):
         return ""

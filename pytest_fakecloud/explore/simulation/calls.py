@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ...core.errors import ContractError
 from ...handle import Handle
-from ...http.messages import Effect, Request, Response, Serve
+from ...http.messages import AnyResponse, Effect, Request, Serve
 from ...kv.command_fields import only_prepares
 from ...reporting.calls import command_of
 from ..schedule import PAUSES
@@ -52,7 +52,7 @@ class Calls(Part):
         waiting = (s for s in self._state.strands if s.is_waiting_for("lock", "join"))
         return self._turns.current or next(waiting, None), False
 
-    def at_call(self, handle: Handle, request: Request, serve: Serve) -> Response:
+    def at_call(self, handle: Handle, request: Request, serve: Serve) -> AnyResponse:
         """Handle a request at its endpoint and return its outcome.
 
         Runs in the strand's own thread for a request in process, otherwise in the fake's thread.
@@ -78,7 +78,7 @@ class Calls(Part):
 
     def _serve_in_turn(
         self, strand: Strand, is_own_thread: bool, handle: Handle, request: Request, serve: Serve
-    ) -> Response:
+    ) -> AnyResponse:
         """Serve a call between the points before and after it, at which other strands may run."""
         me, serving = threading.get_ident(), self._state.serving
         # Another thread may make this call for a waiting strand, or for one that has another call in

@@ -23,7 +23,7 @@ _HORIZON_US = 30 * 86_400 * 1_000_000
 """Microseconds after the start until which deliveries are made, as in ``run_until_idle``."""
 _Loss = Literal["unreachable", "unheard"]
 """A lost delivery: its destination is not reached, or the answer of its destination is lost."""
-_FAULTS: tuple[Kind, ...] = ("duplicate", "crash_after_answer")
+_FAULTS: tuple[Kind, ...] = ("duplicate", "crash_after_response")
 _KINDS: tuple[Kind, ...] = (*_FAULTS, "fail", "unreachable")
 """The events that are possible at the start of a delivery."""
 
@@ -180,7 +180,7 @@ def _words(due: Due, events: Sequence[Event]) -> str:
         count = int(event.detail or 0)
         if event.kind == "duplicate":
             words += " twice"
-        elif event.kind == "crash_after_answer":
+        elif event.kind == "crash_after_response":
             words += "; the queue loses the answer"
         elif event.kind == "unreachable":
             words += ", which is unreachable" + f" {count} times" * (count > 1)

@@ -7,7 +7,7 @@ As for a REST request, every command has a call in the journal and can be affect
 - No fault can change the bytes of a reply; one that does raises ``ContractError``.
 - No fault can deliver a command twice, because clients repeat a command only over a new connection.
 
-Decided here: ``drop``, ``lose_answer``, ``truncate``, ``hang`` and ``down`` affect a connection as
+Decided here: ``drop``, ``lose_response``, ``truncate``, ``hang`` and ``down`` affect a connection as
 they affect an HTTP connection, and ``delay`` and ``call`` work as they do for HTTP.
 """
 
@@ -23,7 +23,7 @@ from ...core.calls import Call, CutBytes, end_faults, record_cut
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic
 from ...http.app import respond
-from ...http.messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
+from ...http.messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Stream
 from .. import errors
 from ..command_fields import facts_of
 from ..engine.admission import RUN_IN_TRANSACTION
@@ -111,11 +111,11 @@ class RecordedCommands:
             return True
         return self._deliver(request, response, altered)
 
-    def _run_unfaulted(self, argv: list[bytes], call: Call) -> Response:
+    def _run_unfaulted(self, argv: list[bytes], call: Call) -> AnyResponse:
         if call.reached:
             raise ContractError(
                 "a command cannot arrive twice over one connection of the Redis protocol: use "
-                "lose_answer, so that the client sends it again over a new connection"
+                "lose_response, so that the client sends it again over a new connection"
             )
         status, data = self._connection.perform(argv, put=False)
         call.reached = True
@@ -152,7 +152,7 @@ class RecordedCommands:
         data = to_resp(reply, session.resp) if mode == "on" else b""
         return Answer(data, answer.status, (), RESP_TYPE)
 
-    def _deliver(self, request: Request, response: Response, altered: bool) -> bool:
+    def _deliver(self, request: Request, response: AnyResponse, altered: bool) -> bool:
         """Send a response or apply a fault's effect; return False if the connection must be closed."""
         call = request.call
         assert not isinstance(response, Stream)

@@ -21,7 +21,15 @@ from ..model import Delivery, Outcome
 from ..wire.targets import named_url
 from .applications import AsgiApp, WsgiApp, call_asgi, call_wsgi, failed
 from .deadlines import CapReached, Deadlines
-from .replies import DELIVERIES, DeliveredRequest, Handler, Reply, as_reply, outcome_of, timed_out
+from .replies import (
+    DELIVERIES,
+    DeliveredRequest,
+    Handler,
+    Response,
+    as_reply,
+    outcome_of,
+    timed_out,
+)
 from .url_scopes import Url, split_text, split_wire
 
 if TYPE_CHECKING:
@@ -254,7 +262,7 @@ class ForwardRoute(DestinationRoute):
 class PreparedRoute(DestinationRoute):
     """Answers deliveries with prepared answers in turn, and repeats the last one."""
 
-    def __init__(self, spec: RouteSpec, *, replies: Sequence[Reply | BaseException]) -> None:
+    def __init__(self, spec: RouteSpec, *, replies: Sequence[Response | BaseException]) -> None:
         super().__init__(spec)
         self._replies = replies
         self.given = 0

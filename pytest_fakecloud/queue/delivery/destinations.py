@@ -28,7 +28,7 @@ from .destination_routes import (
     RouteSpec,
     WsgiRoute,
 )
-from .replies import Answer, Handler, Reply, as_reply
+from .replies import Answer, Handler, Response, as_reply
 from .url_scopes import Url, UrlScope, scope_of, split_text, split_wire
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Destinations:
     ) -> DestinationRoute:
         """Deliver to a function or coroutine function that receives a ``DeliveredRequest``.
 
-        It returns a status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, a body,
+        It returns a status, ``(status, body)``, ``(status, body, headers)``, a ``Response``, a body,
         or None for 200. Any other result is a mistake in the test, for which the call that delivers
         raises ``ContractError``.
         """
@@ -132,21 +132,21 @@ class Destinations:
             raise ContractError(f"{fn!r} is not callable; pass a function of one request")
         return self._add(FunctionRoute(RouteSpec(self, url, "call", raise_exceptions), handler=fn))
 
-    def answers(
+    def respond(
         self, url: Url, *answers: Answer, after: Duration = 0, raise_exceptions: bool | None = None
     ) -> DestinationRoute:
         """Answer with each of these answers in turn, then repeat the last one.
 
-        An answer is a status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, a body
+        An answer is a status, ``(status, body)``, ``(status, body, headers)``, a ``Response``, a body
         with status 200 (string, bytes, or a dict or list as JSON), or an exception. ``after`` is
-        the time that each answer takes on the queue's clock, unless a ``Reply`` sets its own.
+        the time that each answer takes on the queue's clock, unless a ``Response`` sets its own.
 
         A strict test fails if there are several answers and not all of them were given (violation
         ``unmet``). Decided here: a single answer need not be given, like the other routes.
         """
         __tracebackhide__ = True
         if not answers:
-            raise ContractError("answers() needs at least one answer, such as 500 or (200, 'ok')")
+            raise ContractError("respond() needs at least one response, such as 500 or (200, 'ok')")
         replies = [_prepared(answer, after) for answer in answers]
         return self._add(
             PreparedRoute(RouteSpec(self, url, "answers", raise_exceptions), replies=replies)
@@ -158,17 +158,17 @@ class Destinations:
         Like any pattern, ``"*"`` does not match deliveries to the other fakes of the cloud.
         """
         __tracebackhide__ = True
-        return self._add(PreparedRoute(RouteSpec(self, url, "accept"), replies=[Reply()]))
+        return self._add(PreparedRoute(RouteSpec(self, url, "accept"), replies=[Response()]))
 
     def hang(self, url: Url) -> DestinationRoute:
         """Never answer, so that each attempt lasts until its timeout on the queue's clock."""
         __tracebackhide__ = True
-        return self._add(PreparedRoute(RouteSpec(self, url, "hang"), replies=[Reply.hang()]))
+        return self._add(PreparedRoute(RouteSpec(self, url, "hang"), replies=[Response.hang()]))
 
     def refuse(self, url: Url) -> DestinationRoute:
         """Refuse the connection, as if no server listened at this address."""
         __tracebackhide__ = True
-        return self._add(PreparedRoute(RouteSpec(self, url, "refuse"), replies=[Reply.refuse()]))
+        return self._add(PreparedRoute(RouteSpec(self, url, "refuse"), replies=[Response.refuse()]))
 
     def forward(self, url: Url, target: str) -> DestinationRoute:
         """Send the deliveries to a server at another address.
@@ -264,7 +264,7 @@ def _takes(app: Callable[..., object], count: int) -> bool:
     return True
 
 
-def _prepared(answer: Answer, after: Duration) -> Reply | BaseException:
+def _prepared(answer: Answer, after: Duration) -> Response | BaseException:
     if isinstance(answer, BaseException):
         return answer
     # Reject a body that was probably meant as a status or as a list of statuses.
@@ -275,8 +275,8 @@ def _prepared(answer: Answer, after: Duration) -> Reply | BaseException:
     ):
         turns = ", ".join(map(str, answer))
         raise ContractError(
-            f"{answer!r} would be the body of one answer; pass answers(url, {turns}) for these in turn, "
-            f"or (200, {answer!r}) for the body"
+            f"{answer!r} would be the body of one response; pass respond(url, {turns}) for "
+            f"these in turn, or (200, {answer!r}) for the body"
         )
     if isinstance(answer, str) and re.fullmatch("[1-5][0-9][0-9]", answer):
         raise ContractError(
@@ -284,5 +284,5 @@ def _prepared(answer: Answer, after: Duration) -> Reply | BaseException:
         )
     reply = as_reply(answer)
     if after and not reply.after and reply.ending == "answer":
-        return Reply(reply.status, reply.body, reply.headers, after)
+        return Response(reply.status, reply.body, reply.headers, after)
     return reply

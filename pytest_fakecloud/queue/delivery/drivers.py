@@ -27,7 +27,7 @@ class Attempts(Results[Attempt]):
     _kind = "attempt"
 
 
-class NotIdle(AssertionError):
+class NotIdleError(AssertionError):
     """Raised if a queue still has messages to deliver when the given time has passed.
 
     ``run_until_idle(within=...)`` raises it with the timelines of the first undelivered messages.
@@ -78,7 +78,7 @@ class Driver:
             self._release()
 
     def until_idle(self, within: Duration) -> Iterator[Target]:
-        """Yield the due times of all messages; raise ``NotIdle`` for one later than ``within``."""
+        """Yield the due times of all messages; raise ``NotIdleError`` for one later than ``within``."""
         __tracebackhide__ = True
         engine, clock = self._engine, self.clock
         # A running clock moves during the deliveries, so the limit counts from the time before them.
@@ -89,7 +89,7 @@ class Driver:
             if due is None:
                 break
             if due > end:
-                raise NotIdle(self._not_idle(within, end))
+                raise NotIdleError(self._not_idle(within, end))
             yield partial(at_least_now, clock, due)
 
     def _report(self, fired: Iterable[Fired]) -> Attempts:

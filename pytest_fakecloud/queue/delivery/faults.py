@@ -5,7 +5,7 @@ same keywords. ``when=`` receives a ``DeliverySubject``. ``url=``, ``label=``, `
 and ``message_id=`` are compared with the delivery. As in assertions, a condition is a string (``*``
 matches any text), a regular expression or a predicate.
 
-Decided here: ``crash_after_answer`` happens once unless ``times=`` is given, the other faults until
+Decided here: ``crash_after_response`` happens once unless ``times=`` is given, the other faults until
 they are removed. An overtaken message is due again after the next delivery, or a second later.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 DELIVERY_KINDS = (
     "duplicate",
     "tamper",
-    "crash_after_answer",
+    "crash_after_response",
     "wrong_key",
     "next_key",
     "expired",
@@ -141,9 +141,9 @@ class QueueFaults(FaultPlan):
         """Change the body of matching deliveries after signing it."""
         return self._delivery("tamper", matchers)
 
-    def crash_after_answer(self, **matchers: Unpack[Matchers]) -> Fault:
+    def crash_after_response(self, **matchers: Unpack[Matchers]) -> Fault:
         """Lose the destination's response, so that the same message is delivered again immediately."""
-        return self._delivery("crash_after_answer", {"times": 1, **matchers})
+        return self._delivery("crash_after_response", {"times": 1, **matchers})
 
     def drop_callback(self, **matchers: Unpack[Matchers]) -> Fault:
         """Drop matching callbacks and failure callbacks before they are published.
@@ -200,7 +200,7 @@ class QueueFaults(FaultPlan):
             # Build the response for each request, because its headers depend on the current time.
             return table.answers.render(error(limit, table.clock.now_us()))
 
-        return self._inject("answer", shown, _publishing(matchers), respond)
+        return self._inject("respond", shown, _publishing(matchers), respond)
 
 
 def _publishing(matchers: Mapping[str, Any]) -> Mapping[str, Any]:

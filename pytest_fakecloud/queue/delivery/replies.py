@@ -22,17 +22,17 @@ from ..wire.text import as_text
 Ending = Literal["answer", "hang", "refuse"]
 
 
-class DestinationTimeout(TimeoutError):
+class DestinationTimeoutError(TimeoutError):
     """Raised if a destination does not answer in time, on the queue's clock or in real time."""
 
 
 @dataclass(frozen=True)
-class Reply:
+class Response:
     """A prepared answer of a destination.
 
     ``body`` is bytes, a string, or any JSON value. The latter two also set the content type.
-    ``after`` is the time that the destination takes on the queue's clock. ``Reply.hang()`` never
-    answers, ``Reply.refuse()`` refuses the connection. Raises ``ContractError`` for an invalid
+    ``after`` is the time that the destination takes on the queue's clock. ``Response.hang()`` never
+    answers, ``Response.refuse()`` refuses the connection. Raises ``ContractError`` for an invalid
     status, invalid headers, a body that cannot be encoded, or an invalid duration.
     """
 
@@ -52,12 +52,12 @@ class Reply:
         self._typed_body()
 
     @classmethod
-    def hang(cls) -> Reply:
+    def hang(cls) -> Response:
         """Return a reply that never answers the request, so that the attempt times out."""
         return cls(ending="hang")
 
     @classmethod
-    def refuse(cls) -> Reply:
+    def refuse(cls) -> Response:
         """Return a reply that refuses the connection, as if no server listened."""
         return cls(ending="refuse")
 
@@ -78,7 +78,7 @@ class Reply:
         return "application/json", json_bytes("body", self.body)
 
 
-def outcome_of(reply: Reply, delivery: Delivery) -> Outcome:
+def outcome_of(reply: Response, delivery: Delivery) -> Outcome:
     if reply.ending == "refuse":
         text = f"{_origin_text(delivery.url)} refuses connections"
         return Outcome(exception=ConnectionRefusedError(text))
@@ -90,10 +90,18 @@ def outcome_of(reply: Reply, delivery: Delivery) -> Outcome:
 
 
 Answer: TypeAlias = (
-    int | tuple[Any, ...] | Reply | str | bytes | dict[str, Any] | list[Any] | BaseException | None
+    int
+    | tuple[Any, ...]
+    | Response
+    | str
+    | bytes
+    | dict[str, Any]
+    | list[Any]
+    | BaseException
+    | None
 )
 """An answer of a destination: a status, ``(status, body)``, ``(status, body, headers)``, a
-``Reply``, a body, None for 200, or an exception to raise.
+``Response``, a body, None for 200, or an exception to raise.
 """
 
 
@@ -106,7 +114,7 @@ def timed_out(delivery: Delivery, text: str | None = None) -> Outcome:
     """
     virtual_us = delivery.timeout_us if text is None else 0
     text = text or f"no answer within {delivery.timeout_us / 1e6:g} s on the queue's clock"
-    error = DestinationTimeout(f"{_origin_text(delivery.url)}: {text}")
+    error = DestinationTimeoutError(f"{_origin_text(delivery.url)}: {text}")
     return Outcome(exception=error, virtual_us=virtual_us)
 
 
@@ -210,21 +218,21 @@ def _header_pairs(headers: object, body: object) -> HeaderList:
     return [(name, str(value)) for name, value in pairs]
 
 
-def as_reply(value: object) -> Reply:
-    """Convert a handler's result or an answer to a ``Reply``; raise ``ContractError`` if invalid."""
-    if isinstance(value, Reply):
+def as_reply(value: object) -> Response:
+    """Convert a handler's result or an answer to a ``Response``; raise ``ContractError`` if invalid."""
+    if isinstance(value, Response):
         return value
     if value is None:
-        return Reply()
+        return Response()
     if isinstance(value, int) and not isinstance(value, bool):
-        return Reply(value)
+        return Response(value)
     if isinstance(value, tuple) and 1 <= len(value) <= 3 and isinstance(value[0], int):
-        return Reply(*value)
+        return Response(*value)
     if isinstance(value, str | bytes | dict | list):
-        return Reply(body=value)
+        return Response(body=value)
     raise ContractError(
         f"{value!r} is not an answer; pass a status, (status, body), (status, body, headers), "
-        "a Reply, a body (string, bytes, dict or list), or None for 200"
+        "a Response, a body (string, bytes, dict or list), or None for 200"
     )
 
 

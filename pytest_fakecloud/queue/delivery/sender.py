@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .loopback import LoopbackSender
 
 
-class UnstubbedDestination(ConnectionError):
+class UnstubbedDestinationError(ConnectionError):
     """Raised if a destination has no route or mock and is not a loopback address. Nothing was sent."""
 
 
@@ -154,7 +154,7 @@ class Sender:
         text = (
             f"no handler for {delivery.method} {url} (message {delivery.message_id}): the URL is "
             "neither a loopback address nor a destination of this queue, and nothing was sent. "
-            f'Add a destination handler, such as queue.destinations.answers("{url}", 200), '
+            f'Add a destination handler, such as queue.destinations.respond("{url}", 200), '
             ".call(url, function), .wsgi(origin, app) or .asgi(origin, app), or set "
             'queue={"unstubbed": "accept"}'
         )
@@ -162,7 +162,7 @@ class Sender:
             text += f". {mismatch}"
         if self._report is not None:
             self._report(text, delivery)
-        return Outcome(exception=UnstubbedDestination(text), unstubbed=text, where="unstubbed")
+        return Outcome(exception=UnstubbedDestinationError(text), unstubbed=text, where="unstubbed")
 
 
 def _raised_by_test(outcome: Outcome) -> BaseException | None:

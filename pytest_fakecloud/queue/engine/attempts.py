@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ...core.calls import Headers
-from ..errors import Loop
+from ..errors import LoopError
 from ..model import (
     CALLBACK,
     FAILURE_CALLBACK,
@@ -161,7 +161,7 @@ class AttemptRunner:
         """Start the due attempt; return None if it may not start now.
 
         An attempt may not start while its queue or flow-control key is paused or full. It is
-        scheduled again when there is room. Raises ``Loop`` if messages publish each other
+        scheduled again when there is room. Raises ``LoopError`` if messages publish each other
         endlessly; the message then stays pending.
         """
         state = self._state
@@ -210,7 +210,7 @@ class AttemptRunner:
             state.attempt_hooks.endless_loop(loop)
             return
         state.plan(message, now, message.wait_reason)
-        raise Loop(loop)
+        raise LoopError(loop)
 
     def _delivery(self, message: Message, now: int) -> Delivery:
         settings = self._state.settings
@@ -265,7 +265,7 @@ class AttemptRunner:
     def _apply_outcome(self, message: Message, outcome: Outcome, at_us: int) -> None:
         state = self._state
         attempt = message.attempts[-1]
-        is_lost = "crash_after_answer" in attempt.faults
+        is_lost = "crash_after_response" in attempt.faults
         if not is_lost:
             outcome = state.workflow.checked(message, outcome)
         attempt.status = outcome.status

@@ -2,7 +2,7 @@
 
 The service knows some destinations by name. Source of their URLs: the official JavaScript client,
 which publishes to ``api/llm``. In a test, they need a handler like any other destination, added by
-name or by URL: ``queue.destinations.answers("api/llm", ...)``.
+name or by URL: ``queue.destinations.respond("api/llm", ...)``.
 """
 
 from __future__ import annotations

@@ -41,8 +41,10 @@ def continued_after_error(test: ObservedTest) -> Iterator[Finding]:
 def unused_fault(test: ObservedTest) -> Iterator[Finding]:
     """Find faults that were used less often than planned, with the calls that their fake received."""
     # Faults that the test allows to stay unused are not among the violations.
-    unused = {one.facts.get("handle") for one in test.cloud.problems if one.kind == "unused_fault"}
-    for handle in test.cloud.handles:
+    unused = {
+        one.facts.get("handle") for one in test.cloud.problems() if one.kind == "unused_fault"
+    }
+    for handle in test.cloud.fakes():
         received: dict[str, None] = {}
         for call in test.calls_of(handle) if handle.name in unused else ():
             received.update(dict.fromkeys(_names_of(call)))
@@ -73,7 +75,7 @@ def never_called(test: ObservedTest) -> Iterator[Finding]:
     """Find fakes without calls, if all calls of other fakes succeeded."""
     if not test.entries or any(map(_has_failed, test.entries)):
         return
-    for handle in test.cloud.handles:
+    for handle in test.cloud.fakes():
         # A test that acts on a fake directly may need no client.
         if not len(handle.journal) and not test.actions_on(handle):
             yield Finding("never_called", handle.name, severity="hint")
@@ -148,7 +150,7 @@ def read_only_token(test: ObservedTest) -> Iterator[Finding]:
 def _read_only_tokens(test: ObservedTest) -> dict[str, str]:
     return {
         handle.name: f"Bearer {handle.read_only_token}"
-        for handle in test.cloud.handles
+        for handle in test.cloud.fakes()
         if hasattr(handle, "read_only_token")
     }
 

@@ -85,7 +85,7 @@ class ObservedTest:
     @cached_property
     def entries(self) -> list[Entry]:
         # Leave out calls before a restored snapshot, which do not explain the current data.
-        rewound = {one.name: getattr(one, "_rewound", 0) for one in self.cloud.handles}
+        rewound = {one.name: getattr(one, "_rewound", 0) for one in self.cloud.fakes()}
         every = self.cloud.journal.entries
         return [_as_known(one) for one in every if one.number > rewound.get(one.handle, 0)]
 
@@ -94,7 +94,7 @@ class ObservedTest:
         return [entry for entry in self.entries if isinstance(entry, Call)]
 
     def handles(self, service: str) -> list[Any]:
-        return [handle for handle in self.cloud.handles if handle.service == service]
+        return [handle for handle in self.cloud.fakes() if handle.service == service]
 
     def calls_of(self, handle: Any) -> list[Call]:
         return [call for call in self.calls if call.handle == handle.name]

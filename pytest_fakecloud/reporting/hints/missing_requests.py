@@ -44,14 +44,14 @@ def hints_about_silence(
     ``names`` are the values in the test's module. They are not inspected by running their code, so
     lazy objects (Django's ``SimpleLazyObject``, werkzeug's ``LocalProxy``) are not evaluated.
     """
-    called = [handle for handle in cloud.handles if len(handle.journal)]
+    called = [handle for handle in cloud.fakes() if len(handle.journal)]
     found = [] if called else _unconnected_clients(cloud, names, error)
     return [*found, *_suspicion_hints(cloud, error)]
 
 
 def old_token_hints(cloud: BaseCloud) -> list[str]:
     """Explain requests from a client that still uses the token of a fake from an earlier test."""
-    own = cloud._closed_fakes.secrets.union(*map(secrets_of, cloud.handles))
+    own = cloud._closed_fakes.secrets.union(*map(secrets_of, cloud.fakes()))
     for call in cloud.journal.calls():
         token = bearer_token(call.headers.get("Authorization")) if call.status == 401 else None
         if token is not None and token not in own and was_given(token):
@@ -156,7 +156,7 @@ def _interception_hints(cloud: BaseCloud, error: BaseException) -> Iterator[str]
         if library.error not in kinds or library.text not in str(error):
             continue
         address = f"{request_of(error)} {error}"
-        addressed = [handle for handle in cloud.handles if handle.url in address]
+        addressed = [handle for handle in cloud.fakes() if handle.url in address]
         for handle in addressed:
             recipe = library.recipe.format(name=handle.name)
             yield f"{library.name} intercepted a request to {handle.name}: {recipe}"
@@ -170,7 +170,7 @@ def _suspicion_hints(cloud: BaseCloud, error: BaseException | None) -> Iterator[
     for library in _LIBRARIES:
         if not _is_active(library) and not any(_activates(library, frame) for frame in frames):
             continue
-        for handle in cloud.handles:
+        for handle in cloud.fakes():
             if not len(handle.journal):
                 recipe = library.recipe.format(name=handle.name)
                 yield (
@@ -229,7 +229,7 @@ def _closed_fake_hints(cloud: BaseCloud, address: str) -> list[str]:
     """Explain a client that used the address of an earlier test's fake."""
     found = FAKE_ADDRESS.search(address)
     port = int(found[1] or found[2]) if found else 0
-    is_open = any(handle.url.endswith(f":{port}") for handle in cloud.handles)
+    is_open = any(handle.url.endswith(f":{port}") for handle in cloud.fakes())
     if is_open or not default_hub().ports.has_given(port):
         return []
     return _fakes_that_stay(
@@ -238,7 +238,7 @@ def _closed_fake_hints(cloud: BaseCloud, address: str) -> list[str]:
 
 
 def _fakes_that_stay(cloud: BaseCloud, what: str) -> list[str]:
-    names = " ".join(dict.fromkeys(handle.fixture for handle in cloud.handles))
+    names = " ".join(dict.fromkeys(handle.fixture for handle in cloud.fakes()))
     return [
         f"{what}, for example an earlier test's. An application that creates its client once needs "
         "fakes that last; in pytest.ini:",
@@ -252,12 +252,12 @@ def _unconnected_clients(
     cloud: BaseCloud, names: Iterable[object], error: BaseException | None
 ) -> list[str]:
     """Explain the test's official clients if none of them uses the address of a fake."""
-    urls = [handle.url for handle in cloud.handles]
+    urls = [handle.url for handle in cloud.fakes()]
     found = []
     for (package, address), client in _clients([*names, *locals_of(error)]).items():
         if any(address.startswith(url) for url in urls):
             return []
-        if _CLIENTS[package] not in [handle.service for handle in cloud.handles]:
+        if _CLIENTS[package] not in [handle.service for handle in cloud.fakes()]:
             continue
         found += _closed_fake_hints(cloud, address) or [
             f"the test has {type(client).__name__} of {package} "

@@ -65,7 +65,7 @@ def at_import(error: BaseException) -> list[str]:
 
 def hints_about_unset_variables(cloud: BaseCloud, errors: Sequence[BaseException]) -> Iterator[str]:
     """Yield hints about variables that a subprocess, an imported module or the test did not have."""
-    handles = {one.fixture: one.name for one in cloud.handles if one.fixture in VARIABLES}
+    handles = {one.fixture: one.name for one in cloud.fakes() if one.fixture in VARIABLES}
     missing = _missing_in_subprocess(handles, errors)
     if missing is not None:
         fixture, variable = missing
@@ -141,9 +141,9 @@ def _early(names: Sequence[str]) -> list[str]:
 # -- of fakes that the test does not request -------------------------------------------------------
 
 
-def unrequested_fakes(cloud: AnyCloud, error: BaseException, fixtures: Iterable[str]) -> list[str]:
+def unrequested_fakes(cloud: BaseCloud, error: BaseException, fixtures: Iterable[str]) -> list[str]:
     """Explain an error of a client whose service has no fake in a test that uses ``fixtures``."""
-    requested = {one.fixture: one for one in cloud.handles}
+    requested = {one.fixture: one for one in cloud.fakes()}
     others = [fixture for fixture in VARIABLES if fixture not in requested]
     errors = list(chain(error))
     names = _named(errors, others)
@@ -257,7 +257,7 @@ def unread_variables(cloud: BaseCloud, fixtures: Iterable[str], log: str) -> lis
         return ["no fake received a request:", *(f"    {remark}" for remark in remarks[:_MOST])]
     failed = _UNCONNECTED.search(log)
     log_has = f"; the log has {failed[0]}" if failed else ""
-    requested = [handle.fixture for handle in cloud.handles]
+    requested = [handle.fixture for handle in cloud.fakes()]
     others = ", ".join(fixture for fixture in VARIABLES if fixture not in requested)
     unrequested = f"use a fake that the test does not request ({others}), or " if others else ""
     return [

@@ -25,10 +25,10 @@ class Refused(ServiceError):
 
 def handle_named(cloud: Cloud, name: str) -> Handle:
     """Return the open handle with this name, or raise ``Refused`` with the valid names."""
-    for handle in cloud.handles:
+    for handle in cloud.fakes():
         if handle.name == name:
             return handle
-    raise Refused(404, unknown_name("fake", name, [handle.name for handle in cloud.handles]))
+    raise Refused(404, unknown_name("fake", name, [handle.name for handle in cloud.fakes()]))
 
 
 def named(cloud: Cloud, request: Request) -> Handle:

@@ -231,7 +231,7 @@ class IsolatedClouds:
         with self._lock:
             served = list(self._served.items())
         return [
-            {"id": id, "url": one.url, "handles": [handle.name for handle in one.cloud.handles]}
+            {"id": id, "url": one.url, "handles": [handle.name for handle in one.cloud.fakes()]}
             for id, (one, _) in served
         ]
 

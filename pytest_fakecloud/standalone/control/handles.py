@@ -116,7 +116,7 @@ class HandleRoutes:
         }
 
     def add_fault(self, request: Request) -> Fault:
-        """Inject a fault: ``{"kind": "answer", "args": [503], "times": 1, "route": "publish"}``."""
+        """Inject a fault: ``{"kind": "respond", "args": [503], "times": 1, "route": "publish"}``."""
         body = fields(request, allow_others=True)
         plan = named(self._cloud, request).faults
         kind = body.pop("kind", None)

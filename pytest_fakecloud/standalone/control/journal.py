@@ -99,7 +99,7 @@ class JournalRoutes:
         """Return the strict-mode violations."""
         return [
             {"kind": one.kind, "text": one.text, "facts": {k: str(v) for k, v in one.facts.items()}}
-            for one in self._cloud.problems
+            for one in self._cloud.problems()
         ]
 
 

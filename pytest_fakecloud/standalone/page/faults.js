@@ -12,17 +12,17 @@ const step = (text) => /^\d+$/.test(text.trim()) ? Number(text) : text.trim() ==
 // For each kind: its description, its fields, and how fields become arguments. For other kinds, the form has
 // the server's description and one field for all arguments.
 const KINDS = {
-  answer: {does: "Answer with an error instead of doing the request", fields: [whole("status", "status", "503"), {name: "body", label: "body", note: "the service's own"}], args: ({status, body}) => [read.number(status), ...(body ? [body] : [])]},
+  respond: {does: "Answer with an error instead of doing the request", fields: [whole("status", "status", "503"), {name: "body", label: "body", note: "the service's own"}], args: ({status, body}) => [read.number(status), ...(body ? [body] : [])]},
   delay: {does: "Wait before doing the request", fields: [{name: "seconds", label: "wait", value: "2s"}], args: ({seconds}) => [seconds]},
   drop: {does: "Close the connection before doing the request", fields: [], args: () => []},
-  lose_answer: {does: "Do the request, then close the connection without an answer", fields: [], args: () => []},
+  lose_response: {does: "Do the request, then close the connection without an answer", fields: [], args: () => []},
   hang: {does: "Never answer", fields: [], args: () => []},
   truncate: {does: "Break the connection in the middle of the answer", fields: [whole("keep", "bytes that arrive", "", "half")], args: ({keep}) => keep === "" ? [] : [Number(keep)]},
   down: {does: "Be down: refuse connections, or answer with a status", fields: [whole("status", "or answer with status", "", "no answer")], args: ({status}) => status === "" ? [] : [Number(status)]},
   rate_limit: {does: "Limit the rate", fields: [whole("requests", "requests", "2"), {name: "per", label: "in each", value: "1s"}], args: ({requests, per}) => [Number(requests), per]},
   random: {does: "Fail a share of the requests", fields: [{name: "rate", label: "share, from 0 to 1", value: "0.5"}, {name: "step", label: "with status, drop or hang", value: "503"}], args: ({rate, step: what}) => [Number(rate), step(what)]},
   sequence: {does: "Fail the next requests one after the other", fields: [{name: "steps", label: "steps: status, ok, drop or hang", value: "503, ok, 429"}], args: ({steps}) => [steps.split(",").map(step)]},
-  duplicate: {does: "Deliver twice"}, reorder: {does: "Let other messages overtake"}, tamper: {does: "Change the body after signing"}, crash_after_answer: {does: "Forget the answer of the destination and deliver again"},
+  duplicate: {does: "Deliver twice"}, reorder: {does: "Let other messages overtake"}, tamper: {does: "Change the body after signing"}, crash_after_response: {does: "Forget the answer of the destination and deliver again"},
   drop_callback: {does: "Lose callbacks"}, wrong_key: {does: "Sign with a wrong key"}, next_key: {does: "Sign with the next key"}, expired_token: {does: "Sign with an expired token"}, unsigned: {does: "Send without a signature"},
   burst_limit: {does: "Reject publishing: burst limit", fields: [whole("limit", "limit", "100")], args: ({limit}) => [Number(limit)]}, daily_limit: {does: "Reject publishing: daily limit", fields: [whole("limit", "limit", "1000")], args: ({limit}) => [Number(limit)]},
 };
@@ -51,7 +51,7 @@ export class FaultsPage {
   }
   async go() {
     const {fault_kinds: kinds} = await ask("GET", path(this.handle, "/view"));
-    this.choose(kinds, kinds.includes("answer") ? "answer" : kinds[0]);
+    this.choose(kinds, kinds.includes("respond") ? "respond" : kinds[0]);
     await this.refresh();
   }
   choose(kinds, kind) {

@@ -386,7 +386,7 @@ describe("errors and retries", () => {
   });
 
   test("a lost answer is sent again: a true duplicate", async () => {
-    await control("fault", "lose_answer", null, "produce", 1);
+    await control("fault", "lose_response", null, "produce", 1);
     await withoutWaiting(() => producer.produce(topic, "once", { partition: 0 }));
     const messages = await consumer.fetch({ topic, partition: 0, offset: 0, timeout: 0 });
     assert.deepEqual(messages.map((m) => [m.offset, m.value]), [[0, "once"], [1, "once"]]);

@@ -387,7 +387,7 @@ class TestHandle:
         assert server.values() == {"k": "v"}
 
     def test_faults_and_races(self, server: KVServer, http: httpx.Client) -> None:
-        server.faults.answer(500, {"error": "ERR"}, command="GET", times=1)
+        server.faults.respond(500, {"error": "ERR"}, command="GET", times=1)
         assert http.get("/get/k").status_code == 500
         assert http.get("/get/k").status_code == 200
         with server.between(("GET", "SET"), run=["SET", "k", "stolen"]) as between:

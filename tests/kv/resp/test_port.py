@@ -20,7 +20,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.http.messages import Answer, Request, Response, Serve
+from pytest_fakecloud.http.messages import Answer, AnyResponse, Request, Serve
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp.outbox import Outbox
 from tests.harness import in_threads, wait_until
@@ -771,7 +771,7 @@ class TestJournalAndFaults:
     def test_answer(
         self, server: KVServer, client: Client, options: dict[str, Any], reply: Any
     ) -> None:
-        server.faults.answer(**options, command="get", times=1)
+        server.faults.respond(**options, command="get", times=1)
         assert client("SET k 1") == OK
         assert client("GET k") == reply
         assert client("GET k") == b"1"
@@ -787,7 +787,7 @@ class TestJournalAndFaults:
         lines: list[str],
         replies: list[Any],
     ) -> None:
-        server.faults.answer(status, body, command=command, times=1)
+        server.faults.respond(status, body, command=command, times=1)
         assert client.each(*lines) == replies
         assert server.keys() == []
 
@@ -800,7 +800,7 @@ class TestJournalAndFaults:
     def test_a_dropped_transaction_is_dropped_as_a_whole(
         self, server: KVServer, connect: Connect
     ) -> None:
-        for name, done in (("drop", None), ("lose_answer", "1")):
+        for name, done in (("drop", None), ("lose_response", "1")):
             for command in ("INCR", "EXEC"):
                 getattr(server.faults, name)(command=command, times=1)
                 client = connect()
@@ -812,7 +812,7 @@ class TestJournalAndFaults:
     def test_invalid_answers_to_a_queued_command(
         self, context: Context, server: KVServer, client: Client
     ) -> None:
-        server.faults.answer(200, {"result": "stale"}, command="GET")
+        server.faults.respond(200, {"result": "stale"}, command="GET")
         client("MULTI")
         assert b"QUEUED" in client("GET k").text
         assert client("EXEC").text.startswith(b"EXECABORT")
@@ -821,7 +821,7 @@ class TestJournalAndFaults:
         context.problems.clear()
 
     def test_replies_that_are_switched_off_stay_off(self, server: KVServer, client: Client) -> None:
-        server.faults.answer(503, command="INCR")
+        server.faults.respond(503, command="INCR")
         client.raw(b"CLIENT REPLY SKIP\r\nINCR n\r\nPING 1\r\n")
         assert client.read() == b"1"
         client.raw(b"CLIENT REPLY OFF\r\nINCR n\r\nCLIENT REPLY ON\r\n")
@@ -830,7 +830,7 @@ class TestJournalAndFaults:
     def test_a_command_arrives_once(
         self, context: Context, server: KVServer, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def twice(table: FaultTable, request: Request, serve: Serve) -> Response:
+        def twice(table: FaultTable, request: Request, serve: Serve) -> AnyResponse:
             serve()
             return serve()
 
@@ -839,7 +839,7 @@ class TestJournalAndFaults:
         assert b"cannot arrive twice" in client("INCR n").text
         monkeypatch.undo()
         assert server.value("n") == "1"
-        assert "use lose_answer" in context.problems.pop().text
+        assert "use lose_response" in context.problems.pop().text
 
     def test_drop_and_lose(self, server: KVServer, connect: Connect) -> None:
         server.faults.drop(command="INCR", times=1)
@@ -847,7 +847,7 @@ class TestJournalAndFaults:
         client.send("INCR n")
         assert client.ended()
         assert server.value("n") is None
-        server.faults.lose_answer(command="INCR", times=1)
+        server.faults.lose_response(command="INCR", times=1)
         client = connect()
         client.send("INCR n")
         assert client.ended()
@@ -862,7 +862,7 @@ class TestJournalAndFaults:
     def test_a_reply_whose_bytes_a_fault_changes(
         self, context: Context, server: KVServer, client: Client
     ) -> None:
-        def shorten(serve: Serve) -> Response:
+        def shorten(serve: Serve) -> AnyResponse:
             answer: Any = serve()
             return replace(answer, body=answer.body[:6])
 

@@ -506,7 +506,7 @@ class TestStreams:
         wait_until(lambda: server.execute("PUBLISH", "news", "secret") == 0)
 
     def test_the_body_of_a_stream_is_no_word_of_its_command(self, server: KVServer) -> None:
-        with server.faults.answer(503, command="SUBSCRIBE"):
+        with server.faults.respond(503, command="SUBSCRIBE"):
             headers = {**server.headers, **EVENTS}
             httpx.post(server.url + "/subscribe/news", headers=headers, json=[])
         assert server.journal.calls().only().facts["words"] == [["subscribe", "news"]]

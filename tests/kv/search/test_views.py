@@ -219,7 +219,7 @@ def test_nothing_is_imported_before_a_search() -> None:
 
 class TestFaults:
     def test_a_fault_is_meant_for_an_index(self, server: KVServer) -> None:
-        server.faults.answer(503, index="i", command="SEARCH.QUERY", times=1)
+        server.faults.respond(503, index="i", command="SEARCH.QUERY", times=1)
         other = httpx.post(server.url, json=["SEARCH.LISTINDEXES"], headers=server.headers)
         asked = ["SEARCH.QUERY", "i", '{"title":"boots"}']
         first = httpx.post(server.url, json=asked, headers=server.headers)
@@ -228,6 +228,6 @@ class TestFaults:
         assert len(server.journal.calls(index="i")) == 2
 
     def test_another_index_is_left_alone(self, server: KVServer) -> None:
-        with server.faults.answer(503, index="j*"):
+        with server.faults.respond(503, index="j*"):
             assert post(server, "SEARCH.QUERY", "i", '{"title":"boots"}') is not None
         server.assert_not_called(index="j")

@@ -50,7 +50,7 @@ def ask(queue: Queue, capture: CallbackCapture, count: int = 1, **more: Any) -> 
 def test_where_knows_the_fields_that_assertions_know(
     queue: Queue, capture: CallbackCapture
 ) -> None:
-    queue.destinations.answers(APP, (500, {"n": 1}), (200, {"n": 2}))
+    queue.destinations.respond(APP, (500, {"n": 1}), (200, {"n": 2}))
     ask(queue, capture)
     queue.run_until_idle()
     callbacks = capture.callbacks
@@ -84,7 +84,7 @@ def test_headers_are_asked_for_by_name(queue: Queue, capture: CallbackCapture) -
 
 
 def test_fields_are_asked_for_as_messages_are(queue: Queue, capture: CallbackCapture) -> None:
-    queue.destinations.answers(APP, (200, "done"))
+    queue.destinations.respond(APP, (200, "done"))
     message = queue.publish(APP, json=1, callback=capture.callback_url)
     queue.run_until_idle()
     received = capture.callbacks.assert_received
@@ -131,9 +131,9 @@ def test_ending_the_faults_of_one_url_keeps_those_of_the_other(capture: Callback
     other = failures.down()
     callbacks.up()
     assert list(capture.faults) == [other]
-    own = callbacks.answer(500)
+    own = callbacks.respond(500)
     assert list(callbacks) == [own]
-    assert [fault.kind for fault in callbacks.unused()] == ["down", "answer"]
+    assert [fault.kind for fault in callbacks.unused()] == ["down", "respond"]
     assert (len(callbacks), len(failures), bool(callbacks)) == (1, 1, True)
     everywhere = capture.faults.delay(0)
     assert list(callbacks) == [everywhere, own]
@@ -144,17 +144,15 @@ def test_ending_the_faults_of_one_url_keeps_those_of_the_other(capture: Callback
 
 def test_methods_of_the_faults_of_one_url(capture: CallbackCapture) -> None:
     faults = capture.callbacks.faults
-    assert "answer" in dir(faults)
+    assert "respond" in dir(faults)
     assert repr(faults) == "<faults of /callback: none>"
     faults.drop(times=1)
     assert repr(faults).startswith("<faults of /callback: <drop [times=1, route='callback']")
     faults.clear()
-    with pytest.raises(
-        AttributeError, match=r"'break_it' is not a fault\. Known faults: answer, call"
-    ):
+    with pytest.raises(AttributeError, match=r"'break_it' is not a fault\. Known faults: call"):
         faults.break_it()
     with pytest.raises(ContractError, match="these faults are for /callback only: remove route="):
-        faults.answer(500, route="failure")
+        faults.respond(500, route="failure")
 
 
 @pytest.mark.parametrize("forget", [CallbackCapture.reset, lambda one: one.callbacks.clear()])

@@ -254,8 +254,8 @@ def test_the_receiver_reads_the_clock_the_queue_signs_on(cloud: Cloud, clock: An
 
 
 def test_faults_of_one_url_leave_the_other_alone(capture: CallbackCapture) -> None:
-    fault = capture.callbacks.faults.answer(503, times=1)
-    capture.failures.faults.answer(500)
+    fault = capture.callbacks.faults.respond(503, times=1)
+    capture.failures.faults.respond(500)
     got = [
         send(url).status_code
         for url in (capture.callback_url, capture.callback_url + "/x", capture.failure_url)
@@ -266,7 +266,7 @@ def test_faults_of_one_url_leave_the_other_alone(capture: CallbackCapture) -> No
 
 
 def test_a_fault_after_the_receiver_took_it(capture: CallbackCapture) -> None:
-    capture.callbacks.faults.lose_answer()
+    capture.callbacks.faults.lose_response()
     with pytest.raises(requests.ConnectionError):
         send(capture.callback_url)
     assert len(capture.callbacks) == 1
@@ -276,7 +276,7 @@ def test_the_receiver_is_down_and_up(capture: CallbackCapture) -> None:
     capture.faults.down()
     with pytest.raises(requests.ConnectionError):
         send(capture.callback_url)
-    capture.callbacks.faults.answer(503, times=1)
+    capture.callbacks.faults.respond(503, times=1)
     capture.callbacks.faults.up()
     assert [send(capture.callback_url).status_code for _ in range(2)] == [503, 200]
 
@@ -392,7 +392,7 @@ def test_a_wait_moves_the_clock_of_a_queue_in_the_background(clock: Any, awaited
     with Cloud(clock=clock) as cloud:
         queue, capture = cloud.queue(retries=5), cloud.callback_capture()
         began = cloud.clock.now()
-        queue.destinations.answers("https://app.test/", 503)
+        queue.destinations.respond("https://app.test/", 503)
         queue.publish("https://app.test/", failure_callback=capture.failure_url)
         failure = (
             asyncio.run(capture.aio.wait_for_failure(timeout=30))
@@ -535,7 +535,7 @@ def test_a_field_that_no_callback_has(capture: CallbackCapture) -> None:
 def publish(cloud: Cloud, *statuses: int, **options: Any) -> tuple[Any, CallbackCapture]:
     queue: Any = cloud.queue()
     capture = cloud.callback_capture()
-    queue.destinations.answers(APP, *((status, {"status": status}) for status in statuses))
+    queue.destinations.respond(APP, *((status, {"status": status}) for status in statuses))
     queue.publish(
         APP,
         json={"order": 7},
@@ -564,7 +564,7 @@ def test_a_callback_after_every_attempt_and_a_failure_callback_at_the_end(cloud:
 
 def test_a_receiver_that_is_down_gets_its_callback_later(cloud: Cloud) -> None:
     queue, capture = publish(cloud, 200)
-    capture.callbacks.faults.answer(503, times=2)
+    capture.callbacks.faults.respond(503, times=2)
     assert capture.wait_for_callback().status == 200
     (callback,) = queue.messages(kind="callback")
     assert [attempt.status for attempt in callback.attempts] == [503, 503, 200]

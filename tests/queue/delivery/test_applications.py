@@ -21,7 +21,7 @@ import trio
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery import event_loops
-from pytest_fakecloud.queue.delivery.replies import DestinationTimeout
+from pytest_fakecloud.queue.delivery.replies import DestinationTimeoutError
 from pytest_fakecloud.queue.model import Outcome
 
 from ..edge import APP, Table, delivery
@@ -364,7 +364,7 @@ def test_an_asgi_application_that_never_answers_meets_the_cap(table: Table, libr
         outcome = trio.run(table.adeliver, delivery())
     else:
         outcome = table.deliver(delivery())
-    assert isinstance(outcome.exception, DestinationTimeout)
+    assert isinstance(outcome.exception, DestinationTimeoutError)
     assert "no answer within 0.1 s of real time" in str(outcome.exception)
 
 
@@ -637,7 +637,7 @@ def test_an_application_that_a_test_client_has_started_in_trio(table: Table) -> 
         assert (outcome.status, repr(outcome.exception)) == (500, "ZeroDivisionError('wrong')")
         table.deadlines.cap = 0.05
         outcome = table.deliver(delivery(url=f"{APP}/stuck"))
-        assert isinstance(outcome.exception, DestinationTimeout)
+        assert isinstance(outcome.exception, DestinationTimeoutError)
     assert events == ["start", "cancelled", "stop"]
 
 

@@ -200,7 +200,7 @@ def test_a_host_that_is_none_is_a_bad_request(fixture: str, host: str) -> None:
         assert status == 400
         assert f"the Host header {host!r} names no host" in text
         assert receiver.log == []
-        assert cloud.problems == []
+        assert cloud.problems() == []
 
 
 @pytest.mark.parametrize(
@@ -211,4 +211,4 @@ def test_a_host_of_any_name_is_taken(host: str) -> None:
         receiver = cloud.callback_capture()
         assert post_with_host(receiver, host)[0] == 200
         assert len(receiver.callbacks) == 1
-        assert cloud.problems == []
+        assert cloud.problems() == []

@@ -18,7 +18,11 @@ from hypothesis import strategies as st
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery.destinations import Destinations, route_to
-from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, DestinationTimeout, Reply
+from pytest_fakecloud.queue.delivery.replies import (
+    DeliveredRequest,
+    DestinationTimeoutError,
+    Response,
+)
 from pytest_fakecloud.queue.model import SECOND
 
 from ..edge import APP, Table, delivery
@@ -26,9 +30,9 @@ from ..edge import APP, Table, delivery
 
 def test_the_longest_prefix_wins(table: Table) -> None:
     table.accept()
-    table.answers(APP, 201)
-    table.answers(APP + "/hook", 202)
-    table.answers(APP + "/hook/deep", 203)
+    table.respond(APP, 201)
+    table.respond(APP + "/hook", 202)
+    table.respond(APP + "/hook/deep", 203)
     got = [table.status(APP + path) for path in ("/hook/deep/er", "/hook/x", "/hook?x", "/other")]
     assert [*got, table.status("https://else.example.com/")] == [203, 202, 202, 201, 200]
     assert [route.prefix.removeprefix(APP) for route in table.routes] == [
@@ -83,8 +87,8 @@ def test_invalid_destination_urls(table: Table, url: Any) -> None:
 
 
 def test_the_same_prefix_again_replaces_it_and_remove_takes_it_out(table: Table) -> None:
-    first = table.answers(APP, 500)
-    second = table.answers(APP + "/", 201)
+    first = table.respond(APP, 500)
+    second = table.respond(APP + "/", 201)
     assert table.status(APP) == 201
     first.remove()
     assert table.status(APP) == 201
@@ -110,7 +114,7 @@ def test_a_route_keeps_what_came(table: Table) -> None:
 
 
 def test_answers_in_turn_and_the_last_repeats(table: Table) -> None:
-    table.answers(APP, 500, (429, "slow down", {"Retry-After": "7"}), 200)
+    table.respond(APP, 500, (429, "slow down", {"Retry-After": "7"}), 200)
     got = [table.deliver(delivery()) for _ in range(4)]
     assert [outcome.status for outcome in got] == [500, 429, 200, 200]
     assert got[1].body == b"slow down"
@@ -129,30 +133,30 @@ def test_answers_in_turn_and_the_last_repeats(table: Table) -> None:
     ],
 )
 def test_bodies(table: Table, body: object, sent: bytes, kind: str | None) -> None:
-    table.answers(APP, (200, body))
+    table.respond(APP, (200, body))
     outcome = table.deliver(delivery())
     assert outcome.body == sent
     assert outcome.headers == ([("Content-Type", kind)] if kind else [])
 
 
 def test_a_given_content_type_stays(table: Table) -> None:
-    table.answers(APP, (200, {}, {"content-type": "application/problem+json"}))
+    table.respond(APP, (200, {}, {"content-type": "application/problem+json"}))
     assert table.deliver(delivery()).headers == [("content-type", "application/problem+json")]
 
 
 def test_an_answer_takes_virtual_time(table: Table) -> None:
-    table.answers(APP, 200, Reply(200, after="40s"), after=timedelta(seconds=29))
+    table.respond(APP, 200, Response(200, after="40s"), after=timedelta(seconds=29))
     first, second = table.deliver(delivery()), table.deliver(delivery())
     assert (first.status, first.virtual_us) == (200, 29 * SECOND)
     assert (second.status, second.virtual_us) == (None, 30 * SECOND)
-    assert isinstance(second.exception, DestinationTimeout)
+    assert isinstance(second.exception, DestinationTimeoutError)
     assert "no answer within 30 s on the queue's clock" in str(second.exception)
 
 
 def test_hang_and_refuse(table: Table) -> None:
     table.hang(APP + "/hang")
     table.refuse(APP + "/refuse")
-    table.answers(APP + "/both", Reply.hang(), Reply.refuse(), 200)
+    table.respond(APP + "/both", Response.hang(), Response.refuse(), 200)
     hung = table.deliver(delivery(APP + "/hang"))
     assert (hung.status, hung.virtual_us) == (None, 30 * SECOND)
     refused = table.deliver(delivery(APP + "/refuse"))
@@ -169,16 +173,16 @@ def test_hang_and_refuse(table: Table) -> None:
 )
 def test_invalid_answers(table: Table, answer: Any) -> None:
     if answer == "":
-        with pytest.raises(ContractError, match="at least one answer"):
-            table.answers(APP)
+        with pytest.raises(ContractError, match="at least one response"):
+            table.respond(APP)
         return
     with pytest.raises(ContractError, match="is not an"):
-        table.answers(APP, answer)
+        table.respond(APP, answer)
 
 
 def test_a_bad_duration(table: Table) -> None:
     with pytest.raises(ContractError, match="is not a duration"):
-        Reply(after="soon")
+        Response(after="soon")
 
 
 @pytest.mark.parametrize(
@@ -198,7 +202,7 @@ def test_a_bad_duration(table: Table) -> None:
 )
 def test_invalid_replies(table: Table, given: Any, text: str) -> None:
     with pytest.raises(ContractError, match=re.escape(text)):
-        Reply(**given)
+        Response(**given)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +229,7 @@ def test_an_answer_in_another_shape_is_told_the_right_one(
 
     def give() -> None:
         if way == "answers":
-            table.answers(APP, answer)
+            table.respond(APP, answer)
         table.call(APP, coroutine if way == "async" else lambda request: answer)
         table.deliver(delivery())
 
@@ -236,8 +240,8 @@ def test_an_answer_in_another_shape_is_told_the_right_one(
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        ([503, 200], "[503, 200] would be the body of one answer; pass answers(url, 503, 200)"),
-        ([500], "[500] would be the body of one answer; pass answers(url, 500)"),
+        ([503, 200], "[503, 200] would be the body of one response; pass respond(url, 503, 200)"),
+        ([500], "[500] would be the body of one response; pass respond(url, 500)"),
         ("503", "'503' would be a body; pass the status 503"),
     ],
 )
@@ -245,8 +249,8 @@ def test_statuses_in_another_shape_are_told_the_right_one(
     table: Table, answer: Any, text: str
 ) -> None:
     with pytest.raises(ContractError, match=re.escape(text)):
-        table.answers(APP, answer)
-    table.answers(APP, (200, answer))
+        table.respond(APP, answer)
+    table.respond(APP, (200, answer))
     assert json.loads(table.deliver(delivery()).body) == json.loads(json.dumps(answer)) or (
         table.deliver(delivery()).body == b"503"
     )
@@ -254,20 +258,20 @@ def test_statuses_in_another_shape_are_told_the_right_one(
 
 def test_bodies_that_look_like_no_status_stay_bodies(table: Table) -> None:
     for body in ("42", [1, 2], [], [503, "x"], "1000"):
-        table.answers(APP, body)
+        table.respond(APP, body)
         assert table.deliver(delivery()).status == 200
 
 
 def test_headers_of_an_answer_may_be_given_in_many_ways(table: Table) -> None:
     for headers in ({"Retry-After": 5}, [("Retry-After", "5")], iter([["Retry-After", "5"]])):
-        table.answers(APP, (503, "", headers))
+        table.respond(APP, (503, "", headers))
         for _ in range(2):
             assert ("Retry-After", "5") in table.deliver(delivery()).headers
 
 
 def test_an_exception_as_answer_is_a_500_and_kept(table: Table) -> None:
     error = ValueError("boom")
-    table.answers(APP, error)
+    table.respond(APP, error)
     outcome = table.deliver(delivery())
     assert (outcome.status, outcome.exception) == (500, error)
 
@@ -294,7 +298,7 @@ def test_a_callable_sees_the_request(table: Table) -> None:
         (None, 200, b""),
         (204, 204, b""),
         ((503, "no"), 503, b"no"),
-        (Reply(201, b"x"), 201, b"x"),
+        (Response(201, b"x"), 201, b"x"),
         ("text", 200, b"text"),
         (b"raw", 200, b"raw"),
         ({"a": 1}, 200, b'{"a": 1}'),
@@ -375,7 +379,7 @@ def test_a_coroutine_that_never_ends_meets_the_cap(table: Table) -> None:
 
     table.call(APP, stuck)
     for outcome in (table.deliver(delivery()), asyncio.run(table.adeliver(delivery()))):
-        assert isinstance(outcome.exception, DestinationTimeout)
+        assert isinstance(outcome.exception, DestinationTimeoutError)
         assert outcome.virtual_us == 0
     table.loops.close()
     assert ended == ["ended"] * 2
@@ -451,7 +455,7 @@ def test_a_server_that_runs_for_long_keeps_the_last_deliveries() -> None:
 )
 def test_urls_may_be_patterns(wanted: Any, url: str, takes: bool) -> None:
     table = Destinations()
-    route = table.answers(wanted, 201)
+    route = table.respond(wanted, 201)
     assert (route_to(table, url) is route) is takes
     assert repr(route).startswith("<DestinationRoute answers ")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.core.clock import Target
-from pytest_fakecloud.queue.delivery.drivers import Driver, NotIdle
+from pytest_fakecloud.queue.delivery.drivers import Driver, NotIdleError
 
 from ..engine.bench import Bench
 
@@ -31,6 +31,6 @@ def test_idle_connections_are_closed_after_each_run(
     if within == "1h":
         assert len(run(driver, targets)) == 1
     else:
-        with pytest.raises(NotIdle):
+        with pytest.raises(NotIdleError):
             run(driver, targets)
     assert released == [len(bench.sent)]

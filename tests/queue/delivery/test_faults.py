@@ -34,7 +34,7 @@ def test_without_faults_everything_verifies(scene: Scene) -> None:
 
 
 def test_a_crash_after_the_answer_means_a_second_delivery(scene: Scene) -> None:
-    fault = scene.queue.faults.crash_after_answer()
+    fault = scene.queue.faults.crash_after_response()
     message_id = scene.publish({"Upstash-Callback": CALLBACK})
     attempts = scene.queue.deliver_due()
     assert [(one.message_id, one.headers.get("Upstash-Retried")) for one in scene.to(DEST)] == [
@@ -45,7 +45,7 @@ def test_a_crash_after_the_answer_means_a_second_delivery(scene: Scene) -> None:
     # The queue lost the first response, so it publishes no callback about it.
     assert len(scene.to(CALLBACK)) == 1
     assert fault.hits == 1
-    assert "fault: crash_after_answer" in scene.queue.message(message_id).timeline
+    assert "fault: crash_after_response" in scene.queue.message(message_id).timeline
 
 
 def test_duplicates(scene: Scene) -> None:
@@ -189,11 +189,11 @@ def test_limits_while_publishing(scene: Scene) -> None:
 
 
 def test_common_faults_while_publishing(scene: Scene) -> None:
-    scene.queue.faults.answer(503, route="publish", times=1)
+    scene.queue.faults.respond(503, route="publish", times=1)
     refused = scene.request("POST", f"/v2/publish/{DEST}")
     assert refused.status == 503
     assert "error" in json.loads(refused.body)
-    scene.queue.faults.answer(500, url=DEST, times=1)
+    scene.queue.faults.respond(500, url=DEST, times=1)
     assert scene.request("POST", "/v2/publish/https://other.example.com/").status == 200
     assert scene.request("POST", f"/v2/publish/{DEST}").status == 500
 
@@ -269,7 +269,7 @@ def test_limits_tell_of_the_time_they_are_met_at(scene: Scene) -> None:
 )
 def test_faults_are_meant_in_the_words_of_assertions(scene: Scene, url: Any) -> None:
     unsigned = scene.queue.faults.unsigned(url=url)
-    refused = scene.queue.faults.answer(503, url=url, times=1)
+    refused = scene.queue.faults.respond(503, url=url, times=1)
     assert scene.request("POST", f"/v2/publish/{DEST}").status == 503
     scene.publish()
     scene.publish(url="https://other.example.com/")

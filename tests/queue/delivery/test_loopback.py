@@ -17,7 +17,7 @@ import trio
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.delivery import loopback
-from pytest_fakecloud.queue.delivery.replies import DestinationTimeout
+from pytest_fakecloud.queue.delivery.replies import DestinationTimeoutError
 from pytest_fakecloud.queue.delivery.sender import Sender
 from pytest_fakecloud.queue.model import Outcome
 from pytest_fakecloud.queue.wire.targets import loopback_address
@@ -307,7 +307,7 @@ def test_an_attempt_ends_at_the_cap_whatever_its_virtual_timeout(
     outcome = sender.send(delivery(serve(script).url, timeout_us=900_000_000))
     sender.close()
     assert outcome.status is None
-    assert isinstance(outcome.exception, DestinationTimeout)
+    assert isinstance(outcome.exception, DestinationTimeoutError)
     assert "no answer within 0.2 s of real time" in str(outcome.exception)
     assert outcome.virtual_us == 0
 
@@ -349,7 +349,7 @@ def test_closing_interrupts_deliveries(serve: Callable[..., RawServer], forwarde
         url = FORWARDED
     outcome = sender.send(delivery(url))
     assert outcome.status is None
-    assert not isinstance(outcome.exception, DestinationTimeout)
+    assert not isinstance(outcome.exception, DestinationTimeoutError)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse the connection")
@@ -384,7 +384,7 @@ def test_the_cap_holds_while_time_is_frozen(serve: Callable[..., RawServer], too
     with frozen(tool):
         outcome = sender.send(delivery(server.url))
     sender.close()
-    assert isinstance(outcome.exception, DestinationTimeout)
+    assert isinstance(outcome.exception, DestinationTimeoutError)
 
 
 def test_in_a_running_loop_the_words_name_the_awaitable_form(

@@ -159,7 +159,7 @@ def test_the_in_process_transport_keeps_every_byte() -> None:
 @responses.activate
 def test_a_route_comes_before_a_mock(sender: Sender) -> None:
     responses.post("https://app.example.com/", status=500)
-    sender.destinations.answers("https://app.example.com", 201)
+    sender.destinations.respond("https://app.example.com", 201)
     assert sender.send(delivery("https://app.example.com/")).status == 201
     assert len(responses.calls) == 0
 
@@ -173,7 +173,7 @@ def test_a_route_for_everything_leaves_the_clouds_own_fakes_alone(
     assert sender.send(delivery(server.url + "/x")).where == "loopback"
     assert asyncio.run(sender.asend(delivery(server.url + "/x"))).where == "loopback"
     assert sender.send(delivery("http://127.0.0.1:9/x")).where == "accept"
-    sender.destinations.answers(server.url, 418)
+    sender.destinations.respond(server.url, 418)
     assert sender.send(delivery(server.url + "/x")).status == 418
     sender.close()
 

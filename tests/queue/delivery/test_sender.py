@@ -6,7 +6,7 @@ import pytest
 
 from pytest_fakecloud.queue.delivery.destinations import Destinations
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
-from pytest_fakecloud.queue.delivery.sender import Sender, UnstubbedDestination
+from pytest_fakecloud.queue.delivery.sender import Sender, UnstubbedDestinationError
 from pytest_fakecloud.queue.model import Delivery
 from pytest_fakecloud.queue.signature_clock import real_time, signature_clock
 
@@ -20,10 +20,10 @@ def test_unstubbed_destinations_are_refused_and_reported() -> None:
     outcome = sender.send(sent)
     assert outcome.where == "unstubbed"
     assert outcome.status is None
-    assert isinstance(outcome.exception, UnstubbedDestination)
+    assert isinstance(outcome.exception, UnstubbedDestinationError)
     text = outcome.unstubbed or ""
     assert "no handler for POST https://app.example.com/hook (message msg_1)" in text
-    assert 'queue.destinations.answers("https://app.example.com/hook", 200)' in text
+    assert 'queue.destinations.respond("https://app.example.com/hook", 200)' in text
     assert told == [(text, sent)]
 
 
@@ -70,8 +70,8 @@ def test_exceptions_raised_by_the_driving_call() -> None:
     destinations = Destinations(raise_exceptions=True)
     sender = Sender(destinations)
     error = ValueError("boom")
-    destinations.answers("https://a.example.com", error)
-    destinations.answers("https://b.example.com", error, raise_exceptions=False)
+    destinations.respond("https://a.example.com", error)
+    destinations.respond("https://b.example.com", error, raise_exceptions=False)
     destinations.refuse("https://c.example.com")
 
     def replace_route(request: DeliveredRequest) -> None:

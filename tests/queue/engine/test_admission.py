@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.queue.delivery.replies import Reply
+from pytest_fakecloud.queue.delivery.replies import Response
 
 from ..scene import DEST, Scene
 
@@ -35,7 +35,7 @@ def waits_for(scene: Scene, *ids: str) -> list[str]:
 
 def with_slow_destination(parallelism: int | None) -> Scene:
     scene = Scene(limits={"parallelism": parallelism})
-    scene.answer = lambda request: Reply(200, after=10 if request.url == SLOW else 0)
+    scene.answer = lambda request: Response(200, after=10 if request.url == SLOW else 0)
     return scene
 
 

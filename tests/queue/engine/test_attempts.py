@@ -10,7 +10,7 @@ import pytest
 
 from pytest_fakecloud.queue.engine.hooks import DeliveryHooks
 from pytest_fakecloud.queue.engine.lifecycle import causing
-from pytest_fakecloud.queue.errors import Loop
+from pytest_fakecloud.queue.errors import LoopError
 from pytest_fakecloud.queue.model import (
     SECOND,
     Delivery,
@@ -218,7 +218,7 @@ def test_the_second_answer_to_a_duplicate_counts(bench: Bench, how: str) -> None
 
 
 def test_an_answer_that_got_lost_is_asked_for_again(bench: Bench) -> None:
-    faulty(bench, "crash_after_answer")
+    faulty(bench, "crash_after_response")
     bench.answer = lambda delivery: Outcome(200, virtual_us=2 * SECOND)
     message_id = bench.publish()
     bench.clock.advance("2s")
@@ -238,7 +238,7 @@ def test_an_answer_that_got_lost_is_asked_for_again(bench: Bench) -> None:
 
 
 def test_a_message_with_a_lost_answer_waits_for_its_turn(bench: Bench) -> None:
-    faulty(bench, "crash_after_answer")
+    faulty(bench, "crash_after_response")
     message_id = bench.publish(Queue_Name="q")
 
     def answer(delivery: Delivery) -> Outcome:
@@ -273,7 +273,7 @@ def test_more_attempts_at_one_instant_than_the_limit_are_a_loop() -> None:
     bench.answer = lambda delivery: Outcome(500)
     message_id = bench.publish(Retries="20", Retry_Delay="0")
     message = bench.engine.messages[message_id]
-    with pytest.raises(Loop) as caught:
+    with pytest.raises(LoopError) as caught:
         bench.clock.run_due()
     assert str(caught.value) == (
         f"endless loop: 5 deliveries caused each other at the same time, the next one would be"
@@ -283,7 +283,7 @@ def test_more_attempts_at_one_instant_than_the_limit_are_a_loop() -> None:
     assert len(bench.sent) == 6
     assert (message.state, message.wait_reason) == ("RETRY", "retry delay 0")
     # The next driving call starts a new chain.
-    with pytest.raises(Loop):
+    with pytest.raises(LoopError):
         bench.clock.run_due()
     assert len(bench.sent) == 11
 
@@ -504,6 +504,6 @@ def test_a_loop_is_named_by_the_limit_that_it_is_beyond() -> None:
     bench = Bench(loop_limit=5)
     message = bench.engine.messages[bench.publish()]
     message.depth, message.chain = 5, 51
-    with pytest.raises(Loop, match="loop: 50 deliveries caused each other in one call"):
+    with pytest.raises(LoopError, match="loop: 50 deliveries caused each other in one call"):
         bench.clock.run_due()
     assert (message.depth, message.chain) == (0, 0)

@@ -246,7 +246,7 @@ def test_cancelling_one_whose_answer_is_lost(bench: Bench) -> None:
         active = ("crashing",)
 
         def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
-            return ("crash_after_answer",)
+            return ("crash_after_response",)
 
     bench.engine.delivery_hooks = Crashing()
     bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)

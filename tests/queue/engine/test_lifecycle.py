@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.queue.engine.lifecycle import causing
-from pytest_fakecloud.queue.errors import Loop
+from pytest_fakecloud.queue.errors import LoopError
 from pytest_fakecloud.queue.model import SECOND, Delivery, Outcome
 
 from .bench import CALLBACK, URL, Bench, Loops
@@ -95,7 +95,7 @@ def test_a_chain_within_one_driving_call_may_be_ten_times_as_long() -> None:
     bench = Bench(loop_limit=5)
     bench.publish_on_delivery(Delay="1s")
     bench.publish()
-    with pytest.raises(Loop, match="loop: 50 deliveries caused each other in one call"):
+    with pytest.raises(LoopError, match="loop: 50 deliveries caused each other in one call"):
         bench.clock.advance("1h")
     assert bench.times() == list(range(51))
     # The pending message is due immediately and starts a chain of its own.

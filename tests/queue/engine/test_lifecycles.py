@@ -45,7 +45,7 @@ class CrashNow(DeliveryHooks):
             return ()
         self.armed = False
         self.crashed += 1
-        return ("crash_after_answer",)
+        return ("crash_after_response",)
 
 
 def outcome_of(delivery: Delivery) -> Outcome:
@@ -193,7 +193,7 @@ class Lives(RuleBasedStateMachine):
             self.accepted.add(again.message_id)
 
     @rule()
-    def crash_after_answer(self) -> None:
+    def crash_after_response(self) -> None:
         self.crash.armed = True
 
     @rule(minutes=st.sampled_from(["*/20", "5"]))

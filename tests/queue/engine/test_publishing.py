@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.queue.engine.publishing import Accepted, Published
-from pytest_fakecloud.queue.errors import Loop, QueueError
+from pytest_fakecloud.queue.errors import LoopError, QueueError
 from pytest_fakecloud.queue.model import SECOND, Delivery, Message, Outcome, first
 from pytest_fakecloud.queue.workflow.model import WorkflowRun
 from pytest_fakecloud.queue.workflow.runs import WorkflowRuns
@@ -345,7 +345,7 @@ def looping(bench: Bench, took_us: int) -> None:
 def test_callbacks_at_one_instant_are_a_loop() -> None:
     bench = Bench(loop_limit=20)
     looping(bench, 0)
-    with pytest.raises(Loop, match="20 deliveries caused each other at the same time"):
+    with pytest.raises(LoopError, match="20 deliveries caused each other at the same time"):
         bench.clock.run_due()
     assert len(bench.sent) == 21
 

@@ -57,7 +57,7 @@ def history_of(
                 lambda request: world.receive(request.path, request.retried, request.message_id),
             )
             run(APP, world)
-    assert cloud.problems == []
+    assert cloud.problems() == []
     return world.history
 
 
@@ -215,14 +215,14 @@ def test_a_delivery_does_not_wait_for_destinations_that_are_slow(
         # Closing the queue ends the hanging connection without waiting for its cap.
         queue.close()
     assert [thread.name for thread in threading.enumerate() if "fakecloud-d" in thread.name] == []
-    assert cloud.problems == []
+    assert cloud.problems() == []
 
 
 def test_time_passes_by_itself_for_what_the_queue_does_by_itself() -> None:
     """A slow response, a cancelled delay and a schedule need no call of the test."""
     with Cloud(now=NEARLY, clock="frozen") as cloud:
         queue = cloud.queue()
-        queue.destinations.answers(APP, 200, after=0.05)
+        queue.destinations.respond(APP, 200, after=0.05)
         slow = queue.publish(APP)._record
         late = queue.publish(APP, settings=SOON)
         record = late._record
@@ -250,8 +250,8 @@ def test_a_handler_that_publishes_without_end_is_told(asynchronous: bool) -> Non
 
         queue.destinations.call(APP, later if asynchronous else again)
         queue.publish(APP)
-        assert until(lambda: cloud.problems)
-        assert "endless loop: 30 deliveries caused each other" in cloud.problems.only().text
+        assert until(lambda: cloud.problems())
+        assert "endless loop: 30 deliveries caused each other" in cloud.problems().only().text
 
 
 def test_faults_take_deliveries_in_their_order() -> None:
@@ -275,7 +275,7 @@ def test_a_fault_that_cannot_be_judged_fails_the_attempt() -> None:
         message = queue.publish(APP, retries=0)
         assert until(lambda: message.state == "dead_lettered")
         assert "a predicate of" in str(message.attempts.only().exception)
-        told = [one.text for one in cloud.problems if one.kind == "unmet"]
+        told = [one.text for one in cloud.problems() if one.kind == "unmet"]
         assert len(told) == 1
         assert f"a background delivery to {APP}: ContractError" in told[0]
 

@@ -236,7 +236,7 @@ def test_a_fresh_period_counts_who_was_let_through_and_has_not_started(
 
 def test_chat(scene: Scene) -> None:
     path = "/llm/v1/chat/completions"
-    stub = scene.queue.destinations.answers(
+    stub = scene.queue.destinations.respond(
         "api/llm",
         (200, b'{"choices": []}', {"Content-Type": "application/json", "X-Model": "m"}),
         (429, "slow down", {"x-ratelimit-limit-requests": "5"}),
@@ -288,7 +288,7 @@ def own_routes(queue: Queue) -> list[Any]:
 def test_a_destination_that_has_a_name(
     scene: Scene, name: str, url: str, by: str, way: str
 ) -> None:
-    stub = scene.queue.destinations.answers(name if by == "name" else url, 200)
+    stub = scene.queue.destinations.respond(name if by == "name" else url, 200)
     headers = {"Upstash-Callback": CALLBACK, "Upstash-Forward-X-Api-Key": "k"}
     if way == "batch":
         scene.ok("POST", "/v2/batch", json=[{"destination": name, "headers": headers}])

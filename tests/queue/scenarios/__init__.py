@@ -39,9 +39,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Reply
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Response
 
-from ..scene import CALLBACK, DEST, FAILURE, NOW_MS, Response, Scene
+from ..scene import CALLBACK, DEST, FAILURE, NOW_MS, Fetched, Scene
 
 FOLDER = Path(__file__).parent
 APP = "https://app.example.com/flow"
@@ -84,10 +84,10 @@ class _Player:
         self.kept: dict[str, str] = {}
         self.request = ""
         self.seen = 0
-        self.answers: dict[str, list[Reply]] = {"*": [Reply()]}
+        self.answers: dict[str, list[Response]] = {"*": [Response()]}
         scene.answer = self.answer
 
-    def answer(self, request: DeliveredRequest) -> Reply:
+    def answer(self, request: DeliveredRequest) -> Response:
         replies = self.answers.get(request.url, self.answers["*"])
         return replies.pop(0) if len(replies) > 1 else replies[0]
 
@@ -101,7 +101,8 @@ class _Player:
             assert found is not None
             url, statuses, seconds = found.groups()
             self.answers[url] = [
-                Reply(int(status), body, headers, int(seconds or 0)) for status in statuses.split()
+                Response(int(status), body, headers, int(seconds or 0))
+                for status in statuses.split()
             ]
         elif line.startswith("states "):
             assert self.scene.states(line.split()[1]) == reply.split()
@@ -146,7 +147,7 @@ class _Player:
             for (at, request), text in zip(came, wanted, strict=True):
                 self.check_delivery(at, request, text)
 
-    def check(self, answer: Response, reply: str) -> None:
+    def check(self, answer: Fetched, reply: str) -> None:
         status, how, expected = _REPLY.fullmatch(reply).groups()  # type: ignore[union-attr]
         if status is None:
             assert 200 <= answer.status <= 299, answer

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.queue.delivery.replies import Reply
+from pytest_fakecloud.queue.delivery.replies import Response
 
 from ..scene import CALLBACK, DEST, FAILURE, NOW_MS, Scene, decoded
 
@@ -79,7 +79,7 @@ def test_the_spelling_of_the_source_id(source_id: Any, names: set[str]) -> None:
 @pytest.mark.parametrize(("setting", "status"), [(0, 0), (599, 599)])
 def test_the_status_when_nobody_answered(setting: int, status: int) -> None:
     with Scene(no_answer_status=setting) as scene:
-        scene.answer = lambda request: Reply.refuse() if request.url == DEST else 200
+        scene.answer = lambda request: Response.refuse() if request.url == DEST else 200
         scene.publish({**BOTH, "Upstash-Retries": "0"})
         scene.queue.run_until_idle()
         body = scene.to(FAILURE)[0].json()

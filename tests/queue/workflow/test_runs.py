@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
-from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Reply
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Response
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.rest import workflow
 from pytest_fakecloud.queue.workflow.model import RunStep
@@ -110,7 +110,7 @@ def test_a_list_that_just_fits_is_sent(scene: RunScene) -> None:
 def test_a_call_that_failed_fails_no_run(
     scene: RunScene, call_type: str, state: str, told: int
 ) -> None:
-    scene.queue.destinations.answers("https://third.example.com", 500)
+    scene.queue.destinations.respond("https://third.example.com", 500)
     sent = {"Upstash_Workflow_CallType": call_type, "Upstash_Retries": "0"}
     for run, delay in (("over", "1m"), ("r", "0s")):
         scene.start(run, Upstash_Failure_Callback=f"{APP}/failed")
@@ -133,7 +133,7 @@ def test_a_callback_is_tried_as_often_as_the_run_says(scene: RunScene) -> None:
         scene.send("r", b"call", Upstash_Workflow_CallType="toCallback", **more)
     scene.queue.run_until_idle()
     assert [one.max_retries for one in scene.queue.messages(kind="callback")] == [5, 2]
-    scene.queue.destinations.answers(APP, 500, 500, 200)
+    scene.queue.destinations.respond(APP, 500, 500, 200)
     for mark in ({}, {"Upstash_Failure_Callback_Retries": "2"}):
         about = {name.replace("Callback", "Failure_Callback", 1): it for name, it in named.items()}
         more = {"Upstash_Retries": "0", "Upstash_Failure_Callback": f"{APP}/no", **about, **mark}
@@ -271,7 +271,7 @@ def test_a_webhook_needs_no_token_and_everything_else_does(scene: RunScene) -> N
 
 
 def failed_run(scene: RunScene, run: str = "r", body: object = b"first", **headers: str) -> str:
-    route = scene.queue.destinations.answers(APP, 200, 500)
+    route = scene.queue.destinations.respond(APP, 200, 500)
     scene.start_and_deliver(run, body, **headers)
     scene.send(run, step(1), Upstash_Retries="0")
     scene.queue.run_until_idle()
@@ -294,7 +294,7 @@ def test_a_run_whose_first_messages_are_forgotten() -> None:
         scene.queue.advance("1h")
         (run,) = scene.runs()
         assert [one["createdAt"] for group in run["steps"][:1] for one in group["steps"]] == [began]
-        scene.queue.destinations.answers(APP, 500)
+        scene.queue.destinations.respond(APP, 500)
         scene.queue.advance("1h")
         (row,) = scene.ask("GET", "/v2/workflows/dlq")["messages"]
         refused = scene.ask("POST", f"/v2/workflows/dlq/restart/{row['dlqId']}", 404)
@@ -330,7 +330,7 @@ def test_settings_given_with_a_resume_or_restart_are_those_of_the_new_run(
     assert len(scene.came) == before + 1
     assert scene.runs(f"workflowRunId={run_id}")[0]["labels"] == ["new", "second"]
     # Later steps of the new run keep these settings, except for the delay.
-    scene.queue.destinations.answers(APP, 500)
+    scene.queue.destinations.respond(APP, 500)
     later = scene.send(run_id, step(5))["messageId"]
     shown = scene.ask("GET", f"/v2/messages/{later}")
     assert (shown["labels"], shown["flowControlKey"]) == (["new", "second"], "slow")
@@ -370,7 +370,7 @@ def play_with_secrets(scene: RunScene, redacted: dict[str, str]) -> list[Any]:
     """Play a run with every kind of step, with secrets in all places; return what the API shows."""
     third = "https://third.example.com"
     failing = {third}
-    answer = Reply(500, b"hush-body answer", {"X-Secret": "hush-header"})
+    answer = Response(500, b"hush-body answer", {"X-Secret": "hush-header"})
     scene.answer = lambda request: answer if request.url in failing else 200
     secret = {"Upstash_Forward_X_Secret": "hush-header"}
     shown: list[Any] = []
@@ -606,7 +606,7 @@ def no_workflows(scene: RunScene) -> list[dict[str, Any]]:
 def test_a_trigger_of_something_else_than_a_workflow_fails_the_run(
     scene: RunScene, path: str, headers: dict[str, str], body: Any, status: int
 ) -> None:
-    scene.queue.destinations.answers(APP, (status, "" if status == 204 else "welcome"))
+    scene.queue.destinations.respond(APP, (status, "" if status == 204 else "welcome"))
     failing = {"Upstash-Failure-Callback": FAILURE} if body is None else {}
     scene.ok("POST", f"/v2/{path}", headers={**headers, **failing}, json=body)
     attempts = scene.queue.run_until_idle()
@@ -675,7 +675,7 @@ def test_a_handler_that_acts_for_its_run_is_a_workflow(
 
 @pytest.mark.parametrize("header", ["Upstash-Workflow-Sdk-Version", "upstash-workflow-sdk-version"])
 def test_an_answer_of_a_workflow_client_is_one_of_a_workflow(scene: RunScene, header: str) -> None:
-    scene.queue.destinations.answers(APP, (200, "", {header: "1"}))
+    scene.queue.destinations.respond(APP, (200, "", {header: "1"}))
     scene.ask("POST", f"/v2/trigger/{APP}")
     scene.queue.run_until_idle()
     assert [run["workflowState"] for run in scene.runs()] == ["RUN_STARTED"]
@@ -694,7 +694,7 @@ def test_a_message_cancelled_during_its_delivery_is_no_failed_trigger(scene: Run
 def test_only_triggers_that_ask_for_it_and_no_later_steps_are_checked(scene: RunScene) -> None:
     scene.start_and_deliver("plain")
     detecting = {"Upstash_Feature_Set": DETECTING["Upstash-Feature-Set"]}
-    scene.queue.destinations.answers(APP, (200, "", {"Upstash-Workflow-Sdk-Version": "1"}), 200)
+    scene.queue.destinations.respond(APP, (200, "", {"Upstash-Workflow-Sdk-Version": "1"}), 200)
     scene.start_and_deliver("r", **detecting)
     scene.send("r", step(1), **detecting)
     scene.queue.run_until_idle()

@@ -39,7 +39,7 @@ Inject = Callable[[FaultPlan], object]
 
 
 def loses_answer(faults: FaultPlan) -> None:
-    faults.lose_answer(times=1)
+    faults.lose_response(times=1)
 
 
 def fails_afterwards(faults: FaultPlan) -> None:
@@ -151,7 +151,7 @@ def commands(text: str, **settings: Any) -> Scene:
                 elif line.startswith("load "):
                     server.load({lines[0][1]: lines[0][2]})
                 elif line.startswith("fault "):
-                    server.faults.answer(int(lines[0][1]), command=lines[0][2])
+                    server.faults.respond(int(lines[0][1]), command=lines[0][2])
                 else:
                     client(name).post(server.url, json=lines[0])
 
@@ -199,7 +199,7 @@ def answered(*answers: Any) -> Scene:
 
     def run(cloud: Cloud) -> None:
         queue = cloud.queue()
-        queue.destinations.answers(HOOK, *answers)
+        queue.destinations.respond(HOOK, *answers)
         for _ in answers:
             queue.publish(HOOK, retries=0)
         queue.run_until_idle()

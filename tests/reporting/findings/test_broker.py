@@ -70,7 +70,7 @@ class Shop:
             elif kind == "partial":
                 self.broker.partial_produce(int(words[0]))
             elif kind == "fault":
-                self.broker.faults.answer(int(words[0]), times=1)
+                self.broker.faults.respond(int(words[0]), times=1)
             elif kind == "truncate":
                 self.broker.faults.truncate(times=1)
             elif kind == "retention":
@@ -101,7 +101,7 @@ def adds_for_each_record(shop: Shop, *, fails: str = "", commits: bool = False) 
     server = shop.cloud.kv_server()
     shop.run("+ t x2 | stored g t-0=0")
     if fails:
-        server.faults.answer(503, command="HINCRBY")
+        server.faults.respond(503, command="HINCRBY")
     for instance in "ab" if not commits else "a":
         records = shop.ask(f"consume/g/{instance}", {"topic": "t"})
         if commits:

@@ -54,7 +54,7 @@ def test_a_409_counts_as_well(cloud: Cloud) -> None:
 @pytest.mark.parametrize("fault", [True, False], ids=["of a fault", "at the end"])
 def test_a_404_that_says_nothing_about_the_application(cloud: Cloud, fault: bool) -> None:
     if fault:
-        cloud.queue().faults.answer(404, times=1)
+        cloud.queue().faults.respond(404, times=1)
     gets(cloud, "keys", "keys" if fault else "messages/msg_none")
     assert found(cloud) == []
 
@@ -65,13 +65,13 @@ def test_a_404_that_says_nothing_about_the_application(cloud: Cloud, fault: bool
 def test_a_fault_that_missed_is_told_with_the_endpoints_that_came(cloud: Cloud) -> None:
     commands("PING")(cloud)
     queue = cloud.queue()
-    queue.faults.answer(503, route="publish")
+    queue.faults.respond(503, route="publish")
     for path in ("keys", "keys", "none-such"):
         httpx.get(f"{queue.url}/v2/{path}", headers=queue.headers)
     (one,) = [one for one in found(cloud) if one.kind == "unused_fault"]
     assert one.values["calls"] == ["get_keys", "GET /v2/none-such"]
     (fault,) = one.values["faults"]
-    assert "answer 503 [route='publish'], 0 hits, set at" in fault.pop("fault")
+    assert "respond 503 [route='publish'], 0 hits, set at" in fault.pop("fault")
     assert fault == {"deed": "fired", "used": 0, "planned": 1}
     queue.faults.clear()
     assert "unused_fault" not in kinds(cloud)
@@ -99,7 +99,7 @@ def joins(cloud: Cloud) -> None:
     ("scene", "expected"),
     [
         (commands("PING"), True), (joins, True), (logs(200), False), (commands("NOSUCH"), False),
-        (faulty("drop"), False), (faulty("lose_answer"), False), (faulty("truncate"), False),
+        (faulty("drop"), False), (faulty("lose_response"), False), (faulty("truncate"), False),
         (faulty("call", lambda: Answer({"result": 9}), "after"), False),
         (answered(200), True), (answered(299), True), (answered(300), False),
         (answered(500), False), (answered(ConnectionError("down")), False),

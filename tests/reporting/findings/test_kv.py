@@ -37,7 +37,7 @@ def stream(path: str, accept: str | None, *, fault: bool = False) -> Scene:
     def run(cloud: Cloud) -> None:
         server = cloud.kv_server()
         if fault:
-            server.faults.answer(400)
+            server.faults.respond(400)
         httpx.post(server.url, json=["PING"], headers=server.headers)
         headers = server.headers | ({"Accept": accept} if accept else {})
         request = urllib.request.Request(f"{server.url}/{path}", method="POST", headers=headers)
@@ -107,7 +107,7 @@ def test_a_detector_that_raises_costs_a_line(cloud: Cloud, monkeypatch: pytest.M
     def broken(key: str) -> int:
         raise RuntimeError("no ttl")
 
-    monkeypatch.setattr(cloud.handles[0], "ttl", broken)
+    monkeypatch.setattr(cloud.fakes()[0], "ttl", broken)
     text = section(cloud)
     assert "lock_without_ttl failed: RuntimeError: no ttl" in text
     assert "SET b 1 <-- OK" in text
@@ -191,7 +191,7 @@ def test_a_limit_that_was_reset_is_not_shared(cloud: Cloud) -> None:
 
 def test_commands_of_the_test_itself_are_part_of_the_history(cloud: Cloud) -> None:
     commands("SET k 1 EX 60 | SET n 1 EX 60")(cloud)
-    server: Any = cloud.handles[0]
+    server: Any = cloud.fakes()[0]
     server.execute("DEL", "k")
     server.reset()
     commands("SET k 2 | +61s | GET n")(cloud)

@@ -70,7 +70,7 @@ def retried(*answers: int) -> Scene:
 
     def run(cloud: Cloud) -> None:
         queue = cloud.queue()
-        queue.destinations.answers(HOOK, *answers)
+        queue.destinations.respond(HOOK, *answers)
         for _ in range(2):
             httpx.post(f"{queue.url}/v2/publish/{HOOK}", headers=queue.headers)
             cloud.clock.advance("1s")
@@ -82,7 +82,7 @@ def retried(*answers: int) -> Scene:
 def called_back(*answers: int) -> Scene:
     def run(cloud: Cloud) -> None:
         queue = cloud.queue()
-        queue.destinations.answers(HOOK, *answers)
+        queue.destinations.respond(HOOK, *answers)
         queue.destinations.accept("https://app.example.com/callback")
         callback = "https://app.example.com/callback"
         deliver(queue, HOOK, retries=len(answers) - 1, callback=callback)
@@ -142,7 +142,8 @@ CASES: dict[str, Scene] = {
         to("publish", "one"), to("publish", "two"), fault=loses_answer
     ),
     "a request with an id that came again": publishes(
-        *[to("publish", Deduplication_Id="a")] * 2, fault=lambda faults: faults.lose_answer(times=2)
+        *[to("publish", Deduplication_Id="a")] * 2,
+        fault=lambda faults: faults.lose_response(times=2),
     ),
     "other writes of the second delivery": writes("INCR n", "INCR m"),
     "no write of the second delivery": writes("INCR n", ""),

@@ -76,7 +76,7 @@ def with_other_answer(cloud: Cloud) -> None:
 def answered_by_fault(cloud: Cloud) -> None:
     """Upsert a record that a fault accepts instead of the index, and then other metadata."""
     index = cloud.vector_index()
-    index.faults.answer(200, {"result": "Success"}, times=1)
+    index.faults.respond(200, {"result": "Success"}, times=1)
     asks(A, A2, index=index)(cloud)
 
 

@@ -540,7 +540,7 @@ def test_the_journal_knows_command_namespace_and_fields(filled: Api) -> None:
 
 
 def test_faults_match_commands_and_answer_in_the_service_dialect(filled: Api) -> None:
-    with filled.index.faults.answer(503, command="query") as fault:
+    with filled.index.faults.respond(503, command="query") as fault:
         filled("/info")
         assert filled.send("POST", "/query", {"vector": [1, 2]}).json()["status"] == 503
     assert fault.hits == 1

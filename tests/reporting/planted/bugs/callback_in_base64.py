@@ -25,7 +25,7 @@ def create_app(redis):
 
 @pytest.mark.fakecloud(now="2026-03-01T12:00:00Z", seed=1)
 def test_a_summary_is_kept(queue, kv_server):
-    queue.destinations.answers("https://llm.example.com/summarise", (200, {"text": "short"}))
+    queue.destinations.respond("https://llm.example.com/summarise", (200, {"text": "short"}))
     queue.destinations.wsgi("https://app.example.com", create_app(kv_server.client()))
     sent = queue.client().message.publish_json(
         url="https://llm.example.com/summarise",

@@ -29,7 +29,7 @@ def create_app(redis, mails):
 
 @pytest.mark.fakecloud(now="2026-03-01T12:00:00Z", seed=1)
 def test_the_cart_is_still_there_when_the_mail_fails(kv_server, queue):
-    queue.faults.answer(503)
+    queue.faults.respond(503)
     queue.destinations.accept("https://mail.example.com")
     client = create_app(kv_server.client(), queue.client(retry=False)).test_client()
     client.post("/cart", json={"item": "tea"})

@@ -19,4 +19,4 @@ def test_no_money_is_lost(kv_server, fakecloud):
     def whole():
         assert int(kv_server.value("from")) + int(kv_server.value("to")) == 10
 
-    fakecloud.every_failure(lambda: transfers.move(5), faults="answer", check=whole)
+    fakecloud.every_failure(lambda: transfers.move(5), faults="respond", check=whole)

@@ -15,7 +15,7 @@ class Orders:
 
 @pytest.mark.fakecloud(now="2026-03-01T12:00:00Z", seed=1)
 def test_the_shop_hears_of_a_failure_within_a_minute(queue):
-    queue.destinations.answers("https://warehouse.example.com/orders", (500, "down"))
+    queue.destinations.respond("https://warehouse.example.com/orders", (500, "down"))
     failed = queue.destinations.accept("https://shop.example.com/failed")
     Orders(queue.client()).send(7)
     queue.advance("1m")

@@ -20,7 +20,7 @@ class Mailer:
 @pytest.mark.fakecloud(now="2026-03-01T12:00:00Z", seed=1)
 def test_one_mail_although_the_network_is_bad(queue, kv_server):
     route = queue.destinations.accept("https://mail.example.com")
-    queue.faults.lose_answer(times=1)
+    queue.faults.lose_response(times=1)
     Mailer(kv_server.client(), queue.client(retry=False)).welcome("ada")
     queue.run_until_idle()
     assert len(route.deliveries) == 1
