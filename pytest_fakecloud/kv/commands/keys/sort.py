@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from ....core.budget import spend
@@ -57,15 +59,35 @@ def _parse_options(session: Session, args: Args) -> _Options:
     return given
 
 
-def _elements(value: Any) -> list[bytes]:
+def _elements(value: Any) -> Iterable[bytes]:
     if value is None:
         return []
     if isinstance(value, SortedSet):
-        value.to_skiplist()  # Redis converts a sorted set that it sorts.
-        return [member for _, member in value]
+        return (member for _, member in value)
     if isinstance(value, QuickList | SetValue):
-        return list(value)
+        return value
     raise CommandError(errors.WRONGTYPE)
+
+
+def _unsorted_page(value: Any, given: _Options) -> list[bytes]:
+    """Return the elements within LIMIT in stored order, without copying the others."""
+    in_order = _elements(value)
+    start, stop = _page(given, 0 if value is None else len(value))
+    if not isinstance(value, SortedSet | QuickList):
+        return list(islice(in_order, start, stop))
+    if given.descending:
+        start, stop = len(value) - stop, len(value) - start
+    if isinstance(value, SortedSet):
+        elements = [member for _, member in value.slice(start, stop)]
+    else:
+        elements = value.slice(start, stop)
+    return elements[::-1] if given.descending else elements
+
+
+def _page(given: _Options, size: int) -> tuple[int, int]:
+    """Return the start and the stop of the elements within LIMIT."""
+    start = min(max(given.offset, 0), size)
+    return start, size if given.count < 0 else min(start + given.count, size)
 
 
 def _referenced(session: Session, pattern: bytes, element: bytes) -> bytes | None:
@@ -87,19 +109,27 @@ def _number(text: bytes) -> float:
     return parse_float(text, errors.SORT_SCORES) if text else 0.0
 
 
-def _in_order(session: Session, elements: list[bytes], given: _Options) -> list[bytes]:
+def _sorted_page(session: Session, value: Any, given: _Options) -> list[bytes]:
+    """Return the elements within LIMIT, after sorting all elements by their weights."""
+    elements = list(_elements(value))
     spend(_STEPS_PER_ELEMENT * len(elements))
     weights: list[bytes | None] = [*elements]
     if given.by is not None:
         weights = [_referenced(session, given.by, element) for element in elements]
-    pairs = zip(weights, elements, strict=True)
     if given.alpha:
-        # A missing weight sorts before any other.
-        by_text = sorted(pairs, key=lambda pair: (pair[0] is not None, pair[0]))
-        in_order = [element for _, element in by_text]
-        return in_order[::-1] if given.descending else in_order
-    numbers = [(0.0 if weight is None else _number(weight), element) for weight, element in pairs]
-    return [element for _, element in sorted(numbers, reverse=given.descending)]
+        # A missing weight sorts before any other. Elements with equal weights keep their order,
+        # also in descending order. Unless it stores the result, Redis ignores what follows a NUL.
+        if given.store is None:
+            weights = [weight and weight.partition(b"\0")[0] for weight in weights]
+        in_order: Iterable[tuple[Any, bytes]] = sorted(
+            zip(weights, elements, strict=True),
+            key=lambda pair: (pair[0] is not None, pair[0]),
+            reverse=given.descending,
+        )
+    else:
+        numbers = [0.0 if weight is None else _number(weight) for weight in weights]
+        in_order = sorted(zip(numbers, elements, strict=True), reverse=given.descending)
+    return [element for _, element in islice(in_order, *_page(given, len(elements)))]
 
 
 def _check_permission(session: Session, given: _Options) -> None:
@@ -120,17 +150,19 @@ def sort(session: Session, args: Args) -> Reply:
     if not session.user.unrestricted:
         _check_permission(session, given)
     value = session.db.lookup(args[0])
-    elements = _elements(value)
-    if not given.keeps_order:
-        elements = _in_order(session, elements, given)
-    elif isinstance(value, SetValue) and (given.store is not None or session.in_script):
-        # A set is unordered. If the elements are stored or returned to a script, sort them, because
-        # the result must be deterministic.
-        elements.sort()
-    elif isinstance(value, SortedSet) and given.descending:
-        elements.reverse()
-    start = max(given.offset, 0)
-    elements = elements[start : None if given.count < 0 else start + given.count]
+    if isinstance(value, SortedSet):
+        value.to_skiplist()  # Redis converts a sorted set that it sorts.
+    if (
+        given.keeps_order
+        and isinstance(value, SetValue)
+        and (given.store is not None or session.in_script)
+    ):
+        # A set is unordered. If the elements are stored or returned to a script, sort them by their
+        # bytes, because the result must be deterministic.
+        given.by, given.keeps_order, given.alpha = None, False, True
+    elements = (
+        _unsorted_page(value, given) if given.keeps_order else _sorted_page(session, value, given)
+    )
     result: list[bytes | None] = list(elements)
     if given.get:
         spend(_STEPS_PER_ELEMENT * len(elements) * len(given.get))
