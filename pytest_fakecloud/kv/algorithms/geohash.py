@@ -84,10 +84,17 @@ class Cell:
         )
 
     def moved(self, east: int, north: int) -> Cell:
-        """Return the cell this many cells to the east and north, wrapping around at the edges."""
+        """Return the cell this many cells to the east and north, wrapping around at the edges.
+
+        The highest longitude and latitude belong to cells after the last ones (see `encode()`). As
+        in Redis, a coordinate wraps around only if it moves, so these cells are found.
+        """
         mask = (1 << self.steps) - 1
-        up = (_squeeze(self.bits) + north) & mask
-        across = (_squeeze(self.bits >> 1) + east) & mask
+        up, across = _squeeze(self.bits), _squeeze(self.bits >> 1)
+        if north:
+            up = (up + north) & mask
+        if east:
+            across = (across + east) & mask
         return Cell(_spread(up) | _spread(across) << 1, self.steps)
 
     def scores(self) -> tuple[int, int]:
