@@ -86,6 +86,7 @@ OUT_OF_LONG_RANGE = (
     b"ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
 )
 NOT_POSITIVE = b"ERR value is out of range, must be positive"
+NOT_0_OR_1 = b"ERR value is out of range, value must between 0 and 1"
 NO_SUCH_KEY = b"ERR no such key"
 SAME_OBJECT = b"ERR source and destination objects are the same"
 INDEX_OUT_OF_RANGE = b"ERR index out of range"

@@ -118,7 +118,7 @@ class _Marker(Enum):
 
 @dataclass(eq=False, repr=False, slots=True)
 class Blocked:
-    """The result of a blocking command that has to wait.
+    """The result of a command that has to wait: a blocking one or, with ``is_delay``, a delayed one.
 
     ``keys`` are the keys whose change can end the wait, ``timeout_ms`` is the time limit (0 for
     none). ``attempt`` retries the command under the engine's lock, and returns None if the command
@@ -130,6 +130,7 @@ class Blocked:
     timeout_ms: int
     attempt: Callable[[], Reply]
     on_timeout: Reply = None
+    is_delay: bool = False
 
 
 NIL_ARRAY = _Marker.NIL_ARRAY

@@ -131,14 +131,6 @@ def find_database(session: Session, text: bytes) -> Keyspace:
     return session.engine.database(index)
 
 
-def parse_milliseconds(text: bytes) -> int:
-    """Parse a timeout of WAIT, WAITAOF or CLIENT PAUSE."""
-    timeout_ms = parse_int(text, error=errors.TIMEOUT_NOT_INTEGER)
-    if timeout_ms < 0:
-        raise CommandError(errors.TIMEOUT_NEGATIVE)
-    return timeout_ms
-
-
 MOST_REPETITIONS = 1_000_000
 """Maximum number of random members that a negative count may request (decided here)."""
 

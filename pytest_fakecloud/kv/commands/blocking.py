@@ -28,8 +28,8 @@ def parse_timeout(session: Session, text: bytes) -> int:
     return _waiting_time(session, math.ceil(fractions.Fraction(seconds) * 1000))
 
 
-def parse_block(session: Session, text: bytes) -> int:
-    """Parse the BLOCK timeout of XREAD or XREADGROUP; return milliseconds, or 0 for no timeout."""
+def parse_milliseconds(session: Session, text: bytes) -> int:
+    """Parse a timeout in milliseconds (BLOCK, WAIT, CLIENT PAUSE); return 0 for no timeout."""
     return _waiting_time(session, parse_int(text, error=errors.TIMEOUT_NOT_INTEGER))
 
 

@@ -60,8 +60,7 @@ def exec_(session: Session, args: Args) -> Reply:
     pauses = session.engine.pauses
     asleep_ms, pauses.exec_sleep_ms = pauses.exec_sleep_ms, 0
     if asleep_ms:
-        # The client waits for no key, only for the end of the sleep.
-        return Blocked([], asleep_ms, lambda: None, on_timeout=replies)
+        return Blocked([], asleep_ms, lambda: None, on_timeout=replies, is_delay=True)
     return replies
 
 

@@ -24,7 +24,7 @@ class Waiter:
 
     The transport waits on ``signal`` until ``done`` is set or ``deadline_us`` has passed, and then
     sends ``reply``. ``spec`` and ``line`` are the blocking command and its words; ``spec`` is None
-    if the client does not wait for a key (DEBUG SLEEP in a transaction). ``tried`` says whether the
+    if the command is only delayed (DEBUG SLEEP). ``tried`` says whether the
     wait ended with a retry of the command.
     """
 

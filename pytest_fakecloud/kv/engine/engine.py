@@ -226,7 +226,7 @@ class Engine:
             if session.transport != "port":
                 return function(session, argv[spec.arguments])
             reply = self._run_of_port(session, spec, argv, start_us)
-            waits = reply.__class__ is Blocked and bool(reply.keys)
+            waits = reply.__class__ is Blocked and not reply.is_delay
             return reply
         except CommandError as error:
             self.statistics.count_failure(spec, error)
@@ -321,7 +321,7 @@ class Engine:
     def block(self, session: Session, blocked: Blocked) -> Waiter:
         """Register a session as blocked; the transport must call ``unblock()`` in any case."""
         with self.lock:
-            spec = self.running if blocked.keys else None
+            spec = None if blocked.is_delay else self.running
             begun_us, signal = self.clock.now_us(), self.clock.signal()
             waiter = Waiter(session, blocked, spec, self.line, begun_us, signal, blocked.on_timeout)
             self.waiters[session.id] = waiter

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from ..errors import CommandError, unknown_command, unknown_subcommand
 from .columns import TTL_OPTIONS, Effects, KeySpec
 from .rows import ROWS, Row
-from .versions import ARITIES, LATER, MODULES, is_later
+from .versions import ARITIES, EARLIER, LATER, MODULES, is_later
 
 if TYPE_CHECKING:
     from ..reply import Reply
@@ -205,6 +205,10 @@ class Table:
                     continue
             elif _effects(row.effects).is_vendors or is_later(row.since, version):
                 continue
+            if earlier := EARLIER.get(row.name):
+                since, flags, effects = earlier
+                if is_later(since, version):
+                    row = row._replace(flags=flags, effects=effects)
             words = row.options.split()
             known = [word for word in words if self.knows.get(f"{row.name} {word}", True)]
             if len(known) < len(words):

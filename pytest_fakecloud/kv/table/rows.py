@@ -326,7 +326,7 @@ SORT_RO -2 7.0.0 | readonly @set @sortedset @list @dangerous -@keyspace | RO acc
 *TTL 2 1.0.0 | readonly fast | RO access 1 | - | time
 *TYPE 2 1.0.0 | readonly fast | RO 1
 *UNLINK -2 4.0.0 | write fast | RM delete 1..-1
-WAIT 3 3.0.0 | noscript @connection -@keyspace
+WAIT 3 3.0.0 | blocking @connection -@keyspace | - | - | rest
 WAITAOF 4 7.2.0 | blocking @connection -@keyspace | - | - | rest
 [scripting]
 *EVAL *EVALSHA -3 2.6.0 | noscript stale skip_monitor no_mandatory_keys | RW access update numkeys@2

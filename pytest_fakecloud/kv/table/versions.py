@@ -1,7 +1,7 @@
 """Commands, options and behaviours that were added after Redis 7.0, with their versions.
 
 The versions of commands are in the column *since* of ``rows.py``. This module has the versions of
-option words, arities and behaviours. A stock server has everything up to the version that it
+option words, arities, flags and behaviours. A stock server has everything up to the version that it
 announces, and the vendor's service has everything. Versions are those of Redis. Additions that only
 Valkey has are listed with Valkey's versions, which continue after 7.2.
 """
@@ -44,6 +44,9 @@ LATER = {addition: version for version, added in _ADDITIONS.items() for addition
 
 ARITIES: dict[str, int] = {"ZRANK": 3, "ZREVRANK": 3}
 """Arities of commands in older versions, which lack some option words."""
+
+EARLIER = {"WAIT": ("7.2.0", "noscript @connection -@keyspace", "time")}
+"""For some commands, the version that has their rows, and the flags and effects in earlier ones."""
 
 MODULES: dict[str, str] = {"ReJSON": "json"}
 """Maps modules to the group of commands that a stock server has only if the module is loaded."""

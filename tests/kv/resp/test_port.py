@@ -388,14 +388,18 @@ class TestWaiting:
             server.execute("RPUSH", "k", f"v{n}")
             assert client.read() == [b"k", b"v%d" % n]
 
-    def test_unblock(self, server: KVServer, connect: Connect) -> None:
+    @pytest.mark.parametrize(
+        ("line", "on_timeout"),
+        [("BLPOP k 0", NilArray()), ("WAIT 1 0", 0), ("WAITAOF 0 1 60000", [0, 0])],
+    )
+    def test_unblock(self, server: KVServer, connect: Connect, line: str, on_timeout: Any) -> None:
         waiting, other = connect(), connect()
         number = waiting("CLIENT ID")
         for mode, reply in (
-            ("TIMEOUT", NilArray()),
+            ("TIMEOUT", on_timeout),
             ("ERROR", Error(b"UNBLOCKED client unblocked via CLIENT UNBLOCK")),
         ):
-            waiting.send("BLPOP k 0")
+            waiting.send(line)
             blocked(server)
             assert other(f"CLIENT UNBLOCK {number} {mode}") == 1
             assert waiting.read() == reply
@@ -688,13 +692,19 @@ class TestFrozenClock:
         context.clock.wait_cap = 60.0
         return context
 
-    def test_time_runs_out_on_the_clock(self, server: KVServer, client: Client) -> None:
-        client.send("BLPOP k 30")
+    @pytest.mark.parametrize(
+        ("line", "reply"),
+        [("BLPOP k 30", NilArray()), ("WAIT 1 30000", 0), ("WAITAOF 0 1 30000", [0, 0])],
+    )
+    def test_time_runs_out_on_the_clock(
+        self, server: KVServer, client: Client, line: str, reply: Any
+    ) -> None:
+        client.send(line)
         blocked(server)
         server.clock.advance(29)
         assert client.silent()
         server.clock.advance(1)
-        assert client.read() == NilArray()
+        assert client.read() == reply
 
     def test_it_does_not_hang(self, context: Context, client: Client) -> None:
         context.clock.wait_cap = 0.05

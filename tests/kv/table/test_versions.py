@@ -6,9 +6,10 @@ import pytest
 
 from pytest_fakecloud.kv.settings import VERSION
 from pytest_fakecloud.kv.table.registry import COMMANDS, Table, function_of, table_of
-from pytest_fakecloud.kv.table.rows import DOCUMENTED
+from pytest_fakecloud.kv.table.rows import DOCUMENTED, ROWS
 from pytest_fakecloud.kv.table.versions import (
     ARITIES,
+    EARLIER,
     LATER,
     MODULES,
     VALKEYS,
@@ -109,6 +110,7 @@ def test_the_table_of_a_version_ends_there() -> None:
 
 def test_a_command_looks_as_it_did_before_its_later_words() -> None:
     assert (STOCK.commands["ZRANK"].arity, COMMANDS["ZRANK"].arity) == (3, -3)
+    assert (STOCK.commands["WAIT"].flags, COMMANDS["WAIT"].flags) == ({"noscript"}, {"blocking"})
     assert "IFEQ" in COMMANDS["SET"].options
     assert "IFEQ" not in STOCK.commands["SET"].options
     assert function_of(STOCK.commands["GET"]) is function_of(COMMANDS["GET"])
@@ -145,4 +147,8 @@ def test_every_entry_of_the_table_of_versions_means_something() -> None:
         assert since == VENDOR or as_numbers(since) > as_numbers(VERSION["redis"])
     for name in ARITIES:
         assert any(entry.startswith(f"{name} ") for entry in LATER)
+    for name, (since, flags, effects) in EARLIER.items():
+        assert as_numbers(since) > as_numbers(VERSION["redis"])
+        row = next(row for row in ROWS if row.name == name)
+        assert flags != row.flags or effects != row.effects
     assert {spec.group for spec in COMMANDS.values()} > set(MODULES.values())

@@ -9,12 +9,13 @@ from ...algorithms.glob import matcher
 from ...engine.keyspace import type_name
 from ...engine.session import Session
 from ...errors import CommandError
-from ...reply import OK, Reply, Status
+from ...reply import OK, Blocked, Reply, Status
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int, try_int
 from ...table.versions import rdb_version
 from ...values.sizes import UnpackedInteger
-from ..arguments import find_database, options, parse_milliseconds
+from ..arguments import find_database, options
+from ..blocking import parse_milliseconds
 from ..scanning import parse_cursor, parse_scan
 
 if TYPE_CHECKING:
@@ -226,22 +227,35 @@ def restore(session: Session, args: Args) -> Reply:
 # -- replication ---------------------------------------------------------------------------------
 
 
+def _wait_for(session: Session, replicas: int, timeout_ms: int, reply: Reply) -> Reply:
+    """Block until the timeout if any replicas are required, because there are none.
+
+    A session that may not block gets the reply immediately: over REST (decided here), and in a
+    transaction or a script, as in Redis.
+    """
+    if replicas <= 0 or not session.may_block:
+        return reply
+    return Blocked([], timeout_ms, lambda: None, on_timeout=reply)
+
+
 @command("WAIT")
 def wait(session: Session, args: Args) -> Reply:
-    """Return the number of replicas that have acknowledged all writes, which is always 0."""
-    parse_int(args[0])
-    parse_milliseconds(args[1])
-    return 0
+    """Wait for replicas to acknowledge all writes and return their number, which is always 0."""
+    replicas = parse_int(args[0])
+    return _wait_for(session, replicas, parse_milliseconds(session, args[1]), 0)
 
 
 @command("WAITAOF")
 def waitaof(session: Session, args: Args) -> Reply:
-    """Return the numbers of append-only files and replicas with all writes: always 0 and 0."""
-    if parse_int(args[0], 0, 1, errors.OUT_OF_RANGE) and not session.in_exec:
+    """Wait for append-only files to contain all writes and return their numbers: always 0 and 0."""
+    files = parse_int(args[0])
+    if files not in (0, 1):
+        raise CommandError(errors.NOT_0_OR_1)
+    replicas = parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
+    timeout_ms = parse_milliseconds(session, args[2])
+    if files:
         raise CommandError(errors.WAITAOF_NO_FILE)
-    parse_int(args[1], 0, I64_MAX, errors.OUT_OF_RANGE)
-    parse_milliseconds(args[2])
-    return [0, 0]
+    return _wait_for(session, replicas, timeout_ms, [0, 0])
 
 
 # -- OBJECT ----------------------------------------------------------------------------------------

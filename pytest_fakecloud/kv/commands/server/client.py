@@ -11,7 +11,8 @@ from ...errors import CommandError
 from ...reply import NO_REPLY, OK, Map, Reply, SetReply, Verbatim
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int
-from ..arguments import is_first, options, parse_milliseconds
+from ..arguments import is_first, options
+from ..blocking import parse_milliseconds
 
 
 def check_printable(text: bytes, error: bytes = errors.CLIENT_NAME) -> None:
@@ -291,7 +292,7 @@ def _kill_filter(session: Session, word: bytes, value: bytes) -> Filter:
 @command("CLIENT PAUSE")
 def client_pause(session: Session, args: Args) -> Reply:
     """Delay all commands, or only writes, of the database port for a number of milliseconds."""
-    timeout_ms = parse_milliseconds(args[0])
+    timeout_ms = parse_milliseconds(session, args[0])
     mode = args[1].upper() if len(args) > 1 else b"ALL"
     if len(args) > 2 or mode not in (b"ALL", b"WRITE"):
         raise CommandError(errors.CLIENT_PAUSE_MODE)

@@ -73,7 +73,7 @@ def _sleep(session: Session, args: Args) -> Reply:
         engine.pauses.sleep(engine.now_us + engine.pauses.exec_sleep_ms * 1000)
         return OK
     engine.pauses.sleep(engine.now_us + milliseconds * 1000)
-    return Blocked([], milliseconds, lambda: None, on_timeout=OK)
+    return Blocked([], milliseconds, lambda: None, on_timeout=OK, is_delay=True)
 
 
 def _set_active_expire(session: Session, args: Args) -> Reply:

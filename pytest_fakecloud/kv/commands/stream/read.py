@@ -14,7 +14,7 @@ from ...table.registry import Args, command, variant
 from ...table.syntax import parse_int
 from ...values.stream import Stream, make_id
 from ..arguments import REST, options
-from ..blocking import parse_block, try_or_wait
+from ..blocking import parse_milliseconds, try_or_wait
 from .ids import entry_reply, parse_id, parse_interval
 
 _STEPS_AN_ENTRY = 10
@@ -69,7 +69,7 @@ def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
     sizes = {b"BLOCK": 1, b"COUNT": 1, b"STREAMS": REST, b"GROUP": 2, b"NOACK": 0}
     for word, values in options(args, 0, sizes):
         if word == b"BLOCK":
-            words.block_ms = parse_block(session, values[0])
+            words.block_ms = parse_milliseconds(session, values[0])
         elif word == b"COUNT":
             words.count = max(parse_int(values[0]), 0) or None
         elif word == b"STREAMS":
