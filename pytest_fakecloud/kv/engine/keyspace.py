@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ..algorithms.scanning import ScanOrder
 from ..errors import WRONGTYPE, CommandError
 from ..values.hashes import HashValue
+from ..values.lists import QuickList
+from ..values.sets import SetValue
+from ..values.zset import SortedSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..search.index import Indexes
+    from ..table.config import Config
     from .eviction import Counters, Frequencies
     from .session import Session
 
@@ -28,6 +32,8 @@ _CONTENT = (
     "_order", "_soonest", "accessed", "expires", "frequencies", "indexes", "values", "volatile",
 )  # fmt: skip
 """Attributes that SWAPDB exchanges. The others belong to the database and its number."""
+_ENCODED = HashValue | QuickList | SetValue | SortedSet
+"""Types whose encoding depends on the limits of the configuration when a value is written."""
 _MANY = 1024
 """Minimum number of keys with a TTL at which setting another TTL also removes expired keys."""
 
@@ -404,6 +410,12 @@ class Keyspace:
         """Start or stop recording changed keys, and those that need an invalidation message."""
         self.touched = (self.touched or set()) if touched else None
         self.changed = (self.changed or {}) if for_tracking else None
+
+    def keep_encodings(self, config: Config) -> None:
+        """Keep the encodings of all values until they are written, before a limit changes."""
+        for value in self.values.values():
+            if isinstance(value, _ENCODED):
+                value.keep_encoding(config)
 
     # -- copies ----------------------------------------------------------------------------------
 

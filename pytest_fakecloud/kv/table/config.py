@@ -353,6 +353,10 @@ _VENDOR = {
     "maxmemory-policy": Parameter("noeviction", choice(OPTIMISTIC, *_POLICIES)),
 }
 """Parameters of the vendor's dialect that differ from those of a stock server."""
+ENCODING_LIMITS = frozenset(
+    name for name in PARAMETERS if re.search("-max-(listpack|ziplist|intset)-", name)
+)
+"""Parameters that limit the sizes of small encodings."""
 HIDDEN = frozenset({
     "key-load-delay", "loading-process-events-interval-bytes", "rdb-key-save-delay",
     "use-exit-on-panic", "watchdog-period",

@@ -10,6 +10,9 @@ from typing import ClassVar
 from ..algorithms.scanning import ScanOrder
 from ..table.config import Config
 
+_ABOVE_LIMITS = 1 << 62
+"""A size above every limit of an encoding."""
+
 
 class HashValue:
     """The fields and values of a hash in order of creation.
@@ -49,6 +52,11 @@ class HashValue:
             return "hashtable"
         return "listpack"
 
+    def keep_encoding(self, config: Config) -> None:
+        """Keep the present encoding until the next write, before a limit in ``config`` changes."""
+        packed = self.encoding(config) == "listpack"
+        self._most, self._longest = (0, 0) if packed else (_ABOVE_LIMITS, _ABOVE_LIMITS)
+
     def copy(self) -> HashValue:
         twin = shallow_copy(self)
         twin.fields, twin.expires = self.fields.copy(), self.expires.copy()
@@ -67,9 +75,9 @@ class HashValue:
         longest = self._longest
         if len(value) > longest or len(field) > longest:
             self._longest = max(len(value), len(field))
+        if len(fields) > self._most:
+            self._most = len(fields)
         if new:
-            if len(fields) > self._most:
-                self._most = len(fields)
             if self._order is not None:
                 self._order.add(field)
         elif self.expires and not keep_ttl:

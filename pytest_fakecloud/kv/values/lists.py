@@ -33,7 +33,7 @@ class QuickList:
     """
 
     type_name: ClassVar[str] = "list"
-    __slots__ = ("_back", "_bytes", "_exceeded", "_front")
+    __slots__ = ("_back", "_bytes", "_exceeded", "_front", "_stays_packed")
 
     def __init__(self, items: Iterable[bytes] = ()) -> None:
         self._front: list[bytes] = []
@@ -46,6 +46,8 @@ class QuickList:
         Redis converts a list that exceeded the limit back to a listpack only at half the limit: a
         list that had 5,000 bytes exceeds the first size until it has 2,048 bytes.
         """
+        self._stays_packed = False
+        """Whether the list is a listpack until it grows, whatever the limits are."""
         self._note_size(sum(map(entry_size, self._back)))
 
     def __len__(self) -> int:
@@ -61,6 +63,8 @@ class QuickList:
         """Return ``listpack`` if the list fits in one node and the version has listpack lists."""
         if not config.packs_lists_and_sets:
             return "quicklist"
+        if self._stays_packed:
+            return "listpack"
         limit = config.number("list-max-listpack-size")
         if limit >= 0:
             packed = len(self) <= max(limit, 1) and self._exceeded < _SAFE
@@ -68,17 +72,25 @@ class QuickList:
             packed = self._exceeded < min(-limit, len(NODE_BYTES))
         return "listpack" if packed else "quicklist"
 
+    def keep_encoding(self, config: Config) -> None:
+        """Keep the present encoding until the next write, before a limit in ``config`` changes."""
+        self._stays_packed = self.encoding(config) == "listpack"
+        self._exceeded = 0 if self._stays_packed else len(NODE_BYTES)
+
     def copy(self) -> QuickList:
         twin = shallow_copy(self)
         twin._front, twin._back = self._front.copy(), self._back.copy()
         return twin
 
     def _note_size(self, added: int) -> None:
-        """Note that the list has grown by a number of bytes."""
+        """Note that the list has grown by a number of bytes, or shrunk by a negative one."""
         size = self._bytes = self._bytes + added
-        if size > _NODE_SIZES[self._exceeded] or size <= _LOW_SIZES[self._exceeded]:
-            at_least, at_most = bisect_left(_NODE_SIZES, size), bisect_left(_HALF_SIZES, size)
-            self._exceeded = min(max(self._exceeded, at_least), at_most)
+        if added > 0:
+            self._stays_packed = False
+            if size > _NODE_SIZES[self._exceeded]:
+                self._exceeded = bisect_left(_NODE_SIZES, size)
+        elif size <= _LOW_SIZES[self._exceeded]:
+            self._exceeded = bisect_left(_HALF_SIZES, size)
 
     def push_left(self, items: Sequence[bytes]) -> None:
         """Prepend the items one after another, so that the last item becomes the head."""

@@ -27,7 +27,7 @@ class SetValue:
     """
 
     type_name: ClassVar[str] = "set"
-    __slots__ = ("_indexes", "_integers", "_longest", "_members", "_peak")
+    __slots__ = ("_cursors", "_indexes", "_integers", "_longest", "_members", "_peak")
 
     def __init__(self, members: Iterable[bytes] = ()) -> None:
         self._members: list[bytes] = []
@@ -35,6 +35,8 @@ class SetValue:
         # Redis never converts a set back, so the encoding depends on the largest size so far.
         self._integers = True
         self._peak = self._longest = 0
+        self._cursors = 0
+        """The highest cursor that a scan could have returned before the peak was last reset."""
         if members:
             self._fill(members)
 
@@ -69,6 +71,15 @@ class SetValue:
         ):
             return "listpack"
         return "hashtable"
+
+    def keep_encoding(self, config: Config) -> None:
+        """Keep the present encoding until the next write, before a limit in ``config`` changes."""
+        encoding = self.encoding(config)
+        self._cursors = max(self._cursors, self._peak)
+        self._integers = encoding == "intset"
+        self._peak = 0
+        if encoding != "intset":
+            self._longest = 0 if encoding == "listpack" else 1 << 62  # above every limit
 
     def copy(self) -> SetValue:
         twin = shallow_copy(self)
@@ -109,7 +120,7 @@ class SetValue:
         that are added during a scan may be missed, but not members that are in the set throughout.
         A cursor that no scan of this set could have returned ends the scan.
         """
-        if not 0 <= cursor <= self._peak:
+        if not 0 <= cursor <= max(self._peak, self._cursors):
             return 0, []
         top = min(cursor, len(self._members)) if cursor else len(self._members)
         bottom = max(0, top - count)

@@ -89,9 +89,16 @@ class SortedSet:
         longest = config.number("zset-max-listpack-value")
         return "listpack" if self._peak <= most and self._longest <= longest else "skiplist"
 
+    def keep_encoding(self, config: Config) -> None:
+        """Keep the present encoding until the next write, before a limit in ``config`` changes."""
+        if self.encoding(config) == "listpack":
+            self._peak = self._longest = 0
+        else:
+            self.to_skiplist()
+
     def to_skiplist(self) -> None:
         """Make the encoding ``skiplist`` permanently, as Redis does when SORT reads a sorted set."""
-        self._peak = max(self._peak, 1 << 62)  # above every limit
+        self._peak = 1 << 62  # above every limit
 
     def copy(self) -> SortedSet:
         twin = shallow_copy(self)

@@ -11,6 +11,7 @@ from ...engine.keyspace import Keyspace
 from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import OK, Map, Reply
+from ...table.config import ENCODING_LIMITS
 from ...table.registry import Args, command
 from ...table.syntax import encoded, parse_int
 from ..arguments import arity_error, is_first
@@ -95,7 +96,7 @@ def config_set(session: Session, args: Args) -> Reply:
         raise arity_error(session)
     pairs = [(args[at], args[at + 1]) for at in range(0, len(args), 2)]
     engine = session.engine
-    engine.config.change(pairs, partial(_check_ports, engine))
+    engine.config.change(pairs, partial(_prepare_change, engine))
     engine.follow_config()
     # In the vendor's dialect, the default user cannot be changed, so requirepass does not set its
     # password.
@@ -103,6 +104,14 @@ def config_set(session: Session, args: Args) -> Reply:
         password = encoded(engine.config.text("requirepass"))
         engine.users["default"].set_password(password)
     return OK
+
+
+def _prepare_change(engine: Engine, changes: Mapping[str, str]) -> None:
+    _check_ports(engine, changes)
+    if ENCODING_LIMITS & changes.keys():
+        # Redis converts a value only when it is written.
+        for db in engine.databases:
+            db.keep_encodings(engine.config)
 
 
 def _check_ports(engine: Engine, changes: Mapping[str, str]) -> None:
