@@ -1,10 +1,14 @@
-"""A stable order for scanning a collection that may change during the scan."""
+"""A stable order for scanning, and choosing from, a collection that may change in the meantime."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection
 from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...core.ids import RandomStream
 
 _FEW = 64
 
@@ -15,8 +19,8 @@ class ScanOrder:
     Each element gets a serial number when it is added, and a cursor is the serial number at which
     to continue. Therefore an element that stays in the collection is always returned. ``live`` is
     the collection itself. Its owner calls `add()` for each new element. Removed elements are
-    dropped from the order when they are the majority. The order is built by the first scan, so a
-    collection that is never scanned costs nothing.
+    dropped from the order when they are the majority. The order is built by the first scan or
+    random choice, so a collection without either costs nothing.
     """
 
     __slots__ = ("_elements", "_live", "_next", "_serial_of", "_serials")
@@ -45,6 +49,28 @@ class ScanOrder:
         page = [self._elements[at] for at in islice(live, count)]
         following = next(live, None)
         return 0 if following is None else self._serials[following], page
+
+    def draw(self, random: RandomStream) -> bytes:
+        """Return a random element of the collection, which must not be empty.
+
+        All elements are equally likely. This takes constant time on average.
+        """
+        self._sweep()
+        elements = self._elements
+        while (element := elements[random.randrange(len(elements))]) not in self._live:
+            pass
+        return element
+
+    def draw_distinct(self, random: RandomStream, count: int) -> list[bytes]:
+        """Return ``count`` different random elements, or all if there are not as many."""
+        if count >= len(self._live):
+            return list(self._live)
+        if 2 * count > len(self._live):
+            return random.sample(list(self._live), count)
+        drawn: dict[bytes, None] = {}
+        while len(drawn) < count:
+            drawn[self.draw(random)] = None
+        return list(drawn)
 
     def _sweep(self) -> None:
         """Drop removed elements if they are the majority, and not only a few."""

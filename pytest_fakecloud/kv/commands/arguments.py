@@ -148,11 +148,16 @@ def parse_random(args: Args, flag: bytes) -> tuple[int | None, bool]:
     return count, has_flag
 
 
+def check_repetitions(count: int) -> None:
+    """Raise ``CommandError`` if a negative count requests too many random elements."""
+    if count < -MOST_REPETITIONS:
+        raise CommandError(errors.OUT_OF_RANGE)
+
+
 def random_indexes(session: Session, size: int, count: int) -> Sequence[int]:
     """Return random indexes below ``size``: distinct ones, or repeated ones for a negative count."""
     random = session.engine.random
-    if count < -MOST_REPETITIONS:
-        raise CommandError(errors.OUT_OF_RANGE)
+    check_repetitions(count)
     if count < 0:
         return [random.randrange(size) for _ in range(-count)]
     return range(size) if count >= size else random.sample(range(size), count)

@@ -71,6 +71,7 @@ class Changes:
             engine.waiters
             or engine.tracking
             or engine.notifications
+            or engine.sizes.requested
             or any(keyspace.indexes is not None for keyspace in engine.databases)
         )
         for keyspace in engine.databases:

@@ -20,17 +20,18 @@ from ..settings import KVConfig
 from ..table.columns import KeySpec
 from ..table.registry import CommandSpec
 from ..table.syntax import try_int
+from ..values.sizes import content_size
+from .keyspace import Keyspace
 from .session import Session
-
-_NUMBER = 8
-"""Size in bytes of a score or a stream ID."""
+from .sizes import Sizes
 
 
 class Capacity:
     """Checks commands against the size limits of a database."""
 
-    def __init__(self, limits: KVConfig) -> None:
+    def __init__(self, limits: KVConfig, sizes: Sizes) -> None:
         self._limits = limits
+        self._sizes = sizes
         self._keys_only = limits.max_record_size is None and limits.max_data_size is None
         self._longest_key = sys.maxsize if limits.max_key_size is None else limits.max_key_size
 
@@ -53,7 +54,7 @@ class Capacity:
             replaces = "OW" in key.flags or spec.effects.value_at > 0
             added.append(_Addition(argv[at], _added_bytes(spec, argv, at, key), replaces))
         self._check_records(spec, added, session.db.values)
-        self._check_total(added, session.db.values)
+        self._check_total(added, session.db)
 
     def _check_records(
         self, spec: CommandSpec, added: list[_Addition], stored: dict[bytes, Any]
@@ -68,14 +69,13 @@ class Capacity:
             if size_after > limit:
                 raise CommandError(errors.MAX_RECORD_SIZE)
 
-    def _check_total(self, added: list[_Addition], stored: dict[bytes, Any]) -> None:
+    def _check_total(self, added: list[_Addition], db: Keyspace) -> None:
         limit = self._limits.max_data_size
         if limit is None:
             return
-        # Sum up all data for each write: a fake's databases are small. Data that the command
-        # replaces counts, too (see the module's docstring).
-        total = sum(len(key) + content_size(value) for key, value in stored.items())
-        total += sum(len(name) for name in {each.name for each in added} - stored.keys())
+        # Data that the command replaces counts, too (see the module's docstring).
+        total = self._sizes.of_content(db)
+        total += sum(map(len, {each.name for each in added if each.name not in db.values}))
         if total + sum(each.size for each in added) > limit:
             raise CommandError(errors.MAX_DATA_SIZE)
 
@@ -114,20 +114,3 @@ def _added_bytes(spec: CommandSpec, argv: list[bytes], at: int, key: KeySpec) ->
         and place not in names
         and word.upper() not in spec.option_words
     )
-
-
-def content_size(value: Any) -> int:
-    if isinstance(value, bytes | bytearray):
-        return len(value)
-    match value.type_name:
-        case "hash":
-            return sum(len(field) + len(text) for field, text in value.fields.items())
-        case "list" | "set":
-            return sum(map(len, value))
-        case "zset":
-            return sum(_NUMBER + len(member) for _, member in value)
-        case "stream":
-            return sum(_NUMBER + sum(map(len, words)) for _, words in value.range())
-        case "search":
-            return 0  # A search index has no contents beyond those of its keys (decided here).
-    return int(value.size)

@@ -32,6 +32,7 @@ from .keyspace import Keyspace, KeyspaceCopy, type_name
 from .pauses import Pauses
 from .pubsub import Notifications, PubSub
 from .session import Monitor, Session, Sessions, client_line
+from .sizes import Sizes
 from .statistics import Statistics
 from .tracking import Tracking
 from .users import Users, UsersCopy
@@ -83,11 +84,12 @@ class Engine:
         """Function that formats floating-point numbers for replies; None to leave them unchanged."""
         self.searches: deque[Search] = deque(maxlen=1000)
         """Searches made by clients, newest last."""
-        self._capacity = Capacity(settings) if settings.bounds_data else None
         self.lock = threading.RLock()
         self.random = ids.stream("kv", "random")
         self.config = Config(dialect, self.table, debug_command=settings.debug_command)
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
+        self.sizes = Sizes(self.databases, lambda: self.changes.start_or_stop())
+        self._capacity = Capacity(settings, self.sizes) if settings.bounds_data else None
         self.started_us = clock.now_us() if started_us is None else started_us
         self.now_us = self.started_us
         """Time in microseconds, which is constant during a command, script or transaction."""
@@ -100,7 +102,7 @@ class Engine:
         self.pubsub = PubSub()
         self.turns = Turns(self)
         self.monitors: list[Monitor] = []
-        self.eviction = Eviction(self.databases, self.config, self.random)
+        self.eviction = Eviction(self.databases, self.sizes, self.config, self.random)
         self.can_listen: Callable[[int], bool] = lambda port: True
         """Function that returns whether the database port could listen on another port number."""
         self.waiters: dict[int, Waiter] = {}

@@ -1,8 +1,9 @@
 """The ``maxmemory`` limit: eviction of keys, or rejection of commands that need memory.
 
-Memory use is the sum of MEMORY USAGE over all keys, plus 1 KB for the server. While a limit is set,
-memory use is computed for each command (decided here: a fake's overhead differs from a server's).
-LRU and LFU compare all keys, while a real server compares a sample. The vendor's own policy,
+Memory use is the sum of MEMORY USAGE over all keys, plus 1 KB for the server (decided here: a fake's
+overhead differs from a server's). In a database of up to 500 keys, an eviction compares all keys. In a
+larger one, it compares 500 random keys or, if only keys with a TTL may be evicted, the 500 whose TTLs
+were set first. A real server compares samples of ``maxmemory-samples`` keys. The vendor's own policy,
 ``optimistic-volatile``, evicts random keys with a TTL, and then other random keys.
 
 LFU uses the logarithmic counters that OBJECT FREQ returns. As on a real server, keys have counters
@@ -13,30 +14,27 @@ the counter decreases by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from ...core.ids import RandomStream
 from ..table.config import OPTIMISTIC, Config
 from ..values.sizes import ENTRY, usage
 from .keyspace import Keyspace
+from .sizes import Sizes
 
-STARTUP = 1024
-"""Memory used by a server without data, in bytes."""
-
-
-def used_memory(databases: Sequence[Keyspace]) -> int:
-    """Return the memory used by the server and its keys, values and expiry times, in bytes."""
-    return STARTUP + sum(
-        ENTRY * len(db.expires) + sum(usage(key, value) for key, value in db.values.items())
-        for db in databases
-    )
+_COMPARED = 500
+"""Maximum number of keys of a database that are compared before a key is evicted."""
 
 
 class Eviction:
     """Keeps a server within its memory limit; ``limit`` is in bytes, or 0 for no limit."""
 
-    def __init__(self, databases: Sequence[Keyspace], config: Config, random: RandomStream) -> None:
+    def __init__(
+        self, databases: Sequence[Keyspace], sizes: Sizes, config: Config, random: RandomStream
+    ) -> None:
         self._databases = databases
+        self._sizes = sizes
         self._config = config
         self._random = random
         self.limit = 0
@@ -51,34 +49,41 @@ class Eviction:
         for db in self._databases:
             db.now_ms = now_ms
             db.purge()
-        left = used_memory(self._databases) - self.limit
+        left = self._sizes.used_memory() - self.limit
         if left <= 0:
             return True
         if self._config.text("maxmemory-policy") == "noeviction":
             return False
-        for db, key in self._candidates():
-            left -= usage(key, db.values[key]) + (ENTRY if key in db.expires else 0)
-            db.delete(key, "evicted")
-            self.evicted += 1
-            if left <= 0:
-                return True
+        while candidates := self._candidates():
+            for db, key in candidates:
+                left -= usage(key, db.values[key]) + (ENTRY if key in db.expires else 0)
+                db.delete(key, "evicted")
+                self.evicted += 1
+                if left <= 0:
+                    return True
         return False
 
-    def _candidates(self) -> Iterator[tuple[Keyspace, bytes]]:
+    def _candidates(self) -> list[tuple[Keyspace, bytes]]:
+        """Return keys to evict, in this order, before others are compared."""
         policy = self._config.text("maxmemory-policy")
-        share, _, order = ("allkeys-random" if policy == OPTIMISTIC else policy).partition("-")
-        found = [
-            (db, key)
-            for db in self._databases
-            for key in (db.expires if share == "volatile" else db.values)
-        ]
+        share, _, order = policy.partition("-")
+        if policy == OPTIMISTIC:
+            has_ttls = any(db.expires for db in self._databases)
+            share, order = "volatile" if has_ttls else "allkeys", "random"
+        found: list[tuple[Keyspace, bytes]] = []
+        for db in self._databases:
+            keys: Iterable[bytes]
+            if share == "volatile":
+                keys = islice(db.expires, _COMPARED)
+            else:
+                keys = db.draw_keys(self._random, _COMPARED)
+            found += ((db, key) for key in keys)
         if order == "random":
             self._random.shuffle(found)
-            if policy == OPTIMISTIC:
-                found.sort(key=lambda each: each[1] not in each[0].expires)
         else:
             found.sort(key=lambda each: self._rank(each[0], each[1], order))
-        yield from found
+        # Of a sample, only the first tenth is likely to be among the first of all keys.
+        return found if len(found) < _COMPARED else found[: _COMPARED // 10]
 
     def _rank(self, db: Keyspace, key: bytes, order: str) -> int:
         if order == "ttl":

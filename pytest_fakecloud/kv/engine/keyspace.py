@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ..algorithms.deadlines import Deadlines
 from ..algorithms.scanning import ScanOrder
 from ..errors import WRONGTYPE, CommandError
 from ..values.hashes import HashValue
@@ -20,6 +21,7 @@ from ..values.zset import SortedSet
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ...core.ids import RandomStream
     from ..search.index import Indexes
     from ..table.config import Config
     from .eviction import Counters, Frequencies
@@ -29,7 +31,7 @@ String = bytes | bytearray
 T = TypeVar("T")
 
 _CONTENT = (
-    "_order", "_soonest", "accessed", "expires", "frequencies", "indexes", "values", "volatile",
+    "_order", "accessed", "expires", "frequencies", "indexes", "values", "volatile",
 )  # fmt: skip
 """Attributes that SWAPDB exchanges. The others belong to the database and its number."""
 _ENCODED = HashValue | QuickList | SetValue | SortedSet
@@ -78,10 +80,10 @@ class Keyspace:
         self.index = index
         self.now_ms = 0
         self.values: dict[bytes, Any] = {}
-        self.expires: dict[bytes, int] = {}
+        self.expires = Deadlines()
         self._purge_at = _MANY
         self.accessed: dict[bytes, int] = {}
-        self.volatile: dict[bytes, int] = {}
+        self.volatile = Deadlines()
         """For each hash with expiring fields, the earliest expiry of a field."""
         self.watchers: dict[bytes, list[Session]] = {}
         self.frequencies: Frequencies | None = None
@@ -101,14 +103,17 @@ class Keyspace:
 
         None while no client tracks keys; only set together with ``touched``.
         """
+        self.resized: set[bytes] | None = None
+        """Keys that changed since their sizes were added up, updated while ``touched`` is set.
+
+        None until sizes are first requested.
+        """
         self.notify: Callable[[Keyspace, bytes, str | None], None] | None = None
         """Function that receives keyspace events. Only set together with ``touched``."""
         self.indexes: Indexes | None = None
         """Search indexes, updated while ``touched`` is set; None until the first index is created."""
         self._order: ScanOrder | None = None
-        """The order of the keys in SCAN; None until the first SCAN."""
-        self._soonest = 0
-        """A time before which no key expires, so that ``purge()`` need not search."""
+        """The order of the keys in SCAN; None until the first scan or random choice."""
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -195,9 +200,17 @@ class Keyspace:
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """Return up to ``count`` keys by age, and the next cursor (0 after the last page)."""
         self.purge()
+        return self._scan_order().page(cursor, count)
+
+    def draw_keys(self, random: RandomStream, count: int) -> list[bytes]:
+        """Return up to ``count`` different random keys."""
+        self.purge()
+        return self._scan_order().draw_distinct(random, count)
+
+    def _scan_order(self) -> ScanOrder:
         if self._order is None:
             self._order = ScanOrder(self.values)
-        return self._order.page(cursor, count)
+        return self._order
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -243,6 +256,8 @@ class Keyspace:
         self.changes += 1
         if self.touched is not None:
             self.touched.add(key)
+            if self.resized is not None:
+                self.resized.add(key)
             self.announce(key, event)
 
     def announce(self, key: bytes, event: str | None) -> None:
@@ -283,9 +298,7 @@ class Keyspace:
             # stay forever in a long-lived server.
             self.purge()
             self._purge_at = max(_MANY, 2 * len(self.expires))
-        if not self.expires or at_ms < self._soonest:
-            self._soonest = at_ms
-        self.expires[key] = at_ms
+        self.expires.put(key, at_ms)
 
     def persist(self, key: bytes) -> bool:
         if self.find(key) is None or self.expires.pop(key, None) is None:
@@ -299,13 +312,13 @@ class Keyspace:
         if soonest is None:
             self.volatile.pop(key, None)
         else:
-            self.volatile[key] = soonest
+            self.volatile.put(key, soonest)
             self.announce(key, "")
 
     def next_expiry(self) -> int | None:
-        """Return the earliest time at which ``purge()`` may find something to remove, or None."""
-        soonest = [self._soonest] if self.expires else []
-        return min([*self.volatile.values(), *soonest], default=None)
+        """Return the earliest time at which ``purge()`` finds something to remove, or None."""
+        earliest = self.expires.earliest(), self.volatile.earliest()
+        return min((at_ms for at_ms in earliest if at_ms is not None), default=None)
 
     def put_back(self, key: bytes, value: Any, at_ms: int | None, event: str = "") -> None:
         """Store a complete value with its expiry, e.g. when restoring a dump.
@@ -355,13 +368,10 @@ class Keyspace:
 
     def purge(self) -> None:
         """Remove all expired keys, and the expired fields of hashes."""
-        for key in list(self.volatile):
+        for key in self.volatile.due(self.now_ms):
             self._lost_fields(key)
-        if not self.expires or self.now_ms < self._soonest:
-            return
-        for key in [key for key, at in self.expires.items() if at <= self.now_ms]:
+        for key in self.expires.due(self.now_ms):
             self._expire(key)
-        self._soonest = min(self.expires.values(), default=0)
 
     def _expire(self, key: bytes, event: str = "expired") -> None:
         self._drop(key)
@@ -401,6 +411,8 @@ class Keyspace:
             watcher.watch_broken = True
         if self.touched is not None:
             self.touched.add(key)
+            if self.resized is not None:
+                self.resized.add(key)
             if invalidates and self.changed is not None:
                 self.changed[key] = expired
             if self.indexes is not None:
@@ -433,16 +445,15 @@ class Keyspace:
         for key in {*self.values, *saved.values}:
             self.touch(key, "")
         self.values = {key: _copy(value) for key, value in saved.values.items()}
-        self.expires = dict(saved.expires)
+        self.expires = Deadlines(saved.expires)
         self.accessed = dict(saved.accessed)
         if self.frequencies is not None:
             self.frequencies.clear()
             self.frequencies.update(saved.frequencies)
-        self.volatile = {}
+        self.volatile = Deadlines()
         for key, value in self.values.items():
             if isinstance(value, HashValue) and value.expires:
                 self.note_fields(key, value)
-        self._soonest = min(self.expires.values(), default=0)
         self._order = None
         self.indexes = None if saved.indexes is None else saved.indexes.copy()
         if self.indexes is not None:

@@ -7,9 +7,12 @@ from copy import copy as shallow_copy
 from itertools import chain
 from typing import ClassVar
 
+from ..algorithms.deadlines import Deadlines
 from ..algorithms.scanning import ScanOrder
 from ..table.config import Config
 
+_NO_TTLS = Deadlines()
+"""Shared by the hashes that never had a TTL. It stays empty."""
 _ABOVE_LIMITS = 1 << 62
 """A size above every limit of an encoding."""
 
@@ -17,20 +20,21 @@ _ABOVE_LIMITS = 1 << 62
 class HashValue:
     """The fields and values of a hash in order of creation.
 
-    ``expires`` maps the fields that have a TTL to their expiry times in Unix milliseconds. The
-    encoding depends on the largest size so far, because Redis never converts a hash back to the
-    small encoding.
+    ``size`` is the length in bytes of all fields and values. ``expires`` maps the fields that have
+    a TTL to their expiry times in Unix milliseconds. The encoding depends on the largest size so
+    far, because Redis never converts a hash back to the small encoding.
     """
 
-    __slots__ = ("_longest", "_most", "_order", "_volatile", "expires", "fields")
+    __slots__ = ("_longest", "_most", "_order", "_volatile", "expires", "fields", "size")
 
     type_name: ClassVar[str] = "hash"
 
     def __init__(self, fields: dict[bytes, bytes] | None = None) -> None:
         """Create a hash from a mapping, which the caller must not change afterwards."""
         self.fields: dict[bytes, bytes] = {} if fields is None else fields
-        self.expires: dict[bytes, int] = {}
+        self.expires = _NO_TTLS
         self._longest = max(map(len, chain(*fields.items()))) if fields else 0
+        self.size = sum(map(len, chain(*fields.items()))) if fields else 0
         self._most = len(self.fields)
         self._volatile = False
         self._order: ScanOrder | None = None
@@ -59,7 +63,8 @@ class HashValue:
 
     def copy(self) -> HashValue:
         twin = shallow_copy(self)
-        twin.fields, twin.expires = self.fields.copy(), self.expires.copy()
+        twin.fields = self.fields.copy()
+        twin.expires = Deadlines(self.expires) if self.expires else _NO_TTLS
         twin._order = None
         return twin
 
@@ -70,29 +75,37 @@ class HashValue:
     def set(self, field: bytes, value: bytes, keep_ttl: bool = False) -> bool:
         """Set a field; return whether it is new. Its TTL is removed unless ``keep_ttl`` is true."""
         fields = self.fields
-        new = field not in fields
+        old = fields.get(field)
         fields[field] = value
         longest = self._longest
-        if len(value) > longest or len(field) > longest:
-            self._longest = max(len(value), len(field))
+        length = len(value)
+        if length > longest or len(field) > longest:
+            self._longest = max(length, len(field))
         if len(fields) > self._most:
             self._most = len(fields)
-        if new:
+        if old is None:
+            self.size += len(field) + length
             if self._order is not None:
                 self._order.add(field)
-        elif self.expires and not keep_ttl:
+            return True
+        self.size += length - len(old)
+        if self.expires and not keep_ttl:
             self.persist(field)
-        return new
+        return False
 
     def remove(self, field: bytes) -> bool:
-        if self.fields.pop(field, None) is None:
+        value = self.fields.pop(field, None)
+        if value is None:
             return False
+        self.size -= len(field) + len(value)
         self.persist(field)
         return True
 
     def expire_at(self, field: bytes, at_ms: int) -> None:
         """Set the time at which an existing field expires, in Unix milliseconds."""
-        self.expires[field] = at_ms
+        if self.expires is _NO_TTLS:
+            self.expires = Deadlines()
+        self.expires.put(field, at_ms)
         self._volatile = True
 
     def persist(self, field: bytes) -> bool:
@@ -101,14 +114,18 @@ class HashValue:
 
     def soonest(self) -> int | None:
         """Return the earliest expiry of any field in Unix milliseconds, or None."""
-        return min(self.expires.values(), default=None)
+        return self.expires.earliest()
 
     def remove_expired(self, now_ms: int) -> None:
-        for field in [field for field, at in self.expires.items() if at <= now_ms]:
+        for field in self.expires.due(now_ms):
             self.remove(field)
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` fields."""
+        return self.order().page(cursor, count)
+
+    def order(self) -> ScanOrder:
+        """Return the order of the fields in scans, which also serves for random choice."""
         if self._order is None:
             self._order = ScanOrder(self.fields)
-        return self._order.page(cursor, count)
+        return self._order

@@ -33,11 +33,13 @@ class QuickList:
     """
 
     type_name: ClassVar[str] = "list"
-    __slots__ = ("_back", "_bytes", "_exceeded", "_front", "_stays_packed")
+    __slots__ = ("_back", "_bytes", "_exceeded", "_front", "_stays_packed", "size")
 
     def __init__(self, items: Iterable[bytes] = ()) -> None:
         self._front: list[bytes] = []
         self._back = list(items)
+        self.size = sum(map(len, self._back))
+        """Length in bytes of all items."""
         self._bytes = LISTPACK_OVERHEAD
         """Size of the list in bytes as a single listpack."""
         self._exceeded = 0
@@ -92,16 +94,23 @@ class QuickList:
         elif size <= _LOW_SIZES[self._exceeded]:
             self._exceeded = bisect_left(_HALF_SIZES, size)
 
+    def _note_added(self, items: Iterable[bytes]) -> None:
+        for item in items:
+            self.size += len(item)
+            self._note_size(entry_size(item))
+
+    def _note_removed(self, item: bytes) -> None:
+        self.size -= len(item)
+        self._note_size(-entry_size(item))
+
     def push_left(self, items: Sequence[bytes]) -> None:
         """Prepend the items one after another, so that the last item becomes the head."""
         self._front += items
-        for item in items:
-            self._note_size(entry_size(item))
+        self._note_added(items)
 
     def push_right(self, items: Sequence[bytes]) -> None:
         self._back += items
-        for item in items:
-            self._note_size(entry_size(item))
+        self._note_added(items)
 
     def _divide(self, at: int) -> None:
         """Move items from one half to the other, so that ``at`` items are in front."""
@@ -113,7 +122,7 @@ class QuickList:
         if not self._front:
             self._divide((len(self) + 1) // 2)
         item = self._front.pop()
-        self._note_size(-entry_size(item))
+        self._note_removed(item)
         return item
 
     def pop_right(self) -> bytes:
@@ -121,7 +130,7 @@ class QuickList:
         if not self._back:
             self._divide(len(self) // 2)
         item = self._back.pop()
-        self._note_size(-entry_size(item))
+        self._note_removed(item)
         return item
 
     def _find(self, index: int) -> tuple[list[bytes], int]:
@@ -135,6 +144,7 @@ class QuickList:
 
     def replace(self, index: int, item: bytes) -> None:
         half, index = self._find(index)
+        self.size += len(item) - len(half[index])
         self._note_size(entry_size(item) - entry_size(half[index]))
         half[index] = item
 
@@ -145,7 +155,7 @@ class QuickList:
             self._back.insert(index, item)
         else:
             self._front.insert(-index, item)
-        self._note_size(entry_size(item))
+        self._note_added([item])
 
     def slice(self, start: int, stop: int) -> list[bytes]:
         """Return the items with ``start <= index < stop``. Both bounds must be within 0..length."""
@@ -175,5 +185,6 @@ class QuickList:
             for index in doomed:
                 half, at = self._find(index)
                 del half[at]
+        self.size -= len(doomed) * len(item)
         self._note_size(-len(doomed) * entry_size(item))
         return len(doomed)

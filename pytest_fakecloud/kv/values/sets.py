@@ -27,11 +27,13 @@ class SetValue:
     """
 
     type_name: ClassVar[str] = "set"
-    __slots__ = ("_cursors", "_indexes", "_integers", "_longest", "_members", "_peak")
+    __slots__ = ("_cursors", "_indexes", "_integers", "_longest", "_members", "_peak", "size")
 
     def __init__(self, members: Iterable[bytes] = ()) -> None:
         self._members: list[bytes] = []
         self._indexes: dict[bytes, int] = {}
+        self.size = 0
+        """Length in bytes of all members."""
         # Redis never converts a set back, so the encoding depends on the largest size so far.
         self._integers = True
         self._peak = self._longest = 0
@@ -47,6 +49,7 @@ class SetValue:
         self._integers = all(map(_is_integer, self._members))
         self._peak = len(self._members)
         self._longest = max(map(len, self._members), default=0)
+        self.size = sum(map(len, self._members))
 
     def __len__(self) -> int:
         return len(self._members)
@@ -94,8 +97,10 @@ class SetValue:
         self._members.append(member)
         if len(indexes) > self._peak:
             self._peak = len(indexes)
-        if len(member) > self._longest:
-            self._longest = len(member)
+        length = len(member)
+        self.size += length
+        if length > self._longest:
+            self._longest = length
         self._integers = self._integers and _is_integer(member)
         return True
 
@@ -103,6 +108,7 @@ class SetValue:
         index = self._indexes.pop(member, None)
         if index is None:
             return False
+        self.size -= len(member)
         last = self._members.pop()
         if index < len(self._members):
             self._members[index] = last

@@ -17,9 +17,18 @@ _OBJECT = 16
 """Size of the object that refers to a value."""
 _HEADER = 56
 """Size of a collection without elements."""
-_SKIP_NODE = 40
-_ID = 16
-"""Size of the ID of a stream entry."""
+_STRING = 8
+"""Average size that the header, the terminator and the allocator add to a string in a collection."""
+_ELEMENT = {
+    "hash": ENTRY + 2 * _STRING,
+    "list": 3,
+    "set": ENTRY + _STRING,
+    "stream": 16,
+    "zset": 64,
+}
+"""Average size of each element, in addition to its content."""
+NUMBER = 8
+"""Size of a score or a stream ID as part of a value's content."""
 
 
 class UnpackedInteger(bytes):
@@ -44,8 +53,22 @@ def _text(length: int) -> int:
     return _allocated(length + header + 1)
 
 
+def content_size(value: Any) -> int:
+    """Return the bytes of a value's strings, plus eight bytes for each score or stream ID.
+
+    Collections keep their size up to date, and JSON is formatted to measure it. A search index has
+    no contents beyond those of its keys (decided here).
+    """
+    if isinstance(value, bytes | bytearray):
+        return len(value)
+    return 0 if value.type_name == "search" else int(value.size)
+
+
 def usage(key: bytes, value: Any) -> int:
-    """Return the number of bytes used by a key, its dictionary entry and its complete value."""
+    """Return the number of bytes used by a key, its dictionary entry and its complete value.
+
+    For a collection, this is an estimate from the number of elements and their content.
+    """
     total = ENTRY + _text(len(key))
     if isinstance(value, bytes | bytearray):
         packed = len(value) <= 20 and not isinstance(value, UnpackedInteger)
@@ -54,24 +77,9 @@ def usage(key: bytes, value: Any) -> int:
         if len(value) <= 44:
             return total + _allocated(_OBJECT + 3 + len(value) + 1)
         return total + _OBJECT + _text(len(value))
-    return total + _OBJECT + _HEADER + _elements(value)
-
-
-def _elements(value: Any) -> int:
-    match value.type_name:
-        case "hash":
-            pairs = value.fields.items()
-            return sum(ENTRY + _text(len(field)) + _text(len(text)) for field, text in pairs)
-        case "list":
-            # Items are packed in nodes. A few bytes before each item contain its length.
-            return sum(len(item) + 3 for item in value)
-        case "set":
-            return sum(ENTRY + _text(len(member)) for member in value)
-        case "zset":
-            return sum(ENTRY + _SKIP_NODE + _text(len(member)) for _, member in value)
-        case "stream":
-            return sum(_ID + sum(len(word) + 3 for word in words) for _, words in value.range())
-    return int(value.size)
+    each = _ELEMENT.get(value.type_name)
+    elements = each * len(value) if each else 0
+    return total + _OBJECT + _HEADER + elements + content_size(value)
 
 
 # -- listpacks -----------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from copy import copy as shallow_copy
-from itertools import groupby
+from itertools import chain, groupby
 from typing import ClassVar, NamedTuple
 
 from ..table.config import Config
 from .consumer_group import ID_MAX, SEQUENCE_MAX, Group
-from .sizes import LISTPACK_OVERHEAD, entry_size, integer_size
+from .sizes import LISTPACK_OVERHEAD, NUMBER, entry_size, integer_size
 
 Entry = tuple[int, list[bytes]]
 """An entry: its ID and a list of alternating fields and values."""
@@ -60,6 +60,11 @@ class Node:
             self.size += integer_size(2 * pairs + 4) + integer_size(pairs)
             self.size += sum(map(entry_size, fields))
 
+    def content_size(self, count: int | None = None) -> int:
+        """Return the length in bytes of the first ``count`` entries (None: all) and their IDs."""
+        counted = self.fields[:count]
+        return NUMBER * len(counted) + sum(map(len, chain.from_iterable(counted)))
+
     def copy(self) -> Node:
         """Return a copy that shares the entries' lists of fields, which never change."""
         twin = shallow_copy(self)
@@ -79,18 +84,20 @@ class Stream:
 
     A stream without entries still exists. ``last_id`` is the highest ID ever added, and
     ``max_deleted_id`` the highest ID of an entry that was deleted individually, not trimmed.
-    ``entries_added`` is the number of entries ever added.
+    ``entries_added`` is the number of entries ever added. ``size`` is the length in bytes of all
+    entries and their IDs.
     """
 
     type_name: ClassVar[str] = "stream"
     __slots__ = (
         "_keys", "entries_added", "groups", "last_id", "length", "max_deleted_id", "nodes",
+        "size",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self._keys: list[int] = []
-        self.length = 0
+        self.length = self.size = 0
         self.last_id = 0
         self.max_deleted_id = 0
         self.entries_added = 0
@@ -103,6 +110,7 @@ class Stream:
         stream.nodes = nodes
         stream._keys = [node.key for node in nodes]
         stream.length = sum(len(node.ids) for node in nodes)
+        stream.size = sum(map(Node.content_size, nodes))
         return stream
 
     def __len__(self) -> int:
@@ -153,9 +161,10 @@ class Stream:
     ) -> None:
         """Append an entry, whose ID must be the highest, to a node with these limits."""
         node = self.nodes[-1] if self.nodes else None
+        length = sum(map(len, fields))
         if (
             node is None
-            or node.size + sum(map(len, fields)) >= (max_bytes or 1 << 30)
+            or node.size + length >= (max_bytes or 1 << 30)
             or (max_entries and len(node.ids) + node.deleted >= max_entries)
         ):
             node = Node(entry_id, fields[::2])
@@ -163,6 +172,7 @@ class Stream:
             self._keys.append(entry_id)
         node.append(entry_id, fields)
         self.length += 1
+        self.size += NUMBER + length
         self.entries_added += 1
         self.last_id = entry_id
 
@@ -191,6 +201,7 @@ class Stream:
 
     def _remove(self, position: _Position) -> None:
         node = self.nodes[position.node]
+        self.size -= NUMBER + sum(map(len, node.fields[position.entry]))
         del node.ids[position.entry], node.fields[position.entry]
         node.deleted += 1
         if not node.ids:
@@ -244,12 +255,14 @@ class Stream:
             if left < len(node.ids):
                 break
             removed += node.ids
+            self.size -= node.content_size()
             left -= len(node.ids)
             whole += 1
         del self.nodes[:whole], self._keys[:whole]
         if left and not whole_nodes:
             node = self.nodes[0]
             removed += node.ids[:left]
+            self.size -= node.content_size(left)
             del node.ids[:left], node.fields[:left]
             node.deleted += left
         self.length -= len(removed)

@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple
 from ..algorithms.scanning import ScanOrder
 from ..table.config import Config
 from .score_order import Item, ScoreOrder
+from .sizes import NUMBER
 
 
 class ScoreRange(NamedTuple):
@@ -60,7 +61,7 @@ class SortedSet:
     """A sorted set: ``scores`` from member to score (never NaN), and the items in order."""
 
     type_name: ClassVar[str] = "zset"
-    __slots__ = ("_longest", "_order", "_peak", "_scan_order", "scores")
+    __slots__ = ("_longest", "_order", "_peak", "_scan_order", "scores", "size")
 
     def __init__(self, scores: Mapping[bytes, float] | None = None) -> None:
         """Build a sorted set from scores. This sorts once, which is faster than adding each member."""
@@ -70,6 +71,8 @@ class SortedSet:
         self._peak = len(self.scores)
         self._longest = max(map(len, self.scores), default=0)
         self._scan_order: ScanOrder | None = None
+        self.size = sum(map(len, self.scores)) + NUMBER * len(self.scores)
+        """Length in bytes of all members and scores."""
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -126,8 +129,10 @@ class SortedSet:
                 self._scan_order.add(member)
             if len(scores) > self._peak:
                 self._peak = len(scores)
-            if len(member) > self._longest:
-                self._longest = len(member)
+            length = len(member)
+            self.size += length + NUMBER
+            if length > self._longest:
+                self._longest = length
         elif old != score:
             self._order.remove(old, member)
             self._order.add(score, member)
@@ -155,6 +160,7 @@ class SortedSet:
         if score is None:
             return False
         self._order.remove(score, member)
+        self.size -= len(member) + NUMBER
         return True
 
     def rank(self, member: bytes, *, reverse: bool = False) -> int | None:
@@ -234,6 +240,7 @@ class SortedSet:
         removed = self._order.remove_slice(start, stop)
         for _, member in removed:
             del self.scores[member]
+            self.size -= len(member) + NUMBER
         return removed
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[Item]]:

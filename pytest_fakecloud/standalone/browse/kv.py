@@ -12,7 +12,6 @@ from urllib.parse import quote_from_bytes
 from ...core.timeparse import to_datetime
 from ...kv.algorithms.glob import matcher
 from ...kv.engine.engine import Engine
-from ...kv.engine.eviction import used_memory
 from ...kv.engine.keyspace import Keyspace, type_name
 from ...kv.python_values import Converted, encode, python_value
 from ...kv.search.index import SearchIndex
@@ -253,7 +252,7 @@ def kv_view(handle: KVServer) -> View:
         }
         for name in names[:MOST_IN_VIEW]
     ]
-    memory = used_memory(engine.databases) if isinstance(engine, Engine) else None
+    memory = engine.sizes.used_memory() if isinstance(engine, Engine) else None
     return {"count": len(names), "memory": memory, "keys": rows}
 
 

@@ -18,10 +18,16 @@ from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.engine.keyspace import Keyspace
 from pytest_fakecloud.kv.engine.pubsub import _CLASS_OF
 from pytest_fakecloud.kv.engine.session import Session
+from pytest_fakecloud.kv.engine.sizes import STARTUP
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import Blocked
 from pytest_fakecloud.kv.table.registry import CommandSpec, spec_of
 from pytest_fakecloud.kv.values.hashes import HashValue
+from pytest_fakecloud.kv.values.lists import QuickList
+from pytest_fakecloud.kv.values.sets import SetValue
+from pytest_fakecloud.kv.values.sizes import ENTRY, content_size, usage
+from pytest_fakecloud.kv.values.stream import Stream
+from pytest_fakecloud.kv.values.zset import SortedSet
 from pytest_fakecloud.reporting.findings.kv.commands import Command, Expiries
 from tests.kv.conftest import Run, argv
 from tests.kv.scenarios import FOLDER, Scenario, play, scenarios
@@ -152,7 +158,36 @@ def effects(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert effects.undeclared == set()
 
 
-@pytest.mark.usefixtures("effects")
+@pytest.fixture
+def sizes(run: Run) -> Iterator[None]:
+    """Check that the sizes that are kept up to date are those of the keys after a scenario."""
+    kept = run.engine.sizes
+    kept.used_memory()
+    yield
+    memory = STARTUP
+    for db in run.engine.databases:
+        memory += ENTRY * len(db.expires)
+        memory += sum(usage(key, value) for key, value in db.values.items())
+        for key, value in db.values.items():
+            assert content_size(value) == measured(value), key
+        assert kept.of_content(db) == sum(len(key) + measured(db.values[key]) for key in db.values)
+    assert kept.used_memory() == memory
+
+
+def measured(value: Any) -> int:
+    """Return the bytes of a value's strings, scores and stream IDs, counted one by one."""
+    if isinstance(value, HashValue):
+        return sum(len(field) + len(text) for field, text in value.fields.items())
+    if isinstance(value, SortedSet):
+        return sum(8 + len(member) for _, member in value)
+    if isinstance(value, Stream):
+        return sum(8 + sum(map(len, words)) for _, words in value.range())
+    if isinstance(value, QuickList | SetValue):
+        return sum(map(len, value))
+    return content_size(value)
+
+
+@pytest.mark.usefixtures("effects", "sizes")
 @pytest.mark.parametrize(
     "scenario", [*cases("*.txt", "redis"), *cases("vendor/**/*.txt", "vendor")]
 )

@@ -13,7 +13,7 @@ from ...table.long_double import parse_long_double
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.hashes import HashValue
-from ..arguments import arity_error, get_or_empty, parse_random, random_indexes
+from ..arguments import arity_error, check_repetitions, get_or_empty, parse_random
 from ..scanning import ScanOptions, scan_collection
 from ..string.numbers import incremented, incremented_float
 
@@ -145,18 +145,22 @@ def hincrbyfloat(session: Session, args: Args) -> Reply:
 def hrandfield(session: Session, args: Args) -> Reply:
     """Return one or more random fields of a hash; a negative count allows repetitions."""
     count, with_values = parse_random(args, b"WITHVALUES")
-    contents = _fields(session, args[0])
-    fields = list(contents)
-    if not fields:
+    value = session.db.get(args[0], HashValue)
+    if value is None:
         return None if count is None else []
+    random, order = session.engine.random, value.order()
     if count is None:
-        return session.engine.random.choice(fields)
-    chosen = [fields[index] for index in random_indexes(session, len(fields), count)]
+        return order.draw(random)
+    check_repetitions(count)
+    if count < 0:
+        chosen = [order.draw(random) for _ in range(-count)]
+    else:
+        chosen = order.draw_distinct(random, count)
     if not with_values:
         return chosen
     if session.resp > 2:
-        return [[field, contents[field]] for field in chosen]
-    return [item for field in chosen for item in (field, contents[field])]
+        return [[field, value.fields[field]] for field in chosen]
+    return [item for field in chosen for item in (field, value.fields[field])]
 
 
 @command("HSCAN")

@@ -53,8 +53,7 @@ def type_(session: Session, args: Args) -> Reply:
 @command("RANDOMKEY")
 def randomkey(session: Session, args: Args) -> Reply:
     """Return a random key."""
-    keys = list(session.db)
-    return session.engine.random.choice(keys) if keys else None
+    return next(iter(session.db.draw_keys(session.engine.random, 1)), None)
 
 
 @command("KEYS")

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...engine.eviction import used_memory
 from ...table.versions import MODULE_VERSIONS
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ _ALL_USED = (
 
 
 def _memory(engine: Engine) -> Iterator[str]:
-    used = used_memory(engine.databases)
+    used = engine.sizes.used_memory()
     scripts, libraries = script_memory(engine)
     return _filled(
         _MEMORY,

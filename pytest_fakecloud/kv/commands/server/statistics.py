@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ... import errors
-from ...engine.eviction import used_memory
 from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import OK, Map, Reply, Verbatim
@@ -45,7 +44,11 @@ def info(session: Session, args: Args) -> Reply:
 
 @command("MEMORY USAGE")
 def memory_usage(session: Session, args: Args) -> Reply:
-    """Return an estimate of the memory that a key and its value use, in bytes."""
+    """Return an estimate of the memory that a key and its value use, in bytes.
+
+    Redis measures some elements of a large value, as many as SAMPLES says. A fake knows the length of
+    all elements without looking at them, so SAMPLES does not change the reply (decided here).
+    """
     for _, (samples,) in options(args, 1, {b"SAMPLES": 1}):
         if parse_int(samples) < 0:
             raise CommandError(errors.SYNTAX)
@@ -62,7 +65,7 @@ def memory_stats(session: Session, args: Args) -> Reply:
     """
     engine = session.engine
     databases = [engine.database(index) for index in range(len(engine.databases))]
-    total = used_memory(engine.databases)
+    total = engine.sizes.used_memory()
     overhead = 0
     tables = Map()
     for db in databases:
@@ -110,7 +113,7 @@ _ALMOST_EMPTY = (
 @command("MEMORY DOCTOR")
 def memory_doctor(session: Session, args: Args) -> Reply:
     """Return a report on memory problems, which never finds any."""
-    is_almost_empty = used_memory(session.engine.databases) < 5 * 2**20
+    is_almost_empty = session.engine.sizes.used_memory() < 5 * 2**20
     return Verbatim(_ALMOST_EMPTY if is_almost_empty else _HEALTHY)
 
 

@@ -1,0 +1,232 @@
+"""How the work of commands grows with their data: in the same class as on a real server.
+
+Work is counted, not timed: the bytecode instructions that run, and the memory that is allocated in
+the meantime. Elements are strings whose methods are written in Python, so a loop in C that uses the
+elements counts as well, and so does one that copies them. Each line of `growth.txt` runs twice, and
+the second run counts: what the first one builds for later ones (an order, a sum) is paid once.
+"""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.settings import KVConfig
+from tests.harness import sections
+from tests.kv.conftest import NOW, argv
+from tests.kv.scenarios import alternatives
+
+SIZES = (600, 1800, 5400)
+GROWTH = {
+    name: [line for text in lines for line in alternatives(text)]
+    for name, lines in sections(Path(__file__).with_name("growth.txt")).items()
+}
+POINTER = 8
+"""Bytes of a reference: a list of n elements takes at least n of them."""
+
+
+class Element(bytes):
+    """A string whose methods are counted."""
+
+    def __hash__(self) -> int:
+        return bytes.__hash__(self)
+
+    def __eq__(self, other: object) -> bool:
+        return bytes.__eq__(self, other)
+
+    def __lt__(self, other: bytes) -> bool:
+        return bytes.__lt__(self, other)
+
+    def __len__(self) -> int:
+        return bytes.__len__(self)
+
+
+class Time(int):
+    """An expiry time whose comparisons are counted."""
+
+    def __lt__(self, other: float) -> bool:
+        return int(self) < other
+
+    def __le__(self, other: float) -> bool:
+        return int(self) <= other
+
+    def __gt__(self, other: float) -> bool:
+        return int(self) > other
+
+
+class Filled:
+    """An engine with ``size`` keys, and keys with ``size`` elements of each type."""
+
+    def __init__(self, size: int, **settings: Any) -> None:
+        self.clock = Timekeeper(NOW)
+        self.engine = Engine(self.clock, Ids(1), KVConfig(**settings))
+        self.session = self.engine.session(transport="port")
+        self.tester = self.engine.session()
+        self.size = size
+        elements = [Element(b"e%d" % n) for n in range(size)]
+        numbers = [b"%d" % n for n in range(size)]
+        pairs = [word for pair in zip(elements, numbers, strict=True) for word in pair]
+        scores = [word for pair in zip(numbers, elements, strict=True) for word in pair]
+        self.fill(b"RPUSH", b"list", *elements)
+        self.fill(b"SADD", b"set", *elements)
+        self.fill(b"ZADD", b"zset", *scores)
+        self.fill(b"HSET", b"hash", *pairs)
+        self.fill(b"HSET", b"ttls", *pairs)
+        self.fill(b"SET", b"string", b"x" * size)
+        ttls = self.engine.databases[0].values[b"ttls"]
+        for n, element in enumerate(elements):
+            self.fill(b"XADD", b"stream", b"%d-1" % (n + 1), b"f", b"v")
+            self.fill(b"SET", Element(b"k%d" % n), b"v", b"EX", b"%d" % (1000 + n))
+            ttls.expire_at(element, Time(self.engine.now_ms + 1000 * (1000 + n)))
+        db = self.engine.databases[0]
+        db.note_fields(b"ttls", ttls)
+        for n in range(size):
+            # Hashes with a field that expires: the database knows when.
+            self.fill(b"HSET", b"h%d" % n, b"f", b"v")
+            db.values[b"h%d" % n].expire_at(b"f", self.engine.now_ms + 1000 * (1000 + n))
+            db.volatile.put(b"h%d" % n, Time(self.engine.now_ms + 1000 * (1000 + n)))
+        for key, at_ms in list(db.expires.items()):
+            db.expires.put(key, Time(at_ms))
+
+    def fill(self, *words: bytes) -> None:
+        self.engine.execute(self.tester, list(words))
+
+    def run(self, line: str) -> Any:
+        return self.engine.execute(self.session, argv((line,)))
+
+
+def work(run: Callable[[], object]) -> int:
+    """Return the number of instructions of a call plus the number of references that it allocated."""
+    steps = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal steps
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        steps += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    tracemalloc.start()
+    tracemalloc.reset_peak()
+    at_start, _ = tracemalloc.get_traced_memory()
+    sys.settrace(trace)
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    return steps + (peak - at_start) // POINTER
+
+
+def growth(filled: list[Filled], measured: Callable[[Filled], int]) -> list[float]:
+    """Return by how much the work grows from each size to the next, per element that was added."""
+    counts = [measured(each) for each in filled]
+    return [
+        (more - fewer) / (right.size - left.size)
+        for (fewer, more), (left, right) in zip(pairwise(counts), pairwise(filled), strict=True)
+    ]
+
+
+def is_constant(steps_per_element: list[float]) -> bool:
+    # Even one step for twenty elements would be 180 steps more for the largest size.
+    return all(each < 0.05 for each in steps_per_element)
+
+
+def is_logarithmic(steps_per_element: list[float]) -> bool:
+    # A loop takes at least one step for each element.
+    return all(each < 0.2 for each in steps_per_element)
+
+
+def is_linear(steps_per_element: list[float]) -> bool:
+    return all(each >= 0.5 for each in steps_per_element)
+
+
+@pytest.fixture(scope="module")
+def filled() -> list[Filled]:
+    return [Filled(size, dialect="vendor") for size in SIZES]
+
+
+def of_line(line: str) -> Callable[[Filled], int]:
+    *before, measured = line.split(" ; ")
+
+    def run(filled: Filled) -> int:
+        for each in (*before, measured):
+            filled.run(each)
+        return work(lambda: filled.run(measured))
+
+    return run
+
+
+CLASSES = {"constant": is_constant, "logarithmic": is_logarithmic, "linear": is_linear}
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [(name, line) for name, lines in GROWTH.items() for line in lines]
+)
+def test_work_grows_as_on_a_server(filled: list[Filled], name: str, line: str) -> None:
+    """Lines that read everything show that loops are counted, also those in C."""
+    steps_per_element = growth(filled, of_line(line))
+    assert CLASSES[name](steps_per_element), steps_per_element
+
+
+@pytest.mark.parametrize(
+    "policy", ["allkeys-lru", "allkeys-random", "volatile-lru", "volatile-ttl"]
+)
+def test_an_eviction_compares_a_bounded_number_of_keys(policy: str) -> None:
+    def evict(filled: Filled) -> int:
+        # Evicting a large key would leave no need to evict another one.
+        filled.fill(b"DEL", b"list", b"set", b"zset", b"hash", b"ttls", b"stream")
+        used = filled.engine.sizes.used_memory()
+        filled.run(f"CONFIG SET maxmemory {used} maxmemory-policy {policy}")
+        for member in (b"a", b"b"):
+            filled.fill(b"SADD", b"few", member * 50)
+            before = filled.engine.eviction.evicted
+            steps = work(lambda: filled.run("SADD few a"))
+            assert filled.engine.eviction.evicted > before
+        return steps
+
+    assert is_constant(growth([Filled(size, dialect="vendor") for size in SIZES], evict))
+
+
+def test_a_write_to_a_database_of_limited_size_looks_at_its_key_only() -> None:
+    def write(filled: Filled) -> int:
+        client = filled.engine.session(transport="rest")
+        lines = [argv((line,)) for line in ("SET new x", "HSET hash new x", "RPUSH list x")]
+
+        def write_all() -> None:
+            for words in lines:
+                filled.engine.execute(client, words)
+
+        write_all()
+        return work(write_all)
+
+    filled = [Filled(size, dialect="vendor", max_data_size=10**9) for size in SIZES]
+    assert is_constant(growth(filled, write))
+
+
+def test_what_has_not_expired_is_not_looked_at() -> None:
+    """DBSIZE first removes expired keys and fields: here two keys, and two hashes with one field."""
+
+    def expire_some(filled: Filled) -> int:
+        filled.clock.advance("1000s")
+        size = filled.run("DBSIZE")
+        filled.clock.advance("2s")
+        steps = work(lambda: filled.run("DBSIZE"))
+        assert filled.run("DBSIZE") == size - 4
+        return steps
+
+    filled = [Filled(size, dialect="vendor") for size in SIZES]
+    for each in filled:
+        each.clock.freeze()
+    assert is_logarithmic(growth(filled, expire_some))
