@@ -90,6 +90,32 @@ def test_the_vendors_policy_evicts_keys_with_a_ttl_first(
     assert found == left
 
 
+@pytest.mark.parametrize("dialect", ["redis", "vendor"])
+def test_keys_of_a_large_database_are_sampled(dialect: str) -> None:
+    """Few keys with a TTL go before all others, and keys that were used recently stay."""
+    policy = "allkeys-lru" if dialect == "redis" else "optimistic-volatile"
+    with Cloud(seed=1, clock="frozen") as cloud:
+        kv = cloud.kv_server(dialect=dialect)
+        kv.load({f"old{n:04}": "x" for n in range(1500)})
+        for n in range(20):
+            kv.execute("EXPIRE", f"old{n:04}", 900)
+        cloud.clock.advance("1s")
+        kv.load({f"new{n:04}": "x" for n in range(500)})
+        memory = kv.execute("INFO", "memory")
+        used = int(memory.partition("used_memory:")[2].split()[0])
+        kv.execute("CONFIG", "SET", "maxmemory-policy", policy)
+        kv.execute("CONFIG", "SET", "maxmemory", used * 9 // 10)
+        left = kv.keys()
+        old = sum(key.startswith("old") for key in left)
+        if dialect == "redis":
+            assert 1500 - old > 150
+            assert len(left) - old == 500
+        else:
+            assert not set(left) & {f"old{n:04}" for n in range(20)}
+            assert old < 1480
+            assert len(left) - old < 500
+
+
 def test_a_stock_server_lacks_the_vendors_policy(call: Call) -> None:
     error = call("CONFIG SET maxmemory-policy optimistic-volatile")
     assert b"argument(s) must be one of the following: volatile-lru" in error.text
