@@ -23,7 +23,7 @@ The package for contributors::
 
     plugin.py  session/              pytest: options, hooks, fixtures, one run
     outcomes.py                      failures, warnings and reports of tests
-    cli/  standalone/                the command, and fakes in another process
+    cli.py  standalone/              the command, and fakes in another process
     reporting  recordings/           reports of failing tests, and archives of their calls
     cloud.py  base_cloud.py          Cloud: one clock, one seed, any number of fakes
     services.py                      the list of services

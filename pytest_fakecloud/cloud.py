@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from .base_cloud import BaseCloud, Transport
 from .core.clock import STANDS, Mode
-from .core.errors import ContractError
+from .core.errors import ContractError, importing
 from .core.settings import PROCESS_TIME
 from .core.timeparse import Instant
 from .handle import Delivery
@@ -115,7 +115,8 @@ class Cloud(BaseCloud):
         ``seed``, ``schedule``, ``kinds``, ``services``, ``patience``, ``horizon`` and ``process_time``.
         """
         __tracebackhide__ = True
-        from .explore.explore import explore
+        with importing("explore()", extra="explore"):
+            from .explore.explore import explore
 
         return explore(self, run, check, **options)
 
@@ -128,7 +129,8 @@ class Cloud(BaseCloud):
         ``recordings.replay`` for the options ``into``, ``ignore`` and ``move_clock``.
         """
         __tracebackhide__ = True
-        from .recordings import replay
+        with importing("replay()"):
+            from .recordings import replay
 
         return replay(self, file, **options)
 
@@ -136,6 +138,16 @@ class Cloud(BaseCloud):
     def aio(self) -> AioCloud:
         """Awaitable versions of the methods that run code or move the clock."""
         return AioCloud(self)
+
+
+def archive_writer(asked: str) -> Callable[[BaseCloud, Path], Path]:
+    """Return the function that writes a cloud's journal to a file as an HTTP archive (HAR).
+
+    Raises ``ContractError`` about the option ``asked`` if this part of the package is missing.
+    """
+    with importing(asked):
+        from .recordings import write
+    return write
 
 
 class AioCloud:

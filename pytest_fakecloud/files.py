@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import stat
 from os import PathLike
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from .core.errors import ContractError
 
@@ -48,6 +49,18 @@ def read_file(path: str | PathLike[str], most: int = MOST_BYTES) -> bytes:
     if len(data) > most:
         raise _too_large(path, len(data), most)
     return data
+
+
+def read_json(path: str | PathLike[str], kind: str) -> Any:
+    """Return the JSON of a file; ``kind`` describes the file in errors (``"an HTTP archive"``).
+
+    Raises ``ContractError`` for a file that is not JSON, and like ``open_file()``.
+    """
+    try:
+        # Use utf-8-sig, because some tools write a byte order mark.
+        return json.loads(read_file(path, DATA_BYTES).decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise ContractError(f"{path} is not {kind}: {error!r:.200}") from error
 
 
 def _too_large(path: str | PathLike[str], size: int, most: int) -> ContractError:

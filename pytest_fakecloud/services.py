@@ -19,9 +19,10 @@ class Service(NamedTuple):
     """One kind of fake: its names, its modules and its features.
 
     ``fixture`` is the name of its fixture, ``word`` its name on the command line and in the
-    server's configuration file (None if it cannot be started there). ``handle`` and ``view`` are
-    import paths (``"package.module:name"``) of the fake's class and of the function that returns
-    its content for the console. ``in_process``: clients of this process may skip the socket.
+    server's configuration file (None if it cannot be started there). ``handle`` is the import path
+    (``"package.module:name"``) of the fake's class. ``in_process``: clients of this process may skip
+    the socket. ``view`` is the import path of a function that returns the content of another
+    package's fake for the console.
     """
 
     fixture: str
@@ -37,13 +38,9 @@ class Service(NamedTuple):
 
 
 def _service(fixture: str, word: str, class_name: str) -> Service:
-    """Return a service of this package that the command line can start and the console can show."""
+    """Return a service of this package that the command line can start."""
     return Service(
-        fixture,
-        f"pytest_fakecloud.{word}.handle:{class_name}",
-        word=word,
-        in_process=True,
-        view=f"pytest_fakecloud.standalone.browse.{word}:{word}_view",
+        fixture, f"pytest_fakecloud.{word}.handle:{class_name}", word=word, in_process=True
     )
 
 
@@ -91,7 +88,7 @@ def handle_class(service: Service) -> type[Handle]:
 
 
 def view_of(service: Service) -> Callable[[Any], dict[str, Any]] | None:
-    """Import the function that returns a fake's content for the console; None if there is none."""
+    """Import the function of a descriptor's ``view``; None if there is none."""
     return None if service.view is None else _imported(service.view)
 
 

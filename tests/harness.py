@@ -53,7 +53,6 @@ _KEPT = (
     "pytest_fakecloud.session.checks",
     "pytest_fakecloud.session.reports",
     "pytest_fakecloud.session.run",  # if it were forgotten with a run's modules, it would undo nothing
-    "pytest_fakecloud.recordings",
     "pytest_fakecloud.every_failure",
     "pytest_fakecloud.reporting.hints.missing_requests",
     "pytest_fakecloud.reporting.hints.mistakes",

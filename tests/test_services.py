@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError, cli
-from pytest_fakecloud.services import SERVICES, Service, find, handle_class, view_of
+from pytest_fakecloud.services import SERVICES, Service, find, handle_class
 from pytest_fakecloud.standalone.api import ControlApp
 
 from .harness import Run, run
@@ -280,7 +280,6 @@ def test_what_a_descriptor_says_is_so(service: Service) -> None:
     assert handle.fixture == service.fixture
     assert f"{handle.__module__}:{handle.__qualname__}" == service.handle
     assert find(service.fixture) is service
-    assert (view_of(service) is None) == (service.view is None)
 
 
 @pytest.mark.parametrize("service", SERVICES.values(), ids=lambda service: service.fixture)

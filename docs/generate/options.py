@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytest_fakecloud import Cloud, plugin
-from pytest_fakecloud.cli.parser import ELSEWHERE, make_parser
+from pytest_fakecloud.cli import make_parser
+from pytest_fakecloud.standalone.parser import ELSEWHERE
 
 from .markdown import HEAD, PACKAGE, inline, table
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Unpack, overload
 
 from ..core.concurrency.aio import in_thread
-from ..core.errors import ContractError
+from ..core.errors import ContractError, importing
 from ..core.results import Results, results_of
 from ..core.settings import choice, optional, whole
 from ..core.timeparse import Duration, duration_us
@@ -399,13 +399,8 @@ def _make_engine(context: Context, config: BrokerConfig) -> BrokerEngine:
     url, name = config.engine, config.name or "broker"
     if url is None:
         return MemoryEngine(context.clock, context.ids, config, name=name)
-    try:
+    with importing(f"engine={url.partition('://')[0]!r}", extra="kafka"):
         from .kafka.engine import KafkaEngine
-    except ModuleNotFoundError as error:
-        raise ContractError(
-            f"engine={url.partition('://')[0]!r} needs confluent-kafka: "
-            "pip install 'pytest-fakecloud[kafka]'"
-        ) from error
     return KafkaEngine(context.clock, context.ids, config, url, name=name)
 
 

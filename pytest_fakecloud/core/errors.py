@@ -32,6 +32,30 @@ class ContractError(Exception):
     """
 
 
+@contextmanager
+def importing(asked: str, extra: str = "") -> Iterator[None]:
+    """Turn the import of a missing module in a with-block into a ``ContractError`` about ``asked``.
+
+    ``asked`` is the feature or the setting that needs the module. The error says how to install the
+    module, which is a part of this package or belongs to one of its extras.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        name = str(error.name)
+        package = name.partition(".")[0]
+        if package == __name__.partition(".")[0]:
+            raise ContractError(
+                f"{asked} needs {name}, a part of pytest-fakecloud that is not installed here: "
+                "pip install --force-reinstall pytest-fakecloud"
+            ) from None
+        if not extra:
+            raise
+        raise ContractError(
+            f"{asked} needs {package.replace('_', '-')}: pip install 'pytest-fakecloud[{extra}]'"
+        ) from error
+
+
 class CannotTell(ContractError):
     """Raised if a test's condition depends on data that the journal did not keep."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
-from ..core.errors import ContractError
+from ..core.errors import ContractError, importing
 from ..core.ids import new_token
 from ..core.recorder import code_place
 from ..handle import Context, Handle, Snapshot, action, perform
@@ -305,11 +305,6 @@ class KVServer(KVContents, Handle):
 
 
 def _real_engine(context: Context, url: str, config: KVConfig) -> RedisEngine:
-    try:
+    with importing(f"engine={url.partition('://')[0]!r}", extra="redis"):
         from .redis.engine import RedisEngine
-    except ModuleNotFoundError as error:
-        raise ContractError(
-            f"engine={url.partition('://')[0]!r} needs redis-py: "
-            "pip install 'pytest-fakecloud[redis]'"
-        ) from error
     return RedisEngine(context.clock, context.ids, url, config)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from ..core.errors import ContractError
+from ..core.errors import ContractError, importing
 from ..core.timekeeper import Timekeeper
 from ..core.timeparse import monotonic
 from .callers import is_infrastructure, module_of
@@ -80,12 +80,8 @@ class _Travel:
     """
 
     def __init__(self, now: datetime.datetime, on_read: Callable[[FrameType], object]) -> None:
-        try:
+        with importing("process_time", extra="time"):
             import time_machine
-        except ModuleNotFoundError as error:
-            raise ContractError(
-                "process_time needs time-machine: pip install 'pytest-fakecloud[time]'"
-            ) from error
         self._travel = time_machine.travel(now, tick=False)
         self._traveller: Any = self._travel.start()
         read = self._traveller.time_ns

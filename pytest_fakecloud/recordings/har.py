@@ -13,7 +13,6 @@ from urllib.parse import SplitResult, urlsplit
 from ..core.calls import Call
 from ..core.errors import ContractError
 from ..core.timeparse import instant_us, to_datetime
-from ..files import DATA_BYTES, read_file
 from ..http.readers import query_items
 from ..reporting.masking import HIDDEN, Mask
 from ..reporting.private_files import write_private
@@ -127,15 +126,6 @@ class Entry:
     def parts(self) -> SplitResult:
         """The parts of the URL."""
         return urlsplit(self.url)
-
-
-def archive_in(path: Path) -> Any:
-    """Return the JSON of a file; raise ``ContractError`` if it cannot be read or is not JSON."""
-    try:
-        # Use utf-8-sig, because some tools write a byte order mark.
-        return json.loads(read_file(path, DATA_BYTES).decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise ContractError(f"{path} is not an HTTP archive (HAR): {error!r:.200}") from error
 
 
 def entries_of(archive: Any, name: object) -> list[Entry]:

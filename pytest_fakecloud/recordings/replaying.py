@@ -14,9 +14,10 @@ from ..core.errors import ContractError, shown
 from ..core.field_types import ABSENT
 from ..core.results import Results
 from ..core.wording import brief, counted, same_json
+from ..files import read_json
 from ..handle import Handle
 from ..reporting.masking import HIDDEN
-from .har import Entry, archive_in, are_strings, entries_of
+from .har import Entry, are_strings, entries_of
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
@@ -68,9 +69,9 @@ def replay(
         raise ContractError(f"{shown(file)} is not a file: pass the path of an HTTP archive (HAR)")
     _check_into(into)
     volatile = VOLATILE | _names(ignore)
-    archive, name = (
-        (file, "the archive") if isinstance(file, Mapping) else (archive_in(Path(file)), file)
-    )
+    archive, name = file, "the archive"
+    if not isinstance(file, Mapping):
+        archive, name = read_json(file, "an HTTP archive (HAR)"), str(file)
     entries = entries_of(archive, name)
     translation: dict[str, str] = {}
     differences = Differences()

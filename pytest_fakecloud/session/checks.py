@@ -39,6 +39,8 @@ def check_settings(config: pytest.Config) -> None:
         folder = folder_of(config, option)
         if folder is not None:
             _check_folder(option, folder)
+    if config.getoption("--fakecloud-record", None):
+        _check_recordings()
 
 
 def _check_contradictions(config: pytest.Config) -> None:
@@ -65,6 +67,16 @@ def _check_folder(option: str, folder: Path) -> None:
         raise pytest.UsageError(f"{option}={folder} cannot be a folder: {error}") from None
     if not place.is_dir():
         raise pytest.UsageError(f"{option}={folder} cannot be a folder: {place} is a file")
+
+
+def _check_recordings() -> None:
+    from ..cloud import archive_writer
+    from ..core.errors import ContractError
+
+    try:
+        archive_writer("--fakecloud-record")
+    except ContractError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def _nearest(place: Path) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -43,8 +43,10 @@ def report_on(
 
 
 def _record(folder: Path, named: list[tuple[Cloud, str]]) -> None:
-    from ..recordings import write
+    from ..cloud import archive_writer
     from ..reporting.page import file_name
+
+    write = archive_writer("--fakecloud-record")
 
     for cloud, name in named:
         with report_failure(f"the recording of {name} could not be written", warn):
@@ -150,10 +152,6 @@ def _written(folder: Path, cloud: Cloud, data: Report, phase: _Phase) -> str:
 
 
 def _picture_of(raised: BaseException | None) -> Picture | None:
-    """Return a function that draws a broken promise of ``explore()``; None for any other failure."""
-    if raised is None or not hasattr(raised, "runs"):
-        return None
-    from ..explore.result.exploration import BrokenPromiseError
-    from ..explore.result.picture import picture
-
-    return partial(picture, found=raised) if isinstance(raised, BrokenPromiseError) else None
+    """Return the function of an error that makes its page, such as a broken promise; else None."""
+    picture: Any = getattr(type(raised), "_fakecloud_picture", None)
+    return None if picture is None else partial(picture, raised)

@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import shlex
-import sys
 import webbrowser
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,6 +15,8 @@ from urllib.parse import urlsplit
 
 from ..core.errors import ContractError, ServiceError
 from ..core.wording import brief
+from ..files import read_json
+from ..subcommands import Subparsers, complain
 from .client import LASTS_AT_MOST, ControlClient, in_path
 from .control import PREFIX
 from .development import CONTROL_URL, TOKEN_VARIABLE, URL_VARIABLE, control_token
@@ -76,9 +77,10 @@ def _argument(*names: str, **options: Any) -> Argument:
     return names, options
 
 
-def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the commands that control a server."""
     for name, command in COMMANDS.items():
-        parser = commands.add_parser(
+        parser = subparsers.add_parser(
             name,
             help=f"{command.words[0].lower()}{command.words[1:]}",
             description=f"{command.words}.",
@@ -89,6 +91,7 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         parser.add_argument("--json", action="store_true", help="print the result as JSON")
         for names, options in command.arguments:
             parser.add_argument(*names, **options)
+        parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -116,10 +119,6 @@ def _kept_token(url: str) -> str | None:
         return None
     host = urlsplit(url if "://" in url else f"http://{url}").hostname
     return control_token() if is_loopback(host or "") else None
-
-
-def complain(text: str) -> None:
-    print(f"pytest-fakecloud: {text}", file=sys.stderr)
 
 
 # -- the server ------------------------------------------------------------------------------------
@@ -361,9 +360,8 @@ def _publish(client: ControlClient, given: argparse.Namespace) -> Answer:
     _argument("--move-clock", action="store_true", help="advance the clock by the recorded pauses"),
 )
 def _replay(client: ControlClient, given: argparse.Namespace) -> Answer:
-    from ..recordings.har import archive_in
-
-    body = {"archive": archive_in(Path(given.file)), "move_clock": given.move_clock}
+    archive = read_json(given.file, "an HTTP archive (HAR)")
+    body = {"archive": archive, "move_clock": given.move_clock}
     if given.into:
         body["into"] = client.fake(given.into)
     lines = client.ask("POST", "/replay", body, LASTS_AT_MOST)["differences"]

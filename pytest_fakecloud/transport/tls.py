@@ -9,7 +9,7 @@ import tempfile
 import weakref
 from pathlib import Path
 
-from ..core.errors import ContractError
+from ..core.errors import importing
 
 
 class Authority:
@@ -21,12 +21,8 @@ class Authority:
     """
 
     def __init__(self) -> None:
-        try:
+        with importing("tls=True", extra="tls"):
             import trustme
-        except ModuleNotFoundError as error:
-            raise ContractError(
-                "tls=True needs trustme: pip install 'pytest-fakecloud[tls]'"
-            ) from error
         authority = trustme.CA()
         folder = tempfile.mkdtemp(prefix="fakecloud-tls-")
         self._remove = weakref.finalize(self, _remove, folder, os.getpid())

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ..standalone.commands import complain
-from ..standalone.signals import ended_by_signals
+from ..subcommands import EXIT_USAGE, Subparsers, complain, ended_by_signals
 from .exchange import RUN_SECONDS, Bounds, Interrupted, Unreachable
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from .sides import Target
 
 EXIT_DIFFERS = 1
-EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
 EXIT_SIGNAL = 128
 """Added to the number of the signal that ended the run."""
@@ -35,9 +33,9 @@ _WORDS = {
 _CREDENTIALS = {"kv": "TOKEN", "vector": "TOKEN", "queue": "TOKEN", "broker": "USERNAME:PASSWORD"}
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add the command ``verify`` to the command line of ``pytest-fakecloud``."""
-    parser = commands.add_parser(
+    parser = subparsers.add_parser(
         "verify",
         help="compare the fakes with your real services, reply by reply",
         description="Send the same requests to one of your real services and to a fake with the same "
@@ -73,6 +71,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--quiet", action="store_true", help="do not show progress on standard error"
     )
+    parser.set_defaults(run=run)
 
 
 def _seconds(text: str) -> float:

@@ -14,6 +14,7 @@ from pytest_fakecloud.core.errors import (
     ContractError,
     ServiceError,
     describe_error,
+    importing,
     report_failure,
     runs_through_test,
     shown,
@@ -184,3 +185,29 @@ def test_the_traceback_of_an_exception_tells_whether_a_test_file_is_in_it(
     trace = caught.value.__traceback__
     assert trace is not None
     assert runs_through_test(caught.value.with_traceback(trace.tb_next)) is found
+
+
+@pytest.mark.parametrize(
+    ("name", "extra", "error"),
+    [
+        ("time_machine", "time", "x needs time-machine: pip install 'pytest-fakecloud[time]'"),
+        ("redis.asyncio", "redis", "x needs redis: pip install 'pytest-fakecloud[redis]'"),
+        (
+            "pytest_fakecloud.kv.redis",
+            "redis",
+            "x needs pytest_fakecloud.kv.redis, a part of pytest-fakecloud that is not installed "
+            "here: pip install --force-reinstall pytest-fakecloud",
+        ),
+    ],
+)
+def test_a_missing_module_is_an_error_that_says_how_to_install_it(
+    name: str, extra: str, error: str
+) -> None:
+    with pytest.raises(ContractError) as found, importing("x", extra):
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    assert str(found.value) == error
+
+
+def test_a_missing_module_of_no_extra_is_a_bug() -> None:
+    with pytest.raises(ModuleNotFoundError), importing("x"):
+        raise ModuleNotFoundError("No module named 'other'", name="other")

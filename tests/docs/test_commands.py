@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_fakecloud.cli.parser import make_parser
+from pytest_fakecloud.cli import make_parser
 
 from .blocks import DOCS, ROOT
 

@@ -702,7 +702,7 @@ def test_without_hypothesis_one_line_says_what_is_missing(
 
     def without(name: str, *args: Any, **kwargs: Any) -> Any:
         if name == "hypothesis":
-            raise ModuleNotFoundError(name)
+            raise ModuleNotFoundError(name, name=name)
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
@@ -710,7 +710,7 @@ def test_without_hypothesis_one_line_says_what_is_missing(
     with pytest.raises(ContractError) as found:
         cloud.explore(redis.ping)
     assert str(found.value) == (
-        "explore() needs Hypothesis: pip install 'pytest-fakecloud[explore]'"
+        "explore() needs hypothesis: pip install 'pytest-fakecloud[explore]'"
     )
 
 

@@ -12,7 +12,16 @@ from ..harness import Run
     [
         ("time_machine", "process_time=True", "*needs time-machine: pip install '*[[]time]'"),
         ("trustme", "tls=True", "*needs trustme: pip install '*[[]tls]'"),
-        ("redis", "kv_server={'engine': 'redis://127.0.0.1:1'}", "*pip install '*[[]redis]'"),
+        (
+            "redis",
+            "kv_server={'engine': 'redis://127.0.0.1:1'}",
+            "engine='redis' needs redis: pip install '*[[]redis]'",
+        ),
+        (
+            "confluent_kafka",
+            "broker={'engine': 'kafka://127.0.0.1:1'}",
+            "engine='kafka' needs confluent-kafka: pip install '*[[]kafka]'",
+        ),
         ("trustme", "now='soon'", "now='soon': 'soon' is not a time: *"),
     ],
 )
@@ -26,12 +35,13 @@ def test_one_line(run: Run, module: str, settings: str, line: str) -> None:
         for name in [name for name in sys.modules if name.startswith({module + "."!r})]:
             sys.modules[name] = None
         sys.modules[{module!r}] = None
-        for name in [name for name in sys.modules if name.startswith("pytest_fakecloud.kv.redis")]:
+        engines = ("pytest_fakecloud.kv.redis", "pytest_fakecloud.broker.kafka")
+        for name in [name for name in sys.modules if name.startswith(engines)]:
             del sys.modules[name]
         pytestmark = pytest.mark.fakecloud({settings})
 
         @pytest.mark.parametrize("number", range(3))
-        def test_it(kv_server, number):
+        def test_it(kv_server, broker, number):
             pass
         """
     )

@@ -83,7 +83,7 @@ def test_a_signal_stops_it_gracefully_and_soon(serve: Serve, number: signal.Sign
 STOPPED = """
 import contextlib, gc, io, signal, sys, threading
 from pytest_fakecloud import cli
-from pytest_fakecloud.cli import running
+from pytest_fakecloud.standalone import running
 
 assert not {"numpy", "requests", "urllib3"} & sys.modules.keys()
 assert cli.main(["run", "--", sys.executable, "-Sc", ""]) == 0

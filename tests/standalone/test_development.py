@@ -15,10 +15,10 @@ import pytest
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.http.ports import release
 from pytest_fakecloud.services import services_by_word
-from pytest_fakecloud.serving import Options, with_defaults
 from pytest_fakecloud.standalone import development
 from pytest_fakecloud.standalone.development import DEVELOPMENT, control_token
 from pytest_fakecloud.standalone.log import Log
+from pytest_fakecloud.standalone.serving import Options, with_defaults
 
 from .conftest import Command, Serve, Server, fetch
 

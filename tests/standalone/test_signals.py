@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_fakecloud.standalone.signals import STOP_SECONDS
+from pytest_fakecloud.subcommands import STOP_SECONDS
 from tests.harness import PACKAGE
 
 from .conftest import STARTS_WITHIN, Server
@@ -25,8 +25,7 @@ pytestmark = [
 ]
 BUSY = """
 import sys
-from pytest_fakecloud import cli
-from pytest_fakecloud.standalone import signals
+from pytest_fakecloud import cli, subcommands
 from pytest_fakecloud.standalone.control.clouds import CloudRoutes
 
 def busy(self, request):
@@ -36,7 +35,7 @@ def busy(self, request):
             pass
 
 CloudRoutes.get_seed = busy
-signals.STOP_SECONDS = float(sys.argv[1])
+subcommands.STOP_SECONDS = float(sys.argv[1])
 sys.exit(cli.main(["serve", "--json", "--random", "kv", "queue"]))
 """
 """A server with a request that ends only with its process, and holds the lock of a fake."""

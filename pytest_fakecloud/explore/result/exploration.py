@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ...core.wording import counted
 from ..run import Run
@@ -10,6 +11,10 @@ from ..search.failures import Replays
 from ..search.tally import MOST_EVENTS, Tally
 from .cause_text import cause_text
 from .story import story
+
+if TYPE_CHECKING:
+    from ...base_cloud import BaseCloud
+    from ...reporting.model import Report
 
 
 class Exploration:
@@ -101,6 +106,14 @@ class BrokenPromiseError(AssertionError):
         if self.events:
             text += f'\nreplay it with @pytest_fakecloud.replay_schedule("{self.schedule}")'
         super().__init__(text)
+
+    def _fakecloud_picture(
+        self, cloud: BaseCloud, report: Report, states: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the data of the report's page, which shows both runs."""
+        from .picture import picture
+
+        return picture(cloud, report, states, self)
 
     def _schedule_text(self, tally: Tally) -> str:
         if tally.given is not None and self.events == len(tally.given):

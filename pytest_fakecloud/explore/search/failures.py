@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.errors import ContractError
+from ...core.errors import ContractError, importing
 from ...core.timeparse import monotonic
 from ..run import Run, Scope
 from ..schedule import DELAYS, EDGE, PAUSES, SWITCHES, TRIED, Event, Kind, Schedule
@@ -176,12 +176,8 @@ def database() -> Any:
 
 def hypothesis() -> Any:
     """Return the Hypothesis package; raise ``ContractError`` if it is not installed."""
-    try:
+    with importing("explore()", extra="explore"):
         import hypothesis
-    except ModuleNotFoundError as error:
-        raise ContractError(
-            "explore() needs Hypothesis: pip install 'pytest-fakecloud[explore]'"
-        ) from error
     return hypothesis
 
 

@@ -113,7 +113,7 @@ def group(handle: Broker, id: str, wanted: Wanted) -> View:
     return group_view(handle.group(id))
 
 
-def broker_view(handle: Broker) -> View:
+def content(handle: Broker) -> View:
     """Return the topics with their newest records, and the consumer groups."""
 
     def show(name: str) -> View:

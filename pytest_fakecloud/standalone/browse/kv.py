@@ -240,7 +240,7 @@ def _index(handle: KVServer, name: str) -> View:
     }
 
 
-def kv_view(handle: KVServer) -> View:
+def content(handle: KVServer) -> View:
     """Return the keys with their values, and the memory they use unless a real server has them."""
     names, engine = handle.keys(), handle._engine
     rows = [

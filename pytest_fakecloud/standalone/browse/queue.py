@@ -429,7 +429,7 @@ def _failure(attempt: Any, redaction: Redaction) -> View:
 
 
 @_locked
-def queue_view(handle: Queue) -> View:
+def content(handle: Queue) -> View:
     """Return the messages, dead letters, schedules and workflow runs of a queue."""
     engine = handle._engine
     engine.history.sweep()

@@ -94,7 +94,7 @@ def counts(handle: VectorIndex) -> dict[str, Any]:
     }
 
 
-def vector_view(handle: VectorIndex) -> dict[str, Any]:
+def content(handle: VectorIndex) -> dict[str, Any]:
     """Return the vectors by namespace, each projected onto a plane like the last query."""
     # Use `describe()`, because `info()` would make pending changes visible.
     info = dataclasses.asdict(handle._engine.describe())

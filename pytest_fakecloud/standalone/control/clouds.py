@@ -32,7 +32,7 @@ from .shapes import (
 if TYPE_CHECKING:
     from ...base_cloud import CloudSnapshot
     from ...cloud import Cloud
-    from ...serving import Served
+    from ..serving import Served
 
 _MOVES: Mapping[str, tuple[str, ...]] = {
     "freeze": (), "resume": (), "advance": ("by",), "move_to": ("to",), "advance_to_next": (),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...cloud import Cloud
 
 _MODULES = {"kv_server": "kv", "vector_index": "vector", "broker": "broker", "queue": "queue"}
-"""For each fixture, the module of ``browse`` that lists the data of its fake."""
+"""For each fixture, the module of ``browse`` that shows the data of its fake."""
 
 
 class DataRoutes:
@@ -88,8 +88,7 @@ class DataRoutes:
         handle = named(self._cloud, request)
         if handle.fixture not in _MODULES:
             raise NotFound(f"{handle.name} has no lists: use its `view`")
-        # Imported late, because a server without a queue does not need the queue's engine.
-        return handle, import_module(f"..browse.{_MODULES[handle.fixture]}", __package__)
+        return handle, _browse(handle)
 
     # -- queues ----------------------------------------------------------------------------------
 
@@ -132,8 +131,11 @@ class DataRoutes:
 
 def view(handle: Handle) -> dict[str, Any]:
     """Return the data of a fake, or only its identity if its service has no view."""
-    show = view_of(find(handle.fixture))
-    content = {} if show is None else show(handle)
+    if handle.fixture in _MODULES:
+        content = _browse(handle).content(handle)
+    else:
+        show = view_of(find(handle.fixture))
+        content = {} if show is None else show(handle)
     return {
         "name": handle.name,
         "service": handle.service,
@@ -141,6 +143,11 @@ def view(handle: Handle) -> dict[str, Any]:
         "fault_kinds": fault_kinds(type(handle.faults)),
         **content,
     }
+
+
+def _browse(handle: Handle) -> Any:
+    # Imported late, because a server without a queue does not need the queue's engine.
+    return import_module(f"..browse.{_MODULES[handle.fixture]}", __package__)
 
 
 def _wanted(request: Request, listing: Listing) -> Wanted:

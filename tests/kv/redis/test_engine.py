@@ -37,7 +37,7 @@ from pytest_fakecloud.kv.redis.rewriting import Answered, Prefixes, Rewriter, fi
 from pytest_fakecloud.kv.rest import limits
 from pytest_fakecloud.kv.rest import sse as streams
 from pytest_fakecloud.kv.table.registry import COMMANDS
-from pytest_fakecloud.standalone.browse.kv import LISTS, kv_view
+from pytest_fakecloud.standalone.browse.kv import LISTS, content
 from pytest_fakecloud.standalone.browse.pages import Wanted
 from pytest_fakecloud.transport import patches
 from tests.harness import wait_until
@@ -158,7 +158,7 @@ def test_keys_are_listed_with_their_values(server: KVServer) -> None:
     assert keys.item is not None
     found = keys.item(server, "text", Wanted())
     assert (found["value"], found["is_editable"]) == ("abc", True)
-    view = kv_view(server)
+    view = content(server)
     assert (view["count"], view["memory"]) == (2, None)
 
 
@@ -875,13 +875,6 @@ class TestAddresses:
         link = open_link("redis+cluster://u:p@[::1]:7000,example.org,127.0.0.1:7001")
         assert isinstance(link, ClusterLink)
         assert link._nodes == [("::1", 7000), ("example.org", 6379), ("127.0.0.1", 7001)]
-
-    def test_without_the_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        import sys
-
-        monkeypatch.setitem(sys.modules, "pytest_fakecloud.kv.redis.engine", None)
-        with Cloud() as cloud, pytest.raises(ContractError, match=r"pytest-fakecloud\[redis\]"):
-            cloud.kv_server(engine="redis://127.0.0.1:1")
 
 
 class TestRewriting:

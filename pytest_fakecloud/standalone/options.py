@@ -16,8 +16,9 @@ from ..core.settings import MOST_PORT, Kind, choice, text, whole
 from ..core.wording import brief, unknown_name
 from ..files import read_file
 from ..services import named, services_by_word
-from ..serving import Options, Usage
-from ..standalone.log import FORMATS
+from ..subcommands import Usage
+from .log import FORMATS
+from .serving import Options
 
 VARIABLE = "PYTEST_FAKECLOUD_"
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")

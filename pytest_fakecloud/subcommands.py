@@ -1,17 +1,54 @@
-"""Signals of commands: the first ends a command within a time limit, the second immediately."""
+"""What the subcommands of ``pytest-fakecloud`` share: parser, usage errors, messages and signals."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
+from typing import NoReturn, TypeAlias
 
+EXIT_USAGE = 2
+EXIT_CANNOT_START = 3
 STOP_SECONDS = 1.5
 """Maximum real seconds that a command may take to end after a signal."""
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGBREAK")
+
+
+class Usage(Exception):
+    """A wrong option, variable or file. The message names it and lists the valid values."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser of a command.
+
+    ``details`` returns a text below the help, and is called only when the help is printed.
+    ``missing`` are sentences about subcommands that are not installed, which follow any error.
+    """
+
+    details: Callable[[], str] | None = None
+    missing: tuple[str, ...] = ()
+
+    def format_help(self) -> str:
+        """Return the help, followed by its details."""
+        text = super().format_help()
+        return text if self.details is None else f"{text}\n{self.details()}\n"
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and an error, and exit with code 2."""
+        super().error("; ".join((message, *self.missing)))
+
+
+Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+def complain(text: str) -> None:
+    """Print an error of the command to standard error."""
+    print(f"pytest-fakecloud: {text}", file=sys.stderr)
 
 
 @contextlib.contextmanager

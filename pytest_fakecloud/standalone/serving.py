@@ -11,21 +11,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from .core.errors import ContractError, shown
-from .core.settings import connection_settings
-from .core.timeparse import monotonic
-from .core.wording import unknown_name
-from .http.ports import keep
-from .services import handle_class, services_by_word
-from .standalone.development import CONTROL_PORT, control_token, defaults
-from .standalone.hosts import Hosts, is_loopback
-from .standalone.log import Log, LogFormat
+from ..core.errors import ContractError, shown
+from ..core.settings import connection_settings
+from ..core.timeparse import monotonic
+from ..core.wording import unknown_name
+from ..http.ports import keep
+from ..services import handle_class, services_by_word
+from ..subcommands import Usage
+from .development import CONTROL_PORT, control_token, defaults
+from .hosts import Hosts, is_loopback
+from .log import Log, LogFormat
 
 if TYPE_CHECKING:
-    from .cloud import Cloud
-    from .queue.handle import Queue
-    from .standalone.api import ControlApp
-    from .standalone.control.clouds import Opener
+    from ..cloud import Cloud
+    from ..queue.handle import Queue
+    from .api import ControlApp
+    from .control.clouds import Opener
 
 PROBLEMS = 1_000
 """Maximum number of strict-mode violations that a server keeps."""
@@ -33,10 +34,6 @@ LOG_SECONDS = 1.0
 """Seconds between the log lines while data is loaded."""
 State: TypeAlias = tuple[Path, Mapping[str, Any]]
 """A state file: its path and its content."""
-
-
-class Usage(Exception):
-    """A wrong option, variable or file. The message names it and lists the valid values."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +147,8 @@ def _served(
 
     An isolated cloud cannot start others, so its ``opener`` is None.
     """
-    from .cloud import Cloud
-    from .standalone.api import ControlApp
+    from ..cloud import Cloud
+    from .api import ControlApp
 
     with Cloud(options.seed, options.now, options.clock, tls=options.tls) as cloud:
         cloud.journal.keep = options.journal_entries
@@ -184,7 +181,7 @@ def _served(
 
 
 def _state(file: Path) -> dict[str, Any]:
-    from .standalone.state_file import read_state
+    from .state_file import read_state
 
     try:
         return read_state(file)
@@ -215,7 +212,7 @@ def _load(cloud: Cloud, app: ControlApp, file: Path, content: Mapping[str, Any],
 
     The progress is always in the control API, and now and then in the log.
     """
-    from .standalone.state_file import load_state
+    from .state_file import load_state
 
     logged = monotonic()
 

@@ -19,18 +19,15 @@ from queue import Empty, SimpleQueue
 from ..http.ports import release
 from ..reporting.private_files import make_private
 from ..services import named
-from ..serving import Options, Served, Usage, serve_cloud, with_defaults
-from ..standalone.commands import complain
-from ..standalone.development import CONTROL_URL
-from ..standalone.hosts import is_loopback
-from ..standalone.log import Log
-from ..standalone.signals import ended_by_signals
-from .parser import JOURNAL_ENTRIES
+from ..subcommands import EXIT_CANNOT_START, Usage, complain, ended_by_signals
+from .development import CONTROL_URL
+from .hosts import is_loopback
+from .log import Log
+from .serving import Options, Served, serve_cloud, with_defaults
 
-EXIT_USAGE = 2
-EXIT_CANNOT_START = 3
 EXIT_NO_COMMAND = 127
-EXIT_INTERRUPTED = 130
+JOURNAL_ENTRIES = 10_000
+"""Default maximum number of entries in the journal of a server, which may run for weeks."""
 OPEN_FILES = 10_240
 """Number of files that a server may have open, which suffices for a hundred clouds."""
 NAP_SECONDS = 0.5
@@ -93,7 +90,7 @@ def _warn_of_other_addresses(options: Options, log: Log) -> None:
 def _summary(served: Served, options: Options) -> str:
     cloud, app = served.cloud, served.app
     if options.json:
-        from ..standalone.control.handles import describe
+        from .control.handles import describe
 
         variables = app.environment()
         return json.dumps(
@@ -132,8 +129,11 @@ def run(options: Options, program: list[str]) -> int:
         raise Usage("run needs a command: pytest-fakecloud run -- npm test")
     journal = Path(options.journal) if options.journal else None
     if journal is not None:
+        from ..cloud import archive_writer
+
+        # Check this before the command runs, because it may run for an hour.
+        write = archive_writer("--journal")
         try:
-            # Check this before the command runs, because it may run for an hour.
             make_private(journal)
         except OSError as error:
             raise Usage(f"cannot write the journal to {journal}: {error.strerror}") from error
@@ -148,8 +148,6 @@ def run(options: Options, program: list[str]) -> int:
             complain(f"cannot run {command[0]}: {error.strerror}{hint}")
             return EXIT_NO_COMMAND
         if journal is not None:
-            from ..recordings import write
-
             try:
                 write(served.cloud, journal)
             except OSError as error:

@@ -1,4 +1,4 @@
-"""The options of the command line, and its help."""
+"""The options of ``pytest-fakecloud serve`` and ``run``, and their help."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import argparse
 import textwrap
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..core.calls import KEEP_BYTES
 from ..core.settings import settings_of
 from ..services import handle_class, services_by_word
-from ..standalone import commands
-from ..standalone.development import CONTROL_PORT, DEVELOPMENT
-from ..standalone.log import FORMATS
-from ..verify import command as verify
+from ..subcommands import Subparsers
+from . import commands
+from .development import CONTROL_PORT, DEVELOPMENT
+from .log import FORMATS
+from .options import read_options
+from .running import JOURNAL_ENTRIES
+from .running import run as run_program
+from .running import serve as start_server
 
-JOURNAL_ENTRIES = 10_000
-"""Default maximum number of entries in the journal of a server, which may run for weeks."""
 ELSEWHERE = (
     "Options can also be set in the environment (--kv-port is "
     "PYTEST_FAKECLOUD_KV_PORT, --kv is PYTEST_FAKECLOUD_KV='SETTING=VALUE SETTING=VALUE'), then in "
@@ -25,55 +27,28 @@ ELSEWHERE = (
     "itself may be PYTEST_FAKECLOUD_CONFIG)."
 )
 SETTINGS_PAGE = "https://pytest-fakecloud.github.io/pytest-fakecloud/reference/settings.html"
-SHELLS = ("bash", "zsh", "fish")
-_Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser whose help also lists the settings of each service."""
-
-    def format_help(self) -> str:
-        """Return the help; for ``serve`` and ``run``, followed by the settings."""
-        if self.prog.split()[-1] not in ("serve", "run"):
-            return super().format_help()
-        found = []
-        for word, service in services_by_word().items():
-            declared: Any = handle_class(service)._settings
-            names = settings_of(declared)
-            found.append(textwrap.fill(
-                ", ".join(names), initial_indent=f"  --{word} ", subsequent_indent=" " * 11
-            ))  # fmt: skip
-        settings = "\n".join(found)
-        return f"{super().format_help()}\nsettings of each service ({SETTINGS_PAGE}):\n{settings}\n"
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("pytest-fakecloud")
-    except PackageNotFoundError:
-        return "(not installed)"
-
-
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    parser: argparse.ArgumentParser = _Parser(
-        prog="pytest-fakecloud",
-        description="Real HTTP fakes of a key-value store, a vector index, a log broker and a "
-        "message queue.",
-    )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
-    subparsers = parser.add_subparsers(dest="command", required=True)
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the commands that start servers, and those that control them."""
     _add_serve(subparsers)
     _add_run(subparsers)
     commands.add_parsers(subparsers)
-    _add_completion(subparsers)
-    verify.add_parser(subparsers)
-    return parser
 
 
-def _add_serve(subparsers: _Subparsers) -> None:
+def _settings() -> str:
+    """Return the names of the settings of each service."""
+    found = []
+    for word, service in services_by_word().items():
+        declared: Any = handle_class(service)._settings
+        names = settings_of(declared)
+        found.append(textwrap.fill(
+            ", ".join(names), initial_indent=f"  --{word} ", subsequent_indent=" " * 11
+        ))  # fmt: skip
+    return "\n".join([f"settings of each service ({SETTINGS_PAGE}):", *found])
+
+
+def _add_serve(subparsers: Subparsers) -> None:
     serve = subparsers.add_parser(
         "serve",
         help="run the fakes until stopped",
@@ -102,9 +77,11 @@ def _add_serve(subparsers: _Subparsers) -> None:
     _add_switch(serve, "--json", "print the summary as one JSON object, for scripts")
     _add_switch(serve, "--random", "use free ports and random credentials instead of fixed ones")
     serve.add_argument("--open", action="store_true", help="open the console in the browser")
+    serve.details = _settings
+    serve.set_defaults(run=lambda given: start_server(read_options(given), opens=given.open))
 
 
-def _add_run(subparsers: _Subparsers) -> None:
+def _add_run(subparsers: Subparsers) -> None:
     known = ", ".join(services_by_word())
     run = subparsers.add_parser(
         "run",
@@ -117,16 +94,8 @@ def _add_run(subparsers: _Subparsers) -> None:
     _add_options(run, {})
     run.add_argument("--journal", metavar="FILE", help="write all calls as an HTTP archive (HAR)")
     run.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND")
-
-
-def _add_completion(subparsers: _Subparsers) -> None:
-    completion = subparsers.add_parser(
-        "completion",
-        help="print completions for a shell",
-        description="Print completions for a shell, such as: "
-        'eval "$(pytest-fakecloud completion bash)".',
-    )
-    completion.add_argument("shell", choices=SHELLS, help="the shell: bash, zsh or fish")
+    run.details = _settings
+    run.set_defaults(run=lambda given: run_program(read_options(given), given.program))
 
 
 def _add_switch(parser: argparse.ArgumentParser, name: str, words: str) -> None:

@@ -1,0 +1,188 @@
+"""Folders that the rest of the package does without: each can be deleted, and one module imports it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .harness import PACKAGE, QUIET
+from .test_architecture import module, modules
+
+REGISTRATIONS = {
+    "explore": "cloud",
+    "recordings": "cloud",
+    "kv.redis": "kv.handle",
+    "broker.kafka": "broker.handle",
+    "standalone": "cli",
+    "verify": "cli",
+}
+"""For each of these folders, the only module outside it that imports it."""
+
+SUITE = """
+import os
+
+import freezegun
+import pytest
+
+import pytest_fakecloud
+
+def test_the_package_is_the_copy():
+    assert os.path.samefile(os.path.dirname(pytest_fakecloud.__file__), os.environ["COPY"])
+
+def test_kv(kv_server):
+    client = kv_server.client()
+    client.set("key", "value")
+    assert client.get("key") == kv_server.value("key") == "value"
+
+def test_vector(vector_index):
+    client = vector_index.client()
+    client.upsert([("a", [0.1, 0.2])])
+    assert [found.id for found in client.query([0.1, 0.2], top_k=1)] == ["a"]
+
+def test_broker(broker):
+    broker.create_topic("orders", partitions=1)
+    assert broker.client().get("/produce/orders/hello").json()["offset"] == 0
+
+def test_queue(queue, callback_capture, destination):
+    destination.expect_request("/work").respond_with_data("done")
+    url = destination.url.rstrip("/") + "/work"
+    queue.client().message.publish(url=url, body="b", callback=callback_capture.callback_url)
+    queue.run_until_idle()
+    callback_capture.wait_for_callback()
+
+def test_cloud(fakecloud):
+    kv_server = fakecloud.kv_server()
+    kv_server.client().set("key", "value", ex=60)
+    fakecloud.clock.advance("1h")
+    assert kv_server.client().get("key") is None
+
+def test_freezegun_reads_all_attributes_of_all_modules(kv_server):
+    with freezegun.freeze_time("2026-01-01"):
+        kv_server.client().ping()
+
+def test_fails(kv_server):
+    kv_server.client().get("no-such-key")
+    raise AssertionError
+"""
+
+CALLS = {
+    "explore": ["fakecloud.explore(print)"],
+    "recordings": ["fakecloud.replay({})"],
+    "kv.redis": ["fakecloud.kv_server(engine='redis://127.0.0.1:1')"],
+    "broker.kafka": ["fakecloud.broker(engine='kafka://127.0.0.1:1')"],
+    "standalone": [],
+    "verify": [],
+}
+"""Expressions that need each folder."""
+NAMES = {"explore": ["always", "BrokenPromiseError"], "recordings": ["Differences"]}
+"""Public names that are defined in a folder."""
+NOTHING = [sys.executable, "-Sc", ""]
+COMMANDS = {
+    "explore": [],
+    "recordings": [
+        ["pytest", "--fakecloud-record", "folder"],
+        ["pytest_fakecloud", "run", "--journal", "file.har", "--", *NOTHING],
+    ],
+    "kv.redis": [],
+    "broker.kafka": [],
+    "standalone": [["pytest_fakecloud", "serve"], ["pytest_fakecloud", "advance", "24h"]],
+    "verify": [["pytest_fakecloud", "verify", "--kv", "http://127.0.0.1:1"]],
+}
+"""Commands that need each folder."""
+OTHER_COMMANDS = {
+    "standalone": ["run", "--services", "kv,broker", "--", *NOTHING],
+    "verify": ["verify", "--kv", "http://127.0.0.1:1", "--kv-token", "t", "--dry-run"],
+}
+"""For each folder with commands, one that must work without all the others."""
+
+
+def inside(name: str, folder: str) -> bool:
+    return name == folder or name.startswith(f"{folder}.")
+
+
+@pytest.mark.parametrize("folder", REGISTRATIONS)
+def test_one_module_imports_it(folder: str) -> None:
+    importers = {
+        name
+        for name in modules()
+        if not inside(name, folder)
+        and any(inside(each.removeprefix("pytest_fakecloud."), folder) for each in imports(name))
+    }
+    assert importers == {REGISTRATIONS[folder]}
+
+
+def imports(name: str) -> frozenset[str]:
+    """Return what a module imports; without types for the package, which lists its public names."""
+    found = module(name)
+    return found.imports if name else found.imports - found.for_types
+
+
+@pytest.mark.parametrize("folder", REGISTRATIONS)
+def test_its_import_is_late(folder: str) -> None:
+    found = module(REGISTRATIONS[folder])
+    late = found.imports - found.at_import - found.for_types
+    assert [each for each in late if inside(each.removeprefix("pytest_fakecloud."), folder)]
+    assert not [each for each in found.at_import if inside(each, f"pytest_fakecloud.{folder}")]
+
+
+@pytest.mark.parametrize("folder", REGISTRATIONS)
+def test_no_other_module_names_it_in_a_string(folder: str) -> None:
+    path = re.compile(rf"pytest_fakecloud\.{re.escape(folder)}\b")
+    naming = [
+        name
+        for name, file in modules().items()
+        if not inside(name, folder) and path.search(file.read_text("utf-8"))
+    ]
+    assert naming == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", REGISTRATIONS)
+def test_the_package_works_without_it(folder: str, tmp_path: Path) -> None:
+    copy = tmp_path / "site" / "pytest_fakecloud"
+    shutil.copytree(PACKAGE, copy)
+    shutil.rmtree(copy.joinpath(*folder.split(".")))
+    missing = f"needs pytest_fakecloud.{folder}, a part of pytest-fakecloud that is not installed"
+
+    def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(copy.parent), "COPY": str(copy)},
+            timeout=120,
+        )
+
+    calls = "".join(
+        f"\ndef test_call_{number}(fakecloud):\n"
+        f"    with pytest.raises(pytest_fakecloud.ContractError, match={missing!r}):\n"
+        f"        {call}\n"
+        for number, call in enumerate(CALLS[folder])
+    )
+    names = "".join(
+        f"\ndef test_name_{name}():\n"
+        f"    with pytest.raises(ImportError, match='pytest_fakecloud.{folder}'):\n"
+        f"        from pytest_fakecloud import {name}\n"
+        for name in NAMES.get(folder, ())
+    )
+    (tmp_path / "test_suite.py").write_text(SUITE + calls + names)
+    done = python("pytest", *QUIET, "-Werror", "-q", "test_suite.py")
+    passed = len(re.findall(r"^def test_", SUITE + calls + names, re.M)) - 1
+    assert f"1 failed, {passed} passed" in done.stdout, done.stdout
+    assert re.search(r"^-+ fakecloud -+$(\n.*)*GET no-such-key", done.stdout, re.M), done.stdout
+
+    for command in COMMANDS[folder]:
+        done = python(*command)
+        assert done.returncode == (4 if command[0] == "pytest" else 2), done.stderr
+        assert missing in done.stderr
+    for owner, arguments in OTHER_COMMANDS.items():
+        if owner != folder:
+            done = python("pytest_fakecloud", *arguments)
+            assert done.returncode == 0, done.stderr
