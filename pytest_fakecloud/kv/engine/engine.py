@@ -26,13 +26,11 @@ from ..table.registry import CommandSpec, function_of, table_of
 from ..table.versions import SHORTEST_DOUBLES
 from .admission import Admission
 from .blocking import Changes, Waiter
-from .capacity import Capacity
-from .eviction import Eviction, Frequencies
 from .keyspace import Keyspace, KeyspaceCopy, type_name
 from .pauses import Pauses
 from .pubsub import Notifications, PubSub
 from .session import Monitor, Session, Sessions, client_line
-from .sizes import Sizes
+from .sizes import Capacity, Eviction, Frequencies, Sizes
 from .statistics import Statistics
 from .tracking import Tracking
 from .users import Users, UsersCopy

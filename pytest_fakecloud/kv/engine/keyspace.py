@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ...core.ids import RandomStream
     from ..search.index import Indexes
     from ..table.config import Config
-    from .eviction import Counters, Frequencies
     from .session import Session
+    from .sizes import Counters, Frequencies
 
 String = bytes | bytearray
 T = TypeVar("T")

@@ -1,16 +1,49 @@
-"""The sizes of all keys, added up without looking at keys that have not changed."""
+"""Limits on the size of data: ``maxmemory`` with eviction, and the vendor's limits.
+
+The ``maxmemory`` limit: eviction of keys, or rejection of commands that need memory.
+
+Memory use is the sum of MEMORY USAGE over all keys, plus 1 KB for the server (decided here: a fake's
+overhead differs from a server's). In a database of up to 500 keys, an eviction compares all keys. In a
+larger one, it compares 500 random keys or, if only keys with a TTL may be evicted, the 500 whose TTLs
+were set first. A real server compares samples of ``maxmemory-samples`` keys. The vendor's own policy,
+``optimistic-volatile``, evicts random keys with a TTL, and then other random keys.
+
+LFU uses the logarithmic counters that OBJECT FREQ returns. As on a real server, keys have counters
+only under an LFU policy. A new key's counter starts at 5. An access increments the counter with a
+probability that falls as the counter grows. For every ``lfu-decay-time`` minutes without an access,
+the counter decreases by one.
+
+The vendor's size limits for keys, records and the whole database.
+
+Sizes count only the contents (decided here): the bytes of keys, values, fields, members and items,
+plus eight bytes for each score or stream ID. The server's overhead is not counted. A command is
+rejected before it runs if the data in its arguments, added to the stored data, would exceed a
+limit. A command that derives its result from other keys (``SUNIONSTORE``) counts as adding nothing,
+and RESTORE as adding the bytes of its serialized value. A word that equals an option of its command
+counts as that option.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
+from ...core.ids import RandomStream
+from .. import errors
+from ..errors import CommandError
+from ..settings import KVConfig
+from ..table.columns import KeySpec
+from ..table.config import OPTIMISTIC, Config
+from ..table.registry import CommandSpec
+from ..table.syntax import try_int
 from ..values.sizes import ENTRY, content_size, usage
+from .keyspace import Keyspace
+from .session import Session
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from .keyspace import Keyspace
-
+_COMPARED = 500
+"""Maximum number of keys of a database that are compared before a key is evicted."""
 STARTUP = 1024
 """Memory used by a server without data, in bytes."""
 
@@ -70,3 +103,195 @@ class Sizes:
     def of_content(self, db: Keyspace) -> int:
         """Return the bytes of the keys and values of a database."""
         return self._update(db).content
+
+
+class Eviction:
+    """Keeps a server within its memory limit; ``limit`` is in bytes, or 0 for no limit."""
+
+    def __init__(
+        self, databases: Sequence[Keyspace], sizes: Sizes, config: Config, random: RandomStream
+    ) -> None:
+        self._databases = databases
+        self._sizes = sizes
+        self._config = config
+        self._random = random
+        self.limit = 0
+        self.evicted = 0
+        """Number of keys evicted so far."""
+
+    def follow_config(self) -> None:
+        self.limit = self._config.number("maxmemory")
+
+    def make_room(self, now_ms: int) -> bool:
+        """Evict keys as far as the policy allows; return whether the data fits into the limit."""
+        for db in self._databases:
+            db.now_ms = now_ms
+            db.purge()
+        left = self._sizes.used_memory() - self.limit
+        if left <= 0:
+            return True
+        if self._config.text("maxmemory-policy") == "noeviction":
+            return False
+        while candidates := self._candidates():
+            for db, key in candidates:
+                left -= usage(key, db.values[key]) + (ENTRY if key in db.expires else 0)
+                db.delete(key, "evicted")
+                self.evicted += 1
+                if left <= 0:
+                    return True
+        return False
+
+    def _candidates(self) -> list[tuple[Keyspace, bytes]]:
+        """Return keys to evict, in this order, before others are compared."""
+        policy = self._config.text("maxmemory-policy")
+        share, _, order = policy.partition("-")
+        if policy == OPTIMISTIC:
+            has_ttls = any(db.expires for db in self._databases)
+            share, order = "volatile" if has_ttls else "allkeys", "random"
+        found: list[tuple[Keyspace, bytes]] = []
+        for db in self._databases:
+            keys: Iterable[bytes]
+            if share == "volatile":
+                keys = islice(db.expires, _COMPARED)
+            else:
+                keys = db.draw_keys(self._random, _COMPARED)
+            found += ((db, key) for key in keys)
+        if order == "random":
+            self._random.shuffle(found)
+        else:
+            found.sort(key=lambda each: self._rank(each[0], each[1], order))
+        # Of a sample, only the first tenth is likely to be among the first of all keys.
+        return found if len(found) < _COMPARED else found[: _COMPARED // 10]
+
+    def _rank(self, db: Keyspace, key: bytes, order: str) -> int:
+        if order == "ttl":
+            return db.expires[key]
+        if order == "lfu" and db.frequencies is not None:
+            return db.frequencies.of(key, db.now_ms)
+        return db.accessed.get(key, 0)
+
+
+# -- access counters -------------------------------------------------------------------------------
+
+_FIRST_COUNTER = 5
+_MAX_COUNTER = 255
+_MINUTE_MS = 60_000
+
+Counters = dict[bytes, tuple[int, int]]
+"""The counter of each key, and the minute since the Unix epoch in which the key was last accessed."""
+
+
+class Frequencies(Counters):
+    """The access counters of one database's keys."""
+
+    def __init__(self, config: Config, random: RandomStream) -> None:
+        super().__init__()
+        self._config = config
+        self._random = random
+
+    def note(self, key: bytes, now_ms: int) -> None:
+        counter = self.of(key, now_ms)
+        if counter < _MAX_COUNTER:
+            base = max(0, counter - _FIRST_COUNTER) * self._config.number("lfu-log-factor")
+            counter += self._random.random() < 1 / (base + 1)
+        self.put(key, counter, now_ms)
+
+    def of(self, key: bytes, now_ms: int) -> int:
+        """Return a key's counter after applying the decay up to the current time."""
+        counter, minute = self.get(key, (_FIRST_COUNTER, now_ms // _MINUTE_MS))
+        decay = self._config.number("lfu-decay-time")
+        idle = (now_ms // _MINUTE_MS - minute) // decay if decay else 0
+        return max(0, counter - idle)
+
+    def put(self, key: bytes, counter: int, now_ms: int) -> None:
+        self[key] = (counter, now_ms // _MINUTE_MS)
+
+
+class Capacity:
+    """Checks commands against the size limits of a database."""
+
+    def __init__(self, limits: KVConfig, sizes: Sizes) -> None:
+        self._limits = limits
+        self._sizes = sizes
+        self._keys_only = limits.max_record_size is None and limits.max_data_size is None
+        self._longest_key = sys.maxsize if limits.max_key_size is None else limits.max_key_size
+
+    def check(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` if a write command would exceed a limit."""
+        if self._keys_only:
+            # Fast path: if the longest word is within the limit for keys, so is every key.
+            longest = len(argv[spec.only_key]) if spec.only_key else max(map(len, argv))
+            if longest <= self._longest_key:
+                return
+        keys = [(at, key) for at, key in spec.key_positions(argv) if key.writes]
+        for at, _ in keys:
+            if len(argv[at]) > self._longest_key:
+                raise CommandError(errors.max_key_size(self._longest_key, len(argv[at])))
+        if self._keys_only or "denyoom" not in spec.flags:
+            return
+        session.db.purge()
+        added = []
+        for at, key in keys:
+            replaces = "OW" in key.flags or spec.effects.value_at > 0
+            added.append(_Addition(argv[at], _added_bytes(spec, argv, at, key), replaces))
+        self._check_records(spec, added, session.db.values)
+        self._check_total(added, session.db)
+
+    def _check_records(
+        self, spec: CommandSpec, added: list[_Addition], stored: dict[bytes, Any]
+    ) -> None:
+        limit = self._limits.max_record_size
+        if limit is None:
+            return
+        for name, size, replaces in added:
+            size_before = 0 if replaces or name not in stored else content_size(stored[name])
+            # A command with an offset overwrites bytes, or extends the string up to its last byte.
+            size_after = max(size_before, size) if spec.name in _SIZE_AT else size_before + size
+            if size_after > limit:
+                raise CommandError(errors.MAX_RECORD_SIZE)
+
+    def _check_total(self, added: list[_Addition], db: Keyspace) -> None:
+        limit = self._limits.max_data_size
+        if limit is None:
+            return
+        # Data that the command replaces counts, too (see the module's docstring).
+        total = self._sizes.of_content(db)
+        total += sum(map(len, {each.name for each in added if each.name not in db.values}))
+        if total + sum(each.size for each in added) > limit:
+            raise CommandError(errors.MAX_DATA_SIZE)
+
+
+class _Addition(NamedTuple):
+    """The bytes that a command stores under a key, and whether they replace the key's value."""
+
+    name: bytes
+    size: int
+    replaces: bool
+
+
+_SIZE_AT: dict[str, Callable[[list[bytes]], int]] = {
+    "SETRANGE": lambda argv: max(0, try_int(argv[2]) or 0) + len(argv[3]),
+    "SETBIT": lambda argv: max(0, try_int(argv[2]) or 0) // 8 + 1,
+}
+"""Commands with an offset, and the function that returns the size of the string that they need."""
+
+
+def _added_bytes(spec: CommandSpec, argv: list[bytes], at: int, key: KeySpec) -> int:
+    """Return the size in bytes of the data that a line stores under the key at position ``at``."""
+    if len(spec.keys) > 1:
+        return 0  # The command derives its result from other keys.
+    if value_at := spec.effects.value_at:
+        return len(argv[value_at])
+    if spec.name in _SIZE_AT:
+        return _SIZE_AT[spec.name](argv)
+    if key.step > 1:
+        # In MSET and its relatives, each key is followed by its own data.
+        return sum(map(len, argv[at + 1 : at + key.step]))
+    names = {place for place, _ in spec.key_positions(argv)}
+    return sum(
+        len(word)
+        for place, word in enumerate(argv)
+        if place >= spec.arguments.start
+        and place not in names
+        and word.upper() not in spec.option_words
+    )

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kv.values import score_order
-from pytest_fakecloud.kv.values.score_order import ScoreOrder
+from pytest_fakecloud.kv.values import zset
+from pytest_fakecloud.kv.values.zset import ScoreOrder
 
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(score_order, "LOAD", 4)
+    monkeypatch.setattr(zset, "LOAD", 4)
 
 
 ITEMS = st.tuples(
@@ -75,7 +75,7 @@ def test_ranks_follow_an_addition_inside_a_block() -> None:
 def test_a_full_neighbour_takes_in_a_small_block_and_splits_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(score_order, "LOAD", 8)
+    monkeypatch.setattr(zset, "LOAD", 8)
     order = ScoreOrder((float(n), b"m") for n in range(16))
     for n in range(8):
         order.add(n + 0.5, b"m")

@@ -12,8 +12,7 @@ from ...errors import CommandError
 from ...reply import NIL_ARRAY, Reply
 from ...table.registry import Args, command, variant
 from ...table.syntax import I64_MAX, format_double, parse_float, parse_int
-from ...values.score_order import Item
-from ...values.zset import SortedSet
+from ...values.zset import Item, SortedSet
 from ..arguments import arity_error, get_or_empty, parse_random, random_indexes
 from ..blocking import pop_or_wait, pop_several
 from ..scanning import ScanOptions, scan_collection

@@ -11,8 +11,7 @@ from ...errors import CommandError
 from ...reply import Reply
 from ...table.registry import Args, command, variant
 from ...table.syntax import DECIMAL, parse_float
-from ...values.score_order import Item
-from ...values.zset import LexRange, ScoreRange, SortedSet
+from ...values.zset import Item, LexRange, ScoreRange, SortedSet
 from ..arguments import get_or_empty, options, parse_bounds, running, slice_bounds
 from .members import members_reply
 

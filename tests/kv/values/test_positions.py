@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kv.algorithms.positions import Positions
+from pytest_fakecloud.kv.values.zset import Positions
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.data())
