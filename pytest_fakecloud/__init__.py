@@ -65,7 +65,11 @@ if TYPE_CHECKING:
     from .cloud import Cloud as Cloud
     from .core.calls import Call as Call, Event as Event, Headers as Headers
     from .core.clock import Clock as Clock
-    from .core.errors import ContractError as ContractError, ServiceError as ServiceError
+    from .core.errors import (
+        ContractError as ContractError,
+        FakecloudError as FakecloudError,
+        ServiceError as ServiceError,
+    )
     from .core.results import Results as Results
     from .core.journal import Journal as Journal
     from .core.problems import Problem as Problem

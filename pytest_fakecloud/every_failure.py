@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from .core.calls import Call
 from .core.conditions import check_returned, discard_awaitable
-from .core.errors import ContractError, broken_promise, ends_the_test, shown
+from .core.errors import ContractError, FakecloudError, broken_promise, ends_the_test, shown
 from .core.journal import recorder_of
 from .core.results import Results
 from .core.wording import counted, one_line, unknown_name
@@ -74,12 +74,14 @@ class Failure:
         return f"<call {self.number} ({_Seen.of(self.call)}) {self.fault}: {one_line(outcome)}>"
 
 
-class BrokenRunsError(AssertionError):
+class BrokenRunsError(FakecloudError, AssertionError):
     """Raised by ``every_failure()`` if the promise was broken.
 
     ``failures`` are all runs with a failing call, ``broken`` those in which the promise was broken.
     The first failed assertion is the ``__cause__``.
     """
+
+    __module__ = "pytest_fakecloud"
 
     def __init__(self, failures: Results[Failure]) -> None:
         self.failures = failures

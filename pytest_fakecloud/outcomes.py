@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from .core.problems import Problem
 
 
-def check(run: Run) -> None:
-    """Fail a passing test for its strict-mode violations."""
+def check(run: Run, item: pytest.Item) -> None:
+    """Fail a passing test for its strict-mode violations, and issue its warnings."""
     failed: list[str] = []
     failure: BaseException | None = None
     warned: list[str] = []
@@ -30,12 +30,14 @@ def check(run: Run) -> None:
         # Check for undelivered messages first, before the journals are read as if by the test.
         warned = _undelivered(run)
         failure = _failure(run)
+        if failure is None:
+            warned += _refused_clients(run)
     if failed:
         failure = misuse(failed[0])
     if failure is not None:
         raise failure
     for text in warned:
-        warn(text)
+        warn(item, text)
 
 
 def _undelivered(run: Run) -> list[str]:
@@ -49,13 +51,13 @@ def _undelivered(run: Run) -> list[str]:
     return [Mask(cloud).text(text) for cloud, text in found]
 
 
-def explain(run: Run, error: Exception) -> None:
+def explain(run: Run, item: pytest.Item, error: Exception) -> None:
     """Raise an earlier exception of a callback that explains the error of a failed test.
 
     An outcome of pytest ends the test. An assertion becomes the cause of the error.
     """
     found: list[Problem] = []
-    with report_failure("the exceptions of callbacks could not be read", warn):
+    with report_failure("the exceptions of callbacks could not be read", partial(warn, item)):
         found = _failing_violations(run)
     ending = _ending(found)
     if ending is not None:
@@ -98,8 +100,6 @@ def _failed_assertion(found: list[Problem]) -> BaseException | None:
 def _failure(run: Run) -> BaseException | None:
     found = _failing_violations(run)
     if not found:
-        for cloud in run.clouds():
-            _warn_of_refused_clients(cloud)
         return None
     ending = _ending(found)
     if ending is not None:
@@ -133,21 +133,27 @@ def _described(run: Run, kinds: set[str]) -> list[str]:
     ]
 
 
-def _warn_of_refused_clients(cloud: Cloud) -> None:
+def _refused_clients(run: Run) -> list[str]:
+    """Describe clients whose credentials were rejected, unless the test allows it."""
+    return [text for cloud in run.clouds() for text in _refused_clients_of(cloud)]
+
+
+def _refused_clients_of(cloud: Cloud) -> list[str]:
     def meant(call: Call) -> bool:
         facts = {"path": call.path, "method": call.method, "handle": call.handle}
         return cloud._allowed.covers("refused", facts)
 
     entries = cloud.journal.entries
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
-        return
+        return []
     from .reporting.lookups import Lookups
     from .reporting.report import rejected
     from .reporting.wording import sentence
 
-    for one in rejected(cloud, every_call=True, meant=meant):
-        why = sentence(one, Lookups())
-        warn(f"{why} (if that is intended: fakecloud.allow('refused', path=...))")
+    return [
+        f"{sentence(one, Lookups())} (if that is intended: fakecloud.allow('refused', path=...))"
+        for one in rejected(cloud, every_call=True, meant=meant)
+    ]
 
 
 def finish(config: pytest.Config) -> None:

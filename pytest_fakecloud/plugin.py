@@ -245,7 +245,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         if run is not None and run.has_fakes:
             from .outcomes import explain
 
-            explain(run, error)
+            explain(run, item, error)
         raise
     run = run or _run_of(item.config)
     # Look at the recorded errors too: unittest.TestCase keeps its failures until the report.
@@ -253,7 +253,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         if run.has_fakes:
             from .outcomes import check
 
-            check(run)
+            check(run, item)
         run.check_marker(item)
 
 

@@ -15,7 +15,7 @@ broker.settings BrokerLimits BrokerSettings
 cloud Cloud
 core.calls Call Event Headers
 core.clock Clock
-core.errors ContractError ServiceError
+core.errors ContractError FakecloudError ServiceError
 core.journal Journal
 core.problems Problem
 core.results Results

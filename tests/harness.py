@@ -13,6 +13,7 @@ import pkgutil
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from _pytest.mark import ParameterSet
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import monotonic
+from pytest_fakecloud.session.warning import FakecloudWarning
 from pytest_fakecloud.transport.patches import Changes
 
 # A run in this process forgets the modules it imported. Import everything it may need once, here,
@@ -270,7 +272,10 @@ def run(pytester: pytest.Pytester) -> Run:
 
     def run_source(source: str, *options: str, quiet: bool = True) -> pytest.RunResult:
         pytester.makepyfile(source)
-        return pytester.runpytest_inprocess(*(QUIET if quiet else ()), *options)
+        with warnings.catch_warnings():
+            # This run's own filters, which make errors of warnings, would apply to the inner run.
+            warnings.filterwarnings("default", category=FakecloudWarning)
+            return pytester.runpytest_inprocess(*(QUIET if quiet else ()), *options)
 
     return run_source
 

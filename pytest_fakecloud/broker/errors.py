@@ -44,6 +44,8 @@ TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 class BrokerError(ServiceError):
     """An error response of the broker. ``kind`` is a key of ``STATUSES``."""
 
+    __module__ = "pytest_fakecloud"
+
     def __init__(
         self, kind: str, message: str, *, headers: tuple[tuple[str, str], ...] = ()
     ) -> None:

@@ -9,12 +9,21 @@ from contextlib import contextmanager
 from types import TracebackType
 
 
-class ServiceError(Exception):
+class FakecloudError(Exception):
+    """The base class of the exceptions that this package raises in tests."""
+
+    # Tracebacks show the public name. Each public subclass sets it, because it is not inherited.
+    __module__ = "pytest_fakecloud"
+
+
+class ServiceError(FakecloudError):
     """An error response of the real service to a bad request.
 
     ``status`` is the HTTP status, ``message`` the service's own text, ``headers`` are extra
     response headers. Every service has a subclass, and its app formats the body.
     """
+
+    __module__ = "pytest_fakecloud"
 
     def __init__(
         self, status: int, message: str, *, headers: Iterable[tuple[str, str]] = ()
@@ -25,11 +34,13 @@ class ServiceError(Exception):
         self.headers = tuple(headers)
 
 
-class ContractError(Exception):
+class ContractError(FakecloudError):
     """The test used a fake, the clock or a setting in an invalid way.
 
     The message says what was wrong, what was expected and what to do. Clients never receive it.
     """
+
+    __module__ = "pytest_fakecloud"
 
 
 @contextmanager

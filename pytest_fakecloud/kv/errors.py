@@ -20,6 +20,8 @@ class CommandError(ServiceError):
     Commands raise it, or put it into a list reply if only one item failed.
     """
 
+    __module__ = "pytest_fakecloud"
+
     def __init__(self, text: bytes) -> None:
         super().__init__(400, text.decode("utf-8", "replace"))
         self.text = text
@@ -37,6 +39,8 @@ class CountedError(CommandError):
 
 class RestError(ServiceError):
     """An error of the REST interface, which rejects a request before any command runs."""
+
+    __module__ = "pytest_fakecloud"
 
 
 class Template:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ..core.errors import ServiceError
+from ..core.errors import FakecloudError, ServiceError
 from .model import DAY, SECOND, HeaderList
 
 T = TypeVar("T")
@@ -18,8 +18,10 @@ T = TypeVar("T")
 class QueueError(ServiceError):
     """An error response of the queue, with a status and the body ``{"error": "<text>"}``."""
 
+    __module__ = "pytest_fakecloud"
 
-class LoopError(AssertionError):
+
+class LoopError(FakecloudError, AssertionError):
     """Raised if deliveries keep causing further messages endlessly. The next message then stays
     pending.
 
@@ -27,6 +29,8 @@ class LoopError(AssertionError):
     a chain of 1,000 deliveries at the same point in time, each caused by the previous one (setting
     ``loop_limit``), or ten times as many within one call.
     """
+
+    __module__ = "pytest_fakecloud"
 
 
 def bad_request(text: str) -> QueueError:

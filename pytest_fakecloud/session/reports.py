@@ -34,7 +34,7 @@ def report_on(
         named = list(zip(clouds, names, strict=False))
         folder = run.options.recordings
         if folder and (call.when == "call" or (call.when == "setup" and report.failed)):
-            _record(folder, named)
+            _record(folder, named, item)
         if named and _is_wanted(run, call, report):
             run.test.is_reported = True
             phase = _Phase(run, item, call, report)
@@ -42,14 +42,14 @@ def report_on(
             report.sections.append(("fakecloud", "\n\n".join(texts)))
 
 
-def _record(folder: Path, named: list[tuple[Cloud, str]]) -> None:
+def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
     from ..cloud import archive_writer
     from ..reporting.page import file_name
 
     write = archive_writer("--fakecloud-record")
 
     for cloud, name in named:
-        with report_failure(f"the recording of {name} could not be written", warn):
+        with report_failure(f"the recording of {name} could not be written", partial(warn, item)):
             write(cloud, folder / f"{file_name(name)}.har")
 
 

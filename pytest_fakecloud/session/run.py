@@ -146,9 +146,10 @@ class Run:
             from .warning import warn
 
             warn(
+                item,
                 f"the fixture {SESSION_SETTINGS} has no effect, because each test has its own fakes and "
                 "no test of this run requests fakecloud_session: override fakecloud_settings, or set "
-                "fakecloud_scope = session"
+                "fakecloud_scope = session",
             )
 
     def _settings(self, item: pytest.Item) -> tuple[dict[str, Any], Mapping[str, Any]]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 
 
 class FakecloudWarning(pytest.PytestWarning):
-    """A warning about something that looks wrong but that the real service would accept."""
+    """A warning about something that looks wrong but that the real service would accept.
+
+    Warning filters apply to it as to every warning of a test (``-W``, ``filterwarnings``), so
+    ``error::pytest_fakecloud.FakecloudWarning`` fails the test. Its location is the test.
+    """
+
+    # Warning filters and reports name the public class.
+    __module__ = "pytest_fakecloud"
 
 
-def warn(text: str) -> None:
-    """Show a warning, whatever the warning filters: it must never fail a passing test or the run."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        warnings.warn(FakecloudWarning(text), stacklevel=1)
+def warn(item: pytest.Item, text: str) -> None:
+    """Issue a warning at a test; raise it if the warning filters turn it into an error."""
+    item.warn(FakecloudWarning(text))

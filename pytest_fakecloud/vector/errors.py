@@ -14,6 +14,8 @@ from ..core.errors import ServiceError
 class VectorError(ServiceError):
     """An error response ``{"error": text, "status": code}``."""
 
+    __module__ = "pytest_fakecloud"
+
 
 UNAUTHORIZED = "Unauthorized: Invalid auth token"
 READ_ONLY = "Unauthorized: This command needs the token that may write, not the read-only token"

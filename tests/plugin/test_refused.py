@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
@@ -37,14 +39,39 @@ def test_what_is_meant_is_not_warned_of(run: Run) -> None:
 
 
 def test_what_is_not_meant_is_warned_of_and_the_warning_says_what_to_do(run: Run) -> None:
-    result = run(of("pass", "fakecloud.allow('refused', path='/set/*')"), "-Werror")
+    result = run(of("pass", "fakecloud.allow('refused', path='/set/*')"))
     result.assert_outcomes(passed=2, warnings=2)
     result.stdout.fnmatch_lines(
         [
-            "*FakecloudWarning: kv_server: answered 401 to 1 of 1 call: no credentials were sent*"
-            "fakecloud.allow('refused', path=...)*"
+            "*_the_warning_says_what_to_do.py:3: FakecloudWarning: kv_server: answered 401 to 1 of 1 "
+            "call: no credentials were sent*fakecloud.allow('refused', path=...)*"
         ]
     )
+
+
+@pytest.mark.parametrize(
+    ("filters", "outcomes"),
+    [
+        (["-Werror::pytest_fakecloud.FakecloudWarning"], {"failed": 1}),
+        (["-Werror"], {"failed": 1}),
+        (["-Wignore::pytest_fakecloud.FakecloudWarning"], {"passed": 1}),
+        (["-Wignore:kv_server"], {"passed": 1}),
+        (["-o", "filterwarnings=error::pytest_fakecloud.FakecloudWarning"], {"failed": 1}),
+        (["-o", "filterwarnings=ignore:.*answered 401"], {"passed": 1}),
+    ],
+    ids=str,
+)
+def test_warning_filters_apply(run: Run, filters: list[str], outcomes: dict[str, int]) -> None:
+    result = run(of("pass"), *filters)
+    result.assert_outcomes(**outcomes, warnings=0)
+
+
+def test_the_filters_of_a_test_apply(run: Run) -> None:
+    marked = 'import pytest\npytestmark = pytest.mark.filterwarnings("{}")\n'
+    text = TEST.format(allow="pass")
+    for action, outcomes in (("error", {"failed": 1}), ("ignore", {"passed": 1})):
+        mark = marked.format(f"{action}::pytest_fakecloud.FakecloudWarning")
+        run(f"{mark}{textwrap.dedent(text)}").assert_outcomes(**outcomes, warnings=0)
 
 
 def test_it_is_allowed_for_one_test_only(run: Run, pytester: pytest.Pytester) -> None:

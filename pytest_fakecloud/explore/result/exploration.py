@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...core.errors import FakecloudError
 from ...core.wording import counted
 from ..run import Run
 from ..search.failures import Replays
@@ -69,7 +70,7 @@ class Exploration:
         return f"<Exploration: the promise held in {self._text}>"
 
 
-class BrokenPromiseError(AssertionError):
+class BrokenPromiseError(FakecloudError, AssertionError):
     """Raised with the smallest schedule found that breaks a promise.
 
     ``schedule`` is the schedule as a string, for ``explore(..., schedule=...)`` and
@@ -79,6 +80,8 @@ class BrokenPromiseError(AssertionError):
     schedules tried before. ``runs`` are the failing run and the undisturbed run, for the report's
     page. The failed assertion is the ``__cause__``.
     """
+
+    __module__ = "pytest_fakecloud"
 
     def __init__(
         self,

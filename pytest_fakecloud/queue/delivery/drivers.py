@@ -8,6 +8,7 @@ from functools import partial
 
 from ...core.clock import Target
 from ...core.concurrency.aio import drive
+from ...core.errors import FakecloudError
 from ...core.results import Results
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import Duration, Instant, duration_us, to_datetime
@@ -27,11 +28,13 @@ class Attempts(Results[Attempt]):
     _kind = "attempt"
 
 
-class NotIdleError(AssertionError):
+class NotIdleError(FakecloudError, AssertionError):
     """Raised if a queue still has messages to deliver when the given time has passed.
 
     ``run_until_idle(within=...)`` raises it with the timelines of the first undelivered messages.
     """
+
+    __module__ = "pytest_fakecloud"
 
 
 class Driver:

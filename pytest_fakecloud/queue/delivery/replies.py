@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from ...core.calls import Headers
-from ...core.errors import ContractError
+from ...core.errors import ContractError, FakecloudError
 from ...core.field_types import JSON, MESSAGE_ID, METHOD, URL, Shaped
 from ...core.matching import HEADERS, Field, fields_of
 from ...core.timeparse import Duration, duration_us
@@ -22,8 +22,10 @@ from ..wire.text import as_text
 Ending = Literal["answer", "hang", "refuse"]
 
 
-class DestinationTimeoutError(TimeoutError):
+class DestinationTimeoutError(FakecloudError, TimeoutError):
     """Raised if a destination does not answer in time, on the queue's clock or in real time."""
+
+    __module__ = "pytest_fakecloud"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...core.concurrency.aio import in_thread
-from ...core.errors import raised_by_test, runs_through_test
+from ...core.errors import FakecloudError, raised_by_test, runs_through_test
 from ..model import Delivery, Outcome
 from ..settings import DEFAULT_CAP, Unstubbed
 from ..wire.targets import loopback_address
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from .loopback import LoopbackSender
 
 
-class UnstubbedDestinationError(ConnectionError):
+class UnstubbedDestinationError(FakecloudError, ConnectionError):
     """Raised if a destination has no route or mock and is not a loopback address. Nothing was sent."""
+
+    __module__ = "pytest_fakecloud"
 
 
 class Sender:

@@ -51,7 +51,7 @@ def test_an_attempt_to_nowhere_fails_a_passing_test(pytester: pytest.Pytester) -
             assert queue.deliver_due().only().status == 200
         """
     )
-    result = pytester.runpytest_inprocess("-p", "no:randomly")
+    result = pytester.runpytest_inprocess("-p", "no:randomly", "-Wdefault")
     result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(
         ["*no handler for POST https://nowhere.example.com/hook*", "FAILED *::test_left*"]
