@@ -12,6 +12,7 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from math import copysign
 from typing import Any, TypeAlias
 
 from .errors import CommandError, one_line
@@ -106,7 +107,9 @@ class PrintedDouble(float):
 
 def with_17_digits(value: float) -> PrintedDouble:
     """Return a double that is written with 17 significant digits, as servers before 7.2 did."""
-    return PrintedDouble(value, b"%.17g" % value)
+    text = b"%.17g" % value
+    # C writes the sign of "not a number", Python does not.
+    return PrintedDouble(value, b"-nan" if text == b"nan" and copysign(1, value) < 0 else text)
 
 
 class _Marker(Enum):

@@ -26,7 +26,7 @@ class Boxed:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Number) -> None:
+    def __init__(self, value: Number | bytes) -> None:
         self.value = float(value)
 
 

@@ -15,7 +15,17 @@ from typing import Any
 import lupa.lua51 as lupa
 
 from ..errors import CommandError
-from ..reply import Map, Reply, SetReply, Status, Verbatim, double_text, with_17_digits
+from ..reply import (
+    BigNumber,
+    Bool,
+    Map,
+    Reply,
+    SetReply,
+    Status,
+    Verbatim,
+    double_text,
+    with_17_digits,
+)
 from ..table.syntax import format_double
 from ..table.versions import SHORTEST_DOUBLES, as_numbers
 from .callbacks import Boxed, callbacks
@@ -36,7 +46,9 @@ def number_text(number: int | float, *, short: bool = True) -> bytes:
     """Format a Lua number as an argument: with as few digits as possible, or with 17 digits."""
     if isinstance(number, int) and abs(number) < 2**53:
         return b"%d" % number
-    return format_double(float(number)) if short else b"%.17g" % number
+    value = float(number)
+    # Also with few digits, servers write the sign of "not a number" here.
+    return format_double(value) if short and value == value else with_17_digits(value).text
 
 
 def lua_size(value: Any) -> int:
@@ -103,8 +115,11 @@ class Converter:
                 return reply.text
             text = self._table({b"string": reply.text, b"format": reply.format})
             return self._table({b"verbatim_string": text})
-        # This is nil, also of an array: scripts cannot call DEBUG, which returns the other types.
-        return False if resp == 2 else None
+        if isinstance(reply, Bool):
+            return int(reply.value) if resp == 2 else reply.value
+        if isinstance(reply, BigNumber):
+            return reply.text if resp == 2 else self._table({b"big_number": reply.text})
+        return False if resp == 2 else None  # The remaining type is nil, also of an array.
 
     def _aggregate(self, reply: list[Any], resp: int) -> Any:
         items = [self._nested(item, resp) for item in reply]
@@ -202,6 +217,7 @@ class LuaHost:
             % limits.memory,
             b"instructions_text": self._too_long[0],
             b"seconds_text": self._too_long[1],
+            b"short_numbers": knows[SHORTEST_DOUBLES],
             b"version": version.encode(),
             b"version_number": int.from_bytes(as_numbers(version)),
             b"has_os": knows["`os.clock` in scripts"],

@@ -250,6 +250,23 @@ CONVERSION: list[tuple[str, ...]] = [
         "return tostring(redis.call('zscore', 'z', 'm').double)",
         "redis.setresp(3) redis.call('sadd', 'set', 'm') "
         "return redis.call('smembers', 'set').set.m == true",
+        *(
+            f"return redis.{name}({value}{rest})"
+            for name, rest in (("setresp", ""), ("set_repl", ""), ("log", ", 'b'"))
+            for value in ("'2'", "' 3 '", "'x'", "{}", "nil", "true", "2.5", "3.9", "-0.5", "-1", "4")
+        ),
+        *(
+            script.replace("N", number)
+            for number in ("0/0", "-(0/0)", "1/0", "-1/0", "-0", "0 * -1", "'-0'")
+            for script in (
+                "return redis.call('echo', N)", "return redis.call('lpush', 'numbers', 'a', N, N)",
+                "return redis.acl_check_cmd('get', N)", "return {double=N}", "return {N}",
+                "redis.setresp(3) return {double=N}", "return redis.sha1hex(N)", "return tostring(N)",
+                "redis.call('set', 'n', N) return redis.call('get', 'n')",
+                "redis.call('zadd', 'z', N, 'm') return redis.call('zscore', 'z', 'm')",
+            )
+        ),
+        "return redis.call('lrange', 'numbers', 0, -1)",
         "return math.random(1000000)", "math.randomseed(5) return {math.random(), math.random(9)}",
         *(
             f"local t = {{}} for i = 1, {count} do t[i] = i end return {expression}"
@@ -276,3 +293,77 @@ CONVERSION: list[tuple[str, ...]] = [
         "local 1", "return 1 2", "", "  ", "return", "KEYS[1] = 'x' return KEYS[1]", "KEYS = {}",
     )
 ]  # fmt: skip
+
+_RAISED = ["error('boom', LEVEL)", "error(1, LEVEL)", "error('boom', 'LEVEL')"]
+_CALLERS = [
+    "RAISE", "local function f() RAISE end f()",
+    "local function g() RAISE end local function f() g() end f()",
+    "return {pcall(function() RAISE end)}", "return {pcall(pcall, function() RAISE end)}",
+    "return {xpcall(function() RAISE end, function(e) return e end)}",
+    "return {coroutine.resume(coroutine.create(function() RAISE end))}",
+    "return coroutine.wrap(function() RAISE end)()",
+    "return {pcall(coroutine.wrap(function() RAISE end))}",
+    "local f = loadstring(ARGV[1]) f()", "local f = loadstring(ARGV[1], '@name') f()",
+    "local f = loadstring(ARGV[1], '=name') f()", "return {pcall(loadstring(ARGV[1]))}",
+    "table.foreach({1}, function() RAISE end)", "table.foreachi({1}, function() RAISE end)",
+    "table.sort({2, 1}, function() RAISE end)",
+    "return string.gsub('abc', 'b', function() RAISE end)",
+    "return {load(function() RAISE end)}", "for x in function() RAISE end do end",
+    *(
+        f"local t = setmetatable({{}}, {{{name} = function() RAISE end}}) return {use}"
+        for name, use in (
+            ("__index", "t.x"), ("__tostring", "tostring(t)"), ("__call", "{t()}"),
+            ("__add", "t + 1"), ("__concat", "t .. 1"), ("__eq", "t ~= t"), ("__lt", "t < t"),
+        )
+    ),
+]  # fmt: skip
+ERRORS: list[tuple[str, ...]] = [
+    *(
+        (caller.replace("RAISE", raised), raised)
+        for caller in _CALLERS
+        for raised in (each.replace("LEVEL", str(level)) for each in _RAISED for level in range(7))
+    ),
+    *(
+        (script,)
+        for script in (
+            *(
+                f"{start}error({arguments}){end}"
+                for start, end in (("", ""), ("return {pcall(function() ", " end)}"))
+                for arguments in (
+                    "", "nil, 2", "'x', -1", "'x', 1.9", "'x', nil", "'x', {}", "'x', 'y'", "true",
+                    "false", "{err='x y'}, 2", "{err=1}", "{err=12.5}", "redis.error_reply('x y')",
+                    "redis.pcall('get')", "redis.pcall('nosuch'), 2", "''", "{err=''}",
+                    "{err='noprefix'}", "{err='-x y'}", r"'a\nb'", r"'a\0b'", r"{err='a\0b c'}",
+                    "{err='x y', source='s', line=1}", "'x', 1e300", "'x', -1e300", "'x', 0/0",
+                )
+            ),
+            *(f"return {{pcall(error, 'x', {level})}}" for level in range(6)),
+            *(f"return {{pcall(pcall, error, 'x', {level})}}" for level in range(6)),
+            *(
+                f"local ok, e = pcall({called}) {raised}"
+                for called in ("redis.call, 'get'", "string.rep", "error, {err='x y'}")
+                for raised in (
+                    "error(e)", "error(e, 0)", "error(e, 2)", "error({err=e})", "return {err=e}",
+                )
+            ),
+            "return {pcall(error, {1, 2})}", "return {pcall(table.foreach, {1}, error)}",
+            *(
+                f"return {{pcall({user}, {called})}}"
+                for user in (
+                    "table.foreach, {'a'}", "table.foreachi, {'a'}", "string.gsub, 'ab', '(.)(.)'",
+                    "load", "xpcall", "pcall", "coroutine.wrap", "coroutine.create",
+                )
+                for called in (
+                    "string.rep", "string.gsub", "string.find", "table.insert", "table.concat",
+                    "setmetatable", "unpack", "cjson.decode", "cmsgpack.unpack_one", "struct.pack",
+                    "bit.tobit", "redis.call", "math.random", "string.format",
+                )
+                if user not in ("xpcall", "load") or called == "string.rep"
+            ),
+            r"return {err='a\0b'}", r"return {ok='a\0b'}", r"return redis.error_reply('a\0b c')",
+            r"return redis.status_reply('a\0b c')", r"return redis.error_reply('a\0b c').err",
+            r"return redis.status_reply('a\0b c').ok",
+        )
+    ),
+]  # fmt: skip
+"""Errors that scripts raise, with the positions that these show."""

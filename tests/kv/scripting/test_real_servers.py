@@ -20,7 +20,7 @@ from tests.kv.comparison.wire import read
 from tests.kv.conftest import Run
 from tests.kv.scripting import cases
 
-NAMES = ("bit", "cjson", "cmsgpack", "conversion", "functions", "patterns", "struct")
+NAMES = ("bit", "cjson", "cmsgpack", "conversion", "errors", "functions", "patterns", "struct")
 GROUPS = {name: getattr(cases, name.upper()) for name in NAMES}
 
 

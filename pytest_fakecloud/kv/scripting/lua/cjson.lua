@@ -2,7 +2,7 @@
 local host = ...
 
 local error, next, pcall, rawset, select, tonumber, type =
-  error, next, pcall, rawset, select, tonumber, type
+  host.error, next, pcall, rawset, select, tonumber, type
 local byte, char, find, format, gsub, lower, sub, concat, floor =
   string.byte, string.char, string.find, string.format, string.gsub, string.lower, string.sub,
   table.concat, math.floor

@@ -2,7 +2,7 @@
 local host = ...
 
 local error, next, pcall, rawget, rawset, select, type =
-  error, next, pcall, rawget, rawset, select, type
+  host.error, next, pcall, rawget, rawset, select, type
 local byte, char, concat, floor, sub =
   string.byte, string.char, table.concat, math.floor, string.sub
 local argument_error, check_integer, check_string, py =

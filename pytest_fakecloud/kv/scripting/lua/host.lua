@@ -5,8 +5,8 @@
 -- them.
 local py, limits = ...
 
-local error, rawset, setmetatable, tonumber, tostring, type, xpcall =
-  error, rawset, setmetatable, tonumber, tostring, type, xpcall
+local rawset, setmetatable, tonumber, tostring, type, xpcall =
+  rawset, setmetatable, tonumber, tostring, type, xpcall
 local load, loadstring, setfenv, collectgarbage = load, loadstring, setfenv, collectgarbage
 local getinfo, gethook, sethook = debug.getinfo, debug.gethook, debug.sethook
 local floor, sub, byte, dump, format, gsub =
@@ -16,13 +16,60 @@ local clock = py.check_progress
 
 local host = { py = py, limits = limits }
 
+-- Positions in scripts ---------------------------------------------------------------------------
+
+local function is_of_host(info) return info.source == "=host" end
+local function is_of_c(info) return info.what == "C" end
+
+-- Returns the position of a frame, or an empty string if it is in C or in this host.
+local function position_of(info)
+  if is_of_host(info) or info.currentline <= 0 then return "" end
+  return format("%s:%d: ", info.short_src, info.currentline)
+end
+
+local raw_error = error
+
+-- Like Lua's own error(), but never adds a position in this host.
+local function error(message, level)
+  local info = level ~= 0 and type(message) == "string" and getinfo((level or 1) + 1, "Sl")
+  raw_error(info and position_of(info) .. message or message, 0)
+end
+host.error = error
+
+-- Returns whether a real server has the frame at a level, too. There, a function of this host is one
+-- function in C: what it calls here, in C or in this host, is a part of it.
+local function is_shown(level, info)
+  local caller = getinfo(level + 2, "S")
+  if is_of_host(info) then return not caller or not is_of_host(caller) end
+  while is_of_c(info) and caller and is_of_c(caller) do
+    level = level + 1
+    caller = getinfo(level + 2, "S")
+  end
+  return not is_of_c(info) or not caller or not is_of_host(caller)
+end
+
+-- Returns the position that error() adds to a message, without the frames of this host: that of the
+-- caller of the calling function for level 1, of the caller's caller for level 2.
+function host.position(level)
+  local at = 3
+  while true do
+    local info = getinfo(at, "Sl")
+    if not info then return "" end
+    if is_shown(at, info) then
+      level = level - 1
+      if level == 0 then return position_of(info) end
+    end
+    at = at + 1
+  end
+end
+
 -- Errors as C functions raise them ---------------------------------------------------------------
 
 -- Raises the error of luaL_argerror for the function `depth` frames above the caller.
 local function argument_error(depth, number, message)
-  local info = getinfo(2 + depth, "n")
-  local name = info and info.name
-  if info and info.namewhat == "method" then
+  local info, caller = getinfo(2 + depth, "n"), getinfo(3 + depth, "S")
+  local name = info and caller and not is_of_host(caller) and info.name
+  if name and info.namewhat == "method" then
     number = number - 1
     if number == 0 then
       error(format("calling '%s' on bad self (%s)", name, message), 3 + depth)
@@ -235,7 +282,7 @@ local function locate(value)
   for level = 2, 12 do
     local info = getinfo(level, "Sl")
     if not info then break end
-    if byte(info.source) ~= 61 then -- "=host" and "=[C]" are not part of the script
+    if not is_of_host(info) and not is_of_c(info) and info.what ~= "tail" then
       rawset(value, "source", info.source)
       rawset(value, "line", info.currentline)
       break
@@ -268,8 +315,11 @@ function run(body, ...)
 end
 host.run = run
 
--- Returns the kind of a function: "C", "Lua" or "main".
-function host.what(body) return getinfo(body, "S").what end
+-- Returns the kind of a function: "C", also for those of this host, or "Lua" or "main".
+function host.what(body)
+  local info = getinfo(body, "S")
+  return is_of_host(info) and "C" or info.what
+end
 
 -- Returns the byte code of a function. Scripts cannot load byte code, because Lua's check of it is
 -- not reliable.

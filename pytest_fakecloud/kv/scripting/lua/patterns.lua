@@ -8,7 +8,7 @@
 local host = ...
 
 local error, pcall, select, setmetatable, tostring, type, unpack =
-  error, pcall, select, setmetatable, tostring, type, unpack
+  host.error, pcall, select, setmetatable, tostring, type, unpack
 local raw_find, raw_match, raw_gmatch, raw_gsub =
   string.find, string.match, string.gmatch, string.gsub
 local byte, char, sub, concat = string.byte, string.char, string.sub, table.concat

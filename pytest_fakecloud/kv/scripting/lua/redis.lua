@@ -1,9 +1,9 @@
 -- The redis table, conversion of commands and replies, and the functions that the engine calls.
 local host, libraries = ...
 
-local error, next, pairs, rawget, select, setmetatable, tostring, type, unpack =
-  error, next, pairs, rawget, select, setmetatable, tostring, type, unpack
-local find, lower, sub = string.find, string.lower, string.sub
+local error, next, pairs, rawget, select, setmetatable, tonumber, tostring, type, unpack =
+  host.error, next, pairs, rawget, select, setmetatable, tonumber, tostring, type, unpack
+local find, lower, match, sub = string.find, string.lower, string.match, string.sub
 local py, run, protect, charge = host.py, host.run, host.protect, host.charge
 local hand_over, to_integer = host.hand_over, host.to_integer
 
@@ -14,6 +14,9 @@ local CHUNK = 1000 -- number of values passed in one call
 -- Replies ----------------------------------------------------------------------------------------
 
 local to_reply
+
+-- Returns whether a number is a negative zero, which Python receives as the integer 0.
+local function has_lost_sign(number) return number == 0 and 1 / number < 0 end
 
 local function to_list(items, count)
   if count <= CHUNK then return py.list(unpack(items, 1, count)) end
@@ -40,6 +43,9 @@ local function flatten(content, used, with_values)
   return to_list(items, count)
 end
 
+-- Returns the text of an error or a status, which ends at a zero byte, as in C.
+local function up_to_zero(text) return match(text, "^%Z*") end
+
 -- Returns whether an error came from a command, so that the statistics already include it.
 local function is_counted(failure) return rawget(failure, "ignore_error_stats_update") == true end
 
@@ -48,15 +54,15 @@ local function table_to_reply(value, used)
   local field = rawget(value, "err")
   if type(field) == "string" then
     hand_over(#field)
-    return py.failure(field, is_counted(value))
+    return py.failure(up_to_zero(field), is_counted(value))
   end
   field = rawget(value, "ok")
   if type(field) == "string" then
     hand_over(#field)
-    return py.status(field)
+    return py.status(up_to_zero(field))
   end
   field = rawget(value, "double")
-  if type(field) == "number" then return py.double(field) end
+  if type(field) == "number" then return py.double(has_lost_sign(field) and "-0" or field) end
   field = rawget(value, "map")
   if type(field) == "table" then return py.map(flatten(field, used, true)) end
   field = rawget(value, "set")
@@ -118,23 +124,36 @@ local function receive(protected, value, kind)
   error(failure, 0)
 end
 
+-- Charges for the words of a command. Returns whether one of them is a negative zero. Servers that
+-- write numbers with few digits write it as 0.
 local function weigh(...)
   charge(100)
   local count = select("#", ...)
   local words = count > 20 and { ... }
-  local bytes = 0
+  local bytes, lost_sign = 0, false
   for index = 1, count do
     local word = words and words[index] or (select(index, ...))
-    if type(word) == "string" then bytes = bytes + #word end
+    if type(word) == "string" then
+      bytes = bytes + #word
+    elseif word == 0 and not host.limits.short_numbers and has_lost_sign(word) then
+      lost_sign = true
+    end
   end
   hand_over(bytes)
+  return lost_sign
 end
 
 local WIDE = 1000 -- maximum number of arguments passed individually; more are passed in a table
 
 local function ask(asked, asked_widely, ...)
-  weigh(...)
   local count = select("#", ...)
+  if weigh(...) then
+    local words = { ... }
+    for index = 1, count do
+      if words[index] == 0 and has_lost_sign(words[index]) then words[index] = "-0" end
+    end
+    return asked_widely(words, count)
+  end
   if count > WIDE then return asked_widely({ ... }, count) end
   return asked(...)
 end
@@ -146,6 +165,13 @@ local function protected_call(...) return receive(true, ask(py.call, py.call_wid
 local function raise(text) error({ err = text }, 0) end
 
 -- The other functions ----------------------------------------------------------------------------
+
+-- Converts an argument to an integer as the server does: strings that contain a number count as
+-- numbers, fractions are cut off, and every other value is 0.
+local function as_integer(value)
+  local kind = type(value)
+  return to_integer((kind == "number" or kind == "string") and tonumber(value) or 0)
+end
 
 local redis = {
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
@@ -159,6 +185,7 @@ local WRONG_FIELD = "ERR wrong number or type of arguments"
 function redis.error_reply(...)
   local text = ...
   if select("#", ...) ~= 1 or type(text) ~= "string" then return { err = WRONG_FIELD } end
+  text = up_to_zero(text)
   if sub(text, 1, 1) == "-" then text = sub(text, 2) end
   if not find(text, " ", 1, true) then text = "ERR " .. text end
   return { err = text }
@@ -181,24 +208,25 @@ end
 function redis.log(...)
   local level = ...
   if select("#", ...) < 2 then raise("ERR redis.log() requires two arguments or more.") end
-  if type(level) ~= "number" then
+  if type(level) ~= "number" and not (type(level) == "string" and tonumber(level)) then
     raise("ERR First argument must be a number (log level).")
   end
+  level = as_integer(level)
   if level < 0 or level > 3 then raise("ERR Invalid debug level.") end
 end
 
 function redis.setresp(...)
   if select("#", ...) ~= 1 then raise("ERR redis.setresp() requires one argument.") end
-  local version = ...
+  local version = as_integer((...))
   if version ~= 2 and version ~= 3 then raise("ERR RESP version must be 2 or 3.") end
   resp = version
   py.setresp(version)
 end
 
 function redis.set_repl(...)
-  local flags = ...
   if select("#", ...) ~= 1 then raise("ERR redis.set_repl() requires two arguments.") end
-  if type(flags) ~= "number" or flags < 0 or flags > 3 then
+  local flags = as_integer((...))
+  if flags < 0 or flags > 3 then
     raise("ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.")
   end
 end
@@ -242,7 +270,7 @@ local function finish(ok, value)
   local text = rawget(value, "err")
   if type(text) == "number" then text = text .. "" end
   if type(text) ~= "string" then text = "ERR unknown error" end
-  return false, text, is_counted(value), rawget(value, "source"), rawget(value, "line")
+  return false, up_to_zero(text), is_counted(value), rawget(value, "source"), rawget(value, "line")
 end
 
 local function keys_and_arguments(count, ...)

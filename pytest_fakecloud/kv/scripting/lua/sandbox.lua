@@ -4,7 +4,7 @@
 local host, patterns = ...
 
 local error, getmetatable, next, pairs, pcall, rawget, rawset, select, setmetatable, tonumber, type,
-  unpack = error, getmetatable, next, pairs, pcall, rawget, rawset, select, setmetatable, tonumber,
+  unpack = host.error, getmetatable, next, pairs, pcall, rawget, rawset, select, setmetatable, tonumber,
   type, unpack
 local floor, find, match = math.floor, string.find, string.match
 local check_int, check_integer, check_string, check_table, argument_error, type_error =
@@ -242,6 +242,17 @@ end
 
 -- Calls ------------------------------------------------------------------------------------------
 
+-- Lua's own error() would count the frames of this host, and reveal their positions.
+local function raise(...)
+  local count, message, level = select("#", ...), ...
+  level = level == nil and 1 or check_int(count, 2, level)
+  local kind = type(message)
+  if level > 0 and (kind == "string" or kind == "number") then
+    message = host.position(level) .. message
+  end
+  error(message, 0)
+end
+
 -- Like the server's pcall, return the message of an error table instead of the table.
 local function plain(ok, ...)
   local value = ...
@@ -283,7 +294,8 @@ end
 local function resumed(ok, ...)
   if not ok then
     local value = ...
-    error(value, type(value) == "string" and 3 or 0)
+    if type(value) == "number" then value = value .. "" end
+    error(value, 3)
   end
   return ...
 end
@@ -400,7 +412,7 @@ if host.limits.has_os then
   end })
 end
 
-local BASE = "assert error gcinfo ipairs rawequal select tonumber tostring type"
+local BASE = "assert gcinfo ipairs rawequal select tonumber tostring type"
 
 -- Methods of strings such as ("x"):rep(2) are found here. Scripts cannot reach this table
 -- otherwise.
@@ -434,13 +446,15 @@ function host.new_globals(content)
     if type(reader) ~= "function" then type_error(0, 1, "function", count, reader) end
     local pieces = {}
     while true do
-      local piece = reader()
+      local ok, piece = pcall(reader)
+      if not ok then return nil, piece end
       if piece == nil or piece == "" then break end
       if type(piece) ~= "string" then return nil, "reader function must return a string" end
       pieces[#pieces + 1] = piece
     end
     return host.compile(table.concat(pieces), name == nil and "=(load)" or name, shown)
   end
+  globals.error = raise
   globals.rawget, globals.rawset = get_raw, set_raw
   globals.next, globals.pairs = next_pair, all_pairs
   globals.getmetatable, globals.setmetatable = get_metatable, set_metatable

@@ -1,7 +1,7 @@
 -- The struct library, which packs and unpacks C structures, as real servers include it.
 local host = ...
 
-local error, select, unpack = error, select, unpack
+local error, select, unpack = host.error, select, unpack
 local byte, char, find, floor, rep, sub, concat =
   string.byte, string.char, string.find, math.floor, string.rep, string.sub, table.concat
 local argument_error, check_integer, check_number, check_string, py =
