@@ -46,8 +46,9 @@ class Session:
     """A client's user, database and connection state; the first argument of command functions.
 
     ``transport`` is the origin of its commands: ``"local"`` (the test), ``"rest"``, or ``"port"``
-    (the database port). ``resp`` is the protocol version of its replies, 2 or 3. ``deliver``
-    receives pushed messages, e.g. of pub/sub; None if the transport cannot push.
+    (the database port). ``resp`` is the protocol version of its replies, 2 or 3, and during a script
+    the version that the script chose. ``deliver`` receives pushed messages, e.g. of pub/sub; None if
+    the transport cannot push.
     """
 
     engine: Engine
@@ -72,6 +73,8 @@ class Session:
     in_exec: int = 0
     """Number of commands in the transaction that EXEC is running; 0 if none is running."""
     in_script: bool = False
+    resp_before_script: int = 0
+    """The connection's protocol version while a script runs; otherwise 0."""
     subscriptions: dict[str, dict[bytes, None]] = field(
         default_factory=lambda: {"channel": {}, "pattern": {}, "shard": {}}
     )
@@ -96,6 +99,11 @@ class Session:
 
     def __post_init__(self) -> None:
         self.last_us = self.created_us
+
+    @property
+    def connection_resp(self) -> int:
+        """The protocol version of pushed messages, which a script does not change."""
+        return self.resp_before_script or self.resp
 
     def push(self, message: list[Any]) -> None:
         if self.deliver is not None:
@@ -201,7 +209,7 @@ def client_line(
         "cmd": (not session.in_exec and running) or session.last_command or "NULL",
         "user": session.user.name,
         "redir": -1 if tracking is None else tracking.redirect,
-        "resp": session.resp,
+        "resp": session.connection_resp,
     }
     if libraries:
         for name in ("lib-name", "lib-ver"):

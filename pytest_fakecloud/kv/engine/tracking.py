@@ -39,6 +39,7 @@ class Tracking:
 
     Mappings of changed keys say whether each key has expired. NOLOOP, which suppresses messages
     about a client's own changes, does not apply to an expired key: its writer did not change it.
+    For a session that tracks prefixes, nor does it apply to keys that the session's script changed.
     """
 
     def __init__(
@@ -48,7 +49,10 @@ class Tracking:
         self._config = config
         self._databases = databases
         self._changed: dict[bytes, bool] = {}
-        """Changed keys that sessions with prefixes have not been notified of yet."""
+        """Changed keys that sessions with prefixes have not been notified of yet.
+
+        The value says whether the key has expired or a script changed it.
+        """
         self.evicting = False
         """Whether messages are about evicted keys; they do not wait for the command's reply."""
         self._line: _Line | None = None
@@ -92,7 +96,8 @@ class Tracking:
             if keyspace.changed:
                 changed, keyspace.changed = keyspace.changed, {}
                 self._invalidate_readers(changed, writer)
-                self._changed.update(changed)
+                by_script = writer is not None and writer.in_script
+                self._changed |= {key: by_script or expired for key, expired in changed.items()}
         if self._changed and not within:
             changed, self._changed = self._changed, {}
             self._invalidate_prefixes(changed, writer)
@@ -124,7 +129,7 @@ class Tracking:
             if options is None or "bcast" not in options.words:
                 continue
             own = session is writer and "noloop" in options.words
-            keys = sorted(key for key, expired in changed.items() if expired or not own)
+            keys = sorted(key for key, foreign in changed.items() if foreign or not own)
             for prefix in sorted(options.prefixes):
                 if found := [key for key in keys if key.startswith(prefix)]:
                     self._send(session, options, found)
@@ -151,7 +156,7 @@ class Tracking:
     def _send(self, session: Session, options: TrackingOptions, keys: list[bytes] | None) -> None:
         if not options.redirect:
             # RESP2 connections can receive only redirected messages.
-            if session.resp == 3:
+            if session.connection_resp == 3:
                 session.push(Push([b"invalidate", keys]))
             return
         target = self._connected.get(options.redirect)
@@ -159,10 +164,10 @@ class Tracking:
             target = None  # A client that is closing counts as disconnected.
         options.broken = target is None
         if target is None:
-            if session.resp == 3:
+            if session.connection_resp == 3:
                 session.push(Push([b"tracking-redir-broken", options.redirect]))
             return
-        if target.resp == 3:
+        if target.connection_resp == 3:
             target.push(Push([b"invalidate", keys]))
         elif _CHANNEL in target.subscriptions["channel"]:
             target.push(Push([b"message", _CHANNEL, keys]))

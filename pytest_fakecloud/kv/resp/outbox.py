@@ -168,7 +168,7 @@ class Pushes:
         if session.closing:
             return
         if isinstance(message, Push):
-            data = to_resp(message, session.resp)
+            data = to_resp(message, session.connection_resp)
         else:
             data = b"".join(to_resp(Status(line)) for line in message)
         if self.is_replying() and not self.engine.tracking.evicting and _follows_reply(message):

@@ -74,7 +74,10 @@ class Scripting:
         self.limits = ScriptLimits() if self.vendor else stock
         """The limits of scripts. A change takes effect when the next Lua runtime is created."""
         self.allows_all_commands = False
-        """Whether scripts may call any command (``DEBUG SET-DISABLE-DENY-SCRIPTS``)."""
+        """Whether scripts may call any command that runs no script.
+
+        ``DEBUG SET-DISABLE-DENY-SCRIPTS`` changes this.
+        """
         self._host: LuaHost | None = None
         self.running: ScriptRun | None = None
         """The running script, or None. Other threads read this attribute."""
@@ -237,6 +240,10 @@ class Scripting:
             now + GIVE_WAY_SECONDS,
         )
         before = (session.db, session.resp, session.in_script)
+        session.resp_before_script = session.resp
+        tracking = self.engine.tracking
+        if tracking:
+            tracking.invalidate_changed(session, within=True)
         session.in_script = True
         host = self.host
         host.levels = PORT_LEVELS if session.transport == "port" else LEVELS
@@ -252,7 +259,10 @@ class Scripting:
             raise self._lose_host() from None
         finally:
             self.running = None
+            if tracking:
+                tracking.invalidate_changed(session, within=True)
             session.db, session.resp, session.in_script = before
+            session.resp_before_script = 0
         if isinstance(reply, CommandError):
             raise reply
         return reply
@@ -325,7 +335,9 @@ class Scripting:
     def _allow(self, run: ScriptRun, spec: CommandSpec, argv: list[bytes]) -> None:
         if not spec.least <= len(argv) <= spec.most:
             raise CommandError(errors.WRONG_ARITY)
-        if "noscript" in spec.flags and not self.allows_all_commands:
+        # A script inside a script would crash Redis, so scripts can never call these commands.
+        is_denied = spec.group == "scripting" or not self.allows_all_commands
+        if "noscript" in spec.flags and is_denied:
             raise CommandError(errors.NOT_FROM_SCRIPT)
         if spec.may_wait and asks_to_wait(argv):
             raise CommandError(errors.waits_in_script(spec.name.lower()))

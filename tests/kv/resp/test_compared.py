@@ -101,6 +101,20 @@ def test_errors_of_blocked_readers_since_7_2() -> None:
         assert got.text.startswith(b"WRONGTYPE")
 
 
+def test_messages_during_a_script_have_the_protocol_of_their_client(port: Any, server: Any) -> None:
+    def received(connect: Any) -> list[Any]:
+        client = connect()
+        sent(client, "HELLO 3", "FLUSHALL", "CLIENT TRACKING ON", "GET k", "SUBSCRIBE c")
+        script = (
+            "redis.call('ping') redis.call('set', 'k', 'v') return redis.call('publish', 'c', 'm')"
+        )
+        found = [client.call([b"EVAL", script.encode(), b"0"]), client.next(), client.next()]
+        closed(client)
+        return found
+
+    assert received(port) == received(server)
+
+
 # -- pauses ----------------------------------------------------------------------------------------
 
 PAUSED = sections(HERE / "paused.txt")

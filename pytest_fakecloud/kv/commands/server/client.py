@@ -105,8 +105,8 @@ def client_reply(session: Session, args: Args) -> Reply:
 @command("CLIENT TRACKING")
 def client_tracking(session: Session, args: Args) -> Reply:
     """Turn invalidation messages for keys that the connection has read on or off."""
-    is_on = is_first(args[0], b"ON", b"OFF")
     wanted = _tracking_options(session, args)
+    is_on = is_first(args[0], b"ON", b"OFF")
     tracking = session.engine.tracking
     if is_on:
         before = session.tracking
@@ -127,10 +127,10 @@ def _check_tracking(wanted: TrackingOptions, before: TrackingOptions | None) -> 
         raise CommandError(errors.PREFIX_NEEDS_BCAST)
     if before is not None and ("bcast" in words) != ("bcast" in before.words):
         raise CommandError(errors.BCAST_SWITCH)
-    if {"optin", "optout"} <= words:
-        raise CommandError(errors.OPTIN_AND_OPTOUT)
     if "bcast" in words and words & {"optin", "optout"}:
         raise CommandError(errors.OPT_WITH_BCAST)
+    if {"optin", "optout"} <= words:
+        raise CommandError(errors.OPTIN_AND_OPTOUT)
     if before is not None:
         if {"optin", "optout"} <= words | before.words:
             raise CommandError(errors.OPT_SWITCH)
@@ -154,6 +154,8 @@ def _tracking_options(session: Session, args: Args) -> TrackingOptions:
     wanted = TrackingOptions()
     for word, values in options(args, 1, _TRACKING_SIZES):
         if word == b"REDIRECT":
+            if wanted.redirect:
+                raise CommandError(errors.SECOND_REDIRECT)
             wanted.redirect = parse_int(values[0])
             if wanted.redirect not in session.engine.sessions.connected:
                 raise CommandError(errors.NO_REDIRECT_CLIENT)
