@@ -164,10 +164,18 @@ def access_flags(name: str, key: KeySpec, argv: list[bytes]) -> KeysView[str]:
     if name == "SET":
         has_get = any(word.upper() == b"GET" for word in argv[3:])
         flags = dict.fromkeys(("RW", "access", "update") if has_get else ("OW", "update"))
-    elif name == "BITFIELD" and not {word.upper() for word in argv[2:]} & {b"SET", b"INCRBY"}:
+    elif name == "BITFIELD" and _only_reads_bits(argv):
         flags = dict.fromkeys(("RO", "access"))
     flags.pop("variable_flags", None)
     return flags.keys()
+
+
+def _only_reads_bits(argv: list[bytes]) -> bool:
+    """Return whether BITFIELD has only complete GET and OVERFLOW operations, as Redis reads them."""
+    at = 2
+    while at < len(argv):
+        at += {b"GET": 3, b"OVERFLOW": 2}.get(argv[at].upper(), len(argv))
+    return at == len(argv)
 
 
 class RestToken(NamedTuple):

@@ -105,13 +105,12 @@ def pop_several(
     whether to pop from the first end, and the count. It returns the elements for the reply.
     """
     blocking = "blocking" in running(session).flags
-    timeout_ms = parse_timeout(session, args[0]) if blocking else 0
     keys, from_first, count = _parse_pop(args, int(blocking), *ends)
     attempt = partial(
         _pop_first, session, kind, lambda key, value: [take(key, value, from_first, count)]
     )
     if blocking:
-        return try_or_wait(session, keys, timeout_ms, attempt, kind)
+        return try_or_wait(session, keys, parse_timeout(session, args[0]), attempt, kind)
     found = attempt(keys)
     return NIL_ARRAY if found is None else found
 

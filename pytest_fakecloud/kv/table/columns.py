@@ -97,8 +97,13 @@ class KeySpec:
 
 def sort_destination(argv: list[bytes]) -> int | None:
     """Return the position of the key after the last STORE of SORT, which no key spec locates."""
-    stores = [at + 1 for at in range(2, len(argv) - 1) if argv[at].upper() == b"STORE"]
-    return stores[-1] if stores else None
+    destination, at = None, 2
+    while at < len(argv) - 1:
+        word = argv[at].upper()
+        if word == b"STORE":
+            destination = at + 1
+        at += {b"LIMIT": 3, b"BY": 2, b"GET": 2}.get(word, 1)
+    return destination
 
 
 class Unit(NamedTuple):

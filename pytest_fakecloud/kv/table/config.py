@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -39,6 +40,13 @@ def yes_or_no(value: str) -> str:
     return value.lower()
 
 
+def without_tls(value: str) -> str:
+    """Parse a switch that needs a configured TLS certificate, which the fake does not have."""
+    if yes_or_no(value) == "yes":
+        raise ValueError(errors.NO_TLS)
+    return "no"
+
+
 def choice(*words: str) -> Parser:
     def parse(value: str) -> str:
         if value.lower() not in words:
@@ -46,6 +54,84 @@ def choice(*words: str) -> Parser:
         return value.lower()
 
     return parse
+
+
+_SHUTDOWN_WORDS = ("default", "save", "nosave", "now", "force")
+_shutdown_word = choice(*_SHUTDOWN_WORDS)
+
+
+def shutdown_options(value: str) -> str:
+    """Parse ``shutdown-on-sigint``: words of SHUTDOWN, stored in the order of Redis."""
+    chosen = {_shutdown_word(word) for word in value.split(" ")}
+    if {"save", "nosave"} <= chosen:
+        raise ValueError(errors.CONFIG_SAVE_AND_NOSAVE)
+    return " ".join(word for word in _SHUTDOWN_WORDS[1:] if word in chosen) or "default"
+
+
+def host_name(value: str) -> str:
+    """Parse ``cluster-announce-hostname``, which may be empty."""
+    if len(encoded(value)) >= 256:
+        raise ValueError(errors.CONFIG_LONG_HOSTNAME)
+    if re.fullmatch(r"[a-zA-Z0-9.-]*", value) is None:
+        raise ValueError(errors.CONFIG_HOSTNAME)
+    return value
+
+
+_TITLE_VARIABLES = {
+    **dict.fromkeys(("listen-addr", "port", "tls-port"), "shown"),
+    **dict.fromkeys(("title", "server-mode", "config-file", "unixsocket"), ""),
+}
+"""The variables of ``proc-title-template``. The values of some are empty in a new container."""
+
+
+def title_template(value: str) -> str:
+    """Parse ``proc-title-template``, whose variables are in braces; two braces stand for one."""
+
+    def replaced(found: re.Match[str]) -> str:
+        name = found[1]
+        if name == "{":
+            return name
+        if not name.endswith("}") or name[:-1] not in _TITLE_VARIABLES:
+            raise ValueError(errors.CONFIG_TITLE)
+        return _TITLE_VARIABLES[name[:-1]]
+
+    if not re.sub(r"\{(\{|[^}]*\}?)", replaced, value).strip(" "):
+        raise ValueError(errors.CONFIG_TITLE)
+    return value
+
+
+# -- addresses -----------------------------------------------------------------------------------
+
+_MOST_ADDRESSES = 16
+_WILDCARDS = {"*": "0.0.0.0", "::*": "::", "localhost": "127.0.0.1"}
+
+
+def check_addresses(value: str) -> None:
+    """Raise ``ValueError`` if a server could not listen on the addresses of ``bind``.
+
+    An address after ``-`` may be missing on the machine. Decided here: the machine has all loopback
+    addresses and no others, and no host name but ``localhost``. A wildcard includes all addresses
+    of its family, so it can neither follow nor precede another one.
+    """
+    words = value.split(" ") if value else []
+    if len(words) > _MOST_ADDRESSES:
+        raise ValueError(errors.TOO_MANY_ADDRESSES)
+    bound: list[IPv4Address | IPv6Address] = []
+    for word in words:
+        name = word.removeprefix("-")
+        try:
+            address = ip_address(_WILDCARDS.get(name, name))
+        except ValueError:
+            raise ValueError(errors.CANNOT_BIND) from None
+        if not (address.is_loopback or address.is_unspecified):
+            if word != name:
+                continue
+            raise ValueError(errors.CANNOT_BIND)
+        for other in bound:
+            either_is_any = address.is_unspecified or other.is_unspecified
+            if address == other or (either_is_any and address.version == other.version):
+                raise ValueError(errors.CANNOT_BIND)
+        bound.append(address)
 
 
 # -- numbers -------------------------------------------------------------------------------------
@@ -56,7 +142,7 @@ def integer(low: int, high: int) -> Parser:
 
 
 def memory(low: int, high: int) -> Parser:
-    return _ranged(_memory_bytes, errors.CONFIG_NOT_MEMORY, low, high)
+    return _ranged(memory_bytes, errors.CONFIG_NOT_MEMORY, low, high)
 
 
 def _ranged(read: Callable[[str], int | None], reason: str, low: int, high: int) -> Parser:
@@ -81,13 +167,14 @@ def frequency(value: str) -> str:
 
 def memory_share(value: str) -> str:
     """Parse an amount of memory, given in bytes or as a percentage of ``maxmemory``."""
-    if value.endswith("%"):
-        percent = try_int(encoded(value[:-1]))
-        if percent is not None and percent > 100:
-            raise ValueError(errors.CONFIG_PERCENT)
-        if percent is not None and percent >= 0:
-            return f"{percent}%" if percent else "0"
-    number = _memory_bytes(value)
+    number = memory_bytes(value)
+    percent = try_int(encoded(value[:-1])) if value.endswith("%") else None
+    if number is not None and number > I64_MAX:
+        percent = U64_MAX + 1 - number  # Redis stores a percentage as a negative number.
+    if percent is not None and percent > 100:
+        raise ValueError(errors.CONFIG_PERCENT)
+    if percent is not None and percent >= 0:
+        return f"{percent}%" if percent else "0"
     if number is None:
         raise ValueError(errors.CONFIG_NOT_SHARE)
     return str(number)
@@ -96,12 +183,20 @@ def memory_share(value: str) -> str:
 _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1024, "m": 10**6, "mb": 2**20, "g": 10**9, "gb": 2**30}
 
 
-def _memory_bytes(word: str) -> int | None:
+def memory_bytes(word: str) -> int | None:
     """Return the bytes of an amount such as ``64mb``, modulo 2**64, or None if it is invalid."""
     found = re.fullmatch(r"(\d{0,127})([a-z]*)", word.lower(), re.ASCII)
     if found is None or found[2] not in _UNITS:
         return None
     return min(int(found[1] or "0"), U64_MAX) * _UNITS[found[2]] & U64_MAX
+
+
+_any_backlog_size = memory(1, I64_MAX)
+
+
+def backlog_size(value: str) -> str:
+    """Parse ``repl-backlog-size``, which Redis raises to at least 16 KiB."""
+    return str(max(int(_any_backlog_size(value)), 16384))
 
 
 # -- lists of words ------------------------------------------------------------------------------
@@ -112,7 +207,12 @@ def _words(value: str) -> list[str]:
 
 
 def _clamped_integer(word: str) -> int | None:
-    """Parse an integer like ``strtoll``, clamping it to 64 bits; return None if it is invalid."""
+    """Parse an integer like ``strtoll``, clamping it to 64 bits; return None if it is invalid.
+
+    An empty word, as between two spaces, is 0.
+    """
+    if not word:
+        return 0
     if re.fullmatch(r"[+-]?\d{1,100}", word, re.ASCII) is None:
         return None
     return min(max(int(word), I64_MIN), I64_MAX)
@@ -148,7 +248,7 @@ def output_buffer_limits(value: str, before: str) -> str:
         position = _CLIENT_CLASSES.get(words[at].lower())
         if position is None:
             raise ValueError(errors.CONFIG_LIMIT_CLASS)
-        hard, soft = _memory_bytes(words[at + 1]), _memory_bytes(words[at + 2])
+        hard, soft = memory_bytes(words[at + 1]), memory_bytes(words[at + 2])
         seconds = _clamped_integer(words[at + 3])
         if hard is None or soft is None or seconds is None or not 0 <= seconds < I64_MAX:
             raise ValueError(errors.CONFIG_LIMIT_NUMBER)
@@ -240,9 +340,9 @@ _UNSORTED = {
     repl-disable-tcp-nodelay=no repl-diskless-sync=yes replica-announced=yes
     replica-ignore-disk-write-errors=no replica-ignore-maxmemory=yes replica-lazy-flush=no
     replica-read-only=yes replica-serve-stale-data=yes stop-writes-on-bgsave-error=yes
-    tls-cluster=no tls-prefer-server-ciphers=no tls-replication=no tls-session-caching=yes
-    use-exit-on-panic=no
+    tls-prefer-server-ciphers=no tls-session-caching=yes use-exit-on-panic=no
     """),
+    **_group(without_tls, "tls-cluster=no tls-replication=no"),
     **_group(integer(0, I32_MAX), """
     auto-aof-rewrite-percentage=100 cluster-migration-barrier=1 cluster-replica-validity-factor=10
     lfu-decay-time=1 lfu-log-factor=10 list-compress-depth=0 min-replicas-max-lag=10
@@ -266,7 +366,7 @@ _UNSORTED = {
     stream-node-max-bytes=4096 zset-max-listpack-value=64
     """),
     **_group(any_text, """
-    bind-source-addr= cluster-announce-hostname= cluster-announce-ip= ignore-warnings= masterauth=
+    bind-source-addr= cluster-announce-ip= ignore-warnings= masterauth=
     masteruser= replica-announce-ip= requirepass= tls-ca-cert-dir= tls-ca-cert-file= tls-cert-file=
     tls-ciphers= tls-ciphersuites= tls-client-cert-file= tls-client-key-file=
     tls-client-key-file-pass= tls-dh-params-file= tls-key-file= tls-key-file-pass= tls-protocols=
@@ -290,13 +390,12 @@ _UNSORTED = {
     key-load-delay=0 list-max-listpack-size=-2 rdb-key-save-delay=0
     """),
     **_group(memory(0, U64_MAX), "cluster-link-sendbuf-limit=0 maxmemory=0"),
-    **_group(memory(1, I64_MAX), "active-defrag-ignore-bytes=104857600 repl-backlog-size=1048576"),
+    "active-defrag-ignore-bytes": Parameter("104857600", memory(1, I64_MAX)),
+    "repl-backlog-size": Parameter("1048576", backlog_size),
     **_group(memory(1_048_576, I64_MAX), """
     client-query-buffer-limit=1073741824 proto-max-bulk-len=536870912
     """),
-    **_group(choice("default", "save", "nosave", "now", "force"), """
-    shutdown-on-sigint=default shutdown-on-sigterm=default
-    """),
+    **_group(shutdown_options, "shutdown-on-sigint=default shutdown-on-sigterm=default"),
     "active-defrag-max-scan-fields": Parameter("1000", integer(1, I64_MAX)),
     "active-expire-effort": Parameter("1", integer(1, 10)),
     "appendfsync": Parameter("everysec", choice("everysec", "always", "no")),
@@ -305,6 +404,7 @@ _UNSORTED = {
         "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", any_text,
         update=output_buffer_limits,
     ),
+    "cluster-announce-hostname": Parameter("", host_name),
     "cluster-preferred-endpoint-type": Parameter("ip", choice("ip", "hostname", "unknown-endpoint")),
     "dbfilename": Parameter("dump.rdb", any_text, errors.CONFIG_PROTECTED),
     "dir": Parameter("/data", any_text, errors.CONFIG_PROTECTED),
@@ -319,7 +419,7 @@ _UNSORTED = {
     "notify-keyspace-events": Parameter("", event_classes),
     "oom-score-adj": Parameter("no", choice("no", "yes", "relative", "absolute")),
     "oom-score-adj-values": Parameter("0 200 800", oom_scores),
-    "proc-title-template": Parameter("{title} {listen-addr} {server-mode}", any_text),
+    "proc-title-template": Parameter("{title} {listen-addr} {server-mode}", title_template),
     "propagation-error-behavior": Parameter("ignore", choice("ignore", "panic", "panic-on-replicas")),
     "repl-diskless-load": Parameter("disabled", choice("disabled", "on-empty-db", "swapdb")),
     "sanitize-dump-payload": Parameter("no", choice("no", "yes", "clients")),
@@ -397,17 +497,22 @@ class Config:
         return self._texts[name]
 
     def matching(self, pattern: bytes) -> list[tuple[str, str]]:
-        """Return the names and values of the parameters that match a case-insensitive glob pattern."""
-        matches = matcher(pattern, nocase=True)
-        exact_name = pattern.decode("latin-1").lower()
-        found = {
-            name: text
-            for name, text in self._texts.items()
-            if matches(name.encode()) and (name not in HIDDEN or name == exact_name)
-        }
-        if events := found.get("notify-keyspace-events"):
+        """Return the names and values of the parameters that match a case-insensitive glob pattern.
+
+        As in Redis, a parameter that is requested by its name gets the name as the client wrote it.
+        """
+        if set(pattern).isdisjoint(b"*?["):
+            given = pattern.decode("latin-1")
+            names = {given.lower(): given} if given.lower() in self._texts else {}
+        else:
+            matches = matcher(pattern, nocase=True)
+            names = {
+                name: name for name in self._texts if name not in HIDDEN and matches(name.encode())
+            }
+        found = {shown: self._texts[name] for name, shown in names.items()}
+        if events := names.get("notify-keyspace-events"):
             # Redis omits "n" after "A", although it sends events for new keys.
-            found["notify-keyspace-events"] = events.replace("An", "A")
+            found[events] = found[events].replace("An", "A")
         return list(found.items())
 
     def change(
@@ -423,9 +528,9 @@ class Config:
                 raise CommandError(errors.unknown_config(raw_name))
             refusal = PARAMETERS[name].refusal
             if refusal:
-                raise CommandError(errors.config_failed(name, refusal))
+                raise CommandError(errors.config_failed(raw_name, refusal))
             if name in given:
-                raise CommandError(errors.config_failed(name, errors.CONFIG_DUPLICATE))
+                raise CommandError(errors.config_failed(raw_name, errors.CONFIG_DUPLICATE))
             given[name] = decoded(raw_value)
         changes: dict[str, str] = {}
         for name, value in given.items():

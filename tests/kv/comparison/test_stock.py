@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +15,14 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.acl.rules import CATEGORIES
 from pytest_fakecloud.kv.settings import VERSION
+from pytest_fakecloud.kv.table.config import PARAMETERS
 from tests.budget import cases
 from tests.harness import sections
+from tests.kv.backing import free_port
 
 from .faces import Face, InProcess, Port
 from .servers import RealServer, running
-from .wire import Typed, words
+from .wire import Status, Typed, words
 
 STORIES = sections(Path(__file__).with_name("stock_stories.txt"))
 LINES = sections(Path(__file__).with_name("stock_lines.txt"))
@@ -183,6 +187,72 @@ def test_a_reply_may_be_nested_as_deep(server: RealServer, script: str) -> None:
         assert written(ours) == written(real)
         ours.close()
         real.close()
+
+
+TRACKING = """\
+OPTIN|OPTOUT|BCAST|NOLOOP|PREFIX a|PREFIX ab|PREFIX|REDIRECT 99999|REDIRECT x|REDIRECT SELF|FOO
+REDIRECT 99999 REDIRECT x|REDIRECT SELF REDIRECT x"""
+BEFORE = ("", "CLIENT TRACKING ON", "CLIENT TRACKING ON OPTIN", "CLIENT TRACKING ON OPTOUT",
+          "CLIENT TRACKING ON BCAST PREFIX a")  # fmt: skip
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_the_first_wrong_option_of_tracking_is_reported(
+    both: tuple[Face, RealServer], before: str
+) -> None:
+    numbers = [b"%d" % each.call([b"CLIENT", b"ID"]) for each in both]
+    for count, mode in ((0, "ON"), (1, "ON"), (2, "ON"), (3, "ON"), (1, "OFF"), (2, "MAYBE")):
+        for chosen in itertools.combinations(re.split(r"[|\n]", TRACKING), count):
+            line = " ".join(["CLIENT TRACKING", mode, *chosen])
+            replies = []
+            for each, number in zip(both, numbers, strict=True):
+                each.call(words("CLIENT TRACKING OFF"))
+                if before:
+                    each.call(words(before))
+                replies.append(
+                    each.call([number if word == b"SELF" else word for word in words(line)])
+                )
+            assert replies[0] == replies[1], line
+
+
+VALUES = LINES["values of parameters"]
+NOT_SET = {
+    "port tls-port bind": "the next tests set them on servers that listen",
+    "maxclients": "the limit depends on the number of files that the server may open",
+    "activedefrag": "it needs the allocator of the official build",
+    "watchdog-period": "the shortest period depends on `hz`",
+}
+"""Parameters that the next test omits, with the reason."""
+
+
+def test_every_parameter_accepts_the_same_values() -> None:
+    excluded = " ".join(NOT_SET).split()
+    assert set(excluded) < set(PARAMETERS)
+    with running("redis", version=VERSION["redis"]) as server:
+        ours = InProcess()
+        for each in (ours, server):
+            each.call(words("CONFIG SET save ''"))
+        for name in sorted(set(PARAMETERS) - set(excluded)):
+            for value in VALUES:
+                found = []
+                for each in (ours, server):
+                    reply = each.call([b"CONFIG", b"SET", name.encode(), *words(value)])
+                    if reply == Status(b"OK"):
+                        reply = each.call([b"CONFIG", b"GET", name.encode()])
+                    found.append(reply)
+                assert found[0] == found[1], (name, value)
+
+
+def test_addresses_that_a_server_cannot_listen_on_are_rejected() -> None:
+    with (
+        running("redis", "--port", str(free_port()), "--bind", "127.0.0.1") as server,
+        Cloud() as cloud,
+    ):
+        ours = Port(cloud.kv_server(dialect="redis").database_url)
+        for line in ("127.0.0.1", *LINES["addresses"]):
+            for each in (f"CONFIG SET bind {line}", "CONFIG GET bind"):
+                assert ours.call(words(each)) == server.call(words(each)), line
+        ours.close()
 
 
 def test_an_occupied_port_is_rejected(both: tuple[Face, RealServer]) -> None:

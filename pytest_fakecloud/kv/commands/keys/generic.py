@@ -72,8 +72,8 @@ def scan(session: Session, args: Args) -> Reply:
     if given.matches is not None:
         found = [key for key in found if given.matches(key)]
     values = session.db.values
-    kind = given.others.get(b"TYPE", [b""])[0].lower()
-    if kind:
+    if b"TYPE" in given.others:
+        kind = given.others[b"TYPE"][0].lower()
         found = [key for key in found if type_name(values[key]).lower().encode() == kind]
     page: list[Reply] = list(found)
     if b"WITHTYPE" in given.others:

@@ -1,9 +1,9 @@
 """DEBUG and its subcommands, as far as test suites of client libraries use them.
 
 DEBUG is disabled by default. ``enable-debug-command`` allows it in Redis,
-``kv_server(debug_command=True)`` in the fake. Subcommands that act on memory or files return OK and
-have no effect. A comparison with Redis 7.0 showed that DEBUG DIGEST returns the same digest for the
-same data.
+``kv_server(debug_command=True)`` in the fake. Subcommands that act on memory or files check their
+arguments and have no effect. A comparison with Redis 7.0 showed that DEBUG DIGEST returns the same
+digest for the same data.
 """
 
 from __future__ import annotations
@@ -27,18 +27,15 @@ from ...reply import (
     Status,
     Verbatim,
 )
+from ...table.config import memory_bytes
 from ...table.registry import Args, command
-from ...table.syntax import parse_float
+from ...table.syntax import decoded, parse_float, parse_int
 from ...table.versions import rdb_version
 from ...values.digest import EMPTY, joined, key_digest, mixed, value_digest
 from ..keys.generic import encoding, reference_count
 
 OPTION = "enable-debug-command"
-WITHOUT_EFFECT = frozenset({
-    "CHANGE-REPL-ID", "CONFIG-REWRITE-FORCE-ALL", "JMAP", "LOADAOF", "MALLCTL", "MALLCTL-STR",
-    "PAUSE-CRON", "QUICKLIST-PACKED-THRESHOLD", "RELOAD", "REPLYBUFFER", "STRINGMATCH-LEN",
-})  # fmt: skip
-"""Subcommands that return OK without an effect: a fake has no such files, memory or threads."""
+_MOST_ARGUMENTS = 1001
 
 
 @command("DEBUG")
@@ -47,8 +44,6 @@ def debug(session: Session, args: Args) -> Reply:
     if session.engine.config.text(OPTION) != "yes":
         raise CommandError(disabled_by_option("DEBUG", OPTION))
     word = args[0].upper().decode("latin-1")
-    if word in WITHOUT_EFFECT:
-        return OK
     accepted, run = _SUBCOMMANDS.get(word, (range(0), _error))
     if len(args) - 1 not in accepted:
         raise CommandError(errors.bad_subcommand_arguments(args[0], "DEBUG"))
@@ -158,14 +153,50 @@ _REPLIES: dict[str, Callable[[], Reply]] = {
 }
 
 
+def _without_effect(session: Session, args: Args) -> Reply:
+    """Return OK: a fake has no such files, memory or threads."""
+    return OK
+
+
+def _set_packed_threshold(session: Session, args: Args) -> Reply:
+    size = memory_bytes(decoded(args[0]))
+    if size is None or size > 2**32 - 2**20:  # Redis leaves 1 MiB for its header.
+        raise CommandError(errors.DEBUG_THRESHOLD)
+    return OK
+
+
+def _reload(session: Session, args: Args) -> Reply:
+    if any(word.upper() not in (b"MERGE", b"NOFLUSH", b"NOSAVE") for word in args):
+        raise CommandError(errors.DEBUG_RELOAD)
+    return OK
+
+
+def _set_reply_buffer(session: Session, args: Args) -> Reply:
+    option = args[0].upper()
+    if option not in (b"PEAK-RESET-TIME", b"RESIZING"):
+        raise CommandError(errors.bad_subcommand_arguments(b"REPLYBUFFER", "DEBUG"))
+    if option == b"PEAK-RESET-TIME" and args[1].upper() not in (b"NEVER", b"RESET"):
+        parse_int(args[1])
+    return OK
+
+
 _SUBCOMMANDS: dict[str, tuple[range, Callable[[Session, Args], Reply]]] = {
     "ERROR": (range(1, 2), _error),
     "SLEEP": (range(1, 2), _sleep),
     "SET-ACTIVE-EXPIRE": (range(1, 2), _set_active_expire),
     "SET-DISABLE-DENY-SCRIPTS": (range(1, 2), _set_disable_deny_scripts),
-    "OBJECT": (range(1, 3), _object),
+    "OBJECT": (range(1, 2), _object),
     "DIGEST": (range(1), _digest),
-    "DIGEST-VALUE": (range(1, 1001), _digest_value),
+    "DIGEST-VALUE": (range(_MOST_ARGUMENTS), _digest_value),
     "PROTOCOL": (range(1, 2), _protocol),
+    "CHANGE-REPL-ID": (range(1), _without_effect),
+    "CONFIG-REWRITE-FORCE-ALL": (range(1), _without_effect),
+    "LOADAOF": (range(_MOST_ARGUMENTS), _without_effect),
+    "MALLCTL": (range(1, _MOST_ARGUMENTS), _without_effect),
+    "MALLCTL-STR": (range(1, _MOST_ARGUMENTS), _without_effect),
+    "PAUSE-CRON": (range(1, 2), _without_effect),
+    "QUICKLIST-PACKED-THRESHOLD": (range(1, 2), _set_packed_threshold),
+    "RELOAD": (range(_MOST_ARGUMENTS), _reload),
+    "REPLYBUFFER": (range(2, 3), _set_reply_buffer),
 }
 """The subcommands, with the numbers of arguments that they accept."""

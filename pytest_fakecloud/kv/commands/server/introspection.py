@@ -200,13 +200,29 @@ def _keys_of_line(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
     """Return each key of a command line with its specification."""
     spec = _spec_of_line(session, args)
     keys = [(args[at], key) for at, key in spec.key_positions(args)]
+    if spec.name == "MIGRATE":
+        keys = [(key, spec.keys[0]) for key in _migrated_keys(args)]
     target = sort_destination(args) if spec.name == "SORT" else None
     if target is not None and (args[target], spec.keys[-1]) not in keys:
         keys.append((args[target], spec.keys[-1]))
-    has_invalid_count = any(key.numkeys and not key.positions(args) for key in spec.keys)
-    if (has_invalid_count or not keys) and "no_mandatory_keys" not in spec.flags:
+    lacks_keys = any(
+        (key.numkeys or key.keyword is None) and not key.unknown and not key.positions(args)
+        for key in spec.keys
+    )
+    if (lacks_keys or not keys) and "no_mandatory_keys" not in spec.flags:
         raise CommandError(errors.GETKEYS_ARGUMENTS)
     return keys
+
+
+def _migrated_keys(args: Args) -> list[bytes]:
+    """Return the keys of MIGRATE: one, or those after KEYS, which needs an empty string before."""
+    at = 6
+    while at < len(args) - 1:
+        word = args[at].upper()
+        if word == b"KEYS":
+            return [] if args[3] else args[at + 1 :]
+        at += {b"AUTH": 2, b"AUTH2": 3}.get(word, 1)
+    return [args[3]]
 
 
 def _spec_of_line(session: Session, args: Args) -> CommandSpec:
@@ -216,7 +232,7 @@ def _spec_of_line(session: Session, args: Args) -> CommandSpec:
         spec = spec.subcommands.get(args[1].upper())
     if spec is None:
         raise CommandError(errors.GETKEYS_UNKNOWN)
-    if not spec.keys:
+    if all("not_key" in key.flags for key in spec.keys):  # Channels are not keys.
         raise CommandError(errors.NO_KEY_ARGUMENTS)
     if not spec.least <= len(args) <= spec.most:
         raise CommandError(errors.GETKEYS_ARITY)
@@ -226,7 +242,7 @@ def _spec_of_line(session: Session, args: Args) -> CommandSpec:
 @command("COMMAND GETKEYS")
 def command_getkeys(session: Session, args: Args) -> Reply:
     """Return the keys in a command line."""
-    return [key for key, _ in _keys_of_line(session, args) if key]
+    return [key for key, _ in _keys_of_line(session, args)]
 
 
 @command("COMMAND GETKEYSANDFLAGS")
@@ -235,5 +251,4 @@ def command_getkeysandflags(session: Session, args: Args) -> Reply:
     return [
         [key, _words_reply(access_flags(args[0].upper().decode("latin-1"), spec, args))]
         for key, spec in _keys_of_line(session, args)
-        if key
     ]

@@ -11,10 +11,10 @@ from ...engine.keyspace import Keyspace
 from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import OK, Map, Reply
-from ...table.config import ENCODING_LIMITS
+from ...table.config import ENCODING_LIMITS, check_addresses
 from ...table.registry import Args, command
 from ...table.syntax import encoded, parse_int
-from ..arguments import arity_error, is_first
+from ..arguments import is_first
 
 
 def _flush(session: Session, args: Args, databases: Iterable[Keyspace]) -> Reply:
@@ -79,21 +79,22 @@ def swapdb(session: Session, args: Args) -> Reply:
 @command("CONFIG GET")
 def config_get(session: Session, args: Args) -> Reply:
     """Return the configuration parameters that match patterns, with their values."""
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, str]] = {}
     for pattern in args:
-        found.update(session.engine.config.matching(pattern))
-    return Map([text.encode() for pair in found.items() for text in pair])
+        for name, value in session.engine.config.matching(pattern):
+            found.setdefault(name.lower(), (name, value))
+    return Map([text.encode() for pair in found.values() for text in pair])
 
 
 @command("CONFIG SET")
 def config_set(session: Session, args: Args) -> Reply:
     """Set configuration parameters; if one is invalid, none is set.
 
-    As in Redis, a port that cannot be bound is rejected. A valid port is stored, but the server
-    keeps listening on its current port (decided here).
+    As in Redis, a port or address that cannot be bound is rejected. Valid ones are stored, but the
+    server keeps listening on its current port and address (decided here).
     """
     if len(args) % 2:
-        raise arity_error(session)
+        raise CommandError(errors.SYNTAX)
     pairs = [(args[at], args[at + 1]) for at in range(0, len(args), 2)]
     engine = session.engine
     engine.config.change(pairs, partial(_prepare_change, engine))
@@ -107,16 +108,22 @@ def config_set(session: Session, args: Args) -> Reply:
 
 
 def _prepare_change(engine: Engine, changes: Mapping[str, str]) -> None:
-    _check_ports(engine, changes)
+    _check_listening(engine, changes)
     if ENCODING_LIMITS & changes.keys():
         # Redis converts a value only when it is written.
         for db in engine.databases:
             db.keep_encodings(engine.config)
 
 
-def _check_ports(engine: Engine, changes: Mapping[str, str]) -> None:
+def _check_listening(engine: Engine, changes: Mapping[str, str]) -> None:
     if engine.dialect != "redis":
         return
+    # A server that does not listen on a port stores any addresses.
+    if "bind" in changes and changes.get("port", engine.config.text("port")) != "0":
+        try:
+            check_addresses(changes["bind"])
+        except ValueError as error:
+            raise CommandError(errors.config_failed("bind", str(error))) from None
     # The port "0" means not to listen, which is always possible.
     port = changes.get("port", "0")
     if port not in ("0", engine.config.text("port")) and not engine.can_listen(int(port)):

@@ -165,8 +165,8 @@ def xclaim(session: Session, args: Args) -> Reply:
 
 
 def _note_claimant(session: Session, key: bytes, group: Group, name: bytes) -> None:
-    """Note that a consumer was seen. Older versions create it only when it claims an entry."""
-    if session.engine.table.knows[EARLY_CONSUMERS] or name in group.consumers:
+    """Note that a consumer was seen. Older versions do so only when it claims an entry."""
+    if session.engine.table.knows[EARLY_CONSUMERS]:
         find_consumer(session, key, group, name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -42,9 +43,9 @@ def kv() -> Iterator[KVServer]:
 
 def test_a_setting_allows_it(kv: KVServer) -> None:
     assert kv.execute("CONFIG", "GET", "enable-debug-command") == ["enable-debug-command", "yes"]
-    assert kv.execute("DEBUG", "JMAP") == "OK"
+    assert kv.execute("DEBUG", "RELOAD") == "OK"
     kv.reset()
-    assert kv.execute("DEBUG", "JMAP") == "OK"
+    assert kv.execute("DEBUG", "RELOAD") == "OK"
 
 
 def test_scripts_may_call_denied_commands(kv: KVServer) -> None:
@@ -199,6 +200,62 @@ def test_replies_of_every_type_are_a_real_servers(resp: int) -> None:
             assert face.call(line) == server.call(line), kind
         for line in ("DEBUG ERROR ERR-text", "DEBUG SET-ACTIVE-EXPIRE 1", "DEBUG ERROR"):
             assert face(line) == server.call(line.encode().split()), line
+
+
+READ = """redis.setresp(ARGV[2])
+local function shown(value)
+  if type(value) ~= 'table' then return type(value) .. ':' .. tostring(value) end
+  local fields = {}
+  for key, item in pairs(value) do fields[#fields + 1] = shown(key) .. '=' .. shown(item) end
+  table.sort(fields)
+  return '{' .. table.concat(fields, ' ') .. '}'
+end
+return shown(redis.pcall('DEBUG', 'PROTOCOL', ARGV[1]))"""
+RETURN = "redis.setresp(ARGV[2]) return redis.pcall('DEBUG', 'PROTOCOL', ARGV[1])"
+
+
+@pytest.mark.parametrize("resp", [2, 3])
+def test_scripts_receive_and_return_replies_of_every_type(resp: int) -> None:
+    face = Face(resp)
+    with running("redis", "--enable-debug-command", "yes") as server:
+        server.speak(resp)
+        for call in (face.call, server.call):
+            call(b"DEBUG SET-DISABLE-DENY-SCRIPTS 1".split())
+        for kind in [*KINDS.split(), "nope"]:
+            for script, version in product((READ, RETURN), (b"2", b"3")):
+                line = [b"EVAL", script.encode(), b"0", kind.encode(), version]
+                assert face.call(line) == server.call(line), (kind, script, version)
+
+
+WITHOUT_EFFECT = (
+    "CHANGE-REPL-ID", "PAUSE-CRON 0", "PAUSE-CRON x", "RELOAD", "RELOAD NOSAVE merge noflush",
+    "RELOAD NOSAVE x", "REPLYBUFFER RESIZING x", "REPLYBUFFER RESIZING",
+    *(f"REPLYBUFFER peak-reset-time {value}" for value in ("100", "never", "RESET", "x")),
+    *(
+        f"QUICKLIST-PACKED-THRESHOLD {value}"
+        for value in ("100", "1b", "0", "x", "-1", "4293918720", "4293918721", "5gb")
+    ),
+)  # fmt: skip
+WITH_OTHER_REPLIES = ("ERROR", "DIGEST", "DIGEST-VALUE", "OBJECT", "SET-ACTIVE-EXPIRE", "PROTOCOL",
+                      "MALLCTL", "MALLCTL-STR", "SLEEP", "JMAP", "STRINGMATCH-LEN",
+                      "SET-DISABLE-DENY-SCRIPTS", "CONFIG-REWRITE-FORCE-ALL")  # fmt: skip
+
+
+def test_arguments_are_checked_as_on_a_real_server() -> None:
+    names = dict.fromkeys(line.split()[0] for line in (*WITHOUT_EFFECT, *WITH_OTHER_REPLIES))
+    counts = (f"{name}{' 0' * count}" for name in names for count in range(5))
+    # Their replies to valid arguments depend on the build, or are about the effect.
+    rejects = b"wrong number of arguments"
+    face = Face()
+    with running("redis", "--enable-debug-command", "yes", version="7.0") as server:
+        for line in (*WITHOUT_EFFECT, *counts):
+            mine, theirs = (
+                call(f"DEBUG {line}".encode().split()) for call in (face.call, server.call)
+            )
+            if line in WITHOUT_EFFECT:
+                assert mine == theirs, line
+            else:
+                assert (rejects in repr(mine).encode()) == (rejects in repr(theirs).encode()), line
 
 
 def test_over_rest_it_is_not_there() -> None:
