@@ -46,13 +46,21 @@ _TOKEN = re.compile(r"\[|\]|<[a-z]+>\+?|\([^)]*\)|[^\s\[\]]+")
 
 
 class Generator:
-    """An endless supply of (group, command line) pairs from one seed."""
+    """An endless supply of (group, command line) pairs from one seed.
+
+    ``broken`` is the share of lines that contain mistakes, and ``mistakes`` their number per line.
+    """
 
     def __init__(
-        self, seed: int, groups: tuple[str, ...] = tuple(TEMPLATES), broken: float = BROKEN
+        self,
+        seed: int,
+        groups: tuple[str, ...] = tuple(TEMPLATES),
+        broken: float = BROKEN,
+        mistakes: int = 1,
     ) -> None:
         self.rng = random.Random(seed)
         self.broken = broken
+        self.mistakes = mistakes
         self.values = Values(self.rng)
         self.groups = groups
 
@@ -67,7 +75,8 @@ class Generator:
         tokens = _TOKEN.findall(template)
         words, _ = self._expand(tokens, 0, True)
         if self.rng.random() < self.broken:
-            words = self._break(words)
+            for _ in range(self.mistakes):
+                words = self._break(words)
         if self.rng.random() < 0.1:
             words[0] = words[0].lower()
         return words

@@ -74,6 +74,16 @@ def test_random_commands(comparison: Comparison) -> None:
     _check(comparison)
 
 
+def test_of_two_mistakes_the_same_one_is_reported() -> None:
+    with running("redis", version=VERSION["redis"]) as server:
+        comparison = Comparison(InProcess(), [server])
+        generator = Generator(20260102, broken=0.8, mistakes=2)
+        for group in TEMPLATES:
+            for _ in range(cases(3)):
+                comparison.run(group, generator.lines(group, RUN))
+    _check(comparison)
+
+
 def test_hand_written_commands(comparison: Comparison) -> None:
     for group, lines in hand_written():
         comparison.run(group, lines)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from tests.kv.suites.servers import Outcome
 
+TITLE = "Redis' own"
+"""The beginning of the suite's row on the page."""
 LEFT_OUT = ("-needs:repl", "-large-memory", "-slow")
 """Tags of tests that neither server runs."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")

@@ -16,6 +16,8 @@ from xml.etree import ElementTree
 
 from tests.kv.suites.servers import Outcome
 
+TITLE = "redis-py"
+"""The beginning of the suite's row on the page."""
 LEFT_OUT = ("redismod", "onlycluster", "ssl", "replica", "cp_integration", "multidb_integration")
 """Markers of tests that need another kind of server."""
 _OTHER_SERVERS = ("test_cluster", "test_multidb", "test_scenario", "test_sentinel", "test_ssl")

@@ -26,6 +26,12 @@ class Outcome:
     ended: str = ""
     output: str = ""
 
+    def joined(self, again: Outcome) -> Outcome:
+        """Return the outcome of two runs, in which a test fails only if it passed in neither."""
+        passed = Counter(self.passed) | Counter(again.passed)
+        failed = [name for name in again.failed if name not in passed]
+        return Outcome(sorted(passed.elements()), failed, again.ended, again.output)
+
     def beyond(self, other: Outcome) -> list[str]:
         """Return the tests that passed here and not there, repeated as often as they did."""
         return sorted((Counter(self.passed) - Counter(other.passed)).elements())

@@ -56,9 +56,11 @@ def test_scripts_may_call_denied_commands(kv: KVServer) -> None:
         asked()
     kv.execute("DEBUG", "SET-DISABLE-DENY-SCRIPTS", "1")
     assert asked() == 12345
-    # Scripts do not see attributes.
-    script = "redis.setresp(3) return redis.call('DEBUG', 'PROTOCOL', 'attrib')"
-    assert kv.execute("EVAL", script, 0) == "Some real reply following the attribute"
+    # A script in a script ends the process of Redis.
+    for line in ("'EVAL', 'return 1', 0", "'FCALL', 'f', 0", "'FUNCTION', 'FLUSH'"):
+        script = f"redis.call('PING') return redis.pcall({line}).err .. redis.call('PING').ok"
+        reply = kv.execute("EVAL", script, 0)
+        assert reply == "ERR This Redis command is not allowed from scriptPONG"
     kv.execute("DEBUG", "SET-DISABLE-DENY-SCRIPTS", "0")
     with pytest.raises(CommandError, match="not allowed from script"):
         asked()
