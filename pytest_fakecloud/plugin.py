@@ -341,7 +341,7 @@ def kv_server() -> KVServer:
     """A key-value server (Redis commands over REST and the Redis protocol), empty for each test.
 
     Configure your code with ``kv_server.url`` and ``kv_server.token``, or use
-    ``kv_server.client()``. Inspect data with ``kv_server.value(key)``, ``.values()`` and
+    ``kv_server.client()``. Inspect data with ``kv_server.value(key)``, ``.contents()`` and
     ``.ttl(key)``.
     """
     return cast("KVServer", present().test_handle("kv_server"))

@@ -46,7 +46,7 @@ COMMON: Mapping[str, Any] = {
 Kinds = Mapping[str, set[str]]
 Table = Mapping[str, tuple[Mapping[str, Any], Kinds]]
 """By method name: valid arguments, and the kinds that each parameter accepts."""
-OTHERS = {"client", "async_client"}
+OTHERS = {"client"}
 """Methods that pass everything on to the client, which validates it."""
 
 

@@ -238,7 +238,7 @@ def test_four_services_and_what_a_run_left_is_taken_back(cloud: Cloud) -> None:
     assert [failure.number for failure in found] == [1, 2, 3, 4] * 3
     lost = found.where(fault="lose_response")
     assert all(failure.call.outcome == "lost" for failure in lost)
-    assert kv.values() == {}
+    assert kv.contents() == {}
     assert not index.vectors()
     assert broker.records("orders") == []
     assert queue.messages() == []

@@ -34,6 +34,7 @@ from pytest_fakecloud.core.where import (
     SearchWhere,
 )
 from pytest_fakecloud.faults.plan import fault_words, table_of
+from pytest_fakecloud.kv.command_fields import COMMAND_FIELDS, CommandFields
 from pytest_fakecloud.kv.search.views import SearchFields, searches_of
 from pytest_fakecloud.queue.capture.callbacks import FIELDS as CALLBACKS
 from pytest_fakecloud.queue.capture.callbacks import CallbackFields
@@ -74,11 +75,14 @@ FREE = {
     "upserts": "data namespace",
     "queries": "data filter namespace",
     "searches": "index keys",
+    "commands": "index key",
     "handles": "token",
     "problems": "text",
-    "faults of kv_server": "index",
+    "faults of kv_server": "index key",
     "faults of broker": "group instance",
     **dict.fromkeys((f"allow {kind}" for kind in ALLOWABLE), "handle"),
+    "allow bug": "handle key",
+    "allow assertion": "handle key",
     "allow rejected_step": "handle run_id",
     "allow no_workflow": "handle run_id",
 }
@@ -128,6 +132,7 @@ def tables(cloud: Cloud) -> dict[str, Fields]:
             for each in map(cloud._fixture_fake, ("kv_server", "broker", "queue"))
         },
         "events": fields_of_list(cloud.journal.events()),
+        "commands": COMMAND_FIELDS,
     }
 
 
@@ -149,6 +154,7 @@ def wrong(field_type: FieldType) -> str | None:
     ("typed", "table", "apart"),
     [
         (CallFields, "calls", set()),
+        (CommandFields, "commands", set()),
         (
             ListedFields,
             "messages",

@@ -116,7 +116,8 @@ def test_kv(loaded: KVServer) -> None:
     assert first == "a"
     assert_type(loaded.value("k"), KVValue)
     int(loaded.value("k"))  # wrong
-    assert_type(loaded.integer("k") + 1, int)
+    assert_type(loaded.integer("k"), int | Any)
+    assert loaded.integer("k") + 1 == 2
     assert_type(loaded.entries("k")[0][0], str)
     assert loaded.value("h") == {"field": "value"}
     assert loaded.value("board") == [("ann", 1.5)]
@@ -127,12 +128,17 @@ def test_kv(loaded: KVServer) -> None:
     loaded.value(5)  # wrong
     names: list[str] = sorted(loaded.keys("user:*"))
     numbers: list[int] = loaded.keys()  # wrong
-    assert loaded.values()["k"] == "v"
+    assert loaded.contents()["k"] == "v"
     print(names, numbers)
     seconds: str = loaded.ttl("k")  # wrong
     print(seconds)
-    with loaded.between(("GET", "SET"), run=["SET", "k", "x"]) as race:
+    with loaded.between(("GET", "SET"), key="stock:*", run=["SET", "k", "x"]) as race:
         assert_type(race, Between)
+    loaded.between(run=print, keys="stock:*")  # wrong
+    loaded.assert_called("SET", key="b")
+    loaded.journal.calls(key=re.compile("^b")).where(key="b")
+    loaded.faults.drop(key=str.isupper)
+    assert_type(loaded.searches(), Results[Search])
     loaded.between(1.5, run=print)  # wrong
     with pytest.raises(CommandError, match="WRONGTYPE"):
         loaded.execute("INCR", "board")
@@ -225,7 +231,8 @@ def test_the_other_fixtures(
     fakecloud_session: Cloud,
     fakecloud_settings: dict[str, Any],
 ) -> None:
-    assert_type(fakecloud_kv.ttl("key"), int)
+    assert_type(fakecloud_kv.ttl("key"), float | Any)
+    assert 0 < fakecloud_kv.ttl("key") <= 60
     assert_type(fakecloud_session.env, dict[str, str])
     fakecloud_env.clock.advance(object())  # wrong
     fakecloud_session.kv_server(dialekt="vendor")  # wrong

@@ -23,7 +23,7 @@ def test_logout_everywhere_is_one_transaction(sessions: Sessions, kv_server: KVS
     first, second = sessions.login("ada"), sessions.login("ada")
     assert sessions.logout_everywhere("ada") == 2
     assert sessions.visit(first) is sessions.visit(second) is None
-    assert kv_server.values() == {}
+    assert kv_server.contents() == {}
     kv_server.journal.assert_called("POST /multi-exec", times=1)
 
 

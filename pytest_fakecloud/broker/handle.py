@@ -15,7 +15,7 @@ from ..core.results import Results, results_of
 from ..core.settings import choice, optional, whole
 from ..core.timeparse import Duration, duration_us
 from ..core.wording import shortfall, unknown_name
-from ..handle import Context, Handle, action
+from ..handle import Aio, Context, Handle, action
 from .assertions import BrokerAssertions, ListedFields
 from .engine.engine import MemoryEngine
 from .errors import string, strings
@@ -48,11 +48,19 @@ Timeouts are in milliseconds and limit how long a call waits. Every method can r
 """
 
 
-class AioBroker:
-    """The awaitable methods of a broker, for asyncio and trio."""
+class AioBroker(Aio["httpx.AsyncClient"]):
+    """The asynchronous forms of a broker's methods, for asyncio and trio, with the same names."""
 
     def __init__(self, broker: Broker) -> None:
+        super().__init__(broker, partial(broker._make, "AsyncClient"))
         self._broker = broker
+
+    def client(self, **options: Any) -> httpx.AsyncClient:
+        """Return an ``httpx.AsyncClient`` with the fake's URL and credentials.
+
+        ``options`` are passed to it. The test closes it, because that must be awaited.
+        """
+        return super().client(**options)
 
     async def wait_for_record(
         self,
@@ -132,13 +140,6 @@ class Broker(BrokerAssertions, Handle):
         self._exits.callback(client.close)
         return client
 
-    def async_client(self, **options: Any) -> httpx.AsyncClient:
-        """Return an ``httpx.AsyncClient`` with the fake's URL and credentials. The test closes it,
-        because that must be awaited.
-        """
-        client: httpx.AsyncClient = self._official(partial(self._make, "AsyncClient"), options)
-        return client
-
     def _make(self, kind: Literal["Client", "AsyncClient"], **options: Any) -> Any:
         import httpx
 
@@ -148,7 +149,7 @@ class Broker(BrokerAssertions, Handle):
 
     @property
     def aio(self) -> AioBroker:
-        """Awaitable versions of the waiting methods, such as ``broker.aio.wait_for_record()``."""
+        """The asynchronous client, and awaitable versions of the methods that wait."""
         return AioBroker(self)
 
     # -- setup -----------------------------------------------------------------------------------

@@ -157,12 +157,11 @@ class Listed(Text):
 
 
 class NamesOf(list[str]):
-    """The strings by which a call can be matched."""
+    """The strings by which a call, or one of its ``commands``, can be matched."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, commands: list[str] | None = None) -> None:
         self.call = call
-        commands = call.facts.get("command")
-        self._commands = commands if isinstance(commands, list) else [commands] if commands else []
+        self._commands = _commands_of(call) if commands is None else commands
         names: list[str] = []
         for command in self._commands:
             # Add the name without its subcommand too, so that either name matches.
@@ -171,7 +170,18 @@ class NamesOf(list[str]):
         names += [f"{call.method} {call.path}", f"{call.method} {call.target}"]
         super().__init__(names)
 
+    @classmethod
+    def each_command(cls, call: Call) -> list[NamesOf] | None:
+        """Return the strings for each command of a call, or None if it has fewer than two."""
+        commands = _commands_of(call)
+        return [cls(call, [each]) for each in commands] if len(commands) > 1 else None
+
     @property
     def shown(self) -> str:
         """The most specific name."""
         return ", ".join(self._commands) or self.call.route or self.call.path
+
+
+def _commands_of(call: Call) -> list[str]:
+    commands = call.facts.get("command")
+    return commands if isinstance(commands, list) else [commands] if commands else []

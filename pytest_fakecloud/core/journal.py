@@ -116,7 +116,8 @@ class Journal:
         if what is not None:
             field_type = CallNames(self._recorder.words)
             field_type.check("what", what)
-            fields = {**fields, "what": Field(field_type, NamesOf, several=True, bare=True)}
+            names = Field(field_type, NamesOf, several=True, bare=True, parts=NamesOf.each_command)
+            fields = {**fields, "what": names}
             given = {"what": what, **where}
         return expect(
             "a call",

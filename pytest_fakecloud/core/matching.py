@@ -26,8 +26,8 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .conditions import discard_awaitable, is_pattern, is_predicate
@@ -48,6 +48,10 @@ class Field(NamedTuple):
     field has ``several`` values, any of them may match, and a function is called with each. If the
     type is ``ANYTHING``, any item of a list may match too, but a function is called with the whole
     list. A ``bare`` field is shown without its name. Unless it is ``optional``, None is rejected.
+
+    ``parts`` takes an item and returns the field's values for each of the item's parts, such as the
+    commands of a pipeline, or None if the item has only one part. Conditions on several fields with
+    ``parts`` must hold for the same part.
     """
 
     type: FieldType = ANYTHING
@@ -55,6 +59,7 @@ class Field(NamedTuple):
     several: bool = False
     bare: bool = False
     optional: bool = True
+    parts: Callable[[Any], Sequence[Any] | None] | None = None
 
 
 class Question:
@@ -84,7 +89,7 @@ class Question:
         if isinstance(found, Absent):
             return False
         if self.several and isinstance(found, list | tuple | set | frozenset):
-            if any(map(self._agrees, found)) or self._agrees_whole(found):
+            if any(map(self._agrees, found)) or self.agrees_whole(found):
                 return True
         elif self._agrees(found):
             return True
@@ -101,7 +106,8 @@ class Question:
             return f"{self.name} is {brief(found)}, in which {self.wanted.pattern!r} is not found"
         return self.type.differs(self.name, found, self.wanted)
 
-    def _agrees_whole(self, found: Any) -> bool:
+    def agrees_whole(self, found: Any) -> bool:
+        """Return whether a list of values matches as a whole, not because of one of its items."""
         wanted = self.wanted
         if self.is_predicate or self._is_pattern:
             return False
@@ -233,6 +239,27 @@ def _pairs(found: Any) -> list[tuple[str, str]]:
 HEADERS, PAIRS = _Headers(), _Pairs()
 
 
+def agree_together(matched: Iterable[tuple[Question, Field, Any]], item: Any) -> bool:
+    """Return whether a single part of an item satisfies all questions about parts.
+
+    ``matched`` are questions that the item satisfies, each with its field and the field's value. A
+    question that a whole list of values satisfies is not about a part.
+    """
+    asked = [
+        (question, field.parts)
+        for question, field, value in matched
+        if field.parts is not None and not question.agrees_whole(value)
+    ]
+    if len(asked) < 2:
+        return True
+    columns = [values for _, parts in asked if (values := parts(item)) is not None]
+    if len(columns) < len(asked):
+        return True
+    questions = [question for question, _ in asked]
+    rows = zip(*columns, strict=True)
+    return any(all(map(Question.agrees, questions, row)) for row in rows)
+
+
 class Query:
     """Several conditions on one item, all of which must hold.
 
@@ -264,14 +291,15 @@ class Query:
 
     def why_not(self, item: Any) -> list[str]:
         """Return the item's differences; raise ``CannotTell`` if only cut fields could decide."""
-        return [question.refusal(value) for question, value in self._mismatches(item)]
+        return [describe() for describe in self._mismatches(item)]
 
     def __call__(self, item: Any) -> bool:
         """Return whether the item matches; raises the same errors as ``why_not()``."""
         return next(self._mismatches(item), None) is None
 
-    def _mismatches(self, item: Any) -> Iterator[tuple[Question, Any]]:
-        """Yield the questions that the item does not match, each with the item's value."""
+    def _mismatches(self, item: Any) -> Iterator[Callable[[], str]]:
+        """Yield a function for each difference of the item, which returns its description."""
+        matched: list[tuple[Question, Field, Any]] = []
         differs = False
         undecided: CannotTell | None = None
         for question in self.questions:
@@ -280,14 +308,17 @@ class Query:
             try:
                 value = self._value(item, question.name)
                 if question.agrees(value):
+                    matched.append((question, self.fields[question.name], value))
                     continue
             except CannotTell as error:
                 undecided = error
                 continue
             differs = True
-            yield question, value
+            yield partial(question.refusal, value)
         if undecided is not None and not differs:
             raise undecided
+        if not differs and not agree_together(matched, item):
+            yield lambda: f"no single command matches {self}"
 
     def unlikeness(self, item: Any) -> float:
         """Return how different the item's values are from the wanted ones, from 0 to 1."""

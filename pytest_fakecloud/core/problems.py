@@ -78,15 +78,17 @@ def shortened(text: str, most: int = 2000) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
+_KEY = Field(TEXT, several=True, optional=False)
+"""The keys of the commands in the request that caused a violation."""
 PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {
     "unrouted": {"path": Field(PATH), "method": Field(METHOD), "handle": Field(TEXT)},
     "unstubbed": {"url": Field(URL), "message_id": Field(MESSAGE_ID), "handle": Field(TEXT)},
-    "bug": {"path": Field(PATH), "handle": Field(TEXT)},
+    "bug": {"path": Field(PATH), "key": _KEY, "handle": Field(TEXT)},
     "unused_fault": {"handle": Field(TEXT)},
     "unmet": {"handle": Field(TEXT)},
     "rejected_step": {"run_id": Field(TEXT), "url": Field(URL), "handle": Field(TEXT)},
     "no_workflow": {"run_id": Field(TEXT), "url": Field(URL), "handle": Field(TEXT)},
-    "assertion": {"handle": Field(TEXT)},
+    "assertion": {"key": _KEY, "handle": Field(TEXT)},
 }
 """The kinds of strict-mode violations, each with the facts that ``allow()`` can match."""
 NAMED_KINDS: Mapping[str, Mapping[str, Field]] = {"undelivered": {"handle": Field(TEXT)}}

@@ -175,6 +175,8 @@ class Recorder:
                 either(one.type for one in known),
                 known[0].read or field_reader(name),
                 any(one.several for one in known),
+                optional=any(one.optional for one in known),
+                parts=next((one.parts for one in known if one.parts is not None), None),
             )
             for name, known in declared.items()
         }

@@ -44,6 +44,7 @@ class SharedFacts(TypedDict, total=False):
 
     # Key-value servers. Calls to vector indexes also have a command.
     command: object
+    key: object
     words: object
     index: object
     encoding: object
@@ -114,7 +115,6 @@ class CallFields(SharedFacts, total=False):
     destination: object
     dlq: object
     event: object
-    key: object
     name: object
     run: object
 
@@ -165,6 +165,7 @@ class ProblemFields(TypedDict, total=False):
     """Facts of a violation that ``allow()`` can match. Each kind of violation has some of them."""
 
     handle: object
+    key: object
     method: object
     path: object
     url: object
@@ -178,7 +179,7 @@ class Matchers(SharedFacts, total=False):
     ``times`` is the number of hits after which the fault ends (a strict test fails if there were
     fewer), ``skip`` the number of matching requests that are let through first, ``route`` an
     endpoint's name, path or ``"POST /path"``, ``when`` a predicate on the ``Request`` (its ``call``
-    has the facts). The others are facts of services: ``command``, ``words``, ``index`` and
+    has the facts). The others are facts of services: ``command``, ``key``, ``words``, ``index`` and
     ``encoding``, ``namespace``, ``topic`` with ``group`` and ``instance``, ``url`` with ``label``,
     ``kind``, ``queue`` and ``message_id``. See ``core.matching``.
     """

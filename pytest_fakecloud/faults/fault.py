@@ -12,10 +12,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from ..core.call_fields import CallNames, NamesOf
+from ..core.calls import cannot_tell
 from ..core.conditions import checked_count
 from ..core.errors import ContractError, shown
 from ..core.field_types import ABSENT
-from ..core.matching import Question, check_fields
+from ..core.matching import Field, Question, agree_together, check_fields
 from ..core.recorder import is_own
 from ..core.wording import brief, counted, shortfall
 from ..http.messages import AnyResponse, Request, Serve
@@ -30,8 +31,8 @@ Respond: TypeAlias = Callable[[Serve], AnyResponse]
 _COMMON = frozenset({"times", "skip", "route", "when"})
 
 
-_Condition: TypeAlias = tuple[Question, Callable[[Any], object]]
-"""A question, and the function that reads its value from a request."""
+_Condition: TypeAlias = tuple[Question, Field, Callable[[Any], object]]
+"""A question, its field, and the function that reads the field's value from a request."""
 
 
 class Rule:
@@ -89,12 +90,13 @@ class Rule:
         if self.route is not None:
             app = table.answers.app
             names = CallNames(tuple if app is None else app.words)
-            yield Question("route", self.route, names), lambda request: NamesOf(request.call)
+            field = Field(names, parts=NamesOf.each_command)
+            yield Question("route", self.route, names), field, lambda one: NamesOf(one.call)
         for name, wanted in self.facts.items():
             known = table.fact_fields[name]
-            yield Question(name, wanted, known.type, known.several), _reader_of(name)
+            yield Question(name, wanted, known.type, known.several), known, _reader_of(name)
         if self.when is not None:
-            yield Question("when", self.when), lambda request: request
+            yield Question("when", self.when), Field(), lambda request: request
 
     @property
     def active(self) -> bool:
@@ -142,8 +144,14 @@ class Rule:
 
     def matches(self, request: Any) -> bool:
         """Return whether the fault matches; raise ``ContractError`` if a predicate raises."""
+        matched: list[tuple[Question, Field, Any]] = []
         try:
-            return all(question.agrees(read(request)) for question, read in self._conditions)
+            for question, field, read in self._conditions:
+                value = read(request)
+                if not question.agrees(value):
+                    return False
+                matched.append((question, field, value))
+            return agree_together(matched, request.call)
         except ContractError as error:
             raise ContractError(f"a predicate of {shown(self)} failed: {error}") from error
 
@@ -230,4 +238,10 @@ def _caller() -> str:
 
 
 def _reader_of(fact: str) -> Callable[[Any], object]:
-    return lambda request: request.call.facts.get(fact, ABSENT)
+    def read(request: Any) -> object:
+        call = request.call
+        if fact in getattr(call, "cut", ()):  # a delivery has no journal entry
+            raise cannot_tell(f"the {fact} ({call.cut[fact]:,} bytes) of {call!r}")
+        return call.facts.get(fact, ABSENT)
+
+    return read

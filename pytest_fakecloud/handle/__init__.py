@@ -10,6 +10,7 @@ from .context import Delivery as Delivery
 from .context import secrets_of as secrets_of
 from .context import was_given as was_given
 from .handle import HANDLE_FIELDS as HANDLE_FIELDS
+from .handle import Aio as Aio
 from .handle import Handle as Handle
 from .handle import Snapshot as Snapshot
 from .handle import found_handles as found_handles

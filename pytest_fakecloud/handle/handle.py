@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack
 
 from ..core.calls import Call
 from ..core.clock import Clock
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..http.mount import Mount
 
 C = TypeVar("C", bound=HandleConfig)
+Client = TypeVar("Client")
 HANDLE_FIELDS: Mapping[str, Field] = {
     **dict.fromkeys(("name", "fixture", "service", "token"), Field(TEXT)),
     "url": Field(URL),
@@ -175,23 +176,8 @@ class Handle:
 
     # -- clients ---------------------------------------------------------------------------------
 
-    def client(self, **options: Any) -> Any:
-        """Return the official client for this fake; ``ContractError`` if it is not installed."""
-        return self._official(self._make_client, options)
-
-    def async_client(self, **options: Any) -> Any:
-        """Return the official asynchronous client, configured for this fake."""
-        return self._official(self._make_async_client, options)
-
-    def _make_client(self, **options: Any) -> Any:
-        """Create the official client. Subclasses override this."""
-        raise ContractError(f"{self.service} has no official client")
-
-    def _make_async_client(self, **options: Any) -> Any:
-        """Create the official asynchronous client. Subclasses override this."""
-        raise ContractError(f"{self.service} has no official asynchronous client")
-
-    def _official(self, make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+    def _official(self, make: Callable[..., Client], options: Mapping[str, Any]) -> Client:
+        """Create an official client, which is closed with the fake."""
         try:
             client = make(**options)
         except ModuleNotFoundError as error:
@@ -345,6 +331,27 @@ class Handle:
         """Fail if any client's call matches."""
         __tracebackhide__ = True
         self.journal.assert_not_called(what, **where)
+
+
+class Aio(Generic[Client]):
+    """The asynchronous forms of a fake's methods, which have the same names.
+
+    A fake with methods that wait has a subclass with their awaitable versions. ``make`` creates the
+    asynchronous client.
+    """
+
+    def __init__(self, handle: Handle, make: Callable[..., Client]) -> None:
+        self._handle = handle
+        self._make = make
+
+    def client(self, **options: Any) -> Client:
+        """Return the official asynchronous client for the fake; ``options`` are passed to it.
+
+        The test closes it, because that must be awaited. Raises ``ContractError`` if the package is
+        missing.
+        """
+        __tracebackhide__ = True
+        return self._handle._official(self._make, options)
 
 
 def found_handles(handles: Iterable[Handle]) -> Results[Handle]:

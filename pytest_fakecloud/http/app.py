@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ..core.timekeeper import Timekeeper
     from ..faults.table import FaultTable
 
+_LARGEST_KEYS = 64 * 1024
+"""Size in characters of the keys that a violation can be allowed by."""
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -244,10 +246,11 @@ class App:
         of_test = raised_by_test(error)
         if of_test is not None:
             call.problem = "assertion"
-            self.problems.report_raised(of_test, f"{asked} was answered 500", handle=self.name)
+            facts = {"handle": self.name, **_keys_of(call)}
+            self.problems.report_raised(of_test, f"{asked} was answered 500", **facts)
             return
         call.problem = "bug"
-        facts = {"path": shortened(request.path), "handle": self.name}
+        facts = {"path": shortened(request.path), "handle": self.name, **_keys_of(call)}
         if isinstance(error, ContractError):
             why = f"was answered 500, because of an error in a callback of the test: {error}"
             self.problems.report("bug", f"{asked} {why}\n{call.note}", exception=error, **facts)
@@ -297,6 +300,14 @@ class App:
             if response.answer is not None:
                 call.status = response.answer.status
         self.recorder.answered(call)
+
+
+def _keys_of(call: Call) -> dict[str, Any]:
+    """Return the keys of a call's commands as a fact of a violation, unless they are too large."""
+    keys = call.facts.get("key")
+    if not keys or "key" in call.cut or sum(map(len, keys)) > _LARGEST_KEYS:
+        return {}
+    return {"key": keys}
 
 
 def respond(faults: FaultTable, request: Request, serve: Serve) -> tuple[AnyResponse, bool]:

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict
 
-from ..core.calls import Call
+from ..core.calls import Call, field_of
 from ..core.errors import ContractError
 from ..core.field_types import TEXT, FieldType
-from ..core.matching import Question
+from ..core.matching import Field, Question
 from ..core.wording import did_you_mean
+from .acl.users import keys_of as key_positions
 from .table.registry import COMMANDS, spec_of
+
+
+class CommandFields(TypedDict, total=False):
+    """The fields that commands can be filtered by, for type checkers.
+
+    ``command`` is the name, ``key`` any key of the command, ``words`` the whole line, ``index`` the
+    search index.
+    """
+
+    command: object
+    key: object
+    words: object
+    index: object
 
 
 class _Command(FieldType):
@@ -75,12 +89,29 @@ _ON_AN_INDEX = r"(?i)SEARCH\.(?!LIST)"
 
 
 def facts_of(lines: list[list[str]]) -> dict[str, Any]:
-    """Return the fields that the journal records: names of commands, lines, search indexes."""
+    """Return the fields of commands, with the values of all lines in one list."""
     return {
         "command": [command_name(line) for line in lines],
+        "key": [key for line in lines for key in keys_of(line)],
         "words": lines,
-        "index": [line[1] for line in lines if line[1:] and re.match(_ON_AN_INDEX, line[0])],
+        "index": [index for line in lines for index in _indexes_of(line)],
     }
+
+
+def _each_line(read: Callable[[list[str]], Any]) -> Callable[[Call], list[Any] | None]:
+    """Return a function that reads a value from each command of a call with several."""
+
+    def values(call: Call) -> list[Any] | None:
+        if call.service != "kv" or len(call.facts.get("command", ())) < 2:
+            return None
+        lines: Any = field_of(call, "words")
+        return [read(line) for line in lines]
+
+    return values
+
+
+def _indexes_of(line: list[str]) -> list[str]:
+    return [line[1]] if line[1:] and re.match(_ON_AN_INDEX, line[0]) else []
 
 
 def command_name(words: Sequence[str]) -> str:
@@ -96,13 +127,22 @@ def keys_of(line: Sequence[str]) -> list[str]:
     spec = spec_of(line)
     if spec is None:
         return []
+    if spec.only_key and "not_key" not in spec.keys[0].flags:
+        return [*line[spec.only_key : spec.only_key + 1]]
     try:
-        places = spec.key_positions([word.encode("utf-8", "surrogatepass") for word in line])
-        return [line[at] for at, _ in places]
+        argv = [word.encode("utf-8", "surrogatepass") for word in line]
+        return [line[at] for at, *_ in key_positions(spec, argv)]
     except (LookupError, ValueError):
         return []
 
 
+COMMAND_FIELDS: Mapping[str, Field] = {
+    "command": Field(COMMAND, several=True, optional=False, parts=_each_line(command_name)),
+    "key": Field(TEXT, several=True, optional=False, parts=_each_line(keys_of)),
+    "words": Field(LINES, optional=False),
+    "index": Field(TEXT, several=True, optional=False, parts=_each_line(_indexes_of)),
+}
+"""The fields that commands can be filtered by, in calls, faults and interruptions."""
 _PREPARING = frozenset(
     ("HELLO", "AUTH", "CLIENT", "SELECT", "QUIT", "RESET", "MULTI", "DISCARD", "UNWATCH")
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from ..core.errors import ContractError
 from ..core.matching import Condition
+from ..core.wording import did_you_mean, listed
 from ..handle import action
 from .acl.users import tester
 from .algorithms.glob import matcher
@@ -34,14 +35,17 @@ if TYPE_CHECKING:
     from ..core.results import Results
     from .search.index import Search
     from .search.views import SearchFields, SearchIndexView
+    from .settings import Dialect
 
 T = TypeVar("T")
+_COMPARED = 1000
+"""Maximum number of keys that are compared with a missing key's name."""
 
 
 class KVContents:
     """Mixin of ``KVServer`` with its data: commands of the test, values, dump files, searches."""
 
-    dialect: str
+    _dialect: Dialect
 
     @property
     def _engine(self) -> AnyEngine:
@@ -52,7 +56,7 @@ class KVContents:
         return self._new_session()
 
     def _new_session(self) -> AnySession:
-        return self._engine.session(tester(self.dialect))
+        return self._engine.session(tester(self._dialect))
 
     def _end_session(self) -> None:
         session = self.__dict__.pop("_session", None)
@@ -94,15 +98,16 @@ class KVContents:
             return python_value(keyspace.peek(encode(key)))
 
     def string(self, key: str | bytes) -> Word:
-        """Return the string at a key; raise ``ContractError`` if it is missing or of another type."""
+        """Return the string at a key, None if missing; raise ``ContractError`` for another type."""
         return self._read(key, "string", None)
 
-    def integer(self, key: str | bytes) -> int:
-        """Return the integer stored as a string at a key, such as a counter.
+    def integer(self, key: str | bytes) -> int | Any:
+        """Return the integer stored as a string at a key, such as a counter; None if missing.
 
-        Raises ``ContractError`` like ``string()``, and for a string that is not an integer.
+        Raises ``ContractError`` for another type, and for a string that is not an integer.
         """
-        return integer_of(key, self.string(key))
+        text = self.string(key)
+        return None if text is None else integer_of(key, text)
 
     def hash(self, key: str | bytes) -> dict[Word, Word]:
         """Return the hash at a key, empty if missing; raise ``ContractError`` for another type."""
@@ -124,12 +129,12 @@ class KVContents:
         """Return the entries of a stream as ``(id, fields)``; otherwise like ``elements()``."""
         return self._read(key, "stream", [])
 
-    def _read(self, key: str | bytes, wanted: str, empty: T | None) -> T:
+    def _read(self, key: str | bytes, wanted: str, missing: T) -> T:
         with self._engine.reading() as keyspace:
-            found: T = value_of_type(key, keyspace.peek(encode(key)), wanted, empty)
-            return found
+            value = keyspace.peek(encode(key))
+            return missing if value is None else cast("T", value_of_type(key, value, wanted))
 
-    def values(self) -> dict[Word, KVValue]:
+    def contents(self) -> dict[Word, KVValue]:
         """Return the values of all keys, in the same form as ``value()``."""
         with self._engine.reading() as keyspace:
             return {word(key): python_value(keyspace.peek(key)) for key in keyspace}
@@ -140,9 +145,26 @@ class KVContents:
         with self._engine.reading() as keyspace:
             return [word(key) for key in keyspace if matches(key)]
 
-    def ttl(self, key: str | bytes) -> int:
-        """Return a key's TTL in seconds, like TTL: -1 without an expiry, -2 for a missing key."""
-        return cast("int", self._engine.execute(self._new_session(), [b"TTL", encode(key)]))
+    def ttl(self, key: str | bytes) -> float | Any:
+        """Return a key's TTL in seconds, or None if the key has none.
+
+        While the clock runs, the TTL decreases with it: compare it with a range, or freeze the
+        clock. Raises ``ContractError`` with the nearest name for a missing key.
+        """
+        left_ms = self._ttl_ms(key)
+        if left_ms == -2:
+            with self._engine.reading() as keyspace:
+                names = [str(word(each)) for each in keyspace]
+            nearest = did_you_mean(word(encode(key)), names[:_COMPARED])
+            raise ContractError(
+                f"the key {key!r} does not exist{nearest or '.'} "
+                f"Existing keys: {listed(names) or 'none'}"
+            )
+        return None if left_ms == -1 else left_ms / 1000
+
+    def _ttl_ms(self, key: str | bytes) -> int:
+        """Return the reply of PTTL: milliseconds, -1 without a TTL, or -2 for a missing key."""
+        return cast("int", self._engine.execute(self._new_session(), [b"PTTL", encode(key)]))
 
     @action
     def load(
@@ -155,7 +177,7 @@ class KVContents:
 
         - A mapping: strings, bytes and numbers become strings, dicts become hashes, lists of scalars
           become lists, sets become sets, lists of ``(member, score)`` become sorted sets, and lists of
-          ``(id, fields)`` become streams. The result of ``values()`` can be loaded again, except for
+          ``(id, fields)`` become streams. The result of ``contents()`` can be loaded again, except for
           JSON documents, which only ``JSON.SET`` creates.
         - An iterable of commands, which run in order: ``[["ZADD", "board", 1, "ann"], …]``. Raises
           ``CommandError`` if one fails; the commands before it have run.
@@ -207,7 +229,6 @@ class KVContents:
 
         return SearchIndexView(self._memory().reading, name)
 
-    @property
     def searches(self) -> Results[Search]:
         """Return the searches that clients made, oldest first, with their results."""
         from .search.views import searches_of

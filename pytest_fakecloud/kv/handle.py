@@ -6,12 +6,12 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from ..core.errors import ContractError, importing
 from ..core.ids import new_token
 from ..core.recorder import code_place
-from ..handle import Context, Handle, Snapshot, action, perform
+from ..handle import Aio, Context, Handle, Snapshot, action, perform
 from .contents import KVContents
 from .engine.engine import Engine
 from .model import AnyEngine
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from upstash_redis.asyncio import Redis as AsyncRedis
 
     from ..http.mount import Mount
+    from .command_fields import CommandFields
     from .redis.engine import RedisEngine
     from .resp.port import DatabasePort
 
@@ -45,7 +46,7 @@ class KVServer(KVContents, Handle):
         config = self._configure(context, KVConfig, settings)
         if config.database_password is not None:
             self._password = config.database_password
-        self.dialect = config.dialect
+        self._dialect = config.dialect
         self._new_engine = partial(
             Engine, context.clock, context.ids, config, context.clock.now_us()
         )
@@ -92,8 +93,8 @@ class KVServer(KVContents, Handle):
         """The token that permits only read commands. The vendor documents it as safe to publish."""
         return read_only_token(self.token)
 
-    def reset_password(self) -> str:
-        """Reset the database password, the token and the read-only token; return the new token.
+    def rotate_password(self) -> str:
+        """Replace the database password and both tokens; return the new standard token.
 
         As documented by the vendor, the tokens are replaced too. Connections to the database port
         that have already logged in stay open, as after any password change.
@@ -219,12 +220,12 @@ class KVServer(KVContents, Handle):
         The client is closed with the fake. Raises ``ContractError`` if the package is missing.
         """
         __tracebackhide__ = True
-        return cast("Redis", super().client(**options))
+        return self._official(self._make_client, options)
 
-    def async_client(self, **options: Any) -> AsyncRedis:
-        """Create an ``upstash_redis.asyncio.Redis``; otherwise like ``client()``."""
-        __tracebackhide__ = True
-        return cast("AsyncRedis", super().async_client(**options))
+    @property
+    def aio(self) -> Aio[AsyncRedis]:
+        """The asynchronous client: ``aio.client()`` creates an ``upstash_redis.asyncio.Redis``."""
+        return Aio(self, self._make_async_client)
 
     def _make_client(self, **options: Any) -> Redis:
         from upstash_redis import Redis
@@ -270,7 +271,11 @@ class KVServer(KVContents, Handle):
         self._app.command_limits.reset()
 
     def between(
-        self, commands: Place = None, *, run: Callable[[], object] | Sequence[Scalar]
+        self,
+        commands: Place = None,
+        *,
+        run: Callable[[], object] | Sequence[Scalar],
+        **where: Unpack[CommandFields],
     ) -> Between:
         """Run another client's command between two commands of a client.
 
@@ -278,13 +283,14 @@ class KVServer(KVContents, Handle):
         commands belong to one client. ``commands`` selects the position: the number of commands
         before it, or the names of its two neighbours (``("GET", "SET")``). If it is omitted, every
         position is interrupted. ``run`` is a function to call at that position, or a command to
-        execute. Returns the interruption, a context manager that raises ``ContractError`` if
-        nothing was interrupted; iterating over it covers one position per turn. Names of commands
-        match as in ``assert_called(command=…)``.
+        execute. ``where`` limits the interruption to commands such as ``key="stock:*"``; other
+        commands are ignored. Returns the interruption, a context manager that raises
+        ``ContractError`` if nothing was interrupted; iterating over it covers one position per turn.
+        Names of commands and ``where`` match as in ``assert_called()``.
         """
         __tracebackhide__ = True
         if callable(run):
-            return Between(self._app.interruptions, commands, run)
+            return Between(self._app.interruptions, commands, run, where)
         if not isinstance(run, list | tuple) or not run:
             raise ContractError(
                 f"run={run!r} is not a function or a command: pass a function to call, or a command "
@@ -295,13 +301,13 @@ class KVServer(KVContents, Handle):
         # Record the caller's line now: another thread runs the command.
         place = code_place(sys._getframe(1))
         execute = partial(perform, self, KVServer.execute, place, tuple(run), {})
-        return Between(self._app.interruptions, commands, execute)
+        return Between(self._app.interruptions, commands, execute, where)
 
     def _forget_plans(self) -> None:
         self._app.interruptions.clear()
 
     def _unmet(self) -> list[str]:
-        return [between.why_unused() for between in self._app.interruptions.unused()]
+        return [between._why_unused() for between in self._app.interruptions.unused()]
 
 
 def _real_engine(context: Context, url: str, config: KVConfig) -> RedisEngine:

@@ -18,8 +18,8 @@ Scalar = str | bytes | int | float
 Word: TypeAlias = "str | Any"
 """A string in plain Python: ``str``, or ``bytes`` if it is not UTF-8.
 
-The alias includes ``Any`` so that tests can sort keys without type errors; nearly every key is a
-``str``.
+The alias includes ``Any`` so that tests can sort keys, and use a string that they know to exist,
+without type errors; nearly every key is a ``str``.
 """
 
 KVReply: TypeAlias = str | bytes | int | list["KVReply"] | None
@@ -134,18 +134,8 @@ _READERS = {
 """The ``KVServer`` method that reads each type. Error messages suggest it."""
 
 
-def value_of_type(key: str | bytes, value: Any, wanted: str, empty: Any = None) -> Any:
-    """Convert a stored value of one type; raise ``ContractError`` for another type.
-
-    For a missing key, return ``empty`` or, if that is None, raise the same error.
-    """
-    if value is None:
-        if empty is None:
-            raise ContractError(
-                f"the key {key!r} does not exist: if it may be missing, use value({key!r}), which "
-                "returns None"
-            )
-        return empty
+def value_of_type(key: str | bytes, value: Any, wanted: str) -> KVValue:
+    """Convert a stored value of one type; raise ``ContractError`` for another type."""
     found = type_name(value)
     if found != wanted:
         raise ContractError(

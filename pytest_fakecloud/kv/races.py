@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from ..core.errors import ContractError
-from ..core.matching import Condition, Question
+from ..core.matching import Condition, Query, Question
 from ..core.wording import brief, counted
-from .command_fields import COMMAND, command_name
+from .command_fields import COMMAND, COMMAND_FIELDS, command_name, facts_of
 
 Place: TypeAlias = int | tuple[Condition[str], Condition[str]] | None
 """A position: a number of commands before it, two names, or None for all positions."""
@@ -92,13 +92,14 @@ class Interruptions(list["Between"]):
     def before(self, sender: Sender, line: list[bytes], arrival: Arrival = "alone") -> None:
         """Note a client's command before it is executed, and run the interruptions that are due."""
         name = command_name([word.decode("utf-8", "replace") for word in line[:2]])
-        if name.partition(" ")[0] in _ABOUT_CONNECTION:
+        if name.partition(" ")[0] in _ABOUT_CONNECTION or self._running:
             return
+        # Call conditions without the lock, because they are the test's code.
+        matched = [each for each in list(self) if each._query is None or each._matches(name, line)]
         with self._lock:
             if self._running:
                 return
-            noted = [(each, each._note(sender, name, arrival)) for each in self]
-        # Call conditions without the lock, because they are the test's code.
+            noted = [(each, each._note(sender, name, arrival)) for each in matched]
         due = [(each, gap) for each, gap in noted if gap is not None and each._selects(gap)]
         if not due:
             return
@@ -137,7 +138,9 @@ class Between:
     The two commands are neighbours in a pipeline or separate calls, over REST or over the Redis
     protocol. ``commands`` selects the position: a number for the position after that many commands
     of each client, or a pair for each position between two neighbours with these names (each a
-    name, a glob, a pattern or a function). None selects every position.
+    name, a glob, a pattern or a function). None selects every position. ``where`` are conditions on
+    commands, such as ``key="stock:*"``: commands that do not match are ignored, so two matching
+    commands are neighbours even if the client sends other commands between them.
 
     The interruption ends with its ``with`` block, which raises ``ContractError`` with the commands
     that it saw if nothing was interrupted. With ``commands=None``, it can also be iterated: each
@@ -160,12 +163,19 @@ class Between:
     are ignored, because client libraries send them by themselves. Commands of ``execute()`` are the
     test's own, and commands that arrive while ``run`` runs count as sent by ``run``.
 
-    ``hits`` is the number of interruptions so far. ``place`` is the number of commands that the
-    interrupted client had sent before the latest one.
+    ``hits`` is the number of interruptions so far. ``place`` is the number of matching commands
+    that the interrupted client had sent before the latest one.
     """
 
-    def __init__(self, plan: Interruptions, commands: Place, run: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        plan: Interruptions,
+        commands: Place,
+        run: Callable[[], object],
+        where: Mapping[str, Any],
+    ) -> None:
         self._choice = None if commands is None else _choice_of(commands)
+        self._query = Query(where, COMMAND_FIELDS, "command") if where else None
         if inspect.iscoroutinefunction(run):
             raise ContractError(
                 f"run={run!r} is a coroutine function, which a command cannot await: "
@@ -182,6 +192,9 @@ class Between:
         self._seen: dict[int, list[str]] = {}
         """The names of the commands by the number of their client."""
         self._seen_in_all = 0
+        self._ignored: list[str] = []
+        """The commands that did not match ``where``, each with its keys."""
+        self._ignored_in_all = 0
         self._saw_transaction = False
         self._has_raised = False
         self.hits = 0
@@ -189,6 +202,17 @@ class Between:
         plan.add(self)
 
     # -- commands --------------------------------------------------------------------------------
+
+    def _matches(self, name: str, line: list[bytes]) -> bool:
+        """Return whether a command matches ``where``; remember it for errors if it does not."""
+        assert self._query is not None
+        facts = facts_of([[word.decode("utf-8", "replace") for word in line]])
+        if self._query(facts):
+            return True
+        self._ignored_in_all += 1
+        if self._ignored_in_all <= _MOST_SEEN:
+            self._ignored.append(brief(" ".join([name, *facts["key"]])))
+        return False
 
     def _note(self, sender: Sender, name: str, arrival: Arrival) -> _Gap | None:
         """Note a command; return the position before it, if its client has sent another one."""
@@ -296,26 +320,36 @@ class Between:
         __tracebackhide__ = True
         if not self.hits:
             self._has_raised = True
-            raise ContractError(self.why_unused())
+            raise ContractError(self._why_unused())
 
     def __repr__(self) -> str:
         return f"<{self._as_call()}, {counted(self.hits, 'hit')}>"
 
     def _as_call(self) -> str:
         commands = self._commands
+        given = [] if self._query is None else [*map(str, self._query.questions)]
         if isinstance(commands, tuple | list):
-            return f"between(({brief(commands[0])}, {brief(commands[1])}))"
-        return f"between({'' if commands is None else commands})"
+            given.insert(0, f"({brief(commands[0])}, {brief(commands[1])})")
+        elif commands is not None:
+            given.insert(0, str(commands))
+        return f"between({', '.join(given)})"
 
-    def why_unused(self) -> str:
+    def _why_unused(self) -> str:
         """Return a message for an interruption that never happened, with the commands it saw."""
         clients = [", ".join(names) for names in self._seen.values()]
         if len(clients) > 1:
             clients = [f"{names} of client {number}" for number, names in enumerate(clients, 1)]
-        saw = "; ".join(clients) or "no command of a client"
+        saw = "; ".join(clients) or (
+            "no command of a client" if self._query is None else "no matching command of a client"
+        )
         more = self._seen_in_all - _MOST_SEEN
         if more > 0:
             saw += f"; and {counted(more, 'more command')}"
+        if self._ignored:
+            saw += f", and ignored {', '.join(self._ignored)}"
+            more = self._ignored_in_all - _MOST_SEEN
+            if more > 0:
+                saw += f" and {counted(more, 'more command')}"
         inside = ". Nothing runs inside a transaction" if self._saw_transaction else ""
         return (
             f"{self._as_call()} interrupted nothing. It saw {saw}{inside}. "

@@ -202,13 +202,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
 
         Raises ``ContractError`` if the client is not installed.
         """
-        made: QStash = super().client(**options)
-        return made
-
-    def async_client(self, **options: Any) -> AsyncQStash:
-        """Return the official asynchronous client, configured for this fake."""
-        made: AsyncQStash = super().async_client(**options)
-        return made
+        return self._official(self._make_client, options)
 
     def _make_client(self, **options: Any) -> QStash:
         from qstash import QStash
@@ -277,8 +271,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
 
     @property
     def aio(self) -> QueueAio:
-        """Awaitable versions of the methods that deliver messages."""
-        return QueueAio(self._driver)
+        """The asynchronous client, and awaitable versions of the methods that deliver messages."""
+        return QueueAio(self, self._make_async_client, self._driver)
 
     def deliver_due(self) -> Attempts:
         """Deliver the messages that are due now, without moving the clock."""

@@ -3,7 +3,7 @@
 import {Trace, el, fold, plural, shortName, svg, visible} from "./trace.js";
 
 // Actions that change only credentials, which states do not contain.
-const CREDENTIALS = new Set(["rotate_keys", "rotate_token", "reset_password"]);
+const CREDENTIALS = new Set(["rotate_keys", "rotate_token", "rotate_password"]);
 const KEYS = [["↓ ↑ j k", "next, previous row"], ["n p", "next, previous problem"], ["← →", "cause, first effect"],
   ["Enter", "to the details"], ["Esc", "close the details"], ["/", "search"]];
 

@@ -39,7 +39,7 @@ MOST_ITEMS = 1_000
 """Maximum number of items in a fake; the data of larger fakes is not replayed."""
 MOST_LOOKS = 300_000
 """Maximum number of items that are compared for one report, to limit the time to seconds."""
-_WITHOUT_DATA = ("rotate_token", "rotate_keys", "reset_password")
+_WITHOUT_DATA = ("rotate_token", "rotate_keys", "rotate_password")
 """Actions that change only credentials. A replay has its own credentials."""
 _ABOUT_CONNECTIONS = (
     b"AUTH", b"CLIENT", b"COMMAND", b"HELLO", b"INFO", b"MONITOR", b"PSUBSCRIBE", b"PUBLISH",
@@ -200,7 +200,7 @@ class _KVCopy(_Copy):
         session = self._sessions.get(call.client)
         if session is None:
             # Only sessions of the port may block.
-            session = engine.session(tester(self.fake.dialect), transport="port")
+            session = engine.session(tester(self.fake._dialect), transport="port")
             self._sessions[call.client] = session
         words = [word.encode("utf-8", "surrogatepass") for word in json.loads(call.body)]
         name = words[0].upper()

@@ -11,7 +11,7 @@ from ..core.errors import ContractError
 from ..core.ids import new_token
 from ..core.matching import Condition, Field, Query
 from ..core.results import Results, expect, results_of
-from ..handle import Context, Handle, action
+from ..handle import Aio, Context, Handle, action
 from .assertions import (
     QUERIES,
     QUERY_FIELDS,
@@ -135,13 +135,12 @@ class VectorIndex(Handle):
 
     def client(self, **options: Any) -> upstash_vector.Index:
         """Return an ``upstash_vector.Index`` for this index; ``options`` are passed to it."""
-        client: upstash_vector.Index = self._official(self._make_client, options)
-        return client
+        return self._official(self._make_client, options)
 
-    def async_client(self, **options: Any) -> upstash_vector.AsyncIndex:
-        """Return an ``upstash_vector.AsyncIndex`` for this index; ``options`` are passed to it."""
-        client: upstash_vector.AsyncIndex = self._official(self._make_async_client, options)
-        return client
+    @property
+    def aio(self) -> Aio[upstash_vector.AsyncIndex]:
+        """The asynchronous client: ``aio.client()`` returns an ``upstash_vector.AsyncIndex``."""
+        return Aio(self, self._make_async_client)
 
     def _make_client(self, **options: Any) -> upstash_vector.Index:
         from upstash_vector import Index

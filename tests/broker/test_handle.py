@@ -566,7 +566,7 @@ def test_identity(broker: Broker) -> None:
         assert client.get("/topics").json() == {"orders": 3}
 
     async def listed() -> Any:
-        async with broker.async_client(headers={"X-A": "1"}) as client:
+        async with broker.aio.client(headers={"X-A": "1"}) as client:
             return (await client.get("/topics")).json()
 
     assert asyncio.run(listed()) == {"orders": 3}

@@ -514,7 +514,7 @@ def test_the_ready_made_clients_work() -> None:
         client.http._client.close()
 
         async def listed() -> Any:
-            client = world.queue.async_client()
+            client = world.queue.aio.client()
             found = await client.queue.list()
             await client.http._client.aclose()
             return found

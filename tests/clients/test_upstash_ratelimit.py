@@ -58,7 +58,7 @@ class World:
         """Return a recorded limiter, whose client is closed at the end."""
         cls = FLAVOURS[self.flavour]
         sync = self.flavour == "sync"
-        client = self.server.client() if sync else self.server.async_client()
+        client = self.server.client() if sync else self.server.aio.client()
         self.stack.callback(self._close, client)
         self.used.note("Ratelimit", "__init__", ["redis", "limiter", *options])
         return Api(cls(client, algorithm, **options), {cls: "Ratelimit"}, self.used, LOOP)

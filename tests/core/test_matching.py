@@ -559,6 +559,27 @@ def test_what_is_cut_decides_nothing_unless_something_else_does() -> None:
             ask({"text": "cut", "number": 1})
 
 
+def test_conditions_on_parts_hold_for_the_same_part() -> None:
+    def of_parts(name: str) -> Field:
+        return Field(
+            TEXT,
+            lambda item: [part[name] for part in item],
+            several=True,
+            parts=lambda item: [part[name] for part in item] if len(item) > 1 else None,
+        )
+
+    fields = {"name": of_parts("name"), "key": of_parts("key"), "size": Field(NUMBER, len)}
+    first, second = {"name": "SET", "key": "a"}, {"name": "GET", "key": "b"}
+    query = Query({"name": "SET", "key": "b"}, fields)
+    assert not query([first, second])
+    assert query.why_not([first, second]) == ["no single command matches name='SET' key='b'"]
+    assert query.why_not([first]) == ["key is ['a'], not 'b'"]
+    assert query([first, {"name": "SET", "key": "b"}])
+    assert Query({"name": "GET", "key": lambda key: key == "b", "size": 2}, fields)([first, second])
+    assert Query({"name": ["SET", "GET"], "key": "b"}, fields)([first, second])
+    assert Query({"name": mock.ANY, "key": "b"}, fields)([first, second])
+
+
 def test_a_field_that_was_cut_has_no_likeness() -> None:
     def read(item: object) -> Any:
         raise CannotTell("too little is left")

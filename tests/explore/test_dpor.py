@@ -103,7 +103,7 @@ def outcomes(
                 if strategy.moves_time:
                     world.time.move_to(world.now_us() + PATIENCE_US)
                 results = simulation.history.results
-                state = tuple(sorted((k, str(v)) for k, v in kv.values().items()))
+                state = tuple(sorted((k, str(v)) for k, v in kv.contents().items()))
                 end = tuple(memory) if late else ()
                 found.add((state, tuple(sorted((k, str(v)) for k, v in results.items())), end))
                 assert runs < 20_000

@@ -262,7 +262,7 @@ def test_everything_is_as_before(cloud: Cloud, kv: KVServer, redis: Redis) -> No
     now, entries, token = cloud.clock.now(), len(cloud.journal), kv.token
     faults, real_sleep = kv._app.faults, time.sleep
     cloud.explore(claim(redis), holds, budget=80)
-    assert kv.values() == {"kept": "1"}
+    assert kv.contents() == {"kept": "1"}
     assert (cloud.clock.now(), kv.token) == (now, token)
     assert len(cloud.journal) == entries
     assert kv._app.faults is faults

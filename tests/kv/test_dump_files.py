@@ -52,12 +52,12 @@ def test_dumps_can_be_loaded(server: KVServer, file: Path) -> None:
     server.load([["XADD", "x", "1-1", "f", "v"], ["JSON.SET", "j", "$", '{"a": [1]}']])
     server.load([["EXPIRE", "s", 100], ["HEXPIRE", "h", 50, "FIELDS", 1, "f"]])
     server.load([["FUNCTION", "LOAD", LIBRARY]])
-    before = server.values()
+    before = server.contents()
     server.dump_rdb(file)
     server.execute("FLUSHALL")
     server.execute("FUNCTION", "FLUSH")
     server.load(str(file))
-    assert server.values() == before
+    assert server.contents() == before
     assert server.ttl("s") == 100
     assert server.execute("HTTL", "h", "FIELDS", 1, "f") == [50]
     assert server.execute("FCALL", "f", 0) == 7
@@ -68,8 +68,8 @@ def test_keys_of_the_same_names_are_replaced_and_others_stay(server: KVServer, f
     server.load({"both": ["old"], "other": "stays"})
     server.execute("EXPIRE", "both", 100)
     server.load(file)
-    assert server.values() == {"both": "new", "other": "stays"}
-    assert server.ttl("both") == -1
+    assert server.contents() == {"both": "new", "other": "stays"}
+    assert server.ttl("both") is None
 
 
 def test_expired_keys_are_not_loaded(server: KVServer, file: Path) -> None:
@@ -86,7 +86,7 @@ def test_expired_keys_are_not_loaded(server: KVServer, file: Path) -> None:
     line = "dump.rdb: skipped keys: 1 that have expired by the clock of the fake$"
     with pytest.warns(UserWarning, match=line):
         server.load(file)
-    assert server.values() == {"stays": "2", "old": "3", "never": "4"}
+    assert server.contents() == {"stays": "2", "old": "3", "never": "4"}
     assert server.execute("PTTL", "stays") == 1500
     assert server.execute("PTTL", "old") == 5000
 
@@ -135,7 +135,7 @@ def test_a_server_without_the_module_has_no_json(
         monkeypatch.delitem(engine.table.commands, "JSON.SET", raising=False)
         with pytest.warns(UserWarning, match="skipped keys: 1 of module type ReJSON-RL$"):
             stock.load(file)
-        assert stock.values() == {"k": "v"}
+        assert stock.contents() == {"k": "v"}
         session = server._engine.session()
         payload = server._engine.execute(session, [b"DUMP", b"j"])
         with pytest.raises(CommandError, match="Bad data format"):
@@ -150,7 +150,7 @@ class TestRefused:
             file.write_bytes(whole[:end])
             with pytest.raises(ContractError, match=r"^dump\.rdb cannot be loaded as an \.rdb"):
                 server.load(file)
-        assert server.values() == {"a": "before"}
+        assert server.contents() == {"a": "before"}
 
     def test_an_invalid_library_changes_nothing(self, server: KVServer, file: Path) -> None:
         file.write_bytes(file_of(b"\xf5" + text(b"#!lua name=l\nreturn 1") + key(b"k", b"v")))
@@ -158,7 +158,7 @@ class TestRefused:
             ContractError, match=r"^dump\.rdb: its function libraries cannot be loaded: ERR No func"
         ):
             server.load(file)
-        assert server.values() == {}
+        assert server.contents() == {}
 
     @pytest.mark.parametrize("name", ["none.rdb", ".", "SET k v", "\x00"])
     def test_invalid_files(self, server: KVServer, tmp_path: Path, name: str) -> None:
@@ -222,10 +222,10 @@ def test_a_real_server_is_loaded_by_restoring(file: Path) -> None:
             made.load([["JSON.SET", "j", "$", "[1]"], ["PEXPIREAT", "j", 9 * 10**12]])
             made.load([["FUNCTION", "LOAD", LIBRARY]])
             made.dump_rdb(file)
-            expected = made.values()
+            expected = made.contents()
         with KVServer(Context.alone(), engine=behind.url, isolation="none") as server:
             server.load(file)
-            assert server.values() == expected
+            assert server.contents() == expected
             assert server.ttl("j") > 0
             with pytest.raises(ContractError, match="use the SAVE command"):
                 server.dump_rdb(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.handle import Context, Handle
+from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.acl.users import AclUser
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
@@ -42,10 +43,17 @@ def ask(server: KVServer, *line: object) -> Any:
     return httpx.post(server.url, json=line, headers=server.headers).json()
 
 
+MISSING = {
+    "value": None, "string": None, "integer": None, "hash": {}, "elements": [], "members": set(),
+    "scores": {}, "entries": [],
+}  # fmt: skip
+"""The value that each reader returns for a missing key."""
+
+
 class TestContents:
     def test_loaded_data_are_the_same(self, server: KVServer) -> None:
         server.load(CONTENT)
-        assert server.values() == CONTENT
+        assert server.contents() == CONTENT
         assert server.keys() == list(CONTENT)
         assert server.keys("*set") == ["set", "zset"]
         assert server.value("hash") == {"a": "1"}
@@ -56,7 +64,7 @@ class TestContents:
         document = {"a": [1, 2.5, True, None], "b": {"c": "x"}}
         assert server.value("doc") == document
         server.value("doc")["a"].append("mine")
-        assert server.values() == {"doc": document}
+        assert server.contents() == {"doc": document}
 
     def test_each_type_has_a_reader(self, server: KVServer) -> None:
         server.load({**CONTENT, "n": "-7", "board": [("bob", 2.5), ("ann", 1.5)]})
@@ -68,41 +76,77 @@ class TestContents:
         assert list(server.scores("board").items()) == [("ann", 1.5), ("bob", 2.5)]
         assert server.entries("stream") == CONTENT["stream"]
 
-    def test_a_collection_that_does_not_exist_is_empty(self, server: KVServer) -> None:
-        assert (server.hash("x"), server.elements("x"), server.members("x")) == ({}, [], set())
-        assert (server.scores("x"), server.entries("x")) == ({}, [])
+    @pytest.mark.parametrize(("reader", "missing"), MISSING.items())
+    def test_readers_return_for_a_missing_key_what_a_server_answers(
+        self, server: KVServer, reader: str, missing: object
+    ) -> None:
+        read = getattr(server, reader)
+        server.load({"k": "v"})
+        assert read("none") == missing
+        server.execute("PEXPIRE", "k", 1)
+        server.clock.advance(1)
+        assert read("k") == missing
 
-    def test_a_reader_names_what_the_key_holds(self, server: KVServer) -> None:
-        server.load({"h": {"f": "v"}, "words": "some words"})
-        for call, text in (
-            (lambda: server.string("h"), r"'h' holds a hash, not a string: read it with hash\(\)"),
-            (lambda: server.members("words"), r"holds a string, not a set: .*string\(\)"),
-            (lambda: server.integer("words"), "'some words', which is not an integer"),
-            (lambda: server.integer("none"), r"'none' does not exist: .*value\('none'\)"),
+    @pytest.mark.parametrize("reader", [*MISSING][1:])
+    def test_readers_name_the_type_of_a_key_of_another_type(
+        self, server: KVServer, reader: str
+    ) -> None:
+        server.load({**CONTENT, "string": "v"})
+        server.execute("JSON.SET", "document", "$", "{}")
+        types = {"integer": "string", "elements": "list", "members": "set", "scores": "zset"}
+        own = {"entries": "stream"}.get(reader) or types.get(reader, reader)
+        for key in ("string", "hash", "list", "set", "zset", "stream", "document"):
+            if key != own:
+                held = "ReJSON-RL" if key == "document" else key
+                with pytest.raises(
+                    ContractError, match=f"'{key}' holds a {held}, not a {own}: read"
+                ):
+                    getattr(server, reader)(key)
+
+    def test_a_string_that_is_no_integer_is_an_error(self, server: KVServer) -> None:
+        server.load({"words": "some words"})
+        with pytest.raises(ContractError, match="'some words', which is not an integer"):
+            server.integer("words")
+
+    def test_a_ttl_is_in_seconds(self, server: KVServer) -> None:
+        server.load([["SET", "timed", "v", "PX", 1500], ["SET", "forever", "v"]])
+        assert (server.ttl("timed"), server.ttl(b"forever")) == (1.5, None)
+        server.clock.advance(1)
+        assert server.ttl("timed") == 0.5
+        with pytest.raises(
+            ContractError,
+            match=r"'forevr' does not exist; did you mean 'forever'\? Existing keys: timed, forever$",
         ):
-            with pytest.raises(ContractError, match=text):
-                call()
+            server.ttl("forevr")
+        server.clock.advance(1)
+        with pytest.raises(
+            ContractError, match=r"'timed' does not exist\. Existing keys: forever$"
+        ):
+            server.ttl("timed")
+        server.execute("FLUSHALL")
+        with pytest.raises(ContractError, match=r"b'\\xff' does not exist. Existing keys: none$"):
+            server.ttl(b"\xff")
 
     def test_nothing_is_made_of_nothing(self, server: KVServer) -> None:
         server.execute("SET", "list", "gone")
         server.load({"list": [], "set": set(), "hash": {}, "flag": True, "no": False})
-        assert server.values() == {"flag": "true", "no": "false"}
+        assert server.contents() == {"flag": "true", "no": "false"}
 
     def test_values_can_be_loaded_again(self, server: KVServer) -> None:
         server.load(CONTENT)
         with KVServer(Context.alone()) as other:
-            other.load(server.values())
-            assert other.values() == CONTENT
+            other.load(server.contents())
+            assert other.contents() == CONTENT
 
     def test_loading_replaces_and_takes_numbers_and_bytes(self, server: KVServer) -> None:
         server.load({"k": ["old"], "n": 1})
         server.load({"k": {"f": 1.5}, b"\xff": b"\xfe", "n": 2})
-        assert server.values() == {"k": {"f": "1.5"}, b"\xff": b"\xfe", "n": "2"}
+        assert server.contents() == {"k": {"f": "1.5"}, b"\xff": b"\xfe", "n": "2"}
 
     def test_commands_can_be_loaded(self, server: KVServer) -> None:
         server.load([["ZADD", "board", 1, "ann"], ("SET", "k", "v", "EX", 10)])
         assert server.value("board") == [("ann", 1.0)]
-        assert (server.ttl("k"), server.ttl("board"), server.ttl("none")) == (10, -1, -2)
+        assert (server.ttl("k"), server.ttl("board")) == (10.0, None)
 
     @pytest.mark.parametrize(
         "data",
@@ -122,7 +166,7 @@ class TestContents:
         server.load({"first": "1", "k": "old"})
         with pytest.raises(ContractError):
             server.load({"first": "2", "k": value})
-        assert server.values() == {"first": "1", "k": "old"}
+        assert server.contents() == {"first": "1", "k": "old"}
 
     def test_a_command_that_fails_while_loading_is_named(self, server: KVServer) -> None:
         with pytest.raises(CommandError, match="not a valid float") as caught:
@@ -143,7 +187,7 @@ class TestContents:
         server.execute("MULTI")
         assert server.execute("SET", "queued", 1) == "QUEUED"
         server.load({"k": "v"})
-        assert (server.values(), server.ttl("k"), server.ttl("queued")) == ({"k": "v"}, -1, -2)
+        assert (server.contents(), server.ttl("k")) == ({"k": "v"}, None)
         assert server.execute("EXEC") == ["OK"]
 
     def test_the_tester_is_let_in_after_reset_of_the_client(self, server: KVServer) -> None:
@@ -183,7 +227,7 @@ class TestContents:
     def test_expiry_follows_the_clock(self, server: KVServer) -> None:
         server.execute("SET", "k", "v", "EX", 60)
         server.clock.advance(60)
-        assert server.values() == {}
+        assert server.contents() == {}
 
 
 WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
@@ -313,7 +357,12 @@ class TestIdentity:
     def test_official_clients(self, server: KVServer) -> None:
         assert server.client().set("k", "v") is True
         assert server.client(token=server.read_only_token).get("k") == "v"
-        assert server.async_client() is not None
+
+        async def read() -> str | None:
+            async with server.aio.client(token=server.read_only_token) as client:
+                return await client.get("k")
+
+        assert asyncio.run(read()) == "v"
 
     def test_rotating_replaces_both_tokens(self, server: KVServer) -> None:
         old = (server.token, server.read_only_token)
@@ -328,7 +377,7 @@ class TestBaseline:
         server.load({"more": "2"})
         server.between(1, run=lambda: None)
         server.reset()
-        assert server.values() == {"base": "1"}
+        assert server.contents() == {"base": "1"}
         assert not server._app.interruptions
 
     @pytest.mark.parametrize(
@@ -374,7 +423,7 @@ class TestBaseline:
         saved = server.snapshot()
         server.execute("FLUSHALL")
         server.restore(saved)
-        assert server.values() == CONTENT
+        assert server.contents() == CONTENT
 
     def test_a_snapshot_of_the_other_dialect_is_refused(self, server: KVServer) -> None:
         server.load({"k": "v"})
@@ -382,8 +431,8 @@ class TestBaseline:
             for from_, to in ((server, other), (other, server)):
                 with pytest.raises(ContractError, match="same dialect="):
                     to.restore(from_.snapshot())
-            assert other.values() == {}
-        assert server.values() == {"k": "v"}
+            assert other.contents() == {}
+        assert server.contents() == {"k": "v"}
 
     def test_a_server_that_is_down_opens_a_port_that_refuses(self, server: KVServer) -> None:
         server.faults.down()
@@ -405,14 +454,17 @@ class TestBaseline:
             _ = server.database_url
 
 
-def test_completion_lists_only_public_names() -> None:
-    own = {name for name in dir(KVServer) if not name.startswith("_")}
-    assert own - {*dir(Handle), *Handle.__annotations__} == {
-        *(
-            "between", "database_url", "dump_rdb", "execute", "keys", "read_only_token",
-            "reset_password",
-        ),
-        *("assert_not_searched", "assert_searched", "search_index", "searches"),
-        *("ttl", "value", "values"),
-        *("elements", "entries", "hash", "integer", "members", "scores", "string"),
+def test_completion_lists_only_what_a_test_uses(server: KVServer) -> None:
+    assert {name for name in dir(server) if not name.startswith("_")} == {
+        *("service", "fixture", "name", "url", "token", "headers", "env", "closed"),
+        *("read_only_token", "database_url", "rotate_token", "rotate_password"),
+        *("client", "aio", "execute", "between", "intercept"),
+        *("load", "dump_rdb", "keys", "contents", "value", "ttl", "search_index", "searches"),
+        *("string", "integer", "hash", "elements", "members", "scores", "entries"),
+        *("clock", "faults", "journal", "end_connections", "on_close", "close"),
+        *("reset", "set_baseline", "snapshot", "restore"),
+        *("assert_called", "assert_not_called", "assert_searched", "assert_not_searched"),
     }  # fmt: skip
+    with server.between(run=print) as race:
+        httpx.post(server.url + "/pipeline", json=[["PING"], ["PING"]], headers=server.headers)
+    assert {name for name in dir(race) if not name.startswith("_")} == {"hits", "place", "remove"}

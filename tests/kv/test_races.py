@@ -80,11 +80,11 @@ def send(request: pytest.FixtureRequest, server: KVServer) -> Iterator[Send]:
 
 
 @contextmanager
-def unused(server: KVServer, commands: Any, told: str) -> Iterator[Between]:
+def unused(server: KVServer, commands: Any, told: str, **where: Any) -> Iterator[Between]:
     """Expect that a block interrupts nothing, and that its error contains a string."""
     with (
         pytest.raises(ContractError, match=re.escape(told)),
-        server.between(commands, run=print) as between,
+        server.between(commands, run=print, **where) as between,
     ):
         yield between
 
@@ -157,6 +157,91 @@ class TestNeighbours:
         with pytest.raises(ContractError, match=told):
             loop()
         assert turns == [1]
+
+
+class TestConditions:
+    """Commands that do not match the conditions of ``between()`` are ignored."""
+
+    STOCK = (
+        ["GET", "stock:1"], ["GET", "price:1"], ["INCR", "n"], ["SET", "stock:1", 0],
+        ["MSET", "price:1", 0, "stock:2", 0], ["GET", "price:1"], ["SET", "price:1", 1],
+    )  # fmt: skip
+
+    @pytest.mark.parametrize(
+        "key", ["stock:*", re.compile("^stock"), lambda key: key.startswith("stock:")]
+    )
+    def test_neighbours_are_matching_commands(self, server: KVServer, send: Send, key: Any) -> None:
+        with server.between(("GET", "SET"), key=key, run=["INCR", "rival"]) as between:
+            send(self.STOCK)
+        assert (between.hits, between.place, server.integer("rival")) == (1, 1, 1)
+
+    def test_every_position_of_matching_commands(self, server: KVServer, send: Send) -> None:
+        places = []
+        with server.between(key="stock:*", run=lambda: places.append(between.place)) as between:
+            send(self.STOCK)
+        assert places == [1, 2]
+
+    @pytest.mark.parametrize(
+        "where", [{"key": "price:1"}, {"words": ["GET", "*"]}, {"command": "*SET"}]
+    )
+    def test_a_number_counts_matching_commands(
+        self, server: KVServer, send: Send, where: Any
+    ) -> None:
+        with server.between(1, run=["INCR", "rival"], **where) as between:
+            send(self.STOCK)
+        assert (between.hits, between.place, server.integer("rival")) == (1, 1, 1)
+
+    def test_a_loop_over_matching_commands(self, server: KVServer, send: Send) -> None:
+        found = []
+        for place in server.between(key="price:1", run=["SET", "rival", 1]):
+            send(self.STOCK)
+            found.append(place)
+        assert found == [1, 2, 3, 4]
+
+    def test_an_unused_block_lists_what_it_ignored(self, server: KVServer, send: Send) -> None:
+        told = (
+            "between(('GET', 'SET'), key='stokc:*') interrupted nothing. It saw no matching command "
+            "of a client, and ignored 'GET stock:1', 'GET price:1', 'INCR n', 'SET stock:1', "
+            "'MSET price:1 stock:2', 'GET price:1', 'SET price:1'. Name two"
+        )
+        with unused(server, ("GET", "SET"), told, key="stokc:*"):
+            send(self.STOCK)
+        ignored = ", ".join(["'GET stock:1'"] * 40)
+        told = f"It saw GET, and ignored {ignored} and 5 more commands."
+        with unused(server, None, told, key="price:1"):
+            send([*[["GET", "stock:1"]] * 45, ["GET", "price:1"]])
+
+    def test_nothing_runs_inside_a_transaction(self, server: KVServer) -> None:
+        told = "It saw GET, SET, and ignored 'INCR n', 'MULTI', 'EXEC'. Nothing runs inside"
+        with unused(server, ("GET", "SET"), told, key="stock:1"):
+            httpx.post(server.url, json=["GET", "stock:1"], headers=server.headers)
+            lines = [["SET", "stock:1", 1]]
+            httpx.post(server.url, json=["INCR", "n"], headers=server.headers)
+            httpx.post(server.url + "/multi-exec", json=lines, headers=server.headers)
+
+    @pytest.mark.parametrize(
+        ("where", "told"),
+        [
+            ({"key": 1}, "key=1 can never match: pass a string"),
+            ({"key": None}, "leave out key= to match any value"),
+            ({"keys": "k"}, "not a field of a command; did you mean 'key'"),
+            ({"command": "SETT"}, "did you mean 'SET'"),
+            ({"status": 200}, "Known fields: command, index, key, words"),
+        ],
+    )
+    def test_impossible_conditions_are_rejected(
+        self, server: KVServer, where: dict[str, Any], told: str
+    ) -> None:
+        with pytest.raises(ContractError, match=re.escape(told)):
+            server.between(("GET", "SET"), run=print, **where)
+        assert not server._app.interruptions
+
+    def test_a_condition_that_raises_is_reported(self) -> None:
+        with Cloud() as cloud, cloud.kv_server() as server:
+            server.between(key=lambda key: 1 / 0, run=print)
+            answer = httpx.post(server.url, json=["GET", "k"], headers=server.headers)
+            assert answer.status_code == 500
+            assert "raised ZeroDivisionError" in cloud.problems().where(kind="bug").only().text
 
 
 class TestClients:

@@ -16,7 +16,7 @@ import pytest
 
 def test_kv(kv_server):
     kv_server.client().set("k", "v")
-    assert kv_server.values() == {"k": "v"}
+    assert kv_server.contents() == {"k": "v"}
 
 def test_vector(vector_index):
     assert vector_index.vectors() == []

@@ -18,7 +18,7 @@ DRIVING = {
 }  # fmt: skip
 """Calls that deliver. Calls that wait have a parameter ``timeout`` or ``within``."""
 NO_WAITS = {
-    "publish", "call", "asgi", "wsgi", "answers", "client", "async_client", "eventually",
+    "publish", "call", "asgi", "wsgi", "answers", "client", "eventually",
 }  # fmt: skip
 
 

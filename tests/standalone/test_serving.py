@@ -112,11 +112,11 @@ def test_a_dump_of_a_real_server_is_loaded(serve: Serve, tmp_path: Path) -> None
     server = serve("kv", "--load", str(file))
     server.call("kv_server", "execute", "SET", "k", "other")
     server.ask("POST", "/reset", {})
-    assert server.call("kv_server", "values") == {"k": "v"}
+    assert server.call("kv_server", "contents") == {"k": "v"}
     # A client names a file on the server's machine, which the server may read but not write.
     server.call("kv_server", "execute", "FLUSHALL")
     server.call("kv_server", "load", str(file))
-    assert server.call("kv_server", "values") == {"k": "v"}
+    assert server.call("kv_server", "contents") == {"k": "v"}
     out = {"object": "kv_server", "name": "dump_rdb", "args": [str(tmp_path / "out.rdb")]}
     assert "'dump_rdb' is not a name of KVServer" in message(server.ask("POST", "/call", out))
 
@@ -141,7 +141,7 @@ def test_what_a_dump_has_beside_is_skipped_with_one_line(tmp_path: Path) -> None
         kv = cloud.kv_server()
         app: Any = SimpleNamespace(loading="")
         _prepare(cloud, app, [(state, read_state(state))], {}, Log(file=said))
-        assert kv.values() == {"k": "v"}
+        assert kv.contents() == {"k": "v"}
     assert "warning: dump.rdb: skipped keys: 1 of module type AAAAAAAAA\n" in said.getvalue()
 
 

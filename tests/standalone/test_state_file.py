@@ -64,7 +64,7 @@ def test_everything_is_put_in(cloud: Cloud, tmp_path: Path) -> None:
     )
     load_state(cloud, read_state(file), tmp_path)
     kv, vector, broker, queue = by_service(cloud)
-    assert kv.values() == {
+    assert kv.contents() == {
         "s": "1", "h": {"f": "v"}, "l": ["a", "b"], "set": {"x"}, "z": [("ann", 1.0), ("bob", 2.0)],
     }  # fmt: skip
     assert kv.ttl("s") == 60

@@ -47,7 +47,7 @@ def test_env_and_clients(index: VectorIndex) -> None:
     }
     pytest.importorskip("upstash_vector")
     assert index.client().upsert([("a", [1, 0])]) == "Success"
-    assert index.async_client(retries=1)._retries == 1
+    assert index.aio.client(retries=1)._retries == 1
 
 
 def test_rotating_refuses_both_old_tokens(index: VectorIndex) -> None:

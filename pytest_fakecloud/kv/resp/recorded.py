@@ -57,16 +57,17 @@ class RecordedCommands:
         app = self._app
         size = sum(map(len, argv))
         line = without_secrets(argv)
+        sizes: dict[str, int] = {}
         if size > LARGE:
-            line = [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
+            line, sizes = _shortened(line, size)
         body = orjson.dumps([word.decode("utf-8", "replace") for word in line])
         request = Request("RESP", "/", (), body, self._connection.client)
         call = request.call = app.recorder.open_call(
             request, facts=partial(_facts, database=self._session.db.index)
         )
         call.route = "database-port"
-        if size > LARGE:
-            record_cut(call, {"body": size, "words": size})
+        if sizes:
+            record_cut(call, sizes)
         try:
             return self._run_with_faults(argv, request)
         finally:
@@ -177,6 +178,13 @@ class RecordedCommands:
                     self._connection.signal.sleep(self._connection.signal.version, 1.0)
         if effect.reset:
             self._connection.connection.reset_when_closed()
+
+
+def _shortened(line: list[bytes], size: int) -> tuple[list[bytes], dict[str, int]]:
+    """Return the beginning of a large command, and the full size of each field that is cut."""
+    kept = [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
+    whole, shown = (facts_of([[word.decode("latin-1") for word in one]]) for one in (line, kept))
+    return kept, {"body": size, **{name: size for name in whole if whole[name] != shown[name]}}
 
 
 def _facts(call: Call, database: int) -> dict[str, Any]:

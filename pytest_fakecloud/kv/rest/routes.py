@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import orjson
 
 from ...core.errors import ServiceError
-from ...core.field_types import TEXT, OneOf
+from ...core.field_types import OneOf
 from ...core.matching import Field
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
@@ -21,7 +21,7 @@ from ...http.messages import Answer, Request, Stream
 from ...http.readers import bearer_token, same
 from ...http.routing import Route
 from .. import errors
-from ..command_fields import COMMAND, LINES, facts_of
+from ..command_fields import COMMAND_FIELDS, facts_of
 from ..errors import CommandError, RestError
 from ..model import TURN_SECONDS, AnyEngine, AnySession
 from ..races import Arrival, Interruptions, Sender
@@ -59,9 +59,7 @@ class KVApp(App):
 
     service: ClassVar[str] = "kv"
     fact_fields: ClassVar[Mapping[str, Field]] = {
-        "command": Field(COMMAND, several=True),
-        "words": Field(LINES),
-        "index": Field(TEXT, several=True),
+        **COMMAND_FIELDS,
         "encoding": Field(OneOf("encoding", ("", "base64"), fold=True)),
     }
 
@@ -131,9 +129,9 @@ class KVApp(App):
         """Return the fields that the journal records for a request.
 
         ``command`` contains the commands' names in upper case, with subcommands (``"XGROUP
-        CREATE"``). ``words`` contains the command lines as strings, ``index`` the searched indexes,
-        and ``encoding`` the encoding of strings in the response. A request with an unsupported
-        method has none of these fields.
+        CREATE"``). ``key`` contains their keys, ``words`` the command lines as strings, ``index`` the
+        searched indexes, and ``encoding`` the encoding of strings in the response. A request with an
+        unsupported method has none of these fields.
         """
         if not request.route:
             return {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ...core.clock import Target
 from ...core.concurrency.aio import drive
@@ -14,10 +15,14 @@ from ...core.timekeeper import Timekeeper
 from ...core.timeparse import Duration, Instant, duration_us, to_datetime
 from ...core.timers import Fired
 from ...core.wording import counted
+from ...handle import Aio, Handle
 from ..engine.engine import Engine
 from ..fields import ATTEMPTS
 from ..model import Attempt
 from ..timeline import timeline, unfinished_text
+
+if TYPE_CHECKING:
+    from qstash import AsyncQStash
 
 
 class Attempts(Results[Attempt]):
@@ -117,12 +122,13 @@ def at_least_now(clock: Timekeeper, instant_us: int) -> int:
     return max(instant_us, clock.now_us())
 
 
-class QueueAio:
-    """Awaitable versions of the methods that deliver, for destinations in the test's own event
-    loop.
+class QueueAio(Aio["AsyncQStash"]):
+    """The asynchronous client, and awaitable versions of the methods that deliver, for destinations
+    in the test's own event loop.
     """
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, handle: Handle, make: Callable[..., AsyncQStash], driver: Driver) -> None:
+        super().__init__(handle, make)
         self._driver = driver
         self._clock = driver.clock
 

@@ -247,10 +247,12 @@ def content(handle: KVServer) -> View:
         {
             "key": plain(name),
             "type": plain(handle.execute("TYPE", name)),
-            "ttl": handle.ttl(name),
+            "ttl": None if left_ms == -1 else left_ms / 1000,
             "value": plain(handle.value(name)),
         }
         for name in names[:MOST_IN_VIEW]
+        # Skip a key that has expired since the names were read.
+        if (left_ms := handle._ttl_ms(name)) != -2
     ]
     memory = engine.sizes.used_memory() if isinstance(engine, Engine) else None
     return {"count": len(names), "memory": memory, "keys": rows}

@@ -28,7 +28,7 @@ _PACKAGE = f"{pytest_fakecloud.__name__}."
 _PARTS = ("clock", "destinations", "faults", "journal")
 """Attributes of a fake or a cloud whose methods can be called as ``journal.assert_called``."""
 _IN_PROCESS = frozenset(
-    {"aio", "async_client", "between", "client", "close", "connect", "dump_rdb", "end_connections"}
+    {"aio", "between", "client", "close", "connect", "dump_rdb", "end_connections"}
     | {"every_failure", "explore", "intercept", "on_close", "replay", "restore", "snapshot"}
 )
 """Names that need objects of the server's process, write files, or have an endpoint of their own."""

@@ -65,11 +65,11 @@ class TestFaults:
                     assert answer.status_code == 503
                     assert "is not reachable" in answer.json()["error"]
                 with pytest.raises(Exception, match="is not reachable"):
-                    server.values()
+                    server.contents()
                 process.start()
                 assert http.get("/get/k").json() == {"result": None}
                 assert http.get("/set/k/w").json() == {"result": "OK"}
-                assert server.values() == {"k": "w"}
+                assert server.contents() == {"k": "w"}
                 # It lost its users too, including the one that scripts run as.
                 line = ["EVAL", "return redis.call('GET', KEYS[1])", 1, "k"]
                 assert http.post("/", json=line).json() == {"result": "w"}
@@ -122,7 +122,7 @@ class TestLogin:
         with Cloud() as cloud:
             server = cloud.kv_server(engine=f"redis://:secret@{place}")
             server.load({"k": "v"})
-            assert server.values() == {"k": "v"}
+            assert server.contents() == {"k": "v"}
             with pytest.raises(ContractError, match="is not reachable"):
                 cloud.kv_server(engine=f"redis://:wrong@{place}")
             with pytest.raises(ContractError, match=r"NOAUTH|Authentication"):
@@ -203,7 +203,7 @@ class TestCluster:
         assert used == {node.port for node in nodes}
         again = cloud.kv_server(engine=f"redis://127.0.0.1:{nodes[0].port}?cluster=true")
         again.load({"k": "v"})
-        assert again.values() == {"k": "v"}
+        assert again.contents() == {"k": "v"}
         again.close()
         for node in nodes:
             assert (asked(node, "DBSIZE"), asked(node, "ACL", "USERS")) == (0, ["default"])
@@ -268,7 +268,7 @@ class TestCluster:
             saved = server.snapshot()
             server.execute("FLUSHALL")
             server.restore(saved)
-            assert server.values() == {"a": "5", "b": "3", "c": "4", "new": "x"}
+            assert server.contents() == {"a": "5", "b": "3", "c": "4", "new": "x"}
 
     def test_a_slot_that_moves_under_load(self, nodes: list[Process], cloud: Cloud) -> None:
         server = cloud.kv_server(engine=f"redis+cluster://127.0.0.1:{nodes[0].port}")
@@ -402,7 +402,7 @@ class TestSentinel:
         with Cloud() as cloud:
             server = eventually_made(cloud, url)
             server.load({"k": "v"})
-            assert server.values() == {"k": "v"}
+            assert server.contents() == {"k": "v"}
             assert process.call("DBSIZE") == ":0"
 
     @pytest.fixture
@@ -442,7 +442,7 @@ class TestSentinel:
                 for answer in answers[:-1]:
                     assert answer.status_code == 503, answer.text
                     assert "is not reachable" in answer.json()["error"]
-                assert server.values() == {"k": "v", "n": "1", "other": "x"}
+                assert server.contents() == {"k": "v", "n": "1", "other": "x"}
                 answer = http.post("/multi-exec", json=lines_sent)
                 assert [item["result"] for item in answer.json()] == ["OK", 2]
                 # The new primary did not have the user that scripts run as.

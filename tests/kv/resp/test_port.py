@@ -153,7 +153,7 @@ class TestAddress:
     ) -> None:
         server.set_baseline()
         old = server.token, server.read_only_token, server.database_url
-        server.reset_password()
+        server.rotate_password()
         assert not set(old) & {server.token, server.read_only_token, server.database_url}
         late = connect(login=False)
         refused = Error(b"WRONGPASS invalid username-password pair or user is disabled.")
@@ -441,7 +441,7 @@ class TestWaiting:
         blocked(server, 0)
         server.execute("RPUSH", "k", "v")
         wait_until(lambda: not server._engine.sessions.connected)
-        assert server.values() == {"k": ["v"]}
+        assert server.contents() == {"k": ["v"]}
 
     def test_later_commands_wait(self, server: KVServer, client: Client) -> None:
         client.raw(b"BLPOP k 0\r\nPING\r\n")

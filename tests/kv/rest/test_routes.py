@@ -303,7 +303,7 @@ class TestTokens:
 
     def test_resetting_the_password_revokes_both(self, server: KVServer) -> None:
         old = [server.token, server.read_only_token]
-        server.reset_password()
+        server.rotate_password()
         for token in old:
             assert httpx.get(server.url + f"/ping?_token={token}").status_code == 401
         for token in (server.token, server.read_only_token):

@@ -114,10 +114,10 @@ class TestSearches:
         post(server, "SEARCH.COUNT", "i", "{}")
         post(server, "SEARCH.AGGREGATE", "i", '{"price":40}', "{}")
         server.execute("SEARCH.COUNT", "i", "{}")  # searches of the test itself are not recorded
-        assert [(one.command, one.total, one.keys) for one in server.searches] == [
+        assert [(one.command, one.total, one.keys) for one in server.searches()] == [
             ("query", 1, ["p:1"]), ("count", 2, []), ("aggregate", 1, []),
         ]  # fmt: skip
-        assert server.searches.where(command="count").only().filter == {}
+        assert server.searches().where(command="count").only().filter == {}
         assert len(server.assert_searched()) == 3
         assert len(server.assert_searched("i", times=3)) == 3
         server.assert_searched("i", keys="p:*", filter={"title": ANY})
@@ -159,7 +159,7 @@ class TestSearches:
     def test_a_reset_forgets_them(self, server: KVServer) -> None:
         post(server, "SEARCH.COUNT", "i", "{}")
         server.reset()
-        assert server.searches == []
+        assert server.searches() == []
         assert server.execute("SEARCH.LISTINDEXES") == []
 
 
@@ -208,7 +208,7 @@ def test_nothing_is_imported_before_a_search() -> None:
         "server = KVServer(Context.alone())\n"
         "def loaded():\n"
         "    return sorted(n for n in sys.modules if 'kv.search' in n or n == 'Stemmer')\n"
-        "server.execute('SET', 'k', 'v'); server.values(); server.snapshot(); server.reset()\n"
+        "server.execute('SET', 'k', 'v'); server.contents(); server.snapshot(); server.reset()\n"
         "assert loaded() == [], loaded()\n"
         "server.execute('SEARCH.LISTINDEXES')\n"
         "assert loaded() != []\n"

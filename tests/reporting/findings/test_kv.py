@@ -107,7 +107,7 @@ def test_a_detector_that_raises_costs_a_line(cloud: Cloud, monkeypatch: pytest.M
     def broken(key: str) -> int:
         raise RuntimeError("no ttl")
 
-    monkeypatch.setattr(cloud.fakes()[0], "ttl", broken)
+    monkeypatch.setattr(cloud.fakes()[0], "_ttl_ms", broken)
     text = section(cloud)
     assert "lock_without_ttl failed: RuntimeError: no ttl" in text
     assert "SET b 1 <-- OK" in text

@@ -24,7 +24,7 @@ def ttl_removed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         if command.name != "SET" or not command.succeeded or not plain:
             continue
         had_ttl = command.key in expiries and not expiries.expired(command.key, command.at_us)
-        if had_ttl and handle.ttl(command.key) == -1:
+        if had_ttl and handle._ttl_ms(command.key) == -1:
             yield command.finding("ttl_removed")
 
 
@@ -71,7 +71,7 @@ def ttl_not_set(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             sets_span = command.spec is not None and command.spec.effects.ttl_unit is not None
             if not sets_span or command.ttl is None or command.ttl.unit.is_absolute:
                 continue
-            if others.get(command.key, 0) < call.number and handle.ttl(command.key) == -1:
+            if others.get(command.key, 0) < call.number and handle._ttl_ms(command.key) == -1:
                 yield command.finding("ttl_not_set", command=command.name)
 
 
@@ -106,7 +106,7 @@ def counter_recreated(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         elif ended and command.name in COUNTING and _starts_at_zero(command):
             recreated[command.key] = command
     for key, command in recreated.items():
-        if handle.ttl(key) == -1:
+        if handle._ttl_ms(key) == -1:
             yield command.finding("counter_recreated", command=command.name)
 
 

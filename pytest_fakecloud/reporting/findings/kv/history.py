@@ -182,8 +182,8 @@ class Database:
         self._handle = handle
         self._rewound = getattr(handle, "_rewound", 0)
 
-    def ttl(self, key: str) -> int:
-        found: int = self._execute("TTL", key)
+    def _ttl_ms(self, key: str) -> int:
+        found: int = self._execute("PTTL", key)
         return found
 
     def keys(self) -> list[str]:

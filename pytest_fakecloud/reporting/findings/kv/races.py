@@ -170,7 +170,7 @@ def lock_without_ttl(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[F
         key = command.key
         sets = command.sets_nx and command.succeeded and command.ttl is None
         stays = deleted.get(key, 0) <= command.entry.number
-        if sets and stays and _LOCK_NAME.search(key) and handle.ttl(key) == -1:
+        if sets and stays and _LOCK_NAME.search(key) and handle._ttl_ms(key) == -1:
             yield command.finding("lock_without_ttl")
 
 
