@@ -136,7 +136,7 @@ if TYPE_CHECKING:
     )
     from .recordings import Difference as Difference, Differences as Differences
     from .vector.errors import VectorError as VectorError
-    from .vector.handle import PendingChanges as PendingChanges, VectorIndex as VectorIndex
+    from .vector.handle import VectorIndex as VectorIndex
     from .vector.settings import VectorLimits as VectorLimits, VectorSettings as VectorSettings
 
 

@@ -56,7 +56,7 @@ queue.views DeadLetterView PublishedMessage ScheduleView
 recordings Difference Differences
 session.warning FakecloudWarning
 vector.errors VectorError
-vector.handle PendingChanges VectorIndex
+vector.handle VectorIndex
 vector.settings VectorLimits VectorSettings
 """
 PUBLIC_NAMES: dict[str, str] = {

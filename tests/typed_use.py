@@ -30,7 +30,6 @@ from pytest_fakecloud import (
     KVServer,
     KVValue,
     Metadata,
-    PendingChanges,
     ProducerRecord,
     PublishedMessage,
     Queue,
@@ -159,8 +158,8 @@ def test_vector(vector_index: VectorIndex) -> None:
     vector_index.assert_upserted("a", metdata={"n": 1})  # wrong
     vector_index.assert_queried(top_k=3, includeMetadata=True, filter="n = *", times=1)
     vector_index.assert_not_queried(top_k="3")  # wrong
-    with assert_type(vector_index.pending(), PendingChanges) as changes:
-        assert len(changes) == 0
+    with vector_index.holding():
+        assert_type(vector_index.pending(), Results[dict[str, Any]])
     assert_type(vector_index.matches("n = 1", {"n": 1}), bool)
     vector_index.matches(1, {})  # wrong
 

@@ -42,10 +42,9 @@ def test_publishing_again_replaces(search: HelpSearch, vector_index: VectorIndex
 def test_a_fresh_article_may_not_be_searchable_yet(
     search: HelpSearch, vector_index: VectorIndex
 ) -> None:
-    vector_index.hold_pending()
-    search.publish([Article("refund", "How to get a refund", "en")])
-    assert "refund" not in search.find("refund", "en")
-    vector_index.release_pending()
+    with vector_index.holding():
+        search.publish([Article("refund", "How to get a refund", "en")])
+        assert "refund" not in search.find("refund", "en")
     assert search.find("refund", "en", limit=1) == ["refund"]
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..vector.handle import VectorIndex
 
 HOLD_US = 60_000_000
-"""Microseconds for which vectors remain pending after a ``hold_pending`` event."""
+"""Microseconds for which vectors remain pending after a ``hold`` event."""
 ROTATED_US = 10_000_000
 """Microseconds for which the code keeps using an old token after a ``rotate_token`` event."""
 _Key: TypeAlias = tuple[Kind, str]
@@ -51,9 +51,12 @@ class Disturbances:
 
     def hold(self, index: VectorIndex) -> None:
         """Keep changes of a vector index pending for a limited time."""
-        index.hold_pending()
-        key: _Key = "hold_pending", index.name
-        self._start(key, "pending changes become ready", HOLD_US, index.release_pending)
+        from ..vector.handle import hold, release  # imported here: it needs numpy
+
+        key: _Key = "hold", index.name
+        if key not in self._active:
+            hold(index)
+        self._start(key, "pending changes become ready", HOLD_US, lambda: release(index))
 
     def rotate(self, handle: Handle) -> None:
         """Rotate a fake's token, and restore the old token after a limited time."""
@@ -100,10 +103,7 @@ class Disturbances:
             self._end(key)
 
     def reset(self) -> None:
-        """Forget all disturbances, and restore the credentials of the baseline."""
-        for disturbance in self._active.values():
-            disturbance.timer.cancel()
-        self._active.clear()
-        self._rotated.clear()
+        """End all disturbances, and restore the credentials of the baseline."""
+        self.end()
         for tokens in self._baseline:
             tokens.restore()

@@ -13,7 +13,7 @@ from ..core.wording import unknown_name
 
 Kind: TypeAlias = Literal[
     "jump", "nearly", "past", "tick", "delay", "switch", "rebalance", "redeliver",
-    "rotate_token", "hold_pending", "partition", "crash", "respond", "drop", "lose_response",
+    "rotate_token", "hold", "partition", "crash", "respond", "drop", "lose_response",
     "duplicate", "slow", "late", "wake", "crash_after_response", "fail", "unreachable",
 ]  # fmt: skip
 """Kinds of events. Faults have the same names as in ``faults`` and on the fakes.
@@ -34,7 +34,7 @@ PAUSES: frozenset[Kind] = frozenset({"jump", "nearly", "past", "tick", "delay"})
 TRIED: tuple[Kind, ...] = (
     "crash_after_response", "crash", "lose_response", "switch", "late", "wake", "fail",
     "unreachable", "duplicate", "jump", "past", "drop", "respond", "delay", "slow", "nearly",
-    "partition", "tick", "redeliver", "rebalance", "hold_pending", "rotate_token",
+    "partition", "tick", "redeliver", "rebalance", "hold", "rotate_token",
 )  # fmt: skip
 """The order in which kinds take turns: first those that give the clearest explanations."""
 CLOCK = "@clock"

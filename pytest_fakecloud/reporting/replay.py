@@ -232,6 +232,20 @@ class _KVCopy(_Copy):
             raise Inexact(f"command {call.number} received a different answer in the replay")
 
 
+class _VectorCopy(_Copy):
+    """A replayed vector index, whose blocks of ``holding()`` begin and end."""
+
+    def replay_action(self, action: Action) -> None:
+        from ..vector.handle import hold, release
+
+        blocks = {"hold": hold, "release": release}
+        if action.kind in blocks:
+            self.time.expect(number=action.number)
+            blocks[action.kind](self.fake)
+        else:
+            super().replay_action(action)
+
+
 class _QueueCopy(_Copy):
     """A replayed queue, whose delivery attempts end with the outcomes of the real ones."""
 
@@ -268,7 +282,7 @@ class _QueueCopy(_Copy):
         self.fake._engine.runner.finish(begun, outcome)
 
 
-_COPIES = {"kv_server": _KVCopy, "queue": _QueueCopy}
+_COPIES = {"kv_server": _KVCopy, "vector_index": _VectorCopy, "queue": _QueueCopy}
 
 
 class _Work(NamedTuple):

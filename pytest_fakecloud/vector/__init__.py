@@ -10,7 +10,7 @@ Known differences from the service:
 - The service's dense search is approximate. This one is exact, unless ``recall``, ``filter_budget``
   or ``shuffle_ties`` is set. Hits with equal scores are in insertion order.
 - In the service, queries and counts see a change after a moment. Here they see it immediately,
-  unless ``ready_after``, ``ready_after_reads`` or ``hold_pending()`` delays it.
+  unless ``ready_after``, ``ready_after_reads`` or ``holding()`` delays it.
 - Text is embedded by hashing words, not by a model: texts that share words are close, texts that
   mean the same are not.
 - ``indexSize`` counts only the bytes of the vectors.

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import orjson
 
 from ..core.errors import ContractError
 from ..core.ids import new_token
 from ..core.matching import Condition, Field, Query
+from ..core.recorder import code_place
 from ..core.results import Results, expect, results_of
-from ..handle import Aio, Context, Handle, action
+from ..core.wording import unknown_name
+from ..handle import Aio, Context, Handle, action, perform
 from .assertions import (
     QUERIES,
     QUERY_FIELDS,
@@ -37,30 +41,6 @@ if TYPE_CHECKING:
     import upstash_vector
 
 EVERY_PART = Include(True, True, True)
-
-
-class PendingChanges(Results[Item]):
-    """A list of the changes that queries do not see yet; as a ``with`` block, it holds changes back.
-
-    At the end of the block, the list is replaced by all pending changes, and they become ready,
-    unless changes were already being held before the block.
-    """
-
-    def __init__(self, index: VectorIndex, items: Iterable[Item]) -> None:
-        super().__init__(items)
-        self._fields, self._kind = UPSERT_FIELDS, "pending record"
-        self._index = index
-        self._held_before: list[bool] = []
-
-    def __enter__(self) -> Self:
-        self._held_before.append(self._index._engine.readiness.held)
-        self._index.hold_pending()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self[:] = self._index.pending()
-        if not self._held_before.pop():
-            self._index.release_pending()
 
 
 class VectorIndex(Handle):
@@ -185,10 +165,21 @@ class VectorIndex(Handle):
     def vectors(
         self, namespace: str = DEFAULT_NAMESPACE, *, limit: int | None = None
     ) -> Results[Item]:
-        """Return at most ``limit`` records of a namespace in insertion order, as ``/fetch`` does."""
+        """Return at most ``limit`` records of a namespace in insertion order, as ``/fetch`` does.
+
+        Raises ``ContractError`` for a namespace that does not exist; the default one always exists.
+        """
         _check_namespace(namespace)
         if limit is not None and (type(limit) is not int or limit < 0):
             raise ContractError(f"limit={limit!r} must be a whole number of at least 0, or None")
+        names = self._engine.namespaces()
+        if namespace not in names:
+            shown_names = [name or '"" (the default)' for name in names]
+            raise ContractError(unknown_name("namespace", namespace, shown_names))
+        return self._records(namespace, limit)
+
+    def _records(self, namespace: str, limit: int | None) -> Results[Item]:
+        """Return the records of a namespace; none if it does not exist."""
         page = self._engine.range(namespace, 0, limit)
         return results_of(map(self._plain, page.records), RECORD_FIELDS, "record")
 
@@ -196,27 +187,21 @@ class VectorIndex(Handle):
         """Return the names of all namespaces, with the default namespace ("") first."""
         return self._engine.namespaces()
 
-    def pending(self) -> PendingChanges:
-        """Return the changes that queries do not see yet, each with its ``namespace``.
-
-        Used as a ``with`` block, it holds every change made in the block back until its end.
-        """
+    def pending(self) -> Results[Item]:
+        """Return the changes that queries do not see yet, each with its ``namespace``."""
         self._time.settle()
-        return PendingChanges(
-            self,
-            ({**self._plain(record), "namespace": name} for name, record in self._engine.pending()),
+        changes = (
+            {**self._plain(record), "namespace": name} for name, record in self._engine.pending()
         )
+        return results_of(changes, UPSERT_FIELDS, "pending record")
 
-    @action
-    def hold_pending(self) -> None:
-        """Hide new changes from queries and counts (not from fetch) until ``release_pending()``."""
-        self._time.settle()
-        self._engine.readiness.hold()
+    def holding(self) -> AbstractContextManager[None]:
+        """Return a context manager within which queries and counts see no new changes.
 
-    @action
-    def release_pending(self) -> None:
-        """Make all pending changes ready, and stop holding new changes."""
-        self._engine.readiness.release_all()
+        Fetch, range, update and delete see them immediately, and ``pending()`` lists them. At the
+        end of the block, or of the outermost one, all pending changes become ready.
+        """
+        return _Holding(self)
 
     def matches(self, filter: str, metadata: Mapping[str, Any] | None) -> bool:
         """Return whether a record with this metadata (None: without any) matches a filter.
@@ -295,6 +280,30 @@ class VectorIndex(Handle):
             not_counted=rejected(self.journal, routes),
             if_empty=f"no client has made {what} at all",
         )
+
+
+class _Holding(AbstractContextManager[None]):
+    """A block of ``holding()``, whose beginning and end appear in reports as actions of the test."""
+
+    def __init__(self, index: VectorIndex) -> None:
+        self._index = index
+
+    def __enter__(self) -> None:
+        perform(self._index, hold, code_place(sys._getframe(1)), (), {})
+
+    def __exit__(self, *error: object) -> None:
+        perform(self._index, release, code_place(sys._getframe(1)), (), {})
+
+
+def hold(index: VectorIndex) -> None:
+    """Hide new changes of an index from queries and counts until ``release()``."""
+    index._time.settle()
+    index._engine.readiness.hold()
+
+
+def release(index: VectorIndex) -> None:
+    """End one ``hold()``; the last one makes all pending changes ready."""
+    index._engine.readiness.release()
 
 
 def _query(wanted: Mapping[str, object], fields: Mapping[str, Field], kind: str) -> Query:

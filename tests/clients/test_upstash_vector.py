@@ -429,7 +429,7 @@ def telemetry_and_retries_are_options(world: World) -> None:
 
 @scenario("dense")
 def pending_changes_are_seen_by_fetch_only(world: World) -> None:
-    with world.index.pending():
+    with world.index.holding():
         world.api.upsert([("a", [1, 2])])
         assert world.api.query(vector=[1, 2]) == []
         assert world.api.info().pending_vector_count == 1

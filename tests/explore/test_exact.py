@@ -517,9 +517,9 @@ def test_disturbances_end_before_the_check(cloud: Cloud, kv: KVServer) -> None:
         if vectors.fetch(["a"])[0] is not None:
             assert vectors.query([1.0, 0.0], top_k=1)
 
-    kinds: Any = ("rotate_token", "hold_pending", "partition")
+    kinds: Any = ("rotate_token", "hold", "partition")
     found = cloud.explore(run, check, budget=100, kinds=kinds, setup=redis_failed.clear)
-    assert {"rotate_token", "hold_pending", "partition"} <= found.kinds.keys()
+    assert {"rotate_token", "hold", "partition"} <= found.kinds.keys()
 
 
 def publishes_to_asgi(cloud: Cloud, handle: Callable[[], Any]) -> Callable[[], None]:

@@ -19,6 +19,7 @@ from pytest_fakecloud.explore.touches import (
     touches_of_request,
 )
 from pytest_fakecloud.http.messages import Request
+from pytest_fakecloud.vector.handle import hold
 
 from .test_dpor import Clients, compared
 
@@ -170,7 +171,7 @@ def namespaces(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
 
 def pending_vectors(cloud: Cloud, kv: KVServer, redis: Redis) -> Clients:
     held = cloud.vector_index(dimension=2)
-    held.hold_pending()
+    hold(held)
     index = held.client()
     return {
         "a": lambda: index.upsert([("v", [1.0, 0.0])]),

@@ -117,9 +117,9 @@ def test_vectors_are_not_ready_for_a_while(cloud: Cloud, seen: Seen) -> None:
         seen.values.append([hit.id for hit in client.query([1.0, 0.0], top_k=1)])
 
     assert played(cloud, run, seen, "") == [["a"], ["a"]]
-    assert played(cloud, run, seen, "run.1 hold_pending") == [[], ["a"]]
+    assert played(cloud, run, seen, "run.1 hold") == [[], ["a"]]
     found = failure(cloud, run, check=seen.never([]), setup=seen.values.clear)
-    assert found.schedule == "run.1 hold_pending"
+    assert found.schedule == "run.1 hold"
 
 
 # -- others ----------------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ def test_a_long_turn_shows_queries_that_miss_pending_changes(cloud: Cloud) -> No
             client.upsert([(name, [1.0, 0.0])])
             client.upsert([(name, [0.0, 1.0])])
 
-    found = failure(cloud, run, broken, schedule="run.1 hold_pending")
+    found = failure(cloud, run, broken, schedule="run.1 hold")
     assert found.story.count("query top 1 → no hits") == 4
 
 

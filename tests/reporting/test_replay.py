@@ -212,8 +212,8 @@ def _actions(cloud: Cloud) -> None:
     kv.restore(saved)
     kv.rotate_token()
     index.load([{"id": "a", "vector": [1.0, 2.0]}])
-    index.hold_pending()
-    index.client().upsert([("b", [0.5, 0.5])])
+    with index.holding():
+        index.client().upsert([("b", [0.5, 0.5])])
     broker.create_topic("mails", partitions=2)
     broker.produce("mails", ["x", "y"])
     broker.join("g", "w", ["mails"])

@@ -128,6 +128,14 @@ def test_removed_faults_are_a_row(cloud: Cloud) -> None:
     assert "kv_server faults cleared" in section(cloud)
 
 
+def test_a_holding_block_has_two_rows(cloud: Cloud) -> None:
+    with cloud.vector_index(dimension=2).holding():
+        pass
+    rows = [line for line in section(cloud).splitlines() if "holding()" in line]
+    assert "vector_index.holding() began" in rows[0]
+    assert "vector_index.holding() ended" in rows[1]
+
+
 # -- findings --------------------------------------------------------------------------------------
 
 SKIPPED = {

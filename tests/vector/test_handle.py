@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.handle import Context
+from pytest_fakecloud.handle import Context, Handle
 from pytest_fakecloud.vector.handle import VectorIndex
 from tests.harness import wait_until
 
@@ -73,7 +74,6 @@ def test_load_and_vectors(index: VectorIndex) -> None:
     ]
     assert vectors.where(id="b").only()["data"] == "d"
     assert index.vectors("ns").only()["id"] == "c"
-    assert index.vectors("missing") == []
     assert index.namespaces() == ["", "ns"]
     assert query(index) == ["b", "a"]
     vectors[1]["metadata"]["x"] = 2
@@ -119,11 +119,11 @@ def test_a_limit_of_vectors(index: VectorIndex) -> None:
 def test_load_skips_faults_quotas_and_holding(context: Context) -> None:
     with VectorIndex(context, dimension=2, limits={"daily_updates": 0}) as index:
         index.faults.respond(500)
-        index.hold_pending()
-        index.load({"a": [1, 0]})
-        index.faults.clear()
-        assert index.pending() == []
-        assert query(index) == ["a"]
+        with index.holding():
+            index.load({"a": [1, 0]})
+            index.faults.clear()
+            assert index.pending() == []
+            assert query(index) == ["a"]
         index.assert_upserted(times=0)
 
 
@@ -184,10 +184,11 @@ def test_the_snapshot_of_the_same_index_in_another_cloud_is_taken(index: VectorI
 # -- pending -------------------------------------------------------------------------------------
 
 
-def test_pending_as_a_block(index: VectorIndex) -> None:
-    with index.pending():
+def test_changes_in_a_holding_block_are_pending_until_its_end(index: VectorIndex) -> None:
+    with index.holding():
         post(index, "/upsert/ns", {"id": "a", "vector": [1, 0]})
         assert index.pending() == [{"id": "a", "vector": [1.0, 0.0], "namespace": "ns"}]
+        assert index.pending().where(namespace="n*").only()["id"] == "a"
         assert post(index, "/query/ns", {"vector": [1, 0]}) == []
         info = post(index, "/info", None)
         assert (info["vectorCount"], info["pendingVectorCount"]) == (0, 1)
@@ -197,36 +198,74 @@ def test_pending_as_a_block(index: VectorIndex) -> None:
     assert len(post(index, "/query/ns", {"vector": [1, 0]})) == 1
 
 
-def test_blocks_inside_one_another_release_at_the_last_end(index: VectorIndex) -> None:
-    block = index.pending()
-    with block:
+def test_holding_blocks_inside_one_another_end_at_the_last(index: VectorIndex) -> None:
+    with index.holding():
         post(index, "/upsert", {"id": "a", "vector": [1, 0]})
-        with block:
+        with index.holding():
             post(index, "/upsert", {"id": "b", "vector": [1, 0]})
         assert [item["id"] for item in index.pending()] == ["a", "b"]
-    assert [item["id"] for item in block] == ["a", "b"]
     assert index.pending() == []
     assert query(index) == ["a", "b"]
 
 
-def test_a_block_inside_a_hold_does_not_release(index: VectorIndex) -> None:
-    index.hold_pending()
-    with index.pending():
+def test_a_holding_block_ends_when_the_test_fails_in_it(index: VectorIndex) -> None:
+    def fail() -> None:
+        with index.holding():
+            post(index, "/upsert", {"id": "a", "vector": [1, 0]})
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert query(index) == ["a"]
+
+
+def test_restoring_data_neither_begins_nor_ends_a_holding_block(index: VectorIndex) -> None:
+    with index.holding():
         post(index, "/upsert", {"id": "a", "vector": [1, 0]})
-    assert index.pending().only()["id"] == "a"
-    index.release_pending()
-    assert index.pending() == []
+        inside = index.snapshot()
+        index.restore(inside)
+        assert index.pending().only()["id"] == "a"
+        index.reset()
+        post(index, "/upsert", {"id": "b", "vector": [1, 0]})
+        assert query(index) == []
+    assert query(index) == ["b"]
+    index.restore(inside)
+    assert (query(index), index.pending()) == (["a"], [])
+    post(index, "/upsert", {"id": "c", "vector": [1, 0]})
+    assert query(index) == ["a", "c"]
 
 
 def test_a_change_that_is_due_is_neither_pending_nor_held_back() -> None:
     with VectorIndex(Context.alone(), dimension=2, ready_after="1ms") as index:
-        for first in (index.hold_pending, index.pending):
+        for block in (index.holding, nullcontext):
             post(index, "/upsert", {"id": "a", "vector": [1, 0]})
             sent = index.clock.now_us()
             wait_until(lambda sent=sent: index.clock.now_us() > sent + 1000)  # type: ignore[misc]
-            first()
-            assert index.pending() == []
-            index.release_pending()
+            with block():
+                assert index.pending() == []
+
+
+def test_a_namespace_that_does_not_exist_is_an_error(index: VectorIndex) -> None:
+    assert index.vectors() == index.vectors("") == []
+    index.load({"a": [1, 0]}, namespace="products")
+    with pytest.raises(
+        ContractError,
+        match=r"'product' is not a namespace; did you mean 'products'\? "
+        r'Known namespaces: "" \(the default\), products',
+    ):
+        index.vectors("product")
+    post(index, "/delete-namespace/products", None)
+    with pytest.raises(ContractError, match="is not a namespace"):
+        index.vectors("products")
+
+
+def test_dir_shows_what_a_test_may_use(index: VectorIndex) -> None:
+    own = {name for name in dir(index) if not name.startswith("_")} - set(dir(Handle))
+    assert own == {
+        "assert_not_queried", "assert_not_upserted", "assert_queried", "assert_upserted", "clock",
+        "closed", "faults", "holding", "journal", "matches", "name", "namespaces", "pending",
+        "read_only_token", "token", "vectors",
+    }  # fmt: skip
 
 
 def test_a_closed_index_leaves_no_timers(context: Context) -> None:

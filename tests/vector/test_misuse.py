@@ -67,15 +67,14 @@ METHODS: Table = {
     "assert_not_queried": ({}, QUERIED),
     "restore": ({}, {"snapshot": set()}),
 }
-NOTHING_TO_GIVE = {
-    "namespaces", "pending", "hold_pending", "release_pending", "rotate_token", "close",
-}  # fmt: skip
+NOTHING_TO_GIVE = {"namespaces", "pending", "holding", "rotate_token", "close"}
 
 
 @contextmanager
 def prepared() -> Iterator[VectorIndex]:
     with VectorIndex(Context.alone(now="2026-01-01T00:00:00Z"), dimension=2) as made:
         made.load({"a": [1, 2]})
+        made.load({"a": [1, 2]}, namespace="n")
         yield made
 
 

@@ -9,7 +9,7 @@ from ..schedule import PAUSES, Kind
 from .cause import Conflict
 from .story import call_text, lookups_of_run
 
-_OF_A_FAKE: frozenset[Kind] = frozenset({"rebalance", "redeliver", "rotate_token", "hold_pending"})
+_OF_A_FAKE: frozenset[Kind] = frozenset({"rebalance", "redeliver", "rotate_token", "hold"})
 """Kinds of events that happen in a fake. Their lines are whole sentences."""
 
 

@@ -315,7 +315,7 @@ def _beside_events(lines: Sequence[Line]) -> Iterator[Line]:
 
 def _pending_reads(lines: Sequence[Line], run: Run) -> Iterator[Line]:
     """Yield the reads of vector indexes after changes were first kept pending."""
-    if not any(event.kind == "hold_pending" for event in run.fired):
+    if not any(event.kind == "hold" for event in run.fired):
         return
     for line in lines:
         if line.call is not None and line.call.service == "vector":

@@ -13,7 +13,7 @@ from ..schedule import DELAY, DELAYS, EDGE, SLOW, SWITCHES, TRIED, WINDOWS, Even
 
 MOST_LISTED = 100_000
 """Maximum number of pairs to list and shuffle; above it, pairs are sampled at random."""
-_LASTING = frozenset({"hold_pending", "rotate_token"})
+_LASTING = frozenset({"hold", "rotate_token"})
 """Kinds of events that begin a disturbance that a timer ends."""
 _NEXT = 2
 """Number of calls after a slow answer at which the same strand is delayed again."""

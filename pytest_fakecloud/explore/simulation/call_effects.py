@@ -103,7 +103,7 @@ class CallEffects(Part):
             disturbances.rotate(handle)
             after = seconds(ROTATED_US)
             text = f"the token of {handle.name} is rotated; the code has the new one after {after}"
-        elif event.kind == "hold_pending" and handle.fixture == "vector_index":
+        elif event.kind == "hold" and handle.fixture == "vector_index":
             disturbances.hold(handle)
             text = f"changes of {handle.name} stay pending for {seconds(HOLD_US)}"
         elif event.kind == "partition":
@@ -144,7 +144,7 @@ def possible_events(
     if handle.fixture == "broker":
         events += [("rebalance", ""), ("redeliver", "")]
     if handle.fixture == "vector_index":
-        events.append(("hold_pending", ""))
+        events.append(("hold", ""))
     events += [(kind, "") for kind in _faults_of("" if request is None else request.call.route)]
     if may_wait:
         events += [("delay", str(DELAY)), *(("slow", str(span)) for span in SLOW)]

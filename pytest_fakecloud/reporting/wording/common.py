@@ -110,6 +110,8 @@ def action(event: Event, lookups: Lookups) -> str:
         return f"{event.handle} fault {did}: {event.data['fault']}{limits}"
     if event.kind == "clear_faults":
         return f"{event.handle} faults cleared"
+    if event.kind in ("hold", "release"):
+        return f"{event.handle}.holding() {'began' if event.kind == 'hold' else 'ended'}"
     message = event.data.get("message_id")
     made = f" -> {lookups.short(message)}" if message else ""
     return f"{event.handle}.{event.kind}({given}){made}"

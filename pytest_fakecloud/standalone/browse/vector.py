@@ -111,7 +111,7 @@ LISTS = {
 
 def _namespace_view(handle: VectorIndex, name: str) -> View:
     count = handle._engine.count(name)
-    items = handle.vectors(name, limit=MOST_IN_VIEW)
+    items = handle._records(name, MOST_IN_VIEW)
     dense = [item.get("vector") or [] for item in items]
     places, query = _places(handle, name, dense)
     rows = [

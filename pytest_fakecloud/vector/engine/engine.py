@@ -70,7 +70,6 @@ class VectorSnapshot:
     namespaces: dict[str, Namespace]
     cursors: list[Cursor]
     batches: list[Batch]
-    held: bool
     quota: tuple[int, dict[str, int]]
 
 
@@ -371,7 +370,6 @@ class VectorEngine:
                 {name: space.copy() for name, space in self.spaces.items()},
                 self.resumable.copy(),
                 self.readiness.copy(),
-                self.readiness.held,
                 self.quota.state(),
             )
 
@@ -386,7 +384,7 @@ class VectorEngine:
             self.dimension = snapshot.dimension
             self.spaces = {name: space.copy() for name, space in snapshot.namespaces.items()}
             self.resumable.restore(snapshot.cursors)
-            self.readiness.restore(snapshot.batches, held=snapshot.held)
+            self.readiness.restore(snapshot.batches)
             self.quota.restore(snapshot.quota)
 
     def close(self) -> None:

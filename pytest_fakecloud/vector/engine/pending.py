@@ -31,9 +31,9 @@ class Readiness:
     """Decides when changes become ready, and calls ``release(batch)`` when they do.
 
     ``delay_us`` and ``reads`` are the settings ``ready_after`` and ``ready_after_reads``, None if
-    unset; if both are set, the condition that is met first applies. While ``held`` is True, nothing
-    becomes ready. ``lock`` is the engine's lock, which the caller holds, except for ``hold()`` and
-    ``release_all()``.
+    unset; if both are set, the condition that is met first applies. While anything holds the changes,
+    nothing becomes ready. ``lock`` is the engine's lock, which the caller holds, except for ``hold()``
+    and ``release()``.
     """
 
     def __init__(
@@ -44,7 +44,8 @@ class Readiness:
         delay_us: int | None,
         reads: int | None,
     ) -> None:
-        self.held = False
+        self.holds = 0
+        """How often ``hold()`` was called without its ``release()``."""
         self.batches: list[Batch] = []
         self._clock = clock
         self._lock = lock
@@ -54,7 +55,7 @@ class Readiness:
 
     @property
     def immediate(self) -> bool:
-        return not self.held and self._delay_us is None and self._reads is None
+        return not self.holds and self._delay_us is None and self._reads is None
 
     def wait_for(self, namespace: str, records: list[VectorRecord]) -> None:
         due_us = None if self._delay_us is None else self._clock.now_us() + self._delay_us
@@ -64,7 +65,7 @@ class Readiness:
 
     def count_read(self) -> None:
         """Count a query or info call, and release the batches hidden from enough calls."""
-        if self.held:
+        if self.holds:
             return
         for batch in list(self.batches):
             if batch.reads is not None:
@@ -74,16 +75,20 @@ class Readiness:
                     batch.reads -= 1
 
     def hold(self) -> None:
-        """Hide all new and pending changes from queries and counts until ``release_all()``."""
+        """Hide all new and pending changes from queries and counts until ``release()``."""
         with self._lock:
-            self.held = True
+            self.holds += 1
 
-    def release_all(self) -> None:
-        """Make all pending changes ready. New changes become ready according to the settings again."""
+    def release(self) -> None:
+        """End one ``hold()``. The last one makes all pending changes ready.
+
+        New changes become ready according to the settings again.
+        """
         with self._lock:
-            self.held = False
-            for batch in list(self.batches):
-                self._finish(batch)
+            self.holds -= 1
+            if not self.holds:
+                for batch in list(self.batches):
+                    self._finish(batch)
 
     def follow(self, namespace: str, new: str) -> None:
         for batch in self.batches:
@@ -98,11 +103,13 @@ class Readiness:
     def copy(self) -> list[Batch]:
         return [replace(batch, timer=None) for batch in self.batches]
 
-    def restore(self, batches: list[Batch], *, held: bool) -> None:
+    def restore(self, batches: list[Batch]) -> None:
+        """Replace the pending changes. Those that only a hold delayed stay pending during one."""
         self.cancel()
-        self.held = held
         self.batches = [replace(batch, timer=None) for batch in batches]
-        for batch in self.batches:
+        for batch in list(self.batches):
+            if not self.holds and batch.due_us is None and batch.reads is None:
+                self._finish(batch)
             self._plan(batch)
 
     def _plan(self, batch: Batch) -> None:
@@ -119,7 +126,7 @@ class Readiness:
         # The clock calls this method from any thread, so it takes the lock. The engine, which calls
         # the other methods, already holds the lock.
         with self._lock:
-            if not self.held:
+            if not self.holds:
                 self._finish(batch)
 
     def _finish(self, batch: Batch) -> None:

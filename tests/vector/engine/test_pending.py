@@ -33,7 +33,7 @@ def test_held_changes_are_fetched_and_scanned_but_not_queried() -> None:
     assert [r.id for r in index.range("", 0, None).records] == ["a", "b"]
     assert counts(index) == (1, 2)
     assert sorted((ns, r.id) for ns, r in index.pending()) == [("", "a"), ("", "b")]
-    index.readiness.release_all()
+    index.readiness.release()
     assert seen(index) == ["b", "a"]
     assert counts(index) == (2, 0)
     put(index, c=(1, 1))
@@ -46,7 +46,7 @@ def test_updates_of_pending_records_build_on_them() -> None:
     put(index, a=(1, 1))
     assert index.update("", VectorRecord("a", data="text"))
     assert index.fetch("", ["a"])[0].data == "text"  # type: ignore[union-attr]
-    index.readiness.release_all()
+    index.readiness.release()
     hit = ask(index, 1, 1)[0]
     assert (hit.score, hit.record.data) == (1, "text")
 
@@ -62,7 +62,7 @@ def test_deletions_and_resets_are_seen_at_once() -> None:
     put(index, d=(1, 1))
     index.reset("")
     assert counts(index) == (0, 0)
-    index.readiness.release_all()
+    index.readiness.release()
     assert seen(index) == []
 
 
@@ -101,7 +101,7 @@ def test_holding_outlasts_a_delay() -> None:
     put(index, a=(1, 1))
     clock.advance(60)
     assert seen(index) == []
-    index.readiness.release_all()
+    index.readiness.release()
     assert seen(index) == ["a"]
 
 
@@ -120,7 +120,7 @@ def test_reads_count_nothing_while_held() -> None:
     put(index, a=(1, 1))
     index.readiness.hold()
     assert [seen(index) for _ in range(3)] == [[], [], []]
-    index.readiness.release_all()
+    index.readiness.release()
     assert seen(index) == ["a"]
 
 
