@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .broker.handle import Broker
     from .broker.settings import BrokerSettings
     from .core.concurrency.dispatch import Dispatcher
-    from .core.where import ProblemFields
+    from .core.typed import ProblemFields
     from .kv.handle import KVServer
     from .kv.settings import KVSettings
     from .queue.capture.handle import CallbackCapture

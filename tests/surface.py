@@ -1,7 +1,8 @@
 """The public surface, generated from the imports in ``pytest_fakecloud/__init__.py``.
 
-``python -m tests.surface`` writes two files: ``pytest_fakecloud/public_names.py``, which the package
-reads when a name is used, and ``tests/public_surface.txt``, whose diff shows what a commit changes.
+``python -m tests.surface`` writes ``pytest_fakecloud/public_names.py``, which the package reads when
+a name is used, ``tests/public_surface.txt``, whose diff shows what a commit changes, and the stubs
+of ``tests.stubs``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest_fakecloud
+
+from .stubs import stubs
 
 FILE = Path(__file__).parent / "public_surface.txt"
 PACKAGE = Path(pytest_fakecloud.__file__)
@@ -164,3 +167,5 @@ def _assigned(kind: type) -> set[str]:
 if __name__ == "__main__":
     NAMES_FILE.write_text(public_names(), encoding="utf-8")
     FILE.write_text(surface() + "\n", encoding="utf-8")
+    for path, text in stubs().items():
+        path.write_text(text, encoding="utf-8")

@@ -10,15 +10,22 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import pytest_fakecloud
-from pytest_fakecloud import Handle, ServiceError, plugin
+from pytest_fakecloud import Cloud, ContractError, Handle, ServiceError, plugin
+from pytest_fakecloud.core.call_fields import CALL_FIELDS
+from pytest_fakecloud.core.journal import recorder_of
+from pytest_fakecloud.faults.plan import table_of
 
-from .surface import FILE, NAMES_FILE, public_names, surface
+from .harness import check_each
+from .stubs import FAKES, ITEMS, stubs
+from .surface import FILE, NAMES_FILE, PACKAGE, public_names, surface
 
 ROOT = Path(__file__).parent.parent
 
@@ -58,13 +65,13 @@ def test_importing_the_package_imports_none_of_it() -> None:
 USE = Path(__file__).parent / "typed_use.py"
 
 
-def mypy_errors(tmp_path: Path) -> str:
+def mypy_errors(tmp_path: Path, use: Path) -> str:
     pytest.importorskip("mypy")
     # With the options of a run on the package, whose cache saves nine tenths of the time.
     done = subprocess.run(
         [
             *(sys.executable, "-m", "mypy", "--no-error-summary"),
-            *("--config-file", str(ROOT / "pyproject.toml"), str(USE)),
+            *("--config-file", str(ROOT / "pyproject.toml"), str(use)),
         ],
         cwd=ROOT,
         capture_output=True,
@@ -74,10 +81,11 @@ def mypy_errors(tmp_path: Path) -> str:
     return done.stdout + done.stderr
 
 
-def pyright_errors(tmp_path: Path) -> str:
+def pyright_errors(tmp_path: Path, use: Path) -> str:
     pytest.importorskip("pyright")
-    shutil.copy(USE, tmp_path)
-    settings = {"typeCheckingMode": "strict", "include": [USE.name], "extraPaths": [str(ROOT)]}
+    if use.parent != tmp_path:
+        shutil.copy(use, tmp_path)
+    settings = {"typeCheckingMode": "strict", "include": [use.name], "extraPaths": [str(ROOT)]}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     done = subprocess.run(
         [sys.executable, "-m", "pyright", "-p", str(tmp_path), "--pythonpath", sys.executable],
@@ -88,17 +96,102 @@ def pyright_errors(tmp_path: Path) -> str:
     return done.stdout + done.stderr
 
 
+Errors = Callable[[Path, Path], str]
+"""Returns what a type checker prints about a file, given a folder for its settings."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("errors", [mypy_errors, pyright_errors])
-def test_type_checkers_find_what_is_wrong_and_nothing_else(
-    tmp_path: Path, errors: Callable[[Path], str]
-) -> None:
-    shown = errors(tmp_path)
-    found = re.findall(rf"{re.escape(USE.name)}:(\d+):.*\berror:? ?", shown)
-    lines = USE.read_text(encoding="utf-8").splitlines()
+def test_type_checkers_find_what_is_wrong_and_nothing_else(tmp_path: Path, errors: Errors) -> None:
+    check_types(tmp_path, errors, USE)
+
+
+def check_types(tmp_path: Path, errors: Errors, use: Path) -> None:
+    """Check that a type checker reports the lines that end with ``# wrong``, and no others."""
+    shown = errors(tmp_path, use)
+    found = re.findall(rf"{re.escape(use.name)}:(\d+):.*\berror:? ?", shown)
+    lines = use.read_text(encoding="utf-8").splitlines()
     wrong = {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
     assert len(wrong) > 40
     assert set(map(int, found)) == wrong, shown
+
+
+def test_the_stubs_are_as_written() -> None:
+    for path, text in stubs().items():
+        assert path.read_text(encoding="utf-8") == text, "run `python -m tests.surface`"
+
+
+@pytest.fixture(scope="module")
+def fakes() -> Iterator[dict[str, Any]]:
+    """One fake of each kind, by the name of its fixture."""
+    with Cloud(seed=1, clock="frozen") as cloud:
+        yield {name: cloud._fixture_fake(name) for name in (*FAKES, "destination")}
+
+
+def field_uses(fakes: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Yield expressions with each fact of each service on each fake, and whether it is valid."""
+    calls = {name: recorder_of(each.journal).call_fields for name, each in fakes.items()}
+    events = {name: recorder_of(each.journal).event_fields for name, each in fakes.items()}
+    faults = {name: table_of(each.faults).fact_fields for name, each in fakes.items()}
+    deliveries = {"queue": table_of(fakes["queue"].faults).service_fields}
+    forms = {
+        "assert_not_called({}=any_value)": calls,
+        "journal.calls({}=any_value)": calls,
+        "journal.calls()[:].where({}=any_value)": calls,
+        "journal.assert_not_called({}=any_value)": calls,
+        "journal.events({}=any_value)": events,
+        "journal.events().where({}=any_value)": events,
+        "faults.drop({}=any_value)": faults,
+        "faults.duplicate({}=any_value)": deliveries,
+    }
+    for form, tables in forms.items():
+        for field in sorted(set().union(*tables.values(), *faults.values()) - CALL_FIELDS.keys()):
+            for name, fields in tables.items():
+                # The journal of a fake without facts has the type of any journal.
+                if not form.startswith("journal.") or name != "destination":
+                    yield f"{name}.{form.format(field)}", field in fields
+
+
+def test_a_fact_of_another_service_is_an_error(fakes: dict[str, Any]) -> None:
+    def any_value(value: object) -> bool:
+        return True
+
+    names = {**fakes, "any_value": any_value}
+
+    def is_checked(use: str, valid: bool) -> None:
+        with nullcontext() if valid else pytest.raises(ContractError, match="is not a field of"):
+            eval(use, names)
+
+    check_each(is_checked, list(field_uses(fakes)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("errors", [mypy_errors, pyright_errors])
+def test_type_checkers_reject_facts_of_another_service(
+    tmp_path: Path, fakes: dict[str, Any], errors: Errors
+) -> None:
+    classes = {name: type(each).__name__ for name, each in fakes.items()}
+    given = ", ".join(f"{name}: {kind}" for name, kind in classes.items())
+    lines = [f"    {use}{'' if valid else '  # wrong'}" for use, valid in field_uses(fakes)]
+    use = tmp_path / "fields_use.py"
+    use.write_text(
+        f"from pytest_fakecloud import {', '.join(classes.values())}\n\n"
+        f"def test({given}, any_value: object) -> None:\n" + "\n".join(lines),
+        encoding="utf-8",
+    )
+    check_types(tmp_path, errors, use)
+
+
+def test_type_checkers_know_the_fields_of_every_class_of_items() -> None:
+    """A list of anything else has a ``where()`` that takes no fields."""
+    listed = {
+        word
+        for path in PACKAGE.parent.rglob("*.py")
+        for word in re.findall(r"\bResults\[(\w+)\]", path.read_text(encoding="utf-8"))
+    }
+    known = {kind.__name__ for items in ITEMS.values() for kind, _ in items.values()}
+    # Vectors and their queries are dictionaries. Entries are calls and events.
+    assert listed - {"T", "Call", "Event", "Entry", "Item"} == known
 
 
 def test_every_fixture_is_used_with_its_type() -> None:

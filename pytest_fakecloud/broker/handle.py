@@ -15,7 +15,7 @@ from ..core.results import Results, results_of
 from ..core.settings import choice, optional, whole
 from ..core.timeparse import Duration, duration_us
 from ..core.wording import shortfall, unknown_name
-from ..handle import Aio, Context, Handle, action
+from ..handle import Aio, Context, action
 from .assertions import BrokerAssertions, ListedFields
 from .engine.engine import MemoryEngine
 from .errors import string, strings
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     import httpx
 
     from .kafka.engine import KafkaEngine
+    from .typed import BrokerHandle as Handle
+    from .typed import BrokerJournal
+else:
+    from ..handle import Handle
 
 BrokerEngine: TypeAlias = "MemoryEngine | KafkaEngine"
 """The in-memory engine or the engine on a real cluster, which have the same methods.
@@ -84,6 +88,9 @@ class Broker(BrokerAssertions, Handle):
 
     service: ClassVar[str] = "broker"
     fixture: ClassVar[str] = "broker"
+
+    if TYPE_CHECKING:
+        journal: BrokerJournal
 
     _settings = BrokerConfig
 

@@ -47,6 +47,11 @@ class BrokerApp(App):
         "instance": Field(TEXT),
     }
     event_kinds: ClassVar[frozenset[str]] = frozenset(get_args(EventKind))
+    event_fields: ClassVar[Mapping[str, Field]] = dict.fromkeys(
+        ("group", "instance", "topics", "partitions", "generation", "assignment", "offsets",
+         "reason", "cause", "keeps", "until_us", "idle"),
+        Field(),
+    )  # fmt: skip
 
     def __init__(self, engine: BrokerEngine, credentials: Callable[[], tuple[str, str]]) -> None:
         self.engine = engine

@@ -14,14 +14,11 @@ from .field_types import (
     FLAG,
     INSTANT,
     JSON,
-    MESSAGE_ID,
     METHOD,
     NUMBER,
     PATH,
     TARGET,
     TEXT,
-    URL,
-    FieldType,
     OneOf,
     Text,
 )
@@ -65,15 +62,10 @@ CALL_FIELDS: Mapping[str, Field] = {
     "answer_json": Field(JSON, _json_or_absent(Call.answer_json)),
 }
 """The fields that calls to every service can be filtered by. Services add their own facts."""
-EVENT_FIELD_TYPES: Mapping[str, FieldType] = {
-    "message_id": MESSAGE_ID,
-    "about": MESSAGE_ID,
-    "url": URL,
-    "method": METHOD,
-}
-"""The types of fields of events that accept only certain values. All others accept any value."""
 EVENT_KINDS = frozenset(("refused", "run"))
 """Kinds of events of every service: rejected bytes, and runs of ``every_failure``."""
+EVENT_FIELDS: Mapping[str, Field] = dict.fromkeys(("began", "alone", "held"), Field())
+"""The data of these events. Services add the data of their own."""
 
 
 # -- names of calls --------------------------------------------------------------------------------

@@ -6,20 +6,24 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack
 
-from .call_fields import EVENT_FIELD_TYPES, CallNames, Listed, NamesOf
+from .call_fields import CallNames, Listed, NamesOf
 from .calls import Call, Entry, Event
-from .field_types import ABSENT, ANYTHING
+from .field_types import ABSENT
 from .matching import Field, Query
 from .recorder import Recorder
 from .results import Results, check_predicate, expect, results_of
 from .settings import optional, whole
 
 if TYPE_CHECKING:
-    from .where import CallFields, EventFields
+    from .typed import CloudCallFields, CloudEventFields
 
 
 class Journal:
-    """The recorded calls and events of one fake, or of a whole cloud, in order."""
+    """The recorded calls and events of one fake, or of a whole cloud, in order.
+
+    Type checkers accept the fields of all services, but for the journal of a service's fake only
+    those of this service (``KVJournal`` in ``kv/typed.pyi``, …).
+    """
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -65,7 +69,7 @@ class Journal:
         return self._recorder.entries
 
     def calls(
-        self, predicate: Callable[[Call], bool] | None = None, /, **where: Unpack[CallFields]
+        self, predicate: Callable[[Call], bool] | None = None, /, **where: Unpack[CloudCallFields]
     ) -> Results[Call]:
         """Return the clients' calls, filtered by their fields or facts (``command="SET"``)."""
         __tracebackhide__ = True
@@ -77,20 +81,16 @@ class Journal:
         )
         return calls.where(predicate, **where) if predicate or where else calls
 
-    def events(self, kind: str | None = None, **where: Unpack[EventFields]) -> Results[Event]:
+    def events(self, kind: str | None = None, **where: Unpack[CloudEventFields]) -> Results[Event]:
         """Return the events, optionally of one kind, filtered by their data.
 
         Raises ``ContractError`` for a kind that the fakes of this journal never record.
         """
         __tracebackhide__ = True
         events = [entry for entry in self._read() if isinstance(entry, Event)]
-        # Imported here, because only this method needs these names at run time.
-        from .where import EventFields
-
-        names = EventFields.__annotations__.keys() | {n for event in events for n in event.data}
-        asked = {
-            name: Field(EVENT_FIELD_TYPES.get(name, ANYTHING), _event_value(name)) for name in names
-        }
+        known = self._recorder.event_fields
+        names = known.keys() | {name for event in events for name in event.data}
+        asked = {name: known.get(name, Field())._replace(read=_event_value(name)) for name in names}
         kinds = self._recorder.event_kinds()
         if kinds:
             kinds = kinds.union(event.kind for event in events)
@@ -103,7 +103,7 @@ class Journal:
         what: str | re.Pattern[str] | None = None,
         *,
         times: int | None = None,
-        **where: Unpack[CallFields],
+        **where: Unpack[CloudCallFields],
     ) -> Results[Call]:
         """Return the calls that match; fail unless there is at least one, or exactly ``times``.
 
@@ -128,7 +128,7 @@ class Journal:
         )
 
     def assert_not_called(
-        self, what: str | re.Pattern[str] | None = None, **where: Unpack[CallFields]
+        self, what: str | re.Pattern[str] | None = None, **where: Unpack[CloudCallFields]
     ) -> None:
         """Fail if any call matches."""
         __tracebackhide__ = True

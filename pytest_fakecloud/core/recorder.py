@@ -14,7 +14,7 @@ from operator import attrgetter
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .call_fields import CALL_FIELDS, EVENT_KINDS, Listed, field_reader
+from .call_fields import CALL_FIELDS, EVENT_FIELDS, EVENT_KINDS, Listed, field_reader
 from .calls import KEEP_BYTES, LIGHT, Action, Call, Entry, Event, shorten, weight_of
 from .field_types import either
 from .matching import Field
@@ -187,6 +187,14 @@ class Recorder:
             "service": Field(Listed("service of a fake here", lambda: self._apps)),
             "handle": Field(Listed("name of a fake here", lambda: self._names)),
         }
+
+    @property
+    def event_fields(self) -> Mapping[str, Field]:
+        """The fields that events can be filtered by, of all services."""
+        fields = {**EVENT_FIELDS}
+        for app, _ in self._apps.values():
+            fields.update(app.event_fields)
+        return fields
 
     def event_kinds(self) -> frozenset[str]:
         """Return the kinds of events that the services of this recorder record."""

@@ -13,7 +13,7 @@ from .wording import counted
 
 if TYPE_CHECKING:
     # Type checkers derive the fields of ``where()`` from the item's class.
-    from .where import Items
+    from .typed import Items
 else:
     Items = list
 

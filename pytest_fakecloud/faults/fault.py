@@ -68,7 +68,7 @@ class Rule:
         self.hits = 0
         self.seen = 0
         self.origin = _caller()
-        check_fields(matchers, {*_COMMON, *table.fact_fields}, "fault")
+        check_fields(matchers, {*_COMMON, *self.fields}, "fault")
         self.times = checked_count("times", matchers.get("times"), 1)
         self.skip = checked_count("skip", matchers.get("skip"), 0) or 0
         self.route: str | re.Pattern[str] | None = matchers.get("route")
@@ -93,10 +93,15 @@ class Rule:
             field = Field(names, parts=NamesOf.each_command)
             yield Question("route", self.route, names), field, lambda one: NamesOf(one.call)
         for name, wanted in self.facts.items():
-            known = table.fact_fields[name]
+            known = self.fields[name]
             yield Question(name, wanted, known.type, known.several), known, _reader_of(name)
         if self.when is not None:
             yield Question("when", self.when), Field(), lambda request: request
+
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        """The facts that the rule can match."""
+        return self.table.fact_fields
 
     @property
     def active(self) -> bool:
@@ -168,6 +173,11 @@ class ServiceRule(Rule):
     """A rule of a service's own kind, which the service applies with ``FaultTable.claim()``."""
 
     claimed_by_service = True
+
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        """The facts of the service's own subjects that the rule can match."""
+        return self.table.service_fields
 
 
 class Fault:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from ..core.conditions import check_function, checked_count
 from ..core.errors import ContractError, shown
@@ -21,14 +22,28 @@ from .kinds import CallRule, RandomRule, RateLimitRule, lost, truncated
 from .table import FaultTable
 
 if TYPE_CHECKING:
-    from ..core.where import Matchers
+
+    class Matchers(TypedDict, total=False):
+        """The keywords that every fault accepts; the facts of a service are in its ``typed.pyi``.
+
+        ``times`` is the number of hits after which the fault ends (a strict test fails if there
+        were fewer), ``skip`` the number of matching requests that are let through first, ``route``
+        an endpoint's name, path or ``"POST /path"``, ``when`` a predicate on the ``Request`` (its
+        ``call`` has the facts). See ``core.matching``.
+        """
+
+        times: int | None
+        skip: int
+        route: str | re.Pattern[str] | None
+        when: Callable[[Any], object] | None
 
 
 class FaultPlan:
     """The faults of one fake, and the methods that inject them.
 
-    Every method that injects a fault returns it as a ``Fault`` and accepts the keywords of
-    ``Matchers``. A service with additional kinds of faults has a subclass with more methods.
+    Every method that injects a fault returns it as a ``Fault``. It accepts ``times``, ``skip``,
+    ``route``, ``when``, and the fields of the service that calls can be filtered by. A service with
+    additional kinds of faults has a subclass with more methods.
     """
 
     def __init__(self, table: FaultTable) -> None:

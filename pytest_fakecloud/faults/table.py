@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import FrameType, MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..core.matching import Field
 from ..core.recorder import code_place, is_own
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 class FaultTable:
     """The rules of one fake.
 
-    ``fact_fields`` are the facts that rules can match, by default the facts of the app.
+    ``fact_fields`` are the facts of requests that rules can match, which are those of the app.
+    ``service_fields`` are the facts that rules of the service's own kinds can match instead.
     """
 
     fact_fields: Mapping[str, Field] = MappingProxyType({})
+    service_fields: ClassVar[Mapping[str, Field]] = MappingProxyType({})
     refusing = False
     """Whether ``down()`` currently refuses all connections."""
 
@@ -53,9 +55,8 @@ class FaultTable:
         self._closed = threading.Event()
 
     def attach(self, app: App) -> None:
-        """Take names, error format and facts from the app, unless the service has set facts."""
-        if not self.fact_fields:
-            self.fact_fields = app.fact_fields
+        """Take names, error format and facts from the app."""
+        self.fact_fields = app.fact_fields
         self.answers.app = app
 
     def record_change(self, kind: str, caller: FrameType, **data: object) -> None:

@@ -27,7 +27,7 @@ from .action import action
 from .context import Context, note_token
 
 if TYPE_CHECKING:
-    from ..core.where import CallFields
+    from ..core.typed import CallFields
     from ..http.mount import Mount
 
 C = TypeVar("C", bound=HandleConfig)

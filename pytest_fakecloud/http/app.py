@@ -41,9 +41,11 @@ class App:
 
     service: ClassVar[str] = ""
     fact_fields: ClassVar[Mapping[str, Field]] = {}
-    """The facts that ``facts()`` can return, and by which calls can be filtered."""
+    """The facts that ``facts()`` can return, by which calls can be filtered and faults limited."""
     event_kinds: ClassVar[frozenset[str]] = frozenset()
     """The kinds of events that the service records in its journal."""
+    event_fields: ClassVar[Mapping[str, Field]] = {}
+    """The data of these events, by which they can be filtered."""
 
     clock: Timekeeper
     recorder: Recorder

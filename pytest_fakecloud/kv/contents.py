@@ -34,8 +34,9 @@ from .reply import Blocked
 if TYPE_CHECKING:
     from ..core.results import Results
     from .search.index import Search
-    from .search.views import SearchFields, SearchIndexView
+    from .search.views import SearchIndexView
     from .settings import Dialect
+    from .typed import SearchFields
 
 T = TypeVar("T")
 _COMPARED = 1000

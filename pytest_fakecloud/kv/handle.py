@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from ..core.errors import ContractError, importing
 from ..core.ids import new_token
 from ..core.recorder import code_place
-from ..handle import Aio, Context, Handle, Snapshot, action, perform
+from ..handle import Aio, Context, Snapshot, action, perform
 from .contents import KVContents
 from .engine.engine import Engine
 from .model import AnyEngine
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from .command_fields import CommandFields
     from .redis.engine import RedisEngine
     from .resp.port import DatabasePort
+    from .typed import KVHandle as Handle
+else:
+    from ..handle import Handle
 
 
 class KVServer(KVContents, Handle):

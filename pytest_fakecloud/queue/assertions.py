@@ -26,7 +26,7 @@ from .views import (
 )
 
 if TYPE_CHECKING:
-    from .where import AttemptFields, DeadLetterFields, ListedFields, MessageFields
+    from .typed import AttemptFields, DeadLetterFields, ListedFields, MessageFields
 
 
 class QueueAssertions:

@@ -17,7 +17,7 @@ from ..core.ids import new_token
 from ..core.journal import recorder_of
 from ..core.timeparse import Duration, Instant
 from ..core.wording import counted, listed
-from ..handle import Context, Handle, Snapshot, action
+from ..handle import Context, Snapshot, action
 from .actions import QueueActions
 from .arguments import bytes_of, text
 from .assertions import QueueAssertions
@@ -36,6 +36,10 @@ from .wire.text import as_text
 
 if TYPE_CHECKING:
     from qstash import AsyncQStash, QStash
+
+    from .typed import QueueHandle as Handle
+else:
+    from ..handle import Handle
 
 DEV_TOKEN = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0="
 DEV_KEYS = ("sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ..core.conditions import pieces_matcher
 from ..core.errors import ContractError, shown
 from ..core.field_types import ABSENT
+from ..core.matching import fields_of
 from ..core.results import Results
 from ..core.wording import brief, counted, same_json
 from ..files import read_json
@@ -216,6 +217,8 @@ class Difference:
 
 class Differences(Results[Difference]):
     """The differences found by a replay; empty if the fakes answered as recorded."""
+
+    _fields, _kind = fields_of(Difference), "difference"
 
     def assert_none(self) -> None:
         """Fail if there are differences, and list them."""

@@ -15,7 +15,7 @@ from ..core.matching import Condition, Field, Query
 from ..core.recorder import code_place
 from ..core.results import Results, expect, results_of
 from ..core.wording import unknown_name
-from ..handle import Aio, Context, Handle, action, perform
+from ..handle import Aio, Context, action, perform
 from .assertions import (
     QUERIES,
     QUERY_FIELDS,
@@ -39,6 +39,10 @@ from .settings import Loadable, VectorConfig, VectorSettings
 
 if TYPE_CHECKING:
     import upstash_vector
+
+    from .typed import VectorHandle as Handle
+else:
+    from ..handle import Handle
 
 EVERY_PART = Include(True, True, True)
 

@@ -31,7 +31,11 @@ ARGUMENTS: dict[str, list[Any]] = {
 
 
 class OwnTable(FaultTable):
-    fact_fields = {"url": Field(TEXT), "label": Field(TEXT)}  # noqa: RUF012
+    service_fields = {"url": Field(TEXT), "message_id": Field(TEXT)}  # noqa: RUF012
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.fact_fields = {"url": Field(TEXT), "label": Field(TEXT)}
 
 
 @pytest.fixture

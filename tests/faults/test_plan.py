@@ -709,9 +709,9 @@ def test_a_service_adds_kinds_and_asks_for_them(table: FaultTable) -> None:
     assert call.fault == "duplicate"
     with pytest.raises(
         ContractError,
-        match=r"'topic' is not a field of a fault. Known fields: label, route, skip, times, url",
+        match=r"'label' is not a field of a fault. Known fields: message_id, route, skip, times, url",
     ):
-        plan.duplicate(topic="x")
+        plan.duplicate(label="x")
 
 
 def test_a_services_own_kind_does_not_touch_requests(demo: Demo, client: httpx.Client) -> None:

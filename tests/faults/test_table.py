@@ -10,9 +10,7 @@ import pytest
 
 from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.field_types import TEXT
-from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.matching import Field
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.faults.fault import Fault, rule_of
 from pytest_fakecloud.faults.plan import FaultPlan, fault_words
 from pytest_fakecloud.faults.table import FaultTable
@@ -243,7 +241,7 @@ def test_nobody_waits_for_a_handle_that_is_closed(plan: FaultPlan, table: FaultT
     assert sent(table) == Answer(b"fine")
 
 
-def test_the_facts_of_a_services_own_table_stay_when_it_meets_its_app(table: FaultTable) -> None:
+def test_a_table_takes_names_errors_and_facts_from_its_app(table: FaultTable) -> None:
     class Own(App):
         fact_fields: ClassVar[Mapping[str, Field]] = {"command": Field(TEXT)}
 
@@ -253,18 +251,14 @@ def test_the_facts_of_a_services_own_table_stay_when_it_meets_its_app(table: Fau
         def dump(self, value: object) -> bytes:
             return b"json"
 
-    def attach(table: FaultTable) -> set[str]:
-        table.attach(Own())
-        return set(table.fact_fields)
-
-    assert attach(table) == {"url", "label"}
-    plain = FaultTable(Ids(1).stream("faults"), Timekeeper())
-    assert attach(plain) == {"command"}
-    plan = FaultPlan(plain)
+    table.attach(Own())
+    assert set(table.fact_fields) == {"command"}
+    assert set(table.service_fields) == {"url", "message_id"}
+    plan = FaultPlan(table)
     with plan.respond(503):
-        assert sent(plain).body == b"own"
+        assert sent(table).body == b"own"
     with plan.respond(503, {}):
-        assert sent(plain).body == b"json"
+        assert sent(table).body == b"json"
 
 
 def test_a_table_is_true_as_long_as_a_fault_can_fire(table: FaultTable) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, TypedDict
+from typing import Any
 
 from ...core.errors import ContractError
 from ...core.field_types import JSON, NUMBER, TEXT, FieldType, OneOf, Shaped
@@ -123,17 +123,7 @@ def _not_indexed(keyspace: Keyspace, index: SearchIndex, key: bytes) -> str:
 # -- assertions ------------------------------------------------------------------------------------
 
 
-class SearchFields(TypedDict, total=False):
-    """The fields of a search that assertions can filter by, besides its index."""
-
-    command: object
-    filter: object
-    keys: object
-    total: object
-    pending: object
-
-
-_FIELDS: Mapping[str, Field] = {
+SEARCH_FIELDS: Mapping[str, Field] = {
     "command": Field(OneOf("command", ("query", "count", "aggregate"))),
     "index": Field(TEXT),
     "filter": Field(JSON),
@@ -141,11 +131,12 @@ _FIELDS: Mapping[str, Field] = {
     "total": Field(NUMBER),
     "pending": Field(NUMBER),
 }
+"""Fields by which searches can be filtered."""
 
 
 def searches_of(made: Iterable[Search]) -> Results[Search]:
     """Return recorded searches as a list that can be filtered."""
-    return results_of(list(made), _FIELDS, "search")
+    return results_of(list(made), SEARCH_FIELDS, "search")
 
 
 def _key_type(reading: Reading, searches: list[Search], name: object) -> FieldType:
@@ -184,7 +175,9 @@ def expect_search(
 
     searches = list(made)
     key_type = _key_type(reading, searches, criteria.get("index"))
-    query = Query(dict(criteria), {**_FIELDS, "keys": Field(key_type, several=True)}, "search")
+    query = Query(
+        dict(criteria), {**SEARCH_FIELDS, "keys": Field(key_type, several=True)}, "search"
+    )
     return expect(
         "a search",
         searches,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, Unpack
 
 from ...core.calls import Headers
 from ...core.conditions import checked_count
@@ -26,6 +26,7 @@ from .reports import undelivered_lines, wait_report
 if TYPE_CHECKING:
     from werkzeug import Request as WerkzeugRequest
 
+    from ..typed import CallbackFields
     from .handle import CallbackCapture, ScopedFaults
 
 
@@ -166,33 +167,6 @@ FIELDS: Mapping[str, Field] = {
 }
 """Fields of a callback, by name."""
 _PREDICATE = {"callback": Field(read=lambda item: item, bare=True)}
-
-
-class CallbackFields(TypedDict, total=False):
-    """Fields of a callback that assertions, waits and ``where()`` can filter by.
-
-    They are the properties of ``Callback``. ``json`` and ``source_json`` are the parsed bodies, and
-    ``source_message_id`` is an id or the message itself.
-    """
-
-    status: object
-    body: object
-    json: object
-    source_body: object
-    source_json: object
-    source_message_id: object
-    retried: object
-    max_retries: object
-    dlq_id: object
-    url: object
-    is_final: object
-    verified: object
-    problem: object
-    failure: object
-    headers: object
-    raw: object
-    at: object
-    at_us: object
 
 
 def _query(given: Mapping[str, Any], predicate: Predicate | None = None) -> Query:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from ...core.concurrency.aio import in_thread
 from ...core.errors import broken_promise
+from ...core.matching import Field
 from ...core.results import Results, results_of
 from ...core.wording import brief, shortfall
 from ..model import Delivery, Outcome
@@ -135,6 +136,12 @@ class DestinationRoute:
     def __repr__(self) -> str:
         prefix = self.prefix if isinstance(self.prefix, str) else brief(self.prefix)
         return f"<DestinationRoute {self.where} {prefix} deliveries={len(self.deliveries)}>"
+
+
+ROUTES: Mapping[str, Field] = dict.fromkeys(
+    ("prefix", "where", "deliveries", "raise_exceptions"), Field()
+)
+"""Fields by which routes can be filtered."""
 
 
 class WsgiRoute(DestinationRoute):

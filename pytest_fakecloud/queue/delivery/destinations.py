@@ -14,11 +14,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError, shown
-from ...core.results import Results
+from ...core.results import Results, results_of
 from ...core.timeparse import Duration
 from ..wire.targets import named_url
 from .applications import AsgiApp, WsgiApp
 from .destination_routes import (
+    ROUTES,
     AsgiRoute,
     DestinationRoute,
     ForwardRoute,
@@ -195,7 +196,7 @@ class Destinations:
         """All routes, in descending order of the lengths of their prefixes."""
         with self._lock:
             pairs = sorted(self._routes.items(), key=lambda pair: -pair[0].length)
-        return Results(route for _, route in pairs)
+        return results_of((route for _, route in pairs), ROUTES, "route")
 
     def remove(self, route: DestinationRoute) -> None:
         """Remove a route, unless it has already been removed."""

@@ -1,8 +1,8 @@
 """Injected faults of a queue's deliveries and signatures.
 
-They supplement the common faults (``answer``, ``drop``, … for requests to the queue) and take the
-same keywords. ``when=`` receives a ``DeliverySubject``. ``url=``, ``label=``, ``kind=``, ``queue=``
-and ``message_id=`` are compared with the delivery. As in assertions, a condition is a string (``*``
+They supplement the common faults (``respond``, ``drop``, … for requests to the queue). ``when=``
+receives a ``DeliverySubject``. ``url=``, ``label=``, ``kind=``, ``queue=``, ``topic=`` and
+``message_id=`` are compared with the delivery. As in assertions, a condition is a string (``*``
 matches any text), a regular expression or a predicate.
 
 Decided here: ``crash_after_response`` happens once unless ``times=`` is given, the other faults until
@@ -19,17 +19,19 @@ from ...core.field_types import MESSAGE_ID, URL, OneOf
 from ...core.matching import Field, Question
 from ...core.settings import whole
 from ...faults.fault import Fault, ServiceRule
-from ...faults.plan import FaultPlan
 from ...faults.table import FaultTable
 from ...http.messages import Answer, Request, Serve
 from ..engine.hooks import DeliveryHooks
 from ..errors import QueueError, burst_limited, daily_limited
-from ..fields import DESTINATION, LABEL, NAME
+from ..fields import LABEL, NAME
 from ..model import CALLBACK, FAILURE_CALLBACK, KINDS, Delivery, Kind, Message
 from ..wire.text import as_text
 
 if TYPE_CHECKING:
-    from ...core.where import Matchers
+    from ..typed import QueueFaultPlan as FaultPlan
+    from ..typed import QueueMatchers, QueueServiceMatchers
+else:
+    from ...faults.plan import FaultPlan
 
 DELIVERY_KINDS = (
     "duplicate",
@@ -88,21 +90,21 @@ class DeliverySubject:
         return cls(message, url=message.url, method=message.settings.method, body=message.body)
 
 
-FACTS: Mapping[str, Field] = {
+DELIVERY_FACTS: Mapping[str, Field] = {
     "topic": Field(NAME),
-    "url": Field(DESTINATION),
+    "url": Field(URL),
     "label": Field(LABEL, several=True),
     "kind": Field(OneOf("kind", KINDS)),
     "queue": Field(NAME),
     "message_id": Field(MESSAGE_ID),
 }
-"""Fields of deliveries and of publish requests that a queue's faults can match."""
+"""Fields of deliveries that faults of deliveries can match."""
 
 
 class DeliveryFaults(FaultTable, DeliveryHooks):
     """The injected faults of a queue, for requests to it and for its deliveries."""
 
-    fact_fields = FACTS
+    service_fields = DELIVERY_FACTS
 
     def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
         subject = DeliverySubject(
@@ -126,62 +128,60 @@ class QueueFaults(FaultPlan):
 
     _table: DeliveryFaults
 
-    def duplicate(self, **matchers: Unpack[Matchers]) -> Fault:
+    def duplicate(self, **matchers: Unpack[QueueServiceMatchers]) -> Fault:
         """Send each matching delivery twice, with the same message id and attempt number."""
         return self._delivery("duplicate", matchers)
 
-    def reorder(self, **matchers: Unpack[Matchers]) -> Fault:
+    def reorder(self, **matchers: Unpack[QueueServiceMatchers]) -> Fault:
         """Let other messages that are due at the same time overtake a matching message.
 
         This also happens in an ordered queue.
         """
         return self._delivery("reorder", matchers)
 
-    def tamper(self, **matchers: Unpack[Matchers]) -> Fault:
+    def tamper(self, **matchers: Unpack[QueueServiceMatchers]) -> Fault:
         """Change the body of matching deliveries after signing it."""
         return self._delivery("tamper", matchers)
 
-    def crash_after_response(self, **matchers: Unpack[Matchers]) -> Fault:
+    def crash_after_response(self, **matchers: Unpack[QueueServiceMatchers]) -> Fault:
         """Lose the destination's response, so that the same message is delivered again immediately."""
         return self._delivery("crash_after_response", {"times": 1, **matchers})
 
-    def drop_callback(self, **matchers: Unpack[Matchers]) -> Fault:
+    def drop_callback(self, **matchers: Unpack[QueueServiceMatchers]) -> Fault:
         """Drop matching callbacks and failure callbacks before they are published.
 
         ``url=`` is the URL of the callback, ``kind=`` is ``"callback"`` or ``"failure_callback"``.
         """
         return self._delivery("drop_callback", matchers)
 
-    def wrong_key(self, **matchers: Unpack[Matchers]) -> Fault:
+    def wrong_key(self, **matchers: Unpack[QueueServiceMatchers]) -> Fault:
         """Sign matching deliveries with an unknown key."""
         return self._delivery("wrong_key", matchers)
 
-    def next_key(self, **matchers: Unpack[Matchers]) -> Fault:
+    def next_key(self, **matchers: Unpack[QueueServiceMatchers]) -> Fault:
         """Sign matching deliveries with the next key, as after a rotation."""
         return self._delivery("next_key", matchers)
 
-    def expired_token(self, **matchers: Unpack[Matchers]) -> Fault:
+    def expired_token(self, **matchers: Unpack[QueueServiceMatchers]) -> Fault:
         """Sign matching deliveries with a token issued an hour ago, which has expired."""
         return self._delivery("expired", matchers)
 
-    def unsigned(self, **matchers: Unpack[Matchers]) -> Fault:
+    def unsigned(self, **matchers: Unpack[QueueServiceMatchers]) -> Fault:
         """Send matching deliveries without a signature."""
         return self._delivery("unsigned", matchers)
 
-    def burst_limit(self, limit: int = 100, **matchers: Unpack[Matchers]) -> Fault:
+    def burst_limit(self, limit: int = 100, **matchers: Unpack[QueueMatchers]) -> Fault:
         """Reject publish requests with the 429 response and the headers of the burst limit."""
         whole(0).read("limit", limit)
         return self._refusal(burst_limited, limit, f"burst_limit {limit}", matchers)
 
-    def daily_limit(self, limit: int = 1000, **matchers: Unpack[Matchers]) -> Fault:
+    def daily_limit(self, limit: int = 1000, **matchers: Unpack[QueueMatchers]) -> Fault:
         """Reject publish requests with the 429 response and the headers of the daily limit."""
         whole(0).read("limit", limit)
         return self._refusal(daily_limited, limit, f"daily_limit {limit}", matchers)
 
     def _delivery(self, kind: str, matchers: Mapping[str, Any]) -> Fault:
         rule = ServiceRule(self._table, kind, kind, matchers)
-        # Reject names of URL groups, because a delivery has only a URL.
-        URL.check("url", rule.facts.get("url"))
         if kind == "drop_callback" and isinstance(rule.facts.get("kind"), str):
             # Reject other kinds, because the fault would never apply to them.
             Question("kind", rule.facts["kind"], OneOf("kind", (CALLBACK, FAILURE_CALLBACK)))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, ClassVar
 
-from ...core.field_types import TEXT
+from ...core.field_types import MESSAGE_ID, METHOD, TEXT, URL
 from ...core.matching import Field
 from ...http.app import App
 from ...http.messages import Answer, Request
@@ -66,6 +66,17 @@ class QueueApp(App):
         **{name: Field(TEXT) for name in ("dlq", "event", "id", "key", "name", "run")},
     }
     event_kinds: ClassVar[frozenset[str]] = frozenset(("attempt",))
+    event_fields: ClassVar[Mapping[str, Field]] = {
+        **dict.fromkeys(
+            ("number", "status", "message_kind", "error", "fault", "faults", "note", "exception",
+             "traceback", "where", "sent", "sent_type", "sent_headers", "answer", "answer_type",
+             "location", "logged", "signature"),
+            Field(),
+        ),
+        **dict.fromkeys(("message_id", "about"), Field(MESSAGE_ID)),
+        "url": Field(URL),
+        "method": Field(METHOD),
+    }  # fmt: skip
 
     def __init__(self, engine: Engine, tokens: Callable[[], tuple[str, str]]) -> None:
         self.engine = engine

@@ -1,0 +1,107 @@
+"""The fields that filters and faults accept, and what has them, for type checkers.
+
+``python -m tests.surface`` writes this file from the tables that are used at run time.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from pytest_fakecloud.core.calls import Call, Event
+from pytest_fakecloud.core.journal import Journal
+from pytest_fakecloud.core.results import Results
+from pytest_fakecloud.core.timeparse import Duration
+from pytest_fakecloud.core.typed import CallFields, EventFields
+from pytest_fakecloud.faults.answers import Step
+from pytest_fakecloud.faults.fault import Fault
+from pytest_fakecloud.faults.plan import FaultPlan, Matchers
+from pytest_fakecloud.handle.handle import Handle
+from pytest_fakecloud.http.messages import HeaderPairs
+from typing import Literal, SupportsIndex, TypedDict, Unpack, overload
+import re
+
+class BrokerCallFields(CallFields, total=False):
+    group: object
+    instance: object
+    topic: object
+
+class BrokerEventFields(EventFields, total=False):
+    assignment: object
+    cause: object
+    generation: object
+    group: object
+    idle: object
+    instance: object
+    keeps: object
+    offsets: object
+    partitions: object
+    reason: object
+    topics: object
+    until_us: object
+
+class BrokerEventWhere(BrokerEventFields, total=False):
+    kind: object
+
+class BrokerMatchers(Matchers, total=False):
+    group: object
+    instance: object
+    topic: object
+
+class RecordWhere(TypedDict, total=False):
+    headers: object
+    key: object
+    offset: object
+    partition: object
+    timestamp: object
+    topic: object
+    value: object
+
+class OffsetWhere(TypedDict, total=False):
+    offset: object
+    partition: object
+    topic: object
+
+class MemberWhere(TypedDict, total=False):
+    assignment: object
+    config: object
+    delivered: object
+    name: object
+    position: object
+    state: object
+    topics: object
+
+class BrokerCalls(Results[Call]):
+    def where(self, predicate: Callable[[Call], bool] | None = None, /, **fields: Unpack[BrokerCallFields]) -> BrokerCalls: ...  # type: ignore[override]
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> Call: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> BrokerCalls: ...
+
+class BrokerEvents(Results[Event]):
+    def where(self, predicate: Callable[[Event], bool] | None = None, /, **fields: Unpack[BrokerEventWhere]) -> BrokerEvents: ...  # type: ignore[override]
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> BrokerEvents: ...
+
+class BrokerJournal(Journal):
+    def calls(self, predicate: Callable[[Call], bool] | None=None, /, **where: Unpack[BrokerCallFields]) -> BrokerCalls: ...  # type: ignore[override]
+    def events(self, kind: str | None=None, **where: Unpack[BrokerEventFields]) -> BrokerEvents: ...  # type: ignore[override]
+    def assert_called(self, what: str | re.Pattern[str] | None=None, *, times: int | None=None, **where: Unpack[BrokerCallFields]) -> BrokerCalls: ...  # type: ignore[override]
+    def assert_not_called(self, what: str | re.Pattern[str] | None=None, **where: Unpack[BrokerCallFields]) -> None: ...  # type: ignore[override]
+
+class BrokerFaultPlan(FaultPlan):
+    def respond(self, status: int, body: object=None, *, headers: HeaderPairs | Mapping[str, str]=(), content_type: str | None=None, **matchers: Unpack[BrokerMatchers]) -> Fault: ...
+    def drop(self, *, reset: bool=False, **matchers: Unpack[BrokerMatchers]) -> Fault: ...
+    def lose_response(self, *, reset: bool=False, **matchers: Unpack[BrokerMatchers]) -> Fault: ...
+    def delay(self, seconds: Duration, **matchers: Unpack[BrokerMatchers]) -> Fault: ...
+    def hang(self, **matchers: Unpack[BrokerMatchers]) -> Fault: ...
+    def truncate(self, keep: int | None=None, **matchers: Unpack[BrokerMatchers]) -> Fault: ...
+    def down(self, status: int | None=None, **matchers: Unpack[BrokerMatchers]) -> Fault: ...
+    def rate_limit(self, requests: int=0, per: Duration=60, *, status: int=429, body: object=None, headers: HeaderPairs | Mapping[str, str] | None=None, **matchers: Unpack[BrokerMatchers]) -> Fault: ...
+    def sequence(self, steps: Iterable[Step], **matchers: Unpack[BrokerMatchers]) -> Fault: ...
+    def random(self, rate: float, step: Step=503, **matchers: Unpack[BrokerMatchers]) -> Fault: ...
+    def call(self, function: Callable[..., object], moment: Literal['before', 'after']='before', **matchers: Unpack[BrokerMatchers]) -> Fault: ...
+
+class BrokerHandle(Handle):
+    journal: BrokerJournal
+    faults: BrokerFaultPlan
+    def assert_called(self, what: str | re.Pattern[str] | None=None, *, times: int | None=None, **where: Unpack[BrokerCallFields]) -> BrokerCalls: ...
+    def assert_not_called(self, what: str | re.Pattern[str] | None=None, **where: Unpack[BrokerCallFields]) -> None: ...

@@ -1,0 +1,91 @@
+"""The fields that filters and faults accept, and what has them, for type checkers.
+
+``python -m tests.surface`` writes this file from the tables that are used at run time.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from pytest_fakecloud.core.calls import Call, Event
+from pytest_fakecloud.core.journal import Journal
+from pytest_fakecloud.core.results import Results
+from pytest_fakecloud.core.timeparse import Duration
+from pytest_fakecloud.core.typed import CallFields, EventFields
+from pytest_fakecloud.faults.answers import Step
+from pytest_fakecloud.faults.fault import Fault
+from pytest_fakecloud.faults.plan import FaultPlan, Matchers
+from pytest_fakecloud.handle.handle import Handle
+from pytest_fakecloud.http.messages import HeaderPairs
+from typing import Literal, SupportsIndex, TypedDict, Unpack, overload
+import re
+
+class KVCallFields(CallFields, total=False):
+    command: object
+    encoding: object
+    index: object
+    key: object
+    words: object
+
+class KVEventFields(EventFields, total=False): ...
+
+class KVEventWhere(KVEventFields, total=False):
+    kind: object
+
+class KVMatchers(Matchers, total=False):
+    command: object
+    encoding: object
+    index: object
+    key: object
+    words: object
+
+class SearchWhere(TypedDict, total=False):
+    command: object
+    filter: object
+    index: object
+    keys: object
+    pending: object
+    total: object
+
+class SearchFields(TypedDict, total=False):
+    command: object
+    filter: object
+    keys: object
+    pending: object
+    total: object
+
+class KVCalls(Results[Call]):
+    def where(self, predicate: Callable[[Call], bool] | None = None, /, **fields: Unpack[KVCallFields]) -> KVCalls: ...  # type: ignore[override]
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> Call: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> KVCalls: ...
+
+class KVEvents(Results[Event]):
+    def where(self, predicate: Callable[[Event], bool] | None = None, /, **fields: Unpack[KVEventWhere]) -> KVEvents: ...  # type: ignore[override]
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> KVEvents: ...
+
+class KVJournal(Journal):
+    def calls(self, predicate: Callable[[Call], bool] | None=None, /, **where: Unpack[KVCallFields]) -> KVCalls: ...  # type: ignore[override]
+    def events(self, kind: str | None=None, **where: Unpack[KVEventFields]) -> KVEvents: ...  # type: ignore[override]
+    def assert_called(self, what: str | re.Pattern[str] | None=None, *, times: int | None=None, **where: Unpack[KVCallFields]) -> KVCalls: ...  # type: ignore[override]
+    def assert_not_called(self, what: str | re.Pattern[str] | None=None, **where: Unpack[KVCallFields]) -> None: ...  # type: ignore[override]
+
+class KVFaultPlan(FaultPlan):
+    def respond(self, status: int, body: object=None, *, headers: HeaderPairs | Mapping[str, str]=(), content_type: str | None=None, **matchers: Unpack[KVMatchers]) -> Fault: ...
+    def drop(self, *, reset: bool=False, **matchers: Unpack[KVMatchers]) -> Fault: ...
+    def lose_response(self, *, reset: bool=False, **matchers: Unpack[KVMatchers]) -> Fault: ...
+    def delay(self, seconds: Duration, **matchers: Unpack[KVMatchers]) -> Fault: ...
+    def hang(self, **matchers: Unpack[KVMatchers]) -> Fault: ...
+    def truncate(self, keep: int | None=None, **matchers: Unpack[KVMatchers]) -> Fault: ...
+    def down(self, status: int | None=None, **matchers: Unpack[KVMatchers]) -> Fault: ...
+    def rate_limit(self, requests: int=0, per: Duration=60, *, status: int=429, body: object=None, headers: HeaderPairs | Mapping[str, str] | None=None, **matchers: Unpack[KVMatchers]) -> Fault: ...
+    def sequence(self, steps: Iterable[Step], **matchers: Unpack[KVMatchers]) -> Fault: ...
+    def random(self, rate: float, step: Step=503, **matchers: Unpack[KVMatchers]) -> Fault: ...
+    def call(self, function: Callable[..., object], moment: Literal['before', 'after']='before', **matchers: Unpack[KVMatchers]) -> Fault: ...
+
+class KVHandle(Handle):
+    journal: KVJournal
+    faults: KVFaultPlan
+    def assert_called(self, what: str | re.Pattern[str] | None=None, *, times: int | None=None, **where: Unpack[KVCallFields]) -> KVCalls: ...
+    def assert_not_called(self, what: str | re.Pattern[str] | None=None, **where: Unpack[KVCallFields]) -> None: ...

@@ -1,0 +1,279 @@
+"""The fields that filters and faults accept, and what has them, for type checkers.
+
+``python -m tests.surface`` writes this file from the tables that are used at run time.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from pytest_fakecloud.core.calls import Call, Event
+from pytest_fakecloud.core.journal import Journal
+from pytest_fakecloud.core.results import Results
+from pytest_fakecloud.core.timeparse import Duration
+from pytest_fakecloud.core.typed import CallFields, EventFields
+from pytest_fakecloud.faults.answers import Step
+from pytest_fakecloud.faults.fault import Fault
+from pytest_fakecloud.faults.plan import FaultPlan, Matchers
+from pytest_fakecloud.handle.handle import Handle
+from pytest_fakecloud.http.messages import HeaderPairs
+from typing import Literal, SupportsIndex, TypedDict, Unpack, overload
+import re
+
+class QueueCallFields(CallFields, total=False):
+    destination: object
+    dlq: object
+    event: object
+    id: object
+    key: object
+    label: object
+    name: object
+    queue: object
+    run: object
+    url: object
+
+class QueueEventFields(EventFields, total=False):
+    about: object
+    answer: object
+    answer_type: object
+    error: object
+    exception: object
+    fault: object
+    faults: object
+    location: object
+    logged: object
+    message_id: object
+    message_kind: object
+    method: object
+    note: object
+    number: object
+    sent: object
+    sent_headers: object
+    sent_type: object
+    signature: object
+    status: object
+    traceback: object
+    url: object
+    where: object
+
+class QueueEventWhere(QueueEventFields, total=False):
+    kind: object
+
+class QueueMatchers(Matchers, total=False):
+    destination: object
+    dlq: object
+    event: object
+    id: object
+    key: object
+    label: object
+    name: object
+    queue: object
+    run: object
+    url: object
+
+class AttemptFields(TypedDict, total=False):
+    at: object
+    at_us: object
+    body: object
+    ended_us: object
+    exception: object
+    faults: object
+    headers: object
+    is_final: object
+    kind: object
+    message_id: object
+    number: object
+    sequence: object
+    state: object
+    status: object
+    url: object
+    wait_reason: object
+    waited: object
+    waited_us: object
+    where: object
+
+class MessageWhere(TypedDict, total=False):
+    attempts: object
+    body: object
+    callbacks: object
+    created: object
+    dlq_id: object
+    due: object
+    headers: object
+    id: object
+    is_gone: object
+    json: object
+    kind: object
+    label: object
+    labels: object
+    max_retries: object
+    method: object
+    queue: object
+    retried: object
+    schedule_id: object
+    service_state: object
+    source: object
+    state: object
+    timeline: object
+    topic: object
+    url: object
+
+class DeadLetterWhere(TypedDict, total=False):
+    at: object
+    id: object
+    json: object
+    message: object
+    response_body: object
+    status: object
+    timeline: object
+    url: object
+
+class ScheduleWhere(TypedDict, total=False):
+    cron: object
+    destination: object
+    error: object
+    id: object
+    last_run: object
+    paused: object
+
+class DeliveryWhere(TypedDict, total=False):
+    body: object
+    delivery: object
+    headers: object
+    json: object
+    message_id: object
+    method: object
+    path: object
+    query: object
+    retried: object
+    text: object
+    url: object
+
+class RouteWhere(TypedDict, total=False):
+    deliveries: object
+    prefix: object
+    raise_exceptions: object
+    where: object
+
+class CallbackFields(TypedDict, total=False):
+    at: object
+    at_us: object
+    body: object
+    dlq_id: object
+    failure: object
+    headers: object
+    is_final: object
+    json: object
+    max_retries: object
+    problem: object
+    raw: object
+    request: object
+    retried: object
+    source_body: object
+    source_json: object
+    source_message_id: object
+    status: object
+    url: object
+    verified: object
+
+class ListedFields(TypedDict, total=False):
+    attempts: object
+    body: object
+    callbacks: object
+    created: object
+    dlq_id: object
+    due: object
+    headers: object
+    id: object
+    is_gone: object
+    json: object
+    kind: object
+    label: object
+    labels: object
+    max_retries: object
+    method: object
+    queue: object
+    retried: object
+    schedule_id: object
+    service_state: object
+    source: object
+    timeline: object
+    topic: object
+    url: object
+
+class MessageFields(TypedDict, total=False):
+    attempts: object
+    body: object
+    callbacks: object
+    created: object
+    dlq_id: object
+    due: object
+    headers: object
+    id: object
+    is_gone: object
+    json: object
+    kind: object
+    label: object
+    labels: object
+    max_retries: object
+    method: object
+    queue: object
+    retried: object
+    schedule_id: object
+    service_state: object
+    source: object
+    timeline: object
+    topic: object
+
+class DeadLetterFields(TypedDict, total=False):
+    at: object
+    id: object
+    json: object
+    message: object
+    response_body: object
+    status: object
+    timeline: object
+
+class QueueCalls(Results[Call]):
+    def where(self, predicate: Callable[[Call], bool] | None = None, /, **fields: Unpack[QueueCallFields]) -> QueueCalls: ...  # type: ignore[override]
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> Call: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> QueueCalls: ...
+
+class QueueEvents(Results[Event]):
+    def where(self, predicate: Callable[[Event], bool] | None = None, /, **fields: Unpack[QueueEventWhere]) -> QueueEvents: ...  # type: ignore[override]
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> QueueEvents: ...
+
+class QueueJournal(Journal):
+    def calls(self, predicate: Callable[[Call], bool] | None=None, /, **where: Unpack[QueueCallFields]) -> QueueCalls: ...  # type: ignore[override]
+    def events(self, kind: str | None=None, **where: Unpack[QueueEventFields]) -> QueueEvents: ...  # type: ignore[override]
+    def assert_called(self, what: str | re.Pattern[str] | None=None, *, times: int | None=None, **where: Unpack[QueueCallFields]) -> QueueCalls: ...  # type: ignore[override]
+    def assert_not_called(self, what: str | re.Pattern[str] | None=None, **where: Unpack[QueueCallFields]) -> None: ...  # type: ignore[override]
+
+class QueueFaultPlan(FaultPlan):
+    def respond(self, status: int, body: object=None, *, headers: HeaderPairs | Mapping[str, str]=(), content_type: str | None=None, **matchers: Unpack[QueueMatchers]) -> Fault: ...
+    def drop(self, *, reset: bool=False, **matchers: Unpack[QueueMatchers]) -> Fault: ...
+    def lose_response(self, *, reset: bool=False, **matchers: Unpack[QueueMatchers]) -> Fault: ...
+    def delay(self, seconds: Duration, **matchers: Unpack[QueueMatchers]) -> Fault: ...
+    def hang(self, **matchers: Unpack[QueueMatchers]) -> Fault: ...
+    def truncate(self, keep: int | None=None, **matchers: Unpack[QueueMatchers]) -> Fault: ...
+    def down(self, status: int | None=None, **matchers: Unpack[QueueMatchers]) -> Fault: ...
+    def rate_limit(self, requests: int=0, per: Duration=60, *, status: int=429, body: object=None, headers: HeaderPairs | Mapping[str, str] | None=None, **matchers: Unpack[QueueMatchers]) -> Fault: ...
+    def sequence(self, steps: Iterable[Step], **matchers: Unpack[QueueMatchers]) -> Fault: ...
+    def random(self, rate: float, step: Step=503, **matchers: Unpack[QueueMatchers]) -> Fault: ...
+    def call(self, function: Callable[..., object], moment: Literal['before', 'after']='before', **matchers: Unpack[QueueMatchers]) -> Fault: ...
+
+class QueueHandle(Handle):
+    journal: QueueJournal
+    faults: QueueFaultPlan
+    def assert_called(self, what: str | re.Pattern[str] | None=None, *, times: int | None=None, **where: Unpack[QueueCallFields]) -> QueueCalls: ...
+    def assert_not_called(self, what: str | re.Pattern[str] | None=None, **where: Unpack[QueueCallFields]) -> None: ...
+
+class QueueServiceMatchers(Matchers, total=False):
+    kind: object
+    label: object
+    message_id: object
+    queue: object
+    topic: object
+    url: object

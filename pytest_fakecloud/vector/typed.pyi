@@ -1,0 +1,112 @@
+"""The fields that filters and faults accept, and what has them, for type checkers.
+
+``python -m tests.surface`` writes this file from the tables that are used at run time.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from pytest_fakecloud.core.calls import Call, Event
+from pytest_fakecloud.core.journal import Journal
+from pytest_fakecloud.core.results import Results
+from pytest_fakecloud.core.timeparse import Duration
+from pytest_fakecloud.core.typed import CallFields, EventFields
+from pytest_fakecloud.faults.answers import Step
+from pytest_fakecloud.faults.fault import Fault
+from pytest_fakecloud.faults.plan import FaultPlan, Matchers
+from pytest_fakecloud.handle.handle import Handle
+from pytest_fakecloud.http.messages import HeaderPairs
+from typing import Literal, SupportsIndex, Unpack, overload
+import re
+
+class VectorCallFields(CallFields, total=False):
+    additionalK: object
+    command: object
+    cursor: object
+    data: object
+    deleteExisting: object
+    filter: object
+    fusionAlgorithm: object
+    id: object
+    ids: object
+    includeData: object
+    includeMetadata: object
+    includeVectors: object
+    limit: object
+    maxIdle: object
+    metadata: object
+    metadataUpdateMode: object
+    namespace: object
+    newNamespace: object
+    prefix: object
+    queryMode: object
+    topK: object
+    uuid: object
+    weightingStrategy: object
+
+class VectorEventFields(EventFields, total=False): ...
+
+class VectorEventWhere(VectorEventFields, total=False):
+    kind: object
+
+class VectorMatchers(Matchers, total=False):
+    additionalK: object
+    command: object
+    cursor: object
+    data: object
+    deleteExisting: object
+    filter: object
+    fusionAlgorithm: object
+    id: object
+    ids: object
+    includeData: object
+    includeMetadata: object
+    includeVectors: object
+    limit: object
+    maxIdle: object
+    metadata: object
+    metadataUpdateMode: object
+    namespace: object
+    newNamespace: object
+    prefix: object
+    queryMode: object
+    topK: object
+    uuid: object
+    weightingStrategy: object
+
+class VectorCalls(Results[Call]):
+    def where(self, predicate: Callable[[Call], bool] | None = None, /, **fields: Unpack[VectorCallFields]) -> VectorCalls: ...  # type: ignore[override]
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> Call: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> VectorCalls: ...
+
+class VectorEvents(Results[Event]):
+    def where(self, predicate: Callable[[Event], bool] | None = None, /, **fields: Unpack[VectorEventWhere]) -> VectorEvents: ...  # type: ignore[override]
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> VectorEvents: ...
+
+class VectorJournal(Journal):
+    def calls(self, predicate: Callable[[Call], bool] | None=None, /, **where: Unpack[VectorCallFields]) -> VectorCalls: ...  # type: ignore[override]
+    def events(self, kind: str | None=None, **where: Unpack[VectorEventFields]) -> VectorEvents: ...  # type: ignore[override]
+    def assert_called(self, what: str | re.Pattern[str] | None=None, *, times: int | None=None, **where: Unpack[VectorCallFields]) -> VectorCalls: ...  # type: ignore[override]
+    def assert_not_called(self, what: str | re.Pattern[str] | None=None, **where: Unpack[VectorCallFields]) -> None: ...  # type: ignore[override]
+
+class VectorFaultPlan(FaultPlan):
+    def respond(self, status: int, body: object=None, *, headers: HeaderPairs | Mapping[str, str]=(), content_type: str | None=None, **matchers: Unpack[VectorMatchers]) -> Fault: ...
+    def drop(self, *, reset: bool=False, **matchers: Unpack[VectorMatchers]) -> Fault: ...
+    def lose_response(self, *, reset: bool=False, **matchers: Unpack[VectorMatchers]) -> Fault: ...
+    def delay(self, seconds: Duration, **matchers: Unpack[VectorMatchers]) -> Fault: ...
+    def hang(self, **matchers: Unpack[VectorMatchers]) -> Fault: ...
+    def truncate(self, keep: int | None=None, **matchers: Unpack[VectorMatchers]) -> Fault: ...
+    def down(self, status: int | None=None, **matchers: Unpack[VectorMatchers]) -> Fault: ...
+    def rate_limit(self, requests: int=0, per: Duration=60, *, status: int=429, body: object=None, headers: HeaderPairs | Mapping[str, str] | None=None, **matchers: Unpack[VectorMatchers]) -> Fault: ...
+    def sequence(self, steps: Iterable[Step], **matchers: Unpack[VectorMatchers]) -> Fault: ...
+    def random(self, rate: float, step: Step=503, **matchers: Unpack[VectorMatchers]) -> Fault: ...
+    def call(self, function: Callable[..., object], moment: Literal['before', 'after']='before', **matchers: Unpack[VectorMatchers]) -> Fault: ...
+
+class VectorHandle(Handle):
+    journal: VectorJournal
+    faults: VectorFaultPlan
+    def assert_called(self, what: str | re.Pattern[str] | None=None, *, times: int | None=None, **where: Unpack[VectorCallFields]) -> VectorCalls: ...
+    def assert_not_called(self, what: str | re.Pattern[str] | None=None, **where: Unpack[VectorCallFields]) -> None: ...

@@ -1,0 +1,258 @@
+"""The stubs ``typed.pyi``, which tell type checkers what each service's calls can be filtered by.
+
+At run time, tables of ``Field``s decide which keywords a filter accepts. ``python -m tests.surface``
+writes the same names as ``TypedDict``s, one stub per service. A stub also repeats the methods that
+all fakes share, with the keywords of its service, and ``core/typed.pyi`` has ``Results.where()``
+for each class of items.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import collections.abc
+import inspect
+import re
+import sys
+import typing
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest_fakecloud
+from pytest_fakecloud.broker.model import (
+    MEMBER_FIELDS,
+    OFFSET_FIELDS,
+    RECORD_FIELDS,
+    MemberView,
+    Record,
+    TopicPartitionOffset,
+)
+from pytest_fakecloud.cloud import Cloud
+from pytest_fakecloud.core.call_fields import CALL_FIELDS, EVENT_FIELDS
+from pytest_fakecloud.core.calls import Call, Event
+from pytest_fakecloud.core.journal import Journal, recorder_of
+from pytest_fakecloud.core.matching import Field, fields_of
+from pytest_fakecloud.core.problems import ALLOWABLE, PROBLEM_FIELDS, Problem
+from pytest_fakecloud.core.recorder import Recorder
+from pytest_fakecloud.core.results import Results
+from pytest_fakecloud.every_failure import Failure
+from pytest_fakecloud.faults.plan import FaultPlan, table_of
+from pytest_fakecloud.handle import HANDLE_FIELDS, Handle
+from pytest_fakecloud.kv.search.index import Search
+from pytest_fakecloud.kv.search.views import SEARCH_FIELDS
+from pytest_fakecloud.queue.capture.callbacks import FIELDS as CALLBACKS
+from pytest_fakecloud.queue.capture.callbacks import Callback
+from pytest_fakecloud.queue.delivery.destination_routes import ROUTES, DestinationRoute
+from pytest_fakecloud.queue.delivery.replies import DELIVERIES, DeliveredRequest
+from pytest_fakecloud.queue.fields import ATTEMPTS
+from pytest_fakecloud.queue.model import Attempt
+from pytest_fakecloud.queue.views import (
+    DEAD_LETTERS,
+    MESSAGES,
+    SCHEDULES,
+    DeadLetterView,
+    PublishedMessage,
+    ScheduleView,
+)
+from pytest_fakecloud.recordings.replaying import Difference
+
+PACKAGE = Path(pytest_fakecloud.__file__).parent
+Names = Iterable[str]
+
+ITEMS: Mapping[str, Mapping[str, tuple[type, Mapping[str, Field]]]] = {
+    "core": {
+        "HandleWhere": (Handle, HANDLE_FIELDS),
+        "ProblemWhere": (Problem, PROBLEM_FIELDS),
+        "FailureWhere": (Failure, fields_of(Failure)),
+        "DifferenceWhere": (Difference, fields_of(Difference)),
+    },
+    "kv": {"SearchWhere": (Search, SEARCH_FIELDS)},
+    "broker": {
+        "RecordWhere": (Record, RECORD_FIELDS),
+        "OffsetWhere": (TopicPartitionOffset, OFFSET_FIELDS),
+        "MemberWhere": (MemberView, MEMBER_FIELDS),
+    },
+    "queue": {
+        "AttemptFields": (Attempt, ATTEMPTS),
+        "MessageWhere": (PublishedMessage, MESSAGES),
+        "DeadLetterWhere": (DeadLetterView, DEAD_LETTERS),
+        "ScheduleWhere": (ScheduleView, SCHEDULES),
+        "DeliveryWhere": (DeliveredRequest, DELIVERIES),
+        "RouteWhere": (DestinationRoute, ROUTES),
+        "CallbackFields": (Callback, CALLBACKS),
+    },
+}
+"""The items that ``Results.where()`` filters: their class and table, by the name of the type."""
+PARTS: Mapping[str, Mapping[str, Names]] = {
+    "core": {"ProblemFields": {name for facts in ALLOWABLE.values() for name in facts}},
+    "kv": {"SearchFields": SEARCH_FIELDS.keys() - {"index"}},
+    "queue": {
+        "ListedFields": MESSAGES.keys() - {"state"},
+        "MessageFields": MESSAGES.keys() - {"state", "url"},
+        "DeadLetterFields": DEAD_LETTERS.keys() - {"url"},
+    },
+}
+"""The fields of other methods: without those that are parameters of their own, and of ``allow()``."""
+PREFIXES = {"core": "Cloud", "kv": "KV", "vector": "Vector", "broker": "Broker", "queue": "Queue"}
+"""Beginnings of the names of a stub's types. ``Cloud`` types have the fields of all services."""
+FAKES = ("kv_server", "vector_index", "broker", "queue")
+_TITLE = '''"""The fields that filters and faults accept, and what has them, for type checkers.
+
+``python -m tests.surface`` writes this file from the tables that are used at run time.
+"""
+
+'''
+_NARROWER = "  # type: ignore[override]"
+"""Ends methods that accept fewer fields than those of their base class, which accept all services'."""
+_UNPACKED = re.compile(r"\bUnpack\[(?:Cloud)?(CallFields|EventFields|Matchers)\]")
+"""The keywords of methods that all fakes share, which are different for each service."""
+
+
+def stubs() -> dict[Path, str]:
+    """Return the text of each stub by its path."""
+    with Cloud(seed=1, clock="frozen") as cloud:
+        fakes: list[Any] = [cloud._fixture_fake(name) for name in FAKES]
+        found = {each.service: _service_classes(each) for each in fakes}
+        found["core"] = _core_classes(recorder_of(cloud.journal))
+    owners = {
+        each.name: f"pytest_fakecloud.{service}.typed"
+        for service, text in found.items()
+        for each in ast.parse(text).body
+        if isinstance(each, ast.ClassDef)
+    }
+    return {
+        PACKAGE / service / "typed.pyi": f"{_TITLE}{_imports(text, owners)}{text}"
+        for service, text in found.items()
+    }
+
+
+def _service_classes(fake: Any) -> str:
+    own, table = PREFIXES[fake.service], table_of(fake.faults)
+    classes = [
+        *_keywords_of_journal(recorder_of(fake.journal), own),
+        _keywords(f"{own}Matchers", table.fact_fields, "Matchers"),
+        *_listed(fake.service),
+        _results(f"{own}Calls", "Call", f"{own}CallFields"),
+        _results(f"{own}Events", "Event", f"{own}EventWhere"),
+    ]
+    results = {"Results[Call]": f"{own}Calls", "Results[Event]": f"{own}Events"}
+    attributes = [f"journal: {own}Journal", f"faults: {own}FaultPlan"]
+    classes += [
+        _repeated(Journal, own, results, note=_NARROWER),
+        _repeated(FaultPlan, own, results),
+        _repeated(Handle, own, results, attributes),
+    ]
+    if table.service_fields:
+        classes.append(_keywords(f"{own}ServiceMatchers", table.service_fields, "Matchers"))
+    return "\n".join(classes)
+
+
+def _core_classes(recorder: Recorder) -> str:
+    overloads = {"CloudCallFields": "Call", "CloudEventWhere": "Event"}
+    overloads |= {
+        name: one.__name__ for every in ITEMS.values() for name, (one, _) in every.items()
+    }
+    lines = [_where(f"self: Items[{item}]", "T", name) for name, item in overloads.items()]
+    lines.append(_where("self: Items[dict[str, Any]]", "T", "").replace("Unpack[]", "object"))
+    lines.append(_where("self", "T", "").replace(", **fields: Unpack[]", ""))
+    classes = [
+        _keywords("CallFields", CALL_FIELDS),
+        _keywords("EventFields", EVENT_FIELDS),
+        *_keywords_of_journal(recorder, "Cloud"),
+        *_listed("core"),
+        'T = TypeVar("T")\n',
+        _class("Items(list[T])", [text for line in lines for text in ("@overload", line)]),
+    ]
+    return "\n".join(classes)
+
+
+def _keywords_of_journal(recorder: Recorder, own: str) -> list[str]:
+    calls = recorder.call_fields.keys() - CALL_FIELDS.keys()
+    events = recorder.event_fields.keys() - EVENT_FIELDS.keys()
+    return [
+        _keywords(f"{own}CallFields", calls, "CallFields"),
+        _keywords(f"{own}EventFields", events, "EventFields"),
+        _keywords(f"{own}EventWhere", ["kind"], f"{own}EventFields"),
+    ]
+
+
+def _listed(service: str) -> list[str]:
+    """Return the types of the keywords that select the items of a service."""
+    items = {name: fields for name, (_, fields) in ITEMS.get(service, {}).items()}
+    return [_keywords(name, fields) for name, fields in {**items, **PARTS.get(service, {})}.items()]
+
+
+def _class(head: str, lines: Iterable[str]) -> str:
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"class {head}:\n{body}" if body else f"class {head}: ...\n"
+
+
+def _keywords(name: str, fields: Names, base: str = "TypedDict") -> str:
+    return _class(f"{name}({base}, total=False)", [f"{field}: object" for field in sorted(fields)])
+
+
+def _where(self: str, item: str, fields: str, result: str = "Results[T]") -> str:
+    predicate = f"predicate: Callable[[{item}], bool] | None = None"
+    return f"def where({self}, {predicate}, /, **fields: Unpack[{fields}]) -> {result}: ..."
+
+
+def _results(name: str, item: str, fields: str) -> str:
+    """Return a subclass of ``Results`` whose ``where()`` takes the fields of one service."""
+    lines = [
+        _where("self", item, fields, name) + _NARROWER,
+        *("@overload", f"def __getitem__(self, index: SupportsIndex, /) -> {item}: ..."),
+        *("@overload", f"def __getitem__(self, index: slice, /) -> {name}: ..."),
+    ]
+    return _class(f"{name}(Results[{item}])", lines)
+
+
+def _repeated(
+    shared: type, own: str, results: Mapping[str, str], attributes: Names = (), note: str = ""
+) -> str:
+    """Return a subclass that repeats the methods of ``shared`` that take the fields of a service."""
+    (parsed,) = ast.parse(inspect.getsource(shared)).body
+    lines = [*attributes]
+    for method in parsed.body if isinstance(parsed, ast.ClassDef) else ():
+        if isinstance(method, ast.FunctionDef):
+            method.body = [ast.Expr(ast.Constant(...))]
+            text = ast.unparse(method).replace(":\n    ...", ": ...")
+            renamed = _UNPACKED.sub(rf"Unpack[{own}\1]", text)
+            if renamed != text:
+                for result, of_service in results.items():
+                    renamed = renamed.replace(f"-> {result}", f"-> {of_service}")
+                lines.append(renamed + note)
+    return _class(f"{own}{shared.__name__}({shared.__name__})", lines)
+
+
+def _imports(text: str, owners: Mapping[str, str]) -> str:
+    """Return imports of the names that the text of a stub uses and does not define."""
+    tree = ast.parse(text)
+    own = {each.name for each in ast.walk(tree) if isinstance(each, ast.ClassDef)} | {"T"}
+    named = (each for each in ast.walk(tree) if isinstance(each, ast.Name))
+    used = {each.id for each in named if isinstance(each.ctx, ast.Load)} - own - {*vars(builtins)}
+    known = {one.__name__: one.__module__ for every in ITEMS.values() for one, _ in every.values()}
+    for shared in (Journal, FaultPlan, Handle, Results, Call, Event):
+        source = inspect.getsource(sys.modules[shared.__module__])
+        known |= _imported(ast.parse(source), shared.__module__)
+        known[shared.__name__] = shared.__module__
+    known |= {"Matchers": FaultPlan.__module__, **owners}
+    known |= dict.fromkeys(typing.__all__, "typing")
+    known |= dict.fromkeys(collections.abc.__all__, "collections.abc")
+    lines = [f"import {name}" for name in used - known.keys()]
+    for origin in {known[name] for name in used & known.keys()}:
+        names = ", ".join(sorted(name for name in used if known.get(name) == origin))
+        lines.append(f"from {origin} import {names}")
+    return "".join(f"{line}\n" for line in sorted(lines)) + "\n"
+
+
+def _imported(tree: ast.Module, module: str) -> dict[str, str]:
+    """Return the module from which a module imports each name."""
+    package = module.split(".")
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            base = package[: -node.level] if node.level else []
+            origin = ".".join([*base, node.module or ""])
+            found |= {alias.name: origin for alias in node.names}
+    return found
