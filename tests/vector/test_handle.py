@@ -262,8 +262,9 @@ def test_a_namespace_that_does_not_exist_is_an_error(index: VectorIndex) -> None
 def test_dir_shows_what_a_test_may_use(index: VectorIndex) -> None:
     own = {name for name in dir(index) if not name.startswith("_")} - set(dir(Handle))
     assert own == {
-        "assert_not_queried", "assert_not_upserted", "assert_queried", "assert_upserted", "clock",
-        "closed", "faults", "holding", "journal", "matches", "name", "namespaces", "pending",
+        "aio", "assert_not_queried", "assert_not_upserted", "assert_queried", "assert_upserted",
+        "clock",
+        "client", "closed", "faults", "holding", "journal", "matches", "name", "namespaces", "pending",
         "read_only_token", "token", "vectors",
     }  # fmt: skip
 
