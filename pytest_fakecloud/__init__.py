@@ -49,17 +49,13 @@ if TYPE_CHECKING:
     from .base_cloud import BaseCloud as BaseCloud
     from .broker.errors import BrokerError as BrokerError
     from .broker.handle import Broker as Broker
+    from .broker.faults import BrokerFaults as BrokerFaults
     from .broker.model import (
-        ConsumerConfig as ConsumerConfig,
-        GroupView as GroupView,
-        MemberView as MemberView,
-        Metadata as Metadata,
         ProducerRecord as ProducerRecord,
         Record as Record,
         TopicPartition as TopicPartition,
-        TopicPartitionOffset as TopicPartitionOffset,
-        TopicView as TopicView,
     )
+    from .broker.views import GroupView as GroupView, TopicView as TopicView
     from .broker.settings import BrokerLimits as BrokerLimits, BrokerSettings as BrokerSettings
     from .base_cloud import CloudSnapshot as CloudSnapshot
     from .cloud import Cloud as Cloud

@@ -8,10 +8,11 @@ from __future__ import annotations
 _NAMES_BY_MODULE = """
 base_cloud BaseCloud CloudSnapshot
 broker.errors BrokerError
+broker.faults BrokerFaults
 broker.handle Broker
-broker.model ConsumerConfig GroupView MemberView Metadata ProducerRecord Record
-broker.model TopicPartition TopicPartitionOffset TopicView
+broker.model ProducerRecord Record TopicPartition
 broker.settings BrokerLimits BrokerSettings
+broker.views GroupView TopicView
 cloud Cloud
 core.calls Call Event Headers
 core.clock Clock

@@ -28,6 +28,7 @@ from pytest_fakecloud.broker.model import (
     Record,
     TopicPartitionOffset,
 )
+from pytest_fakecloud.broker.views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.call_fields import CALL_FIELDS, EVENT_FIELDS
 from pytest_fakecloud.core.calls import Call, Event
@@ -72,6 +73,8 @@ ITEMS: Mapping[str, Mapping[str, tuple[type, Mapping[str, Field]]]] = {
         "RecordWhere": (Record, RECORD_FIELDS),
         "OffsetWhere": (TopicPartitionOffset, OFFSET_FIELDS),
         "MemberWhere": (MemberView, MEMBER_FIELDS),
+        "TopicWhere": (TopicView, TOPIC_FIELDS),
+        "GroupWhere": (GroupView, GROUP_FIELDS),
     },
     "queue": {
         "AttemptFields": (Attempt, ATTEMPTS),

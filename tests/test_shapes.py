@@ -15,6 +15,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.assertions import ListedFields as ListedRecordFields
 from pytest_fakecloud.broker.model import MEMBER_FIELDS, OFFSET_FIELDS, RECORD_FIELDS
 from pytest_fakecloud.broker.routes import BrokerApp
+from pytest_fakecloud.broker.views import GROUP_FIELDS, TOPIC_FIELDS
 from pytest_fakecloud.core.call_fields import EVENT_FIELDS, EVENT_KINDS
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import MESSAGE_ID, PATH, TARGET, TEXT, URL, FieldType
@@ -52,6 +53,7 @@ FREE = {
     "deliveries": "query text",
     "records": "key",
     "members": "name",
+    "groups": "name",
     "upserts": "data namespace",
     "queries": "data filter namespace",
     "searches": "index keys",
@@ -107,6 +109,8 @@ def tables(cloud: Cloud) -> dict[str, Fields]:
         "records": RECORD_FIELDS,
         "offsets": OFFSET_FIELDS,
         "members": MEMBER_FIELDS,
+        "topics": TOPIC_FIELDS,
+        "groups": GROUP_FIELDS,
         "upserts": UPSERT_FIELDS,
         "queries": QUERY_FIELDS,
         "searches": SEARCH_FIELDS,
@@ -253,6 +257,8 @@ def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
             OFFSET_FIELDS,
             lambda **where: broker.assert_not_committed("g", **where),
         ),
+        "broker.topics().where": (TOPIC_FIELDS, broker.topics().where),
+        "broker.groups().where": (GROUP_FIELDS, broker.groups().where),
         "broker.group().members.where": (MEMBER_FIELDS, broker.group("g").members.where),
         "vector_index.assert_not_upserted": (UPSERT_FIELDS, index.assert_not_upserted),
         "vector_index.assert_not_queried": (QUERY_FIELDS, index.assert_not_queried),
@@ -281,6 +287,7 @@ def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
 def bound_fault(word: str, method: Ask) -> Ask:
     first: dict[str, tuple[object, ...]] = {
         "respond": (503,),
+        "partial_produce": (1,),
         "call": (print,),
         "delay": (0,),
         "random": (0.5,),

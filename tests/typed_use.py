@@ -29,7 +29,6 @@ from pytest_fakecloud import (
     KVReply,
     KVServer,
     KVValue,
-    Metadata,
     ProducerRecord,
     PublishedMessage,
     Queue,
@@ -39,7 +38,7 @@ from pytest_fakecloud import (
     SearchIndexView,
     Snapshot,
     TopicPartition,
-    TopicPartitionOffset,
+    TopicView,
     VectorIndex,
 )
 
@@ -182,8 +181,8 @@ def test_vector(vector_index: VectorIndex) -> None:
 def test_broker(broker: Broker) -> None:
     broker.create_topic("orders", partitions=3, retention="7d")
     broker.create_topic("orders", partition=3)  # wrong
-    assert_type(broker.produce("orders", {"id": 1}, key="k"), Metadata)
-    assert_type(broker.produce("orders", ["a", ProducerRecord("orders", "b")]), list[Metadata])
+    assert_type(broker.produce("orders", {"id": 1}, key="k").offset, int)
+    assert_type(broker.produce("orders", ["a", ProducerRecord("orders", "b")])[0].partition, int)
     broker.produce("orders", "v", headers={"h": 1})  # wrong
     broker.load({"orders": ["v", {"value": "v", "key": "k"}]})
     broker.load([{"topic": "orders", "value": 1}, ProducerRecord("orders", "v")])
@@ -194,10 +193,20 @@ def test_broker(broker: Broker) -> None:
     broker.records("orders", vaule=1)  # wrong
     record = broker.wait_for_record("orders", lambda one: one.key == "k", timeout=1)
     assert_type(record.value, str)
-    assert_type(broker.assert_committed("g", "orders", 0, 1), Results[TopicPartitionOffset])
-    view = assert_type(broker.group("g"), GroupView)
-    assert_type(view.lag, dict[TopicPartition, int])
-    broker.redeliver("g", last="1")  # wrong
+    assert_type(broker.assert_committed("g", "orders", 0, 1).only().offset, int)
+    assert_type(broker.topics().where(partitions=3), Results[TopicView])
+    broker.topics().where(partition=3)  # wrong
+    topic = assert_type(broker.topic("orders"), TopicView)
+    assert_type(topic.add_partitions(2), int)
+    topic.delete_records(1)  # wrong
+    assert_type(broker.groups().where(name="g", state="Stable").last, GroupView)
+    broker.groups().where(stat="Stable")  # wrong
+    group = assert_type(broker.group("g"), GroupView)
+    assert_type(group.lag, dict[TopicPartition, int])
+    group.leave(1)  # wrong
+    broker.faults.redeliver("g", last="1")  # wrong
+    with broker.faults.reorder(group="g"), broker.faults.partial_produce(1, topic="orders"):
+        broker.faults.partial_produce(keep=1, tims=2)  # wrong
 
 
 def test_queue(queue: Queue, callback_capture: CallbackCapture, destination: Destination) -> None:

@@ -54,7 +54,7 @@ def test_jobs_of_a_crashed_worker_are_done_by_the_other(
     one.poll(0), two.poll(0)
     expected = jobs(broker, 8)
     assert len(two.poll()) == 4
-    broker.crash("workers", "two")
+    broker.faults.crash("workers", "two")
     one.run_until_empty()
     assert sum(handled.values()) == 4, "the partitions of the crashed one wait for its session"
     fakecloud.clock.advance("120s")
@@ -70,7 +70,7 @@ def test_a_worker_that_comes_back_in_time_goes_on_where_it_had_committed(
     one.poll(0), two.poll(0)
     expected = jobs(broker, 8)
     two.poll()
-    broker.crash("workers", "two")
+    broker.faults.crash("workers", "two")
     fakecloud.clock.advance("60s")
     one.run_until_empty()
     hire("two").run_until_empty()
@@ -101,7 +101,7 @@ def test_work_that_outlives_its_session_is_refused_and_done_by_the_other(
     one.poll(0), two.poll(0)
     expected = jobs(broker, 4)
     slow = one.poll()
-    broker.expire("workers", "one")
+    broker.group("workers").expire("one")
     two.run_until_empty()
     assert one.work(slow) is False
     one.run_until_empty()
@@ -117,7 +117,7 @@ def test_a_commit_that_fails_brings_its_records_again(
     records = one.poll()
     with broker.faults.respond(409, route="commit", times=1):
         assert one.work(records) is False
-    broker.rebalance("workers")
+    broker.group("workers").rebalance()
     one.run_until_empty()
     assert max(handled.values()) == 1, "its own work is not repeated"
     broker.assert_caught_up("workers")
@@ -129,7 +129,7 @@ def test_jobs_delivered_twice_are_done_once(
     one = hire("one")
     jobs(broker, 4)
     one.run_until_empty()
-    assert len(broker.redeliver("workers", last=2)) == 2
+    assert len(broker.faults.redeliver("workers", last=2)) == 2
     one.run_until_empty()
     assert max(handled.values()) == 1
 

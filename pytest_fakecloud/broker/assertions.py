@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from ..core.calls import Call
 from ..core.errors import ContractError
@@ -15,18 +15,11 @@ from ..core.timekeeper import Timekeeper
 from ..core.wording import brief, counted, unknown_name
 from .errors import AsMisuse, string
 from .loading import Headers, header_list
-from .model import (
-    OFFSET_FIELDS,
-    RECORD_FIELDS,
-    GroupView,
-    Record,
-    TopicPartitionOffset,
-    TopicView,
-    record_fields,
-)
+from .model import OFFSET_FIELDS, RECORD_FIELDS, Record, TopicPartitionOffset, record_fields
+from .views import GroupView, TopicView, found_groups, found_topics
 
 if TYPE_CHECKING:
-    from .handle import BrokerEngine
+    from .handle import Broker, BrokerEngine
 
 _WHOLE_RECORD = Field(ITEM, lambda record: record, bare=True)
 
@@ -67,33 +60,40 @@ class BrokerAssertions:
         self._time.settle()
         return AsMisuse()
 
-    def topics(self) -> dict[str, int]:
-        """Return partition counts by topic name."""
-        return self._engine.topics.counts()
+    def topics(self) -> Results[TopicView]:
+        """Return the topics."""
+        return found_topics(cast("Broker", self), self._engine.topics.counts())
 
     def topic(self, name: str) -> TopicView:
         """Return a topic with its records and offsets; raise ``ContractError`` if it is unknown."""
         with self._settled(topic=name):
-            return self._engine.fetching.topic_view(name)
+            self._engine.topics.check(name)
+        return TopicView(cast("Broker", self), name)
 
     def records(self, topic: str, **where: Unpack[ListedFields]) -> Results[Record]:
         """Return the records of a topic in (partition, offset) order, optionally filtered.
 
         ``where`` are conditions on fields of the record, such as a value or a function of the
-        field's value. Raises ``ContractError`` for a condition that can never be true.
+        field's value. Raises ``ContractError`` for an unknown topic, and for a condition that can
+        never be true.
         """
-        records = self.topic(topic).records
+        string("topic", topic)
+        records = TopicView(cast("Broker", self), topic).records
         return records.where(**where) if where else records
 
-    def group(self, name: str) -> GroupView:
-        """Return a group with its members, partitions, committed offsets, positions and lag."""
-        with self._settled(group=name):
-            return self._engine.groups.view(name)
-
-    def groups(self) -> list[str]:
-        """Return the names of the groups that have members or committed offsets."""
+    def groups(self) -> Results[GroupView]:
+        """Return the groups that have members or committed offsets."""
         self._time.settle()
-        return self._engine.groups.names()
+        return found_groups(cast("Broker", self), self._engine.groups.names())
+
+    def group(self, name: str) -> GroupView:
+        """Return a group with its members, partitions, committed offsets, positions and lag.
+
+        Raises ``ContractError`` if it is unknown.
+        """
+        with self._settled(group=name):
+            self._engine.groups.describe(name)
+        return GroupView(cast("Broker", self), name)
 
     def assert_produced(
         self,
@@ -129,7 +129,7 @@ class BrokerAssertions:
         )
 
     def _fields_of(self, topic: str) -> Mapping[str, Field]:
-        count = self.topics().get(topic)
+        count = self._engine.topics.counts().get(topic)
         # A cluster may not list a new topic immediately, so accept all partition numbers then.
         return RECORD_FIELDS if count is None else record_fields(count)
 
@@ -168,10 +168,14 @@ class BrokerAssertions:
         string("group", group)
         self._time.settle()
         wanted = {"topic": topic, "partition": partition, "offset": offset}
-        fields = {**OFFSET_FIELDS, "topic": Field(OneOf("topic", self.topics()), optional=False)}
+        fields = {
+            **OFFSET_FIELDS,
+            "topic": Field(OneOf("topic", self._engine.topics.counts()), optional=False),
+        }
         query = Query(_given(wanted), fields, "committed offset")
+        known = group in self._engine.groups.names()
         if times is None:
-            committed = self.group(group).committed
+            committed = self.group(group).committed if known else {}
             offsets = [TopicPartitionOffset(*tp, at) for tp, at in committed.items()]
         else:
             offsets = [
@@ -180,7 +184,6 @@ class BrokerAssertions:
                 if event.kind in ("commit", "auto commit")
                 for offset in event.data["offsets"]
             ]
-        known = group in self.groups()
         return expect(
             f"a {'committed offset' if times is None else 'commit'} of group {group!r}",
             offsets,
@@ -203,24 +206,29 @@ class BrokerAssertions:
         """
         __tracebackhide__ = True
         string("group", group)
-        if group not in self.groups() and not self.journal.events(group=group):
-            raise ContractError(unknown_name("group", group, self.groups()))
+        self._time.settle()
+        known = self._engine.groups.names()
+        if group not in known and not self.journal.events(group=group):
+            raise ContractError(unknown_name("group", group, known))
         self.assert_committed(group, topic, partition, offset, times=0)
 
     def assert_caught_up(self, group: str) -> GroupView:
         """Assert that a group has committed all records, and return the group."""
         __tracebackhide__ = True
-        view = self.group(group)
-        if view.state == "Dead":
-            reason = unknown_name("group", group, self.groups())
-            raise AssertionError(f"expected a group to be caught up, but {reason}")
+        string("group", group)
+        try:
+            found = self.group(group)
+        except ContractError as error:
+            # The code under test may not have created the group yet.
+            raise AssertionError(f"expected a group to be caught up, but {error}") from None
+        view = found._described()
         if not view.lag:
             raise AssertionError(
                 f"expected group {group!r} to be caught up, but it has neither members nor committed "
                 "offsets, so it reads no topic"
             )
         if view.total_lag == 0:
-            return view
+            return found
         owners = {tp: name for name, owned in view.assignment.items() for tp in owned}
         lines = [
             f"expected group {group!r} to be caught up, but it is "

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 
 from ..core.errors import ContractError, ServiceError
+from ..core.wording import counted, unknown_name
 
 STATUSES: Mapping[str, int] = {
     "unauthorized": 401,
@@ -47,10 +48,23 @@ class BrokerError(ServiceError):
     __module__ = "pytest_fakecloud"
 
     def __init__(
-        self, kind: str, message: str, *, headers: tuple[tuple[str, str], ...] = ()
+        self,
+        kind: str,
+        message: str,
+        *,
+        headers: tuple[tuple[str, str], ...] = (),
+        unknown: tuple[str, str, Iterable[str]] | None = None,
     ) -> None:
         super().__init__(STATUSES[kind], message, headers=headers)
         self.kind = kind
+        self._unknown = unknown
+        """For an unknown name: what it names, the name, and the known names."""
+
+    def as_misuse(self) -> ContractError:
+        """Return the error for a test that requested the operation."""
+        if self._unknown is None:
+            return ContractError(self.message)
+        return ContractError(unknown_name(*self._unknown))
 
 
 class AsMisuse(AbstractContextManager[None]):
@@ -61,7 +75,7 @@ class AsMisuse(AbstractContextManager[None]):
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if isinstance(error, BrokerError):
-            raise ContractError(error.message) from error
+            raise error.as_misuse() from error
 
 
 def illegal_argument(message: str) -> BrokerError:
@@ -81,7 +95,9 @@ def missing_topic(topic: str, known: list[str]) -> BrokerError:
         return invalid_topic(topic)
     names = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "") if known else "none"
     return BrokerError(
-        "unknown_topic", f"This server does not host topic {topic[:249]!r}. Known topics: {names}"
+        "unknown_topic",
+        f"This server does not host topic {topic[:249]!r}. Known topics: {names}",
+        unknown=("topic", topic, known),
     )
 
 
@@ -129,18 +145,31 @@ def no_offset(topic: str, partition: int) -> BrokerError:
     )
 
 
-def unknown_instance(group: str, instance: str) -> BrokerError:
-    """Return the error for an instance that was never created, was closed, or was deleted."""
+def unknown_instance(
+    group: str, instance: str, known: Mapping[str, Iterable[str]], noun: str = "live instance"
+) -> BrokerError:
+    """Return the error for an instance that was never created, was closed, or was deleted.
+
+    ``known`` maps each group to the names that could have been given, which ``noun`` describes.
+    """
+    unknown = ("group", group, sorted(known))
+    if group in known:
+        unknown = (f"{noun} of group {group!r}", instance, sorted(known[group]))
     return BrokerError(
         "unknown_instance",
         f"Consumer instance {instance!r} of group {group!r} does not exist: it was never created, "
         "was closed after idling, or was deleted; a consume request creates it",
+        unknown=unknown,
     )
 
 
-def unknown_group(group: str) -> BrokerError:
+def unknown_group(group: str, known: Iterable[str]) -> BrokerError:
     """Return the error for a group that has neither members nor committed offsets."""
-    return BrokerError("unknown_group", f"Consumer group {group!r} does not exist")
+    return BrokerError(
+        "unknown_group",
+        f"Consumer group {group!r} does not exist",
+        unknown=("group", group, sorted(known)),
+    )
 
 
 def too_many_instances(active: int, limit: int) -> BrokerError:
@@ -175,6 +204,14 @@ def unknown_member(group: str, instance: str) -> BrokerError:
         "unknown_member",
         f"Commit cannot be completed: the session of instance {instance!r} expired and group "
         f"{group!r} has given its partitions away; consume again to rejoin",
+    )
+
+
+def partly_appended(count: int) -> BrokerError:
+    """Return the error for a batch of which only the first messages were appended."""
+    return BrokerError(
+        "not_enough_replicas",
+        f"Not enough in-sync replicas after appending {counted(count, 'message')} of the batch",
     )
 
 

@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Unpack, overload
 
 from ..core.concurrency.aio import in_thread
 from ..core.errors import ContractError, importing
-from ..core.results import Results, results_of
-from ..core.settings import choice, optional, whole
-from ..core.timeparse import Duration, duration_us
-from ..core.wording import shortfall, unknown_name
+from ..core.settings import choice, whole
+from ..core.timeparse import Duration
+from ..core.wording import unknown_name
+from ..faults.table import FaultTable
 from ..handle import Aio, Context, action
 from .assertions import BrokerAssertions, ListedFields
 from .engine.engine import MemoryEngine
 from .errors import string, strings
+from .faults import BrokerFaults
 from .loading import Headers, Loadable, checked, header_list, messages_in, text, timestamp_ms
 from .model import (
     AUTO_OFFSET_RESETS,
     INT64_MAX,
-    RECORD_FIELDS,
-    GroupView,
     Metadata,
     ProducerRecord,
     Record,
     TopicConfig,
     TopicPartitionOffset,
-    TopicView,
 )
 from .routes import BrokerApp
 from .settings import BrokerConfig, BrokerSettings
+from .views import GroupView, TopicView, milliseconds
 
 if TYPE_CHECKING:
     import httpx
@@ -95,20 +93,18 @@ class Broker(BrokerAssertions, Handle):
     _settings = BrokerConfig
 
     _engine: BrokerEngine
+    faults: BrokerFaults
 
     def __init__(self, context: Context, **settings: Unpack[BrokerSettings]) -> None:
         config = self._configure(context, BrokerConfig, settings)
         self.username = config.username
-        self._planned_failures = 0
-        self._earlier_failures = 0
-        """The number of batches that had failed before the first planned failure."""
         self._engine = _make_engine(context, config)
         try:
             for topic, options in (config.topics or {}).items():
                 self._engine.topics.create(topic, _topic_config(topic, options))
-            super().__init__(
-                context, BrokerApp(self._engine, lambda: (self.username, self.token)), config
-            )
+            table = FaultTable(context.ids.stream(config.name or "broker", "faults"), context.clock)
+            app = BrokerApp(self._engine, lambda: (self.username, self.token))
+            super().__init__(context, app, config, faults=BrokerFaults(table, self))
         except BaseException:
             self._engine.close()
             raise
@@ -148,8 +144,13 @@ class Broker(BrokerAssertions, Handle):
         return client
 
     def _make(self, kind: Literal["Client", "AsyncClient"], **options: Any) -> Any:
-        import httpx
-
+        try:
+            import httpx
+        except ModuleNotFoundError as error:
+            raise ContractError(
+                f"{self.name} has no official client, so this returns an httpx.{kind}, but httpx is "
+                "not installed: pip install httpx"
+            ) from error
         headers = httpx.Headers(self.headers)
         headers.update(options.pop("headers", None))
         return getattr(httpx, kind)(base_url=self.url, headers=headers, **options)
@@ -172,39 +173,21 @@ class Broker(BrokerAssertions, Handle):
         max_message_bytes: int | None = None,
         first_offset: int = 0,
     ) -> TopicView:
-        """Create a topic. Each of its partitions starts at ``first_offset``.
+        """Create a topic, and return it. Each of its partitions starts at ``first_offset``.
 
         Omitted arguments default to the broker's settings. Raises ``ContractError`` for an invalid
         name, an existing topic, and numbers out of range.
         """
         with self._settled():
             config = TopicConfig(
-                partitions, _ms(retention), retention_bytes, max_message_bytes, first_offset
+                partitions,
+                milliseconds(retention),
+                retention_bytes,
+                max_message_bytes,
+                first_offset,
             )
             self._engine.topics.create(topic, config)
         return self.topic(topic)
-
-    @action
-    def delete_topic(self, topic: str) -> None:
-        """Delete a topic with its records and committed offsets. Its groups rebalance."""
-        with self._settled(topic=topic):
-            self._engine.topics.delete(topic)
-
-    @action
-    def add_partitions(self, topic: str, count: int = 1) -> int:
-        """Add partitions, rebalance the topic's groups, and return the new partition count."""
-        with self._settled(topic=topic):
-            return self._engine.topics.add_partitions(topic, count)
-
-    @action
-    def set_retention(
-        self, topic: str, retention: Duration | None = None, *, retention_bytes: int | None = None
-    ) -> None:
-        """Set how long a topic keeps records, and how many bytes per partition; None: no limit."""
-        with self._settled(topic=topic):
-            self._engine.topics.set_retention(
-                topic, retention_ms=_ms(retention), retention_bytes=retention_bytes
-            )
 
     @overload
     def produce(  # type: ignore[overload-overlap]
@@ -244,8 +227,9 @@ class Broker(BrokerAssertions, Handle):
         """Produce one record to a topic or, if the value is a list, a batch of records.
 
         Values that are not strings are stored as JSON; items of a batch can be ``ProducerRecord``.
-        ``timestamp`` is in milliseconds or an ISO time. Returns ``Metadata``, or a list of
-        ``Metadata`` for a batch. ``assert_produced()`` does not count these records.
+        ``timestamp`` is in milliseconds or an ISO time. Returns the record's ``topic``,
+        ``partition``, ``offset`` and ``timestamp`` (in milliseconds); for a batch, a list of them.
+        ``assert_produced()`` does not count these records.
         """
         like = checked(
             ProducerRecord(topic, "", key, partition, timestamp_ms(timestamp), header_list(headers))
@@ -277,14 +261,6 @@ class Broker(BrokerAssertions, Handle):
             self._engine.load(needed, messages)
 
     @action
-    def delete_records(self, topic: str, *, before: int, partition: int | None = None) -> int:
-        """Delete the records below an offset in one partition or in all; return their number."""
-        whole(0).read("before", before)
-        optional(whole(0)).read("partition", partition)
-        with self._settled(topic=topic):
-            return self._engine.topics.delete_records(topic, partition, before)
-
-    @action
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
         """Set a group's committed offset, even if an instance owns the partition.
 
@@ -296,27 +272,6 @@ class Broker(BrokerAssertions, Handle):
         with self._settled(group=group, topic=topic):
             self._engine.groups.set_committed(group, TopicPartitionOffset(topic, partition, offset))
 
-    # -- actions on groups -----------------------------------------------------------------------
-
-    @action
-    def crash(self, group: str, instance: str) -> None:
-        """Crash an instance, which does not commit and keeps its partitions during its session."""
-        with self._settled(group=group, instance=instance):
-            self._engine.groups.crash(group, instance)
-
-    @action
-    def expire(self, group: str, instance: str) -> None:
-        """End an instance's session, reassign its partitions, and reject its later commits."""
-        with self._settled(group=group, instance=instance):
-            self._engine.groups.expire(group, instance)
-
-    @action
-    def rebalance(self, group: str) -> GroupView:
-        """Make a group rebalance, after the usual automatic commits of its members."""
-        with self._settled(group=group):
-            self._engine.groups.rebalance(group)
-        return self.group(group)
-
     @action
     def join(
         self,
@@ -326,7 +281,7 @@ class Broker(BrokerAssertions, Handle):
         *,
         auto_offset_reset: Literal["latest", "earliest", "none"] = "latest",
     ) -> GroupView:
-        """Add an instance to a group without consuming.
+        """Add an instance to a group without consuming, and return the group.
 
         ``auto_offset_reset`` determines where the instance starts in a partition without a
         committed offset, like the consume request's header of that name. The instance is closed
@@ -341,67 +296,6 @@ class Broker(BrokerAssertions, Handle):
             self._engine.groups.join(group, instance, wanted, auto_offset_reset)
         return self.group(group)
 
-    @action
-    def leave(self, group: str, instance: str) -> GroupView:
-        """Make an instance leave its group, as a delete-consumer request does."""
-        with self._settled(group=group, instance=instance):
-            self._engine.groups.delete(group, instance)
-        return self.group(group)
-
-    @action
-    def redeliver(
-        self, group: str, last: int = 1, *, topic: str | None = None, partition: int | None = None
-    ) -> Results[Record]:
-        """Deliver a group's last records again, as if their commits had been lost.
-
-        ``topic`` and ``partition`` limit this to the records of a topic or partition. In a
-        partition without an owner, the next owner also receives every record that was delivered but
-        never committed. Returns the records that will be delivered again.
-        """
-        string("topic", topic, optional=True)
-        whole(1).read("last", last, "redeliver()")
-        optional(whole(0)).read("partition", partition)
-        with self._settled(group=group):
-            records = self._engine.groups.redeliver(group, last, topic, partition)
-        return results_of(records, RECORD_FIELDS, "record")
-
-    @contextmanager
-    def reorder(self) -> Iterator[None]:
-        """Mix records of different partitions in seeded random order during a ``with`` block.
-
-        Raises ``ContractError`` at its end if no consumer received records of two partitions at
-        once, because nothing was mixed. An exception of the block itself is not replaced.
-        """
-        with self._engine.groups.reorder():
-            yield
-
-    @action
-    def partial_produce(self, keep: int, *, times: int = 1) -> None:
-        """Make the next ``times`` client batches of more than ``keep`` messages fail with status
-        503. The first ``keep`` messages of each such batch are stored.
-
-        A strict test fails if fewer batches failed (violation ``unmet``).
-        """
-        whole(0).read("keep", keep, "partial_produce()")
-        whole(1, 1_000_000).read("times", times, "partial_produce()")
-        producing = self._engine.producing
-        producing.fail_batches(keep, times)
-        if not self._planned_failures:
-            self._earlier_failures = producing.failed_batches
-        self._planned_failures += times
-
-    def _forget_plans(self) -> None:
-        self._planned_failures = 0
-
-    def _unmet(self) -> list[str]:
-        failed = self._engine.producing.failed_batches - self._earlier_failures
-        if failed >= self._planned_failures:
-            return []
-        return [
-            f"partial_produce() {shortfall('happened', failed, self._planned_failures)}: a client "
-            "must send a batch with more messages than keep= for each"
-        ]
-
 
 def _make_engine(context: Context, config: BrokerConfig) -> BrokerEngine:
     url, name = config.engine, config.name or "broker"
@@ -410,10 +304,6 @@ def _make_engine(context: Context, config: BrokerConfig) -> BrokerEngine:
     with importing(f"engine={url.partition('://')[0]!r}", extra="kafka"):
         from .kafka.engine import KafkaEngine
     return KafkaEngine(context.clock, context.ids, config, url, name=name)
-
-
-def _ms(duration: Duration | None) -> int | None:
-    return None if duration is None else duration_us(duration) // 1000
 
 
 def _topic_config(topic: str, options: object) -> TopicConfig:
@@ -429,4 +319,4 @@ def _topic_config(topic: str, options: object) -> TopicConfig:
         if option not in known:
             raise ContractError(unknown_name(f"option of topics[{topic!r}]", option, known))
     given = dict(options)
-    return TopicConfig(retention_ms=_ms(given.pop("retention", None)), **given)
+    return TopicConfig(retention_ms=milliseconds(given.pop("retention", None)), **given)

@@ -176,16 +176,6 @@ def _bad_header(name: str, value: str, expected: str) -> BrokerError:
     return illegal_argument(f"Invalid value {value[:40]!r} for header {name}: expected {expected}")
 
 
-class TopicView(NamedTuple):
-    """A topic with its records in (partition, offset) order, and the offsets of each partition."""
-
-    name: str
-    partitions: int
-    records: Results[Record]
-    start_offsets: list[int]
-    end_offsets: list[int]
-
-
 class MemberView(NamedTuple):
     """A consumer instance.
 
@@ -214,15 +204,12 @@ MEMBER_FIELDS: Mapping[str, Field] = {
 """Fields by which a group's members can be filtered."""
 
 
-class GroupView(NamedTuple):
-    """A consumer group.
+GROUP_STATES = ("Empty", "PreparingRebalance", "Stable")
+"""Kafka's names of the states of a group that exists."""
 
-    ``state`` is Kafka's (``Empty``, ``PreparingRebalance``, ``Stable``, ``Dead`` for a group that
-    does not exist). ``lag`` is the number of records after the committed offset, for each partition
-    that the group reads or has committed. Without a committed offset, it is the number of records
-    after the position at which the partition's owner started, or of all records if there is no
-    owner.
-    """
+
+class GroupDescription(NamedTuple):
+    """All data of a consumer group at one moment; ``GroupView`` explains the fields."""
 
     name: str
     state: str

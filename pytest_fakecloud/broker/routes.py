@@ -16,12 +16,14 @@ from ..http.app import App
 from ..http.messages import Answer, Request
 from ..http.readers import basic_credentials, same
 from ..http.routing import Route
-from .errors import BrokerError, illegal_argument
+from .errors import BrokerError, illegal_argument, partly_appended
+from .faults import messages_to_keep, reordered
 from .fields import NO_BODY, Fields, digits, fields_in, json_of, shown
 from .model import (
     CONSUMER_HEADERS,
     TOPIC,
     EventKind,
+    Metadata,
     ProducerRecord,
     Record,
     TopicPartition,
@@ -96,7 +98,7 @@ class BrokerApp(App):
         message = ProducerRecord(
             request.segment("topic"), request.segment("message"), request.query("key")
         )
-        return self.engine.producing.produce([message])[0]._asdict()
+        return self._append(request, [message])[0]._asdict()
 
     def produce(self, request: Request) -> object:
         """Handle ``/produce`` and ``/produce/TOPIC``; return a list of metadata in request order."""
@@ -107,9 +109,20 @@ class BrokerApp(App):
                 messages.append(item.message(topic))
         except BrokerError:
             if self.engine.settings.batches == "in order" and messages:
-                self.engine.producing.produce(messages)
+                self._append(request, messages)
             raise
-        return [metadata._asdict() for metadata in self.engine.producing.produce(messages)]
+        return [metadata._asdict() for metadata in self._append(request, messages)]
+
+    def _append(self, request: Request, messages: Sequence[ProducerRecord]) -> list[Metadata]:
+        """Append a request's messages, or only those that the fault ``partial_produce`` keeps."""
+        producing = self.engine.producing
+        if self.faults.active:
+            keep = messages_to_keep(self.faults, request, messages, producing.check)
+            if keep is not None:
+                producing.produce(messages[:keep])
+                request.call.reached = True
+                raise partly_appended(keep)
+        return producing.produce(messages)
 
     def webhook(self, request: Request) -> object:
         """Handle ``/webhook``: produce a message from the raw body and the custom headers."""
@@ -124,7 +137,7 @@ class BrokerApp(App):
                 request.headers.pairs, drop=settings.webhook_drop, keep=settings.webhook_keep
             ),
         )
-        metadata = self.engine.producing.produce([message])[0]._asdict()
+        metadata = self._append(request, [message])[0]._asdict()
         return metadata if settings.webhook_answer == "object" else [metadata]
 
     # -- reading ---------------------------------------------------------------------------------
@@ -170,6 +183,8 @@ class BrokerApp(App):
             self._timeout(request, fields, POLL_TIMEOUT_MS),
             self._consumer_headers(request),
         )
+        if self.faults.active:
+            records = reordered(self.faults, request, records)
         return [record_json(record) for record in records]
 
     def _consumer_headers(self, request: Request) -> dict[str, str]:

@@ -265,6 +265,20 @@ class BrokerConfig(HandleConfig):
             raise ContractError("token and password are the same credential: leave out one of them")
         check_engine(self, self.engine)
         check_engine(self.limits, self.engine, "limits.")
+        for name in ("retention_ms", "retention_bytes"):
+            wanted, limit = getattr(self, name), getattr(self.limits, name)
+            if wanted is not None and limit is not None and wanted > limit:
+                raise ContractError(
+                    f"{name}={wanted} of broker is more than limits= allows ({limit}): pass a smaller "
+                    "value, or other limits"
+                )
+        both = {name.lower() for name in self.webhook_drop}
+        both &= {name.lower() for name in self.webhook_keep}
+        if both:
+            raise ContractError(
+                f"webhook_drop= and webhook_keep= both contain {', '.join(sorted(both))}: pass each "
+                "header in one of them"
+            )
         kept = {"retention_ms": self.retention_ms, "retention_bytes": self.retention_bytes}
         given = {name: value for name, value in kept.items() if value is not None}
         self.limits = replace(self.limits, **given)

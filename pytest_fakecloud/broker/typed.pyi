@@ -67,6 +67,24 @@ class MemberWhere(TypedDict, total=False):
     state: object
     topics: object
 
+class TopicWhere(TypedDict, total=False):
+    end_offsets: object
+    name: object
+    partitions: object
+    records: object
+    start_offsets: object
+
+class GroupWhere(TypedDict, total=False):
+    assignment: object
+    committed: object
+    generation: object
+    lag: object
+    members: object
+    name: object
+    position: object
+    state: object
+    total_lag: object
+
 class BrokerCalls(Results[Call]):
     def where(self, predicate: Callable[[Call], bool] | None = None, /, **fields: Unpack[BrokerCallFields]) -> BrokerCalls: ...  # type: ignore[override]
     @overload

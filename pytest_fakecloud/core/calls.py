@@ -136,10 +136,10 @@ class Call:
     and ``answer_headers`` are mappings with case-insensitive names, ``route`` is the name of the
     endpoint, ``facts`` are details from the service (``command``, ``topic``, …), ``fault``
     describes the injected faults, ``faults`` has the same information as data (``kind``,
-    ``description``, ``function``, ``moment``), ``problem`` is the reason why a strict test fails,
-    ``note`` the diagnosis shown in reports, ``outcome`` an ``Outcome``. ``reached`` is True if the
-    endpoint handled the request, even if a fault then changed the response. ``cut`` maps the fields
-    and facts that the journal has cut to their full sizes.
+    ``description``, ``function``, ``moment``, ``keep``), ``problem`` is the reason why a strict test
+    fails, ``note`` the diagnosis shown in reports, ``outcome`` an ``Outcome``. ``reached`` is True if
+    the endpoint handled the request, even if a fault then changed the response. ``cut`` maps the
+    fields and facts that the journal has cut to their full sizes.
     """
 
     # Class attributes hold most defaults, because every request creates a Call.

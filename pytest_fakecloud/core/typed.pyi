@@ -5,7 +5,8 @@
 
 from collections.abc import Callable
 from pytest_fakecloud.broker.model import MemberView, Record, TopicPartitionOffset
-from pytest_fakecloud.broker.typed import MemberWhere, OffsetWhere, RecordWhere
+from pytest_fakecloud.broker.typed import GroupWhere, MemberWhere, OffsetWhere, RecordWhere, TopicWhere
+from pytest_fakecloud.broker.views import GroupView, TopicView
 from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.problems import Problem
 from pytest_fakecloud.core.results import Results
@@ -191,6 +192,10 @@ class Items(list[T]):
     def where(self: Items[TopicPartitionOffset], predicate: Callable[[T], bool] | None = None, /, **fields: Unpack[OffsetWhere]) -> Results[T]: ...
     @overload
     def where(self: Items[MemberView], predicate: Callable[[T], bool] | None = None, /, **fields: Unpack[MemberWhere]) -> Results[T]: ...
+    @overload
+    def where(self: Items[TopicView], predicate: Callable[[T], bool] | None = None, /, **fields: Unpack[TopicWhere]) -> Results[T]: ...
+    @overload
+    def where(self: Items[GroupView], predicate: Callable[[T], bool] | None = None, /, **fields: Unpack[GroupWhere]) -> Results[T]: ...
     @overload
     def where(self: Items[Attempt], predicate: Callable[[T], bool] | None = None, /, **fields: Unpack[AttemptFields]) -> Results[T]: ...
     @overload

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from .action import action as action
+from .action import action_as as action_as
+from .action import action_method as action_method
 from .action import perform as perform
 from .context import ClosedFakes as ClosedFakes
 from .context import Context as Context

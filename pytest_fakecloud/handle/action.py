@@ -32,14 +32,61 @@ def action(method: Method) -> Method:
     return cast("Method", recorded)
 
 
+def action_as(kind: str) -> Callable[[Method], Method]:
+    """Like ``action``, for a method of a part of a fake, or of a thing that a fake contains.
+
+    ``kind`` is how a test reaches the method: ``faults.crash`` for ``fake.faults.crash()``, and
+    ``topic.delete`` for ``fake.topic(name).delete()``. The object's ``_owner()`` returns the fake,
+    and the arguments with which the test looks the object up.
+    """
+
+    def decorate(method: Method) -> Method:
+        @functools.wraps(method)
+        def recorded(self: Any, *given: Any, **named: Any) -> Any:
+            __tracebackhide__ = True
+            caller = sys._getframe(1)
+            if is_own(caller):
+                return method(self, *given, **named)
+            handle, lookup = self._owner()
+
+            def act(fake: Handle, *arguments: Any, **named: Any) -> Any:
+                __tracebackhide__ = True
+                return method(self, *arguments[len(lookup) :], **named)
+
+            return perform(handle, act, code_place(caller), (*lookup, *given), named, kind)
+
+        return cast("Method", recorded)
+
+    return decorate
+
+
+def action_method(handle: Handle, kind: str, given: Sequence[Any]) -> Callable[..., Any]:
+    """Return a function that repeats an action on another fake, given the action's arguments.
+
+    ``given`` are its positional arguments. See ``action_as()`` for the form of ``kind``.
+    """
+    owner, _, name = kind.rpartition(".")
+    if not owner:
+        return cast("Callable[..., Any]", getattr(handle, name))
+    part = getattr(handle, owner)
+    if not callable(part):
+        return cast("Callable[..., Any]", getattr(part, name))
+    method = getattr(part(given[0]), name)
+    return lambda _, *rest, **named: method(*rest, **named)
+
+
 def perform(
     handle: Handle,
     method: Callable[..., Any],
     place: CodePlace,
     given: Sequence[Any],
     named: Mapping[str, Any],
+    kind: str = "",
 ) -> Any:
-    """Call a method as an action that the test takes on the fake, at a place of the test's code."""
+    """Call a method as an action that the test takes on the fake, at a place of the test's code.
+
+    ``kind`` is the name of the action in reports, by default the method's name.
+    """
     __tracebackhide__ = True
     recorder = handle._recorder
     number = recorder.reserve()
@@ -52,7 +99,8 @@ def perform(
     # Read the private attribute, because reading the public id counts as an inspection by the test.
     message = getattr(result, "_id", None)
     call = given, named
-    recorder.record_action(method.__name__, place, number, call, _details, call, shown, message)
+    kind = kind or method.__name__
+    recorder.record_action(kind, place, number, call, _details, call, shown, message)
     return result
 
 

@@ -93,7 +93,7 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry]) -> Lookups:
         published=published,
         bodies={message_id: _beginning(call) for message_id, call in created
                 if call.route != "batch"},
-        end_offsets={(broker.name, topic): broker.topic(topic).end_offsets
+        end_offsets={(broker.name, topic.name): topic.end_offsets
                      for broker in brokers for topic in _tried(broker.topics)},
         attempts={number: (sent, outcome) for number, sent, outcome in attempts},
         created_by_lost_call=_messages_of_lost_calls(cloud, entries),

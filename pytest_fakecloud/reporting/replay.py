@@ -21,7 +21,7 @@ from ..core.journal import Journal, recorder_of
 from ..core.recorder import Recorder
 from ..core.timekeeper import Timekeeper
 from ..core.timeparse import Instant
-from ..handle import Context, Handle
+from ..handle import Context, Handle, action_method
 from ..http.messages import Request
 from ..kv.errors import CommandError
 from ..queue.engine.hooks import AttemptHooks
@@ -172,10 +172,20 @@ class _Copy:
         if action.kind not in _WITHOUT_DATA and action.call is not None:
             given, named = action.call
             self.time.expect(number=action.number)
-            getattr(self.fake, action.kind)(*given, **named)
+            action_method(self.fake, action.kind, given)(*given, **named)
 
     def end_waits(self) -> None:
         """End the calls that wait for data or a time that has come; only some fakes have any."""
+
+
+class _BrokerCopy(_Copy):
+    """A replayed broker, which appends the same messages of each batch as the real one."""
+
+    def replay_call(self, call: Call) -> None:
+        keep = [int(fault["keep"]) for fault in call.faults if fault["kind"] == "partial_produce"]
+        for number in keep if call.reached else ():
+            self.fake.faults.partial_produce(number)
+        super().replay_call(call)
 
 
 class _KVCopy(_Copy):
@@ -282,7 +292,12 @@ class _QueueCopy(_Copy):
         self.fake._engine.runner.finish(begun, outcome)
 
 
-_COPIES = {"kv_server": _KVCopy, "vector_index": _VectorCopy, "queue": _QueueCopy}
+_COPIES = {
+    "broker": _BrokerCopy,
+    "kv_server": _KVCopy,
+    "queue": _QueueCopy,
+    "vector_index": _VectorCopy,
+}
 
 
 class _Work(NamedTuple):

@@ -179,8 +179,8 @@ def _vectors(index: Any, lookups: Lookups) -> Iterator[Finding]:
 
 
 def _consumers(broker: Any, lookups: Lookups) -> Iterator[Finding]:
-    for name in broker.groups():
-        group = broker.group(name)
+    for view in broker.groups():
+        name, group = view.name, view._described()
         read = _read_to_the_end(broker, group)
         behind: dict[int | None, dict[str, int]] = {}
         for tp, lag in group.lag.items():

@@ -312,7 +312,12 @@ def _count_of(attempt: Event) -> int:
 def _faults_of(call: Call) -> tuple[AppliedFault, ...]:
     if not call.faults:
         return (AppliedFault("", call.fault),) if call.fault else ()
-    return tuple(AppliedFault(**one) for one in call.faults)
+    return tuple(
+        AppliedFault(
+            one["kind"], one["description"], one.get("function", ""), one.get("moment", "")
+        )
+        for one in call.faults
+    )
 
 
 def _faults_of_attempt(event: Event) -> tuple[AppliedFault, ...]:

@@ -61,10 +61,16 @@ def further_subjects(entry: Entry, began: int, lookups: Lookups) -> Iterator[Sub
 def subjects_of_action(action: Action, cloud: BaseCloud, mask: Mask) -> Iterator[Subject]:
     """Yield the topics, groups and keys in the arguments of the method that the test called."""
     handle = next((one for one in cloud.fakes() if one.name == action.handle), None)
-    method = getattr(handle, action.kind, None)
-    if action.call is None or method is None:
+    if action.call is None or handle is None:
         return
     given, named = action.call
+    owner, _, name = action.kind.rpartition(".")
+    if owner in ("topic", "group"):
+        yield Subject(owner, mask.text(given[0]), action.handle)
+        return
+    method = getattr(getattr(handle, owner) if owner else handle, name, None)
+    if method is None:
+        return
     with suppress(TypeError, ValueError):
         arguments = signature(method).bind(*given, **named).arguments
         for kind in ("topic", "group", "key"):

@@ -66,15 +66,15 @@ def _section_of(namespace: str) -> str:
 def _broker(handle: Any) -> State:
     partitions: dict[str, Item] = {}
     ends: dict[tuple[str, int], tuple[int, int]] = {}
-    for name in handle.topics():
-        topic = handle.topic(name)
+    for topic in handle.topics():
+        name = topic.name
         pairs = zip(topic.start_offsets, topic.end_offsets, strict=True)
         for number, (start, end) in enumerate(pairs):
             ends[name, number] = start, end
             partitions[f"{name}-{number}"] = {"start": start, "end": end}
     found: State = {"partitions": partitions}
-    for name in handle.groups():
-        group = handle.group(name)
+    for view in handle.groups():
+        group = view._described()
         owners = {
             (one.topic, one.partition): member
             for member, assigned in group.assignment.items()
@@ -82,7 +82,7 @@ def _broker(handle: Any) -> State:
         }
         # Convert each TopicPartition to a plain tuple.
         known = dict.fromkeys([*map(tuple, group.lag), *map(tuple, group.committed), *owners])
-        items = found[f"group {name}"] = {}
+        items = found[f"group {group.name}"] = {}
         for at in known:
             start, end = ends.get(at, (0, 0))
             items[f"{at[0]}-{at[1]}"] = {

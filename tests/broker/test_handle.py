@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -26,13 +28,17 @@ Make = Callable[..., Broker]
 MANUAL = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
 
 
+def partition_counts(broker: Broker) -> dict[str, int]:
+    return {topic.name: topic.partitions for topic in broker.topics()}
+
+
 # -- arranging -----------------------------------------------------------------------------------
 
 
 def test_topics_come_from_the_constructor_and_from_create_topic(broker: Broker) -> None:
     view = broker.create_topic("bills", partitions=2, first_offset=2**53)
     assert (view.partitions, view.start_offsets, view.records) == (2, [2**53] * 2, [])
-    assert broker.topics() == {"orders": 3, "bills": 2}
+    assert partition_counts(broker) == {"orders": 3, "bills": 2}
     assert broker.produce("bills", "x", partition=1).offset == 2**53
 
 
@@ -57,11 +63,11 @@ def test_load_takes_mappings_lists_lines_and_files(broker: Broker, tmp_path: Pat
             "more": ["x"],
         }
     )
-    assert broker.topics() == {"orders": 3, "new": 1, "more": 1}
+    assert partition_counts(broker) == {"orders": 3, "new": 1, "more": 1}
     broker.load(
         [{"topic": "wide", "value": "w", "partition": 4, "headers": [{"key": "h", "value": "v"}]}]
     )
-    assert broker.topics()["wide"] == 5
+    assert broker.topic("wide").partitions == 5
     line = json.dumps({"topic": "orders", "value": "line", "timestamp": 5, "headers": {"h": "v"}})
     file = tmp_path / "records.jsonl"
     file.write_text(line + "\n \n" + line)
@@ -100,25 +106,25 @@ def test_what_cannot_be_loaded_leaves_nothing_behind(
     broker = make_broker(topics={"orders": 3}, limits=limits, batches=batches)
     with pytest.raises(ContractError):
         broker.load(bad)
-    assert broker.topics() == {"orders": 3}
+    assert partition_counts(broker) == {"orders": 3}
     assert broker.records("orders") == []
     assert broker.produce("orders", "next").partition == 0
 
 
 def test_add_partitions_delete_records_and_retention(broker: Broker, rest: Rest) -> None:
-    assert broker.add_partitions("orders", 2) == 5
+    assert broker.topic("orders").add_partitions(2) == 5
     broker.produce("orders", ["a", "b", "c"], partition=4)
     broker.produce("orders", ["d", "e"], partition=0)
-    assert broker.delete_records("orders", before=1, partition=4) == 1
-    assert broker.delete_records("orders", before=2) == 3
+    assert broker.topic("orders").delete_records(before=1, partition=4) == 1
+    assert broker.topic("orders").delete_records(before=2) == 3
     assert broker.topic("orders").start_offsets == [2, 0, 0, 0, 2]
-    broker.set_retention("orders", "1h")
+    broker.topic("orders").set_retention("1h")
     broker.clock.advance("59m")
     assert [r.value for r in broker.records("orders")] == ["c"]
     broker.clock.advance("2m")
     assert broker.records("orders") == []
     assert rest("POST", "/offsets/earliest", {"topic": "orders", "partition": 4})[0]["offset"] == 3
-    broker.set_retention("orders", retention_bytes=2)
+    broker.topic("orders").set_retention(retention_bytes=2)
     broker.produce("orders", ["f", "g", "h"], partition=1)
     assert [r.value for r in broker.records("orders")] == ["g", "h"]
 
@@ -131,19 +137,19 @@ def test_a_deleted_topic_is_gone_for_clients_groups_and_tests(broker: Broker, re
         rest.consume("g", instance, "orders", "other", **MANUAL)
     rest.consume("g", "i", "orders", "other")
     rest("POST", "/commit/g/i")
-    broker.crash("g", "crashed")
+    broker.faults.crash("g", "crashed")
     broker.clock.wait_cap = 10
     poll = Parked(lambda: rest.consume("g", "i", "orders", "other", timeout=60_000))
     until_parked(broker)
-    broker.delete_topic("orders")
+    broker.topic("orders").delete()
     assert poll.result() == []
-    assert broker.topics() == {"other": 2}
+    assert partition_counts(broker) == {"other": 2}
     view = broker.group("g")
     assert {tp.topic for tp in (*view.committed, *view.position, *view.lag)} == {"other"}
     rest("POST", "/produce/orders", {"value": "b"}, status=404)
     rest("POST", "/consume/g/i", {"topics": ["orders"]}, status=404)
     with pytest.raises(ContractError, match="'orders'"):
-        broker.delete_topic("orders")
+        broker.topic("orders").delete()
 
 
 def test_a_topic_that_is_created_again_is_new_and_its_readers_get_it(
@@ -155,7 +161,7 @@ def test_a_topic_that_is_created_again_is_new_and_its_readers_get_it(
     assert rest.values("g", "i", "orders", **MANUAL) == ["old"]
     saved = broker.snapshot()
     for again in (lambda: broker.create_topic("orders"), lambda: broker.load({"orders": ["n"]})):
-        broker.delete_topic("orders")
+        broker.topic("orders").delete()
         assert rest.assignments("g") == {"i": {}}
         again()
         assert rest.assignments("g") == {"i": {"orders": [0]}}
@@ -182,7 +188,7 @@ def test_topics_can_be_given_with_their_options(make_broker: Make) -> None:
         topics={"small": 1, "large": {"partitions": 2, "retention": "1d", "retention_bytes": 99}},
     )
     for topic in broker.topics():
-        broker.produce(topic, ["a", "b", "c", "d"], partition=0)
+        broker.produce(topic.name, ["a", "b", "c", "d"], partition=0)
     assert [r.value for r in broker.records("small")] == ["b", "c", "d"]
     assert len(broker.records("large")) == 4
     broker.clock.advance("2h")
@@ -196,7 +202,7 @@ def test_topics_can_be_given_with_their_options(make_broker: Make) -> None:
 def test_plans_limit_partitions_and_messages(make_broker: Make) -> None:
     broker = make_broker(limits="free")
     with pytest.raises(ContractError, match="10 partitions"):
-        broker.add_partitions("orders", 8)
+        broker.topic("orders").add_partitions(8)
     rest = Rest(broker)
     rest.produce("orders", *"x" * 1000)
     assert "1000 messages per second" in rest("GET", "/produce/orders/x", status=429)["error"]
@@ -218,9 +224,14 @@ def test_plans_limit_partitions_and_messages(make_broker: Make) -> None:
     [
         pytest.param(lambda b: b.load({"orders": ["c"]}), "latest", 2, id="load"),
         pytest.param(
-            lambda b: b.set_retention("orders", retention_bytes=1), "earliest", 0, id="retention"
+            lambda b: b.topic("orders").set_retention(retention_bytes=1),
+            "earliest",
+            0,
+            id="retention",
         ),
-        pytest.param(lambda b: b.delete_records("orders", before=1), "earliest", 0, id="delete"),
+        pytest.param(
+            lambda b: b.topic("orders").delete_records(before=1), "earliest", 0, id="delete"
+        ),
     ],
 )
 def test_what_was_due_before_an_action_happens_before_it(
@@ -247,7 +258,7 @@ def test_a_rebalance_that_was_due_before_a_topic_was_created_happens_before_it(
     broker.join("g", "i", ["orders", "other"])
     wait_until(lambda: broker.group("g").state == "Stable")
     generation = broker.group("g").generation
-    broker.delete_topic("orders")
+    broker.topic("orders").delete()
     deleted = broker.clock.now_us()
     wait_until(lambda: broker.clock.now_us() > deleted + 1000)
     broker.create_topic("orders")
@@ -273,12 +284,15 @@ def test_redeliver_wakes_a_waiting_consumer_and_survives_a_crash(
     rest.consume("g", "i", "orders", **MANUAL)
     rest("POST", "/commit/g/i")
     poll = park_consume(rest, join=False)
-    broker.redeliver("g")
+    broker.faults.redeliver("g")
     assert poll.result() == ["a"]
-    broker.redeliver("g")
-    broker.crash("g", "i")
+    broker.faults.redeliver("g")
+    broker.faults.crash("g", "i")
     assert rest.values("g", "i", "orders", **MANUAL) == ["a"]
-    for wrong in (lambda: broker.redeliver("h"), lambda: broker.redeliver("g", last=0)):
+    for wrong in (
+        lambda: broker.faults.redeliver("h"),
+        lambda: broker.faults.redeliver("g", last=0),
+    ):
         with pytest.raises(ContractError):
             wrong()
 
@@ -292,7 +306,7 @@ def test_reorder_mixes_partitions_by_the_seed_and_keeps_each_ones_order(make_bro
         if not mixed:
             records = rest.consume("g", "i", "orders", **MANUAL)
         else:
-            with broker.reorder():
+            with broker.faults.reorder():
                 records = rest.consume("g", "i", "orders", **MANUAL)
         return [(r["partition"], r["offset"]) for r in records]
 
@@ -304,36 +318,38 @@ def test_reorder_mixes_partitions_by_the_seed_and_keeps_each_ones_order(make_bro
     assert mixed != consumed(2, True)
     for partition in range(3):
         assert [o for p, o in mixed if p == partition] == list(range(8))
-    assert consumed(1, False, interleave="random") == mixed
+    at_random = consumed(1, False, interleave="random")
+    assert at_random != plain
+    assert sorted(at_random) == plain
 
 
 def test_a_block_that_reorders_nothing_is_an_error(broker: Broker, rest: Rest) -> None:
     def consume_one_partition() -> None:
         rest.produce("orders", "a", "b", partition=0)
-        with broker.reorder():
+        with broker.faults.reorder():
             assert rest.values("g", "i", "orders", **MANUAL) == ["a", "b"]
 
     with pytest.raises(ContractError, match=r"reorder\(\) mixed nothing: no consumer received"):
         consume_one_partition()
-    with pytest.raises(ZeroDivisionError), broker.reorder():
+    with pytest.raises(ZeroDivisionError), broker.faults.reorder():
         _ = 1 / 0
 
 
 def test_partial_produce_half_writes_a_batch(broker: Broker, rest: Rest) -> None:
-    broker.partial_produce(keep=2)
+    broker.faults.partial_produce(keep=2)
     body = [{"value": v} for v in "abc"]
     assert "2 messages" in rest("POST", "/produce/orders", body, status=503)["error"]
     assert [r.value for r in broker.records("orders")] == ["a", "b"]
     rest("POST", "/produce/orders", body)
     with pytest.raises(ContractError):
-        broker.partial_produce(keep=-1)
+        broker.faults.partial_produce(keep=-1)
 
 
 def test_each_planned_failure_waits_for_a_batch_that_is_large_enough(
     broker: Broker, rest: Rest
 ) -> None:
-    broker.partial_produce(keep=5)
-    broker.partial_produce(keep=1)
+    broker.faults.partial_produce(keep=5)
+    broker.faults.partial_produce(keep=1)
     rest.produce("orders", "alone")
     rest("POST", "/produce/orders", [{"value": "a", "partition": 9}] * 3, status=400)
     rest("POST", "/produce/orders", [{"value": "a"}] * 3, status=503)
@@ -341,6 +357,38 @@ def test_each_planned_failure_waits_for_a_batch_that_is_large_enough(
     rest("POST", "/produce/orders", [{"value": "c"}] * 6)
     found = Counter(record.value for record in broker.records("orders"))
     assert found == {"alone": 1, "a": 1, "b": 5, "c": 6}
+
+
+def test_faults_of_batches_and_responses_are_in_the_plan(broker: Broker, rest: Rest) -> None:
+    partial = broker.faults.partial_produce(1, topic="orders", skip=1)
+    assert [(one.kind, one.description) for one in broker.faults] == [
+        ("partial_produce", "partial_produce keep=1")
+    ]
+    broker.create_topic("other")
+    for topic, status in (("other", 200), ("orders", 200), ("orders", 503), ("orders", 200)):
+        rest("POST", f"/produce/{topic}", [{"value": "a"}] * 2, status=status)
+    assert (partial.hits, partial.active) == (1, False)
+    call = broker.journal.calls(status=503).only()
+    assert (call.fault, call.reached) == ("partial_produce keep=1", True)
+    reorder = broker.faults.reorder(group="g")
+    for partition in (0, 1):
+        rest.produce("orders", "a", "b", partition=partition)
+    rest.consume("other", "i", "orders", **MANUAL)
+    assert not reorder.hits
+    rest.consume("g", "i", "orders", **MANUAL)
+    assert reorder.hits == 1
+    never = broker.faults.partial_produce(7, times=2), broker.faults.reorder(instance="j")
+    assert broker.faults.unused() == [*never]
+    broker.faults.clear()
+    assert not broker.faults
+    rest.produce("orders", *"abcdefgh")
+
+
+def test_a_predicate_of_a_fault_may_read_the_broker(broker: Broker, rest: Rest) -> None:
+    broker.faults.partial_produce(0, when=lambda request: len(broker.records("orders")) == 1)
+    rest.produce("orders", "a")
+    rest("POST", "/produce/orders", {"value": "b"}, status=503)
+    assert [record.value for record in broker.records("orders")] == ["a"]
 
 
 # -- looking -------------------------------------------------------------------------------------
@@ -379,12 +427,75 @@ def test_group_view(broker: Broker, rest: Rest) -> None:
         False,
         ("orders",),
     )
-    assert broker.groups() == ["g"]
+    assert [group.name for group in broker.groups()] == ["g"]
 
 
-def test_the_view_of_a_group_that_does_not_exist_is_dead(broker: Broker) -> None:
-    view = broker.group("nobody")
-    assert (view.state, view.members, view.lag, view.generation) == ("Dead", [], {}, 0)
+@pytest.mark.parametrize(
+    ("look_up", "reason"),
+    [
+        (lambda b: b.topic("ordes"), "'ordes' is not a topic; did you mean 'orders'?"),
+        (lambda b: b.records("ordes"), "'ordes' is not a topic; did you mean 'orders'?"),
+        (lambda b: b.produce("ordes", "x"), "'ordes' is not a topic; did you mean 'orders'?"),
+        (lambda b: b.group("workres"), "'workres' is not a group; did you mean 'workers'?"),
+        (lambda b: b.faults.redeliver("workres"), "not a group; did you mean 'workers'?"),
+        (
+            lambda b: b.faults.crash("workers", "oen"),
+            "'oen' is not a live instance of group 'workers'; did",
+        ),
+        (lambda b: b.faults.crash("workres", "one"), "not a group; did you mean 'workers'?"),
+        (lambda b: b.group("workers").leave("oen"), "mean 'one'? Known live instances: one"),
+        (
+            lambda b: b.group("workers").expire("oen"),
+            "'oen' is not a member of group 'workers'; did",
+        ),
+    ],
+)
+def test_a_name_that_does_not_exist_is_an_error_with_the_nearest_one(
+    broker: Broker, look_up: Callable[[Broker], object], reason: str
+) -> None:
+    broker.join("workers", "one", ["orders"])
+    with pytest.raises(ContractError, match=re.escape(reason)):
+        look_up(broker)
+
+
+def test_lists_of_topics_and_groups_can_be_filtered(broker: Broker) -> None:
+    broker.create_topic("bills")
+    broker.join("g", "i", ["bills"])
+    broker.commit("h", "orders", 0, 0)
+    assert broker.topics().where(partitions=3).only() == broker.topic("orders")
+    assert broker.groups().where(state="Stable").only() == broker.group("g")
+    assert broker.groups().where(name="h", total_lag=0).only().members == []
+    with pytest.raises(ContractError, match="Stabel"):
+        broker.groups().where(state="Stabel")
+
+
+def test_views_show_the_current_state_until_their_thing_is_gone(make_broker: Make) -> None:
+    broker, other = make_broker(), make_broker()
+    orders, group = broker.topic("orders"), broker.join("g", "i", ["orders"])
+    broker.produce("orders", "a", partition=0)
+    assert (orders.records.only().value, orders.end_offsets) == ("a", [1, 0, 0])
+    group.rebalance()
+    assert (group.generation, group.assignment) == (
+        2,
+        {"i": [("orders", number) for number in range(3)]},
+    )
+    assert (repr(orders), repr(group)) == (
+        "<Topic orders, partitions: 3>", "<Group g Stable, members: 1>",
+    )  # fmt: skip
+    assert {orders, broker.topic("orders"), other.topic("orders")} == {
+        orders,
+        other.topic("orders"),
+    }
+    assert group == broker.group("g") != other.join("g", "i", ["orders"])
+    group.leave("i")
+    broker.clock.advance("8d")
+    orders.delete()
+    assert (broker.topics(), broker.groups()) == ([], [])
+    for gone in (lambda: orders.records, orders.delete, lambda: group.lag, group.rebalance):
+        with pytest.raises(ContractError, match=r"'(orders' is not a topic|g' is not a group)"):
+            gone()
+    assert repr(orders) == "<Topic orders: 'orders' is not a topic. Known topics: none>"
+    assert repr(group) == "<Group g: 'g' is not a group. Known groups: none>"
 
 
 # -- asserting -----------------------------------------------------------------------------------
@@ -574,6 +685,18 @@ def test_identity(broker: Broker) -> None:
     assert [call.headers.get("X-A") for call in broker.journal.calls()] == [None, "1", "1"]
 
 
+def test_settings_that_agree_are_taken(make_broker: Make) -> None:
+    assert make_broker(token="a").password == "a"
+    make_broker(limits="free", retention="7d", retention_bytes=6)
+
+
+@pytest.mark.parametrize("name", ["client", "async_client"])
+def test_a_client_needs_httpx(broker: Broker, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(ContractError, match="httpx is not installed: pip install httpx"):
+        getattr(broker, name)()
+
+
 def test_reset_returns_to_the_baseline(broker: Broker, rest: Rest) -> None:
     rest.produce("orders", "a")
     rest.consume("g", "i", "orders", **MANUAL)
@@ -630,10 +753,10 @@ def test_the_journal_tells_the_story_of_a_group(broker: Broker, rest: Rest) -> N
     rest.consume("g", "i", "orders", **MANUAL)
     rest.consume("g", "j", "orders", **MANUAL)
     rest.commit("g", "i", ("orders", 0, 1))
-    broker.crash("g", "j")
+    broker.faults.crash("g", "j")
     rest.consume("g", "j", "orders", **MANUAL)
-    broker.redeliver("g")
-    broker.leave("g", "i")
+    broker.faults.redeliver("g")
+    broker.group("g").leave("i")
     texts = [event.text for event in broker.journal.events(group="g")]
     assert texts == [
         "i joined g, subscribed to orders",
@@ -670,7 +793,7 @@ MISUSES: list[tuple[Callable[[Broker], object], str]] = [
     (lambda b: b.produce("orders", "v", headers={"a": 1}), "header 'a' must be a string, got 1"),
     (lambda b: b.produce("orders", [ProducerRecord("orders", 5)]), "value must be a string, got 5"),
     (lambda b: b.join("g", "i", "orders"), "topics='orders' is a single string: pass a list"),
-    (lambda b: b.partial_produce(1, times=0), r"times=0 of partial_produce\(\) must be .* from 1"),
+    (lambda b: b.faults.partial_produce(1, times=0), "times=0 is not a count: pass an integer of"),
     (lambda b: b.load(5), "the data must be a list .*, got 5"),
     (lambda b: b.load({"orders": "abc"}), "the records of topic 'orders' must be a list"),
     (lambda b: b.load({"orders": [{"value": "x", "key": 5}]}), "key must be a string"),
@@ -682,7 +805,7 @@ MISUSES: list[tuple[Callable[[Broker], object], str]] = [
      r"1 is not a field of a message\. Known fields: topic"),
     (lambda b: b.create_topic("z", 100_001), "from 1 to 100000"),
     (lambda b: b.create_topic("z", first_offset=2**63), "first_offset=.* must be .* to"),
-    (lambda b: b.add_partitions("orders", 10**12),
+    (lambda b: b.topic("orders").add_partitions(10**12),
      r"count=.* of add_partitions\(\) must be .* to 100000"),
     (lambda b: b.produce("orders", b"x"), "b'x' is neither a string nor a JSON value"),
     (lambda b: b.produce("orders", float("nan")), "neither a string nor a JSON value"),
@@ -697,11 +820,10 @@ MISUSES: list[tuple[Callable[[Broker], object], str]] = [
     (lambda b: b.join("g", "i", []), "topics is empty"),
     (lambda b: b.join("g", "i", ["orders"], auto_offset_reset="oldest"),
      "auto_offset_reset='oldest' must be 'earliest' or 'latest' or 'none'"),
-    (lambda b: b.partial_produce(1, times=2**70), r"times=.* of partial_produce\(\) must be .* to"),
     (lambda b: b.assert_produced("orders", times=-1), "times=-1 is not a count: pass an integer"),
     (lambda b: b.assert_produced("orders", headers=["abc"]), "headers=.* must be a mapping"),
     (lambda b: b.wait_for_record("orders", timeout=-1), "timeout=-1 is invalid"),
-    (lambda b: b.add_partitions("orders", 0), "count=0 .* must be a whole number from 1"),
+    (lambda b: b.topic("orders").add_partitions(0), "count=0 .* must be a whole number from 1"),
 ]  # fmt: skip
 
 
@@ -738,6 +860,16 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"name": ["a"]}, r"name=\['a'\] of broker must be a non-empty string, or None"),
     ({"username": "a:b"}, "username='a:b' of broker must be a string without ':'"),
     ({"password": b"x"}, "password=b'x' of broker must be a string"),
+    ({"token": "a", "password": "b"}, "token and password are the same credential: leave out"),
+    ({"limits": "free", "retention": "30d"}, "retention_ms=2592000000 .* than limits= allows"),
+    (
+        {"limits": BrokerLimits(retention_bytes=5), "retention_bytes": 6},
+        r"retention_bytes=6 of broker is more than limits= allows \(5\)",
+    ),
+    (
+        {"webhook_drop": ["Accept"], "webhook_keep": ["accept"]},
+        "webhook_drop= and webhook_keep= both contain accept",
+    ),
     ({"engine": 5}, "engine=5 of broker must be a string, or None"),
     ({"isolation": "all"}, "isolation='all' of broker must be 'prefix' or 'none'"),
     ({"header_prefixes": "Kafka-"}, "header_prefixes='Kafka-' .* must be a list of strings"),
@@ -797,7 +929,7 @@ def test_on_a_running_clock_who_waits_wakes_for_a_timer_that_is_planned_meanwhil
     rest = Rest(broker)
     rest.consume("g", "j", "orders")
     poll = park_consume(rest)
-    broker.crash("g", "j")
+    broker.faults.crash("g", "j")
     assert poll.result() == []
     assert rest.assignments("g") == {"i": {"orders": [0, 1, 2]}}
 
@@ -854,7 +986,7 @@ def test_who_waits_for_a_record_wakes_for_one_in_a_partition_of_later(
         wait_until(lambda: any(log.watchers for log in broker._engine.state.topics["orders"].logs))
         rest.produce("orders", "late", partition=0)
     else:
-        assert broker.add_partitions("orders") == 4
+        assert broker.topic("orders").add_partitions() == 4
         rest.produce("orders", "late", partition=3)
     assert wait.result().value == "late"
 
@@ -882,8 +1014,8 @@ def test_redeliver_skips_nothing_that_was_not_committed(
     assert rest.values("g", "i", "orders") == ["a", "b", "c"]
     if committed:
         rest.commit("g", "i", ("orders", 0, committed))
-    broker.expire("g", "i")
-    assert [record.value for record in broker.redeliver("g")] == list(again)
+    broker.group("g").expire("i")
+    assert [record.value for record in broker.faults.redeliver("g")] == list(again)
     assert rest.values("g", "j", "orders", **settings) == list(again)
 
 
@@ -891,9 +1023,9 @@ def test_who_has_yet_to_read_again_is_not_caught_up(broker: Broker, rest: Rest) 
     rest.consume("g", "i", "orders", Enable_Auto_Commit="false")
     rest.produce("orders", "a", "b", partition=0)
     assert rest.values("g", "i", "orders") == ["a", "b"]
-    broker.rebalance("g")
+    broker.group("g").rebalance()
     broker.assert_caught_up("g")
-    broker.redeliver("g")
+    broker.faults.redeliver("g")
     assert broker.group("g").total_lag == 1
     assert rest.values("g", "i", "orders") == ["b"]
 

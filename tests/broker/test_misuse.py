@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from pytest_fakecloud.broker.faults import BrokerFaults
 from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.broker.views import GroupView, TopicView
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
 from tests.misuse import (
@@ -69,12 +73,6 @@ COMMITTED = {
 METHODS: Table = {
     # The only string among the values is the name of an existing topic.
     "create_topic": ({"topic": "new"}, {"topic": set(), "partitions": NUMBER, **OPTIONS}),
-    "delete_topic": ({"topic": "orders"}, {"topic": TEXT}),
-    "add_partitions": ({"topic": "orders"}, {"topic": TEXT, "count": NUMBER}),
-    "set_retention": (
-        {"topic": "orders"},
-        {name: OPTIONS.get(name, TEXT) for name in ("topic", "retention", "retention_bytes")},
-    ),
     "produce": (
         {"topic": "orders", "value": "v"},
         {
@@ -84,27 +82,14 @@ METHODS: Table = {
         },
     ),
     "load": ({"data": {}}, {"data": {"empty list", "empty mapping"}}),
-    "delete_records": (
-        {"topic": "orders", "before": 0},
-        {"topic": TEXT, "before": NUMBER, "partition": NONE | NUMBER},
-    ),
     "commit": (
         {"group": "g", "topic": "orders", "partition": 0, "offset": 0},
         {"group": TEXT, "topic": TEXT, "partition": NUMBER, "offset": NUMBER},
     ),
-    "crash": (GOOD_INSTANCE, INSTANCE),
-    "expire": (GOOD_INSTANCE, INSTANCE),
-    "leave": (GOOD_INSTANCE, INSTANCE),
     "join": (
         {**GOOD_INSTANCE, "topics": ["orders"]},
         {**INSTANCE, "topics": {"list of texts", "set"}, "auto_offset_reset": set()},
     ),
-    "rebalance": ({"group": "orders"}, {"group": TEXT}),
-    "redeliver": (
-        {"group": "orders"},
-        {"group": TEXT, "last": NUMBER, "topic": NONE | TEXT, "partition": NONE | NUMBER},
-    ),
-    "partial_produce": ({"keep": 1}, {"keep": NUMBER, "times": NUMBER}),
     "topic": ({"name": "orders"}, {"name": TEXT}),
     "records": ({"topic": "orders"}, {"topic": TEXT, **LISTED, "vaule": set()}),
     "group": ({"name": "orders"}, {"name": TEXT}),
@@ -125,7 +110,51 @@ METHODS: Table = {
     ),
     "restore": ({}, {"snapshot": set()}),
 }  # fmt: skip
-NOTHING_TO_GIVE = {"topics", "groups", "reorder"}
+NOTHING_TO_GIVE = {"topics", "groups"}
+PARTS: Mapping[str, tuple[type, Callable[[Broker], Any], Table, set[str]]] = {
+    "topic": (
+        TopicView,
+        lambda broker: broker.topic("orders"),
+        {
+            "add_partitions": ({}, {"count": NUMBER}),
+            "set_retention": (
+                {}, {name: OPTIONS[name] for name in ("retention", "retention_bytes")},
+            ),
+            "delete_records": ({"before": 0}, {"before": NUMBER, "partition": NONE | NUMBER}),
+        },
+        {"delete"},
+    ),
+    "group": (
+        GroupView,
+        lambda broker: broker.group("orders"),
+        {
+            "leave": ({"instance": "orders"}, {"instance": TEXT}),
+            "expire": ({"instance": "orders"}, {"instance": TEXT}),
+        },
+        {"rebalance"},
+    ),
+    "faults": (
+        BrokerFaults,
+        lambda broker: broker.faults,
+        {
+            "crash": (GOOD_INSTANCE, INSTANCE),
+            "redeliver": (
+                {"group": "orders"},
+                {"group": TEXT, "last": NUMBER, "topic": NONE | TEXT, "partition": NONE | NUMBER},
+            ),
+            "partial_produce": ({"keep": 1}, {"keep": NUMBER, "times": NONE | NUMBER}),
+            "reorder": ({}, {"times": NONE | NUMBER}),
+        },
+        set(),
+    ),
+}  # fmt: skip
+"""By part of a broker: its class, how to reach it, its methods, and those without parameters."""
+PART_CASES = [
+    pytest.param(part, method, name, id=f"{part}.{method}-{name}")
+    for part, (_, _, table, _) in PARTS.items()
+    for method, (_, parameters) in table.items()
+    for name in parameters
+]
 
 
 def prepared() -> Broker:
@@ -133,6 +162,11 @@ def prepared() -> Broker:
     made.produce("orders", "v", partition=0)
     made.join("orders", "orders", ["orders"])
     return made
+
+
+def state_of(broker: Broker) -> object:
+    groups = [group._described() for group in broker.groups()]
+    return [(topic.name, topic.records) for topic in broker.topics()], groups
 
 
 @pytest.fixture
@@ -149,15 +183,39 @@ def test_the_table_has_every_method_and_parameter() -> None:
 def test_a_wrong_type_is_refused_and_changes_nothing(
     broker: Broker, method: str, name: str
 ) -> None:
-    def state() -> object:
-        return broker.topics(), broker.groups(), broker.group("orders"), broker.records("orders")
-
-    check_wrong_types(broker, (method, name), METHODS, VALUES, state)
+    check_wrong_types(broker, (method, name), METHODS, VALUES, lambda: state_of(broker))
 
 
 @pytest.mark.parametrize(("method", "name"), cases(METHODS))
 def test_a_right_type_is_taken(method: str, name: str) -> None:
     check_right_types(prepared, (method, name), METHODS, VALUES)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_table_has_every_method_of_a_part(part: str) -> None:
+    kind, _, table, without = PARTS[part]
+    own = {name for name, one in vars(kind).items() if inspect.isfunction(one) and name[0] != "_"}
+    assert own == {*table, *without}
+
+
+@pytest.mark.parametrize(("part", "method", "name"), PART_CASES)
+def test_a_part_refuses_a_wrong_type(broker: Broker, part: str, method: str, name: str) -> None:
+    _, reach, table, _ = PARTS[part]
+    check_wrong_types(
+        reach(broker), (method, name), table, VALUES, lambda: (state_of(broker), [*broker.faults])
+    )
+
+
+@pytest.mark.parametrize(("part", "method", "name"), PART_CASES)
+def test_a_part_takes_a_right_type(part: str, method: str, name: str) -> None:
+    _, reach, table, _ = PARTS[part]
+
+    @contextmanager
+    def reached() -> Iterator[Any]:
+        with prepared() as made:
+            yield reach(made)
+
+    check_right_types(reached, (method, name), table, VALUES)
 
 
 @pytest.mark.parametrize("name", ["username", "password"])
@@ -167,12 +225,14 @@ def test_credentials_that_no_client_can_send(name: str) -> None:
 
 
 def test_a_topic_that_is_not_there_is_not_redelivered_in_silence(broker: Broker) -> None:
-    with pytest.raises(ContractError, match="does not host topic 'oders'") as failed:
-        broker.redeliver("orders", topic="oders")
+    with pytest.raises(
+        ContractError, match="'oders' is not a topic; did you mean 'orders'"
+    ) as failed:
+        broker.faults.redeliver("orders", topic="oders")
     # Frames of the standard library would stay in the report, unlike those of the package.
     assert not [entry for entry in failed.traceback if entry.path.name == "contextlib.py"]
     with pytest.raises(ContractError, match="Invalid partition 3"):
-        broker.redeliver("orders", topic="orders", partition=3)
+        broker.faults.redeliver("orders", topic="orders", partition=3)
 
 
 def test_the_headers_of_a_batch_are_checked_though_it_is_empty(broker: Broker) -> None:

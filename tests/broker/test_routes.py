@@ -299,7 +299,7 @@ def test_a_late_commit_after_the_session_expired_is_refused(broker: Broker, rest
     options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
     assert rest.values("g", "a", "orders", **options) == ["slow"]
     rest.consume("g", "b", "orders", **options)
-    broker.expire("g", "a")
+    broker.group("g").expire("a")
     assert rest.values("g", "b", "orders") == ["slow"]
     assert "session" in rest.commit("g", "a", ("orders", 0, 1), status=409)["error"]
     rest.commit("g", "b", ("orders", 0, 1))
@@ -333,7 +333,7 @@ def offsets(rest: Rest, method: str, at: object, *partitions: int) -> list[int]:
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_offsets_of_the_ends(broker: Broker, rest: Rest, method: str) -> None:
     rest.produce("orders", "a", "b", "c", partition=0)
-    assert broker.delete_records("orders", before=1, partition=0) == 1
+    assert broker.topic("orders").delete_records(before=1, partition=0) == 1
     assert offsets(rest, method, "earliest", 0, 1) == [1, 0]
     assert offsets(rest, method, "latest", 1, 0) == [0, 3]
     assert rest(method, "/offsets/latest", {"topic": "orders", "partition": 0}) == [
@@ -350,7 +350,7 @@ def test_offsets_at_a_time(broker: Broker, rest: Rest, method: str) -> None:
     rest("POST", "/produce/orders", batch)
     found = [offsets(rest, method, at, 0) for at in (0, 10, 11, 50, 51, 90, 91)]
     assert found == [[0], [0], [0], [0], [2], [2], [-1]]
-    broker.delete_records("orders", before=1, partition=0)
+    broker.topic("orders").delete_records(before=1, partition=0)
     found = [offsets(rest, method, at, 0) for at in (0, 10, 11, 90, 91)]
     assert found == [[1], [1], [2], [2], [-1]]
 

@@ -181,18 +181,18 @@ def test_settings_merge_from_function_to_ini(run: Run, pytester: pytest.Pytester
         @pytest.mark.fakecloud(broker={"topics": {"class": 1}})
         class TestClass:
             def test_class_beats_module(self, broker, fakecloud):
-                assert list(broker.topics()) == ["class"]
+                assert [topic.name for topic in broker.topics()] == ["class"]
                 assert fakecloud.seed == "override"
                 assert fakecloud.clock.mode == "frozen"
 
             @pytest.mark.fakecloud(broker={"topics": {"function": 1}}, clock="running", seed=3)
             def test_function_beats_class(self, broker, fakecloud):
-                assert list(broker.topics()) == ["function"]
+                assert [topic.name for topic in broker.topics()] == ["function"]
                 assert fakecloud.clock.mode == "running"
                 assert fakecloud.seed == 3
 
         def test_module_beats_the_settings_fixture(broker):
-            assert list(broker.topics()) == ["module"]
+            assert [topic.name for topic in broker.topics()] == ["module"]
         """
     ).assert_outcomes(passed=3)
 
@@ -217,7 +217,7 @@ def test_settings_can_be_parametrized(run: Run, pytester: pytest.Pytester) -> No
 
         @pytest.fixture
         def topics(broker):
-            return list(broker.topics())
+            return [topic.name for topic in broker.topics()]
 
         def test_default(topics):
             assert topics == ["default"]

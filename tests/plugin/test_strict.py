@@ -159,7 +159,7 @@ def test_what_happened_less_often_than_planned_fails(run: Run) -> None:
 
         def test_batches(broker):
             broker.create_topic("t")
-            broker.partial_produce(keep=1, times=2)
+            broker.faults.partial_produce(keep=1, times=2)
             assert call(broker, "/produce/t", json=[{"value": "a"}, {"value": "b"}]) == 503
 
         def test_interruption(kv_server):
@@ -172,7 +172,7 @@ def test_what_happened_less_often_than_planned_fails(run: Run) -> None:
             kv_server.between(run=print)
             queue.destinations.respond(URL, 503, 200)
             queue.set_baseline()
-            broker.partial_produce(keep=1)
+            broker.faults.partial_produce(keep=1)
             for fake in (kv_server, queue, broker):
                 fake.reset()
 
@@ -186,9 +186,9 @@ def test_what_happened_less_often_than_planned_fails(run: Run) -> None:
             queue.run_until_idle()
             queue.restore(before)
             broker.create_topic("t")
-            broker.partial_produce(keep=1)
+            broker.faults.partial_produce(keep=1)
             assert call(broker, "/produce/t", json=[{"value": "a"}, {"value": "b"}]) == 503
-            broker.partial_produce(keep=1)
+            broker.faults.partial_produce(keep=1)
             assert call(broker, "/produce/t", json=[{"value": "a"}, {"value": "b"}]) == 503
         """
     )
@@ -199,7 +199,7 @@ def test_what_happened_less_often_than_planned_fails(run: Run) -> None:
             "[[]unused_fault] kv_server: the fault <sequence * fired 1 of 3 planned times; *",
             "[[]unused_fault] queue: the fault <duplicate * fired 1 of 2 planned times; *",
             "[[]unmet] queue: the prepared answers of 'https://app.test/hook' were given 1 of 2 *",
-            "[[]unmet] broker: partial_produce() happened 1 of 2 planned times: *",
+            "[[]unused_fault] broker: the fault <partial_produce * fired 1 of 2 planned times: *",
             "[[]unmet] kv_server: between(('GET', 'SET')) interrupted nothing. It saw GET. *",
         ]
     )

@@ -177,7 +177,7 @@ def test_early_fakes_keep_their_variables_when_they_get_their_settings(
             assert kv_server.env | vector_index.env | broker.env | queue.env == ADDRESSES
             CLIENT.set("k", "v")
             assert kv_server.contents() == {"k": "v"}
-            assert broker.topics() == {"orders": 2}
+            assert broker.topic("orders").partitions == 2
             assert vector_index.headers and queue.current_signing_key
             message = queue.publish("https://a.test/hook")
             queue.destinations.respond("https://a.test", 200)

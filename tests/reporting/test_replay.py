@@ -220,7 +220,16 @@ def _actions(cloud: Cloud) -> None:
     broker.commit("g", "mails", 0, 0)
     queue.destinations.respond("https://a.example.com/", 500, 200)
     deliver(queue, "https://a.example.com/", json={"n": 1})
-    broker.partial_produce(keep=1)
+    broker.topic("mails").add_partitions(2)
+    broker.topic("mails").delete_records(before=1, partition=0)
+    broker.create_topic("gone")
+    broker.topic("gone").delete()
+    broker.join("g", "v", ["mails"])
+    broker.group("g").leave("v")
+    broker.faults.crash("g", "w")
+    broker.faults.redeliver("g", last=1)
+    broker.group("g").expire("w")
+    broker.faults.partial_produce(keep=1)
     httpx.post(f"{broker.url}/produce/mails", json=[{"value": "a"}] * 2, headers=broker.headers)
     message = queue.publish("https://a.example.com/", delay="5m")
     queue.cancel(message)
@@ -441,7 +450,7 @@ def test_changes_of_a_group_belong_to_the_rows_of_its_events(cloud: Cloud) -> No
         headers = {"Kafka-Auto-Offset-Reset": "earliest"}
         client.get("/consume/g/one/images", headers=headers).raise_for_status()
         cloud.clock.advance("10s")
-        broker.crash("g", "one")
+        broker.faults.crash("g", "one")
         cloud.clock.advance("5m")
     report = report_of(cloud)
     kinds = {row.number: row.operation for row in report.rows}
@@ -453,5 +462,5 @@ def test_changes_of_a_group_belong_to_the_rows_of_its_events(cloud: Cloud) -> No
     ]
     assert steps == [
         ("consume", None, None, 1), ("rebalance", "one", None, 1), ("auto commit", "one", 1, 1),
-        ("crash", "one", 1, None), ("rebalance", None, 1, None),
+        ("faults.crash", "one", 1, None), ("rebalance", None, 1, None),
     ]  # fmt: skip

@@ -186,5 +186,5 @@ def test_events_are_part_of_the_line_of_the_call_that_caused_them(cloud: Cloud, 
         ["delete-consumer", "leave", "rebalance"],
     ]  # fmt: skip
     if clock == "frozen":
-        broker.expire("g", "b")
+        broker.group("g").expire("b")
         assert [one.kind for one in merged(report_of(cloud).rows, ())[-1].effects] == ["rebalance"]

@@ -104,7 +104,7 @@ def groups(cloud: Cloud) -> None:
     ask("produce/nowhere")
     ask("delete-consumer/g/a")
     cloud.clock.advance("5m")
-    broker.rebalance("g")
+    broker.group("g").rebalance()
 
 
 def commands(cloud: Cloud) -> None:
@@ -191,6 +191,35 @@ def test_the_json_is_written_beside_the_page(cloud: Cloud, tmp_path: Path) -> No
     assert row["text"]["what"] == "SET lock:a *** NX"
     assert row["request"]["decoded"] == ["SET", "lock:a", "***", "NX"]
     assert row["subjects"] == [{"kind": "key", "name": "lock:a", "fake": "kv_server"}]
+
+
+def test_actions_on_topics_and_groups_are_shown_as_the_test_writes_them(
+    cloud: Cloud, tmp_path: Path
+) -> None:
+    broker = cloud.broker(topics={"t": 1})
+    broker.topic("t").add_partitions(2)
+    broker.topic("t").delete_records(before=1, partition=0)
+    broker.join("g", "i", ["t"]).rebalance()
+    broker.faults.redeliver("g", topic="t")
+    broker.faults.crash("g", "i")
+    broker.group("g").expire(instance="i")
+    broker.topic("t").delete()
+    written = write(report_of(cloud, test="test_it"), tmp_path / "a.json")
+    rows = json.loads(written.read_text(encoding="utf-8"))["rows"]
+    assert [
+        (row["text"]["what"], " ".join(f"{one['kind']}={one['name']}" for one in row["subjects"]))
+        for row in rows
+        if row["kind"] == "action"
+    ] == [
+        ("broker.topic('t').add_partitions(2)", "topic=t"),
+        ("broker.topic('t').delete_records(before=1, partition=0)", "topic=t"),
+        ("broker.join('g', 'i', ['t'])", "group=g"),
+        ("broker.group('g').rebalance()", "group=g"),
+        ("broker.faults.redeliver('g', topic='t')", "topic=t group=g"),
+        ("broker.faults.crash('g', 'i')", "group=g"),
+        ("broker.group('g').expire(instance='i')", "group=g"),
+        ("broker.topic('t').delete()", "topic=t"),
+    ]
 
 
 def request(**more: Any) -> ServedRequest:

@@ -69,6 +69,26 @@ def test_parts_are_reached_by_a_dot(app: ControlApp) -> None:
     assert call(app, None, "journal.calls") == {"value": []}
 
 
+def test_things_are_looked_up_by_the_first_argument(app: ControlApp) -> None:
+    call(app, "broker", "create_topic", "temporary")
+    assert call(app, "broker", "topic.add_partitions", "temporary", 2) == {"value": 3}
+    assert call(app, "broker", "topic.partitions", "temporary") == {"value": 3}
+    call(app, "broker", "join", "g", "one", ["temporary"])
+    assert call(app, "broker", "group.expire", "g", instance="one") == {"value": None}
+    assert call(app, "broker", "faults.redeliver", "g") == {"value": []}
+    assert call(app, "broker", "topic.delete", "temporary") == {"value": None}
+    gone = call(app, "broker", "topic.delete", "temporary")["raise"]
+    assert (gone["type"], "is not a topic" in gone["text"]) == ("ContractError", True)
+    for name, args, reason in (
+        ("topic.delete", [], "delete needs the name of the topic in args"),
+        ("group.crash", ["g"], "'crash' is not a name of GroupView"),
+        ("message.state", ["m"], "'message' is not a part of Broker"),
+        ("group._broker", ["g"], "'_broker' is not a name of GroupView"),
+    ):
+        body = {"object": "broker", "name": name, "args": args}
+        assert reason in message(ask(app, "POST", "/call", body)), name
+
+
 @pytest.mark.parametrize("fixture", SERVICES)
 def test_only_what_a_fixture_declares_is_offered(app: ControlApp, fixture: str) -> None:
     fake = next(one for one in app.cloud.fakes() if one.fixture == fixture)

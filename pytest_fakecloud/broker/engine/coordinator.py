@@ -125,7 +125,11 @@ class Coordinator:
     def expire(self, group_name: str, name: str) -> None:
         instance = self._state.find_instance(group_name, name)
         if instance is None or not instance.member:
-            raise errors.unknown_instance(group_name, name)
+            known = {
+                group.name: [one.name for one in group.members()]
+                for group in self._state.groups.values()
+            }
+            raise errors.unknown_instance(group_name, name, known, "member")
         self._session_over(instance)
 
     def _close_idle(self, instance: Instance) -> None:

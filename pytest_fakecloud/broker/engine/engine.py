@@ -39,7 +39,6 @@ class BrokerSnapshot(NamedTuple):
 
     topics: list[Topic]
     groups: list[GroupCopy]
-    failing_batches: list[int]
 
 
 class MemoryEngine:
@@ -96,7 +95,6 @@ class MemoryEngine:
             return BrokerSnapshot(
                 [topic.copy() for topic in self.state.topics.values()],
                 self.groups.coordinator.copy_groups(),
-                list(self.producing.failing_batches),
             )
 
     def restore(self, snapshot: BrokerSnapshot) -> None:
@@ -109,7 +107,6 @@ class MemoryEngine:
             self._waits.interrupt()
             self.state.topics.clear()
             self.state.topics.update({topic.name: topic.copy() for topic in snapshot.topics})
-            self.producing.failing_batches[:] = snapshot.failing_batches
             self.producing.quota.reset()
             self.groups.coordinator.restore_groups(snapshot.groups)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
-from ...core.results import results_of
 from ...core.timeparse import monotonic
 from .. import errors
-from ..model import Record, TopicPartition, TopicPartitionOffset, TopicView, record_fields
+from ..model import Record, TopicPartition, TopicPartitionOffset
 from .log import PartitionLog
 from .state import BrokerState
 from .waits import ClockWaits
@@ -93,17 +92,10 @@ class MemoryFetching:
                 found.append(TopicPartitionOffset(*tp, offset))
         return found
 
-    def topic_view(self, name: str) -> TopicView:
+    def records(self, name: str) -> list[Record]:
+        """Return all records of a topic in (partition, offset) order."""
         with self._state:
-            topic = self._state.topic(name)
-            records = [record for log in topic.logs for record in log.records()]
-            return TopicView(
-                name,
-                len(topic.logs),
-                results_of(records, record_fields(len(topic.logs)), "record"),
-                [log.start for log in topic.logs],
-                [log.end for log in topic.logs],
-            )
+            return [record for log in self._state.topic(name).logs for record in log.records()]
 
     def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
         """Return a topic's records in two lists: those produced by clients and those of the test."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
-from ...core.errors import ContractError
 from ...core.ids import RandomStream
-from ...core.wording import unknown_name
 from .. import errors
 from ..model import (
     Assignments,
-    GroupView,
+    GroupDescription,
     MemberView,
     Record,
     TopicPartition,
@@ -138,14 +135,14 @@ class MemoryGroups:
 
     def rebalance(self, group: str) -> None:
         with self._state:
-            self.rebalancer.rebalance(self._known_group(group), "the test asked for it")
+            self.rebalancer.rebalance(self._state.group(group), "the test asked for it")
 
     def redeliver(
         self, group: str, last: int, topic: str | None, partition: int | None
     ) -> list[Record]:
         """Deliver a group's last records again, and return them by partition."""
         with self._state:
-            found = self._known_group(group)
+            found = self._state.group(group)
             if topic is not None:
                 self._state.partition(topic, partition or 0)
             return self._offsets.redeliver(
@@ -154,42 +151,19 @@ class MemoryGroups:
                 lambda tp: topic in (None, tp.topic) and partition in (None, tp.partition),
             )
 
-    def _known_group(self, name: str) -> ConsumerGroup:
-        found = self._state.groups.get(name)
-        if found is None:
-            raise ContractError(unknown_name("group", name, sorted(self._state.groups)))
-        return found
-
-    @contextmanager
-    def reorder(self) -> Iterator[None]:
-        offsets = self._offsets
-        before, offsets.random_interleave = offsets.random_interleave, True
-        mixed = offsets.mixed
-        try:
-            yield
-        finally:
-            offsets.random_interleave = before
-        if offsets.mixed == mixed:
-            raise ContractError(
-                "reorder() mixed nothing: no consumer received records of two partitions at once in "
-                "its block. Consume from several partitions inside the block, or remove it"
-            )
-
-    def view(self, name: str) -> GroupView:
-        """Return the current state of a group, which is ``Dead`` if the group does not exist."""
+    def describe(self, name: str) -> GroupDescription:
+        """Return the current state of a group; raise ``BrokerError`` if it is unknown."""
         with self._state:
             for topic in self._state.topics:
                 self._state.topic(topic)  # deletes the records that exceed its retention
-            return _view(name, self._state.groups.get(name), self._state.topics)
+            return _described(self._state.group(name), self._state.topics)
 
     def names(self) -> list[str]:
         with self._state:
             return sorted(self._state.groups)
 
 
-def _view(name: str, group: ConsumerGroup | None, topics: Mapping[str, Topic]) -> GroupView:
-    if group is None:
-        return GroupView(name, "Dead", 0, found_members(()), {}, {}, {}, {})
+def _described(group: ConsumerGroup, topics: Mapping[str, Topic]) -> GroupDescription:
     members = found_members(_member_view(group.instances[i]) for i in sorted(group.instances))
     starts: dict[TopicPartition, int] = {}
     read = set(group.committed)
@@ -206,8 +180,8 @@ def _view(name: str, group: ConsumerGroup | None, topics: Mapping[str, Topic]) -
         log = topics[tp.topic].logs[tp.partition]
         behind = group.committed.get(tp, starts.get(tp, log.start))
         lag[tp] = max(0, log.end - max(behind, log.start))
-    return GroupView(
-        name,
+    return GroupDescription(
+        group.name,
         group.state,
         group.generation,
         members,

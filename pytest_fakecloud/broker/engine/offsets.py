@@ -20,9 +20,6 @@ class GroupOffsets:
         self._state = state
         self._settings = state.settings
         self._stream = stream
-        self.random_interleave = state.settings.interleave == "random"
-        self.mixed = 0
-        """Number of times that records of several partitions were mixed."""
         state.on_timer |= {"auto commit": self._auto_commit, "offset retention": self._forget}
 
     # -- committing ------------------------------------------------------------------------------
@@ -38,7 +35,7 @@ class GroupOffsets:
         instance = self._state.find_instance(group_name, name)
         if instance is None or not instance.live:
             if self._settings.commit_by_unknown == "error":
-                raise errors.unknown_instance(group_name, name)
+                raise self._state.no_live_instance(group_name, name)
             if offsets:
                 self.store_for_group(group_name, offsets, f"{name} (unknown)")
             return
@@ -88,7 +85,7 @@ class GroupOffsets:
             self._state.partition(topic, partition)
         group = self._state.groups.get(group_name)
         if group is None and self._settings.unknown_group == "error":
-            raise errors.unknown_group(group_name)
+            raise errors.unknown_group(group_name, self._state.groups)
         stored = group.committed if group is not None else {}
         never = self._settings.never_committed
         return [TopicPartitionOffset(*tp, stored.get(tp, never)) for tp in partitions]
@@ -190,14 +187,9 @@ class GroupOffsets:
     def _merged(self, parts: list[list[Record]]) -> list[Record]:
         if len(parts) == 1:
             return parts[0]
-        if not self.random_interleave:
-            return [record for part in parts for record in part]
-        self.mixed += 1
-        # Shuffle numbers of parts instead of records, to keep the order within each part.
-        numbers = [number for number, part in enumerate(parts) for _ in part]
-        self._stream.shuffle(numbers)
-        sources = [iter(part) for part in parts]
-        return [next(sources[number]) for number in numbers]
+        if self._settings.interleave == "random":
+            return mixed(parts, self._stream)
+        return [record for part in parts for record in part]
 
     # -- positions -------------------------------------------------------------------------------
 
@@ -308,6 +300,15 @@ class GroupOffsets:
         self._state.add_event(
             "dead", f"{group.name} and its committed offsets are forgotten", group=group.name
         )
+
+
+def mixed(parts: Sequence[Sequence[Record]], stream: RandomStream) -> list[Record]:
+    """Return the records of several partitions in random order, each partition's in its order."""
+    # Shuffle numbers of parts instead of records, to keep the order within each part.
+    numbers = [number for number, part in enumerate(parts) for _ in part]
+    stream.shuffle(numbers)
+    sources = [iter(part) for part in parts]
+    return [next(sources[number]) for number in numbers]
 
 
 def _before_last(

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from struct import unpack_from
 
 from ...core.ids import RandomStream
-from ...core.wording import counted
 from .. import errors
 from ..errors import BrokerError
 from ..model import Header, Metadata, ProducerRecord
@@ -69,6 +68,17 @@ class Placement:
         """Let the next request's messages without a key go to the next partition of each topic."""
         for name in plan.keyless:
             self._topics[name].turn += 1
+
+    def check(self, messages: Iterable[ProducerRecord]) -> None:
+        """Raise the error of a client's messages of which none can be appended."""
+        # Give keyless messages a partition: choosing it could draw a random number.
+        placed = [
+            message._replace(partition=0)
+            if message.partition is None and not message.key
+            else message
+            for message in messages
+        ]
+        self.plan(placed, 0, by_client=True)
 
     def _add(self, plan: Plan, message: ProducerRecord, now_ms: int) -> None:
         name, value, key, partition, timestamp, headers = message
@@ -216,18 +226,12 @@ class BrokerQuota:
 
 
 class MemoryProducing:
-    """Appends records.
-
-    ``failing_batches`` contains the number of messages to keep of each batch that will fail, and
-    ``failed_batches`` counts those that failed.
-    """
+    """Appends records."""
 
     def __init__(self, state: BrokerState, stream: RandomStream) -> None:
         self._state = state
         self._placement = Placement(state.topics, state.settings, stream)
         self.quota = BrokerQuota(state.settings.limits)
-        self.failing_batches: list[int] = []
-        self.failed_batches = 0
 
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
@@ -238,21 +242,15 @@ class MemoryProducing:
         ``BrokerError`` for invalid or too large messages, and for a plan that is used up.
         """
         with self._state:
-            keep = None
-            if by_client and self.failing_batches:
-                keep = next((keep for keep in self.failing_batches if keep < len(messages)), None)
-            positions, error = self.append(messages[:keep], by_client=by_client)
-            if keep is not None:
-                self.failing_batches.remove(keep)
-                self.failed_batches += 1
-                error = error or BrokerError(
-                    "not_enough_replicas",
-                    f"Not enough in-sync replicas after appending {counted(keep, 'message')} of "
-                    "the batch",
-                )
+            positions, error = self.append(messages, by_client=by_client)
         if error is not None:
             raise error
         return positions
+
+    def check(self, messages: Sequence[ProducerRecord]) -> None:
+        """Raise ``BrokerError`` if none of a client's messages can be appended."""
+        with self._state:
+            self._placement.check(messages)
 
     def append(
         self, messages: Sequence[ProducerRecord], *, by_client: bool
@@ -277,8 +275,3 @@ class MemoryProducing:
 
     def _stored(self) -> int:
         return sum(log.size for topic in self._state.topics.values() for log in topic.logs)
-
-    def fail_batches(self, keep: int, times: int) -> None:
-        """Make the next client batches of more than ``keep`` messages fail after that many."""
-        with self._state:
-            self.failing_batches += [keep] * times

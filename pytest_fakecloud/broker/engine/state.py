@@ -92,8 +92,23 @@ class BrokerState:
         """Return a live instance; raise ``BrokerError`` if it or its group is unknown."""
         instance = self.find_instance(group_name, name)
         if instance is None or not instance.live:
-            raise errors.unknown_instance(group_name, name)
+            raise self.no_live_instance(group_name, name)
         return instance
+
+    def no_live_instance(self, group_name: str, name: str) -> errors.BrokerError:
+        """Return the error for an instance that does not exist or is not live."""
+        known = {
+            group.name: [one.name for one in group.instances.values() if one.live]
+            for group in self.groups.values()
+        }
+        return errors.unknown_instance(group_name, name, known)
+
+    def group(self, name: str) -> ConsumerGroup:
+        """Return a consumer group; raise ``BrokerError`` if it is unknown."""
+        group = self.groups.get(name)
+        if group is None:
+            raise errors.unknown_group(name, self.groups)
+        return group
 
     def start_timer(self, owner: Instance | ConsumerGroup, kind: TimerKind, delay_us: int) -> None:
         """Start a timer of an instance or a group, which replaces its timer of the same kind."""

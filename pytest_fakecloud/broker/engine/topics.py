@@ -95,6 +95,17 @@ class MemoryTopics:
                 f"the plan allows {limit} partitions: {have} exist, and {more} more were requested"
             )
 
+    def check(self, name: str) -> int:
+        """Return a topic's partition count; raise ``BrokerError`` if it does not exist."""
+        with self._state:
+            return len(self._state.topic(name).logs)
+
+    def bounds(self, name: str) -> tuple[list[int], list[int]]:
+        """Return the start offsets and the end offsets of a topic's logs, by partition."""
+        with self._state:
+            logs = self._state.topic(name).logs
+            return [log.start for log in logs], [log.end for log in logs]
+
     def counts(self) -> dict[str, int]:
         with self._state:
             return {name: len(topic.logs) for name, topic in self._state.topics.items()}

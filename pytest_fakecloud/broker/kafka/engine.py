@@ -54,6 +54,11 @@ class KafkaEngine:
         self, clock: Timekeeper, ids: Ids, settings: BrokerConfig, url: str, *, name: str = "broker"
     ) -> None:
         address = Address(url)
+        if settings.isolation == "none" and address.prefix is not None:
+            raise ContractError(
+                "isolation='none' uses names without a prefix, but the address in engine= has "
+                f"prefix={address.prefix}: pass only one of them"
+            )
         if not settings.delete_leaves and not address.static:
             raise real_only("delete_leaves=False without static members (static=false)")
         clock.check_real_time()

@@ -10,13 +10,12 @@ from typing import Any, Literal, TypeVar
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as ClusterPartition
 
-from ...core.results import results_of
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from .. import errors
 from ..engine.fetching import distinct_positions
 from ..engine.waits import Waits
-from ..model import Header, Record, TopicPartition, TopicPartitionOffset, TopicView, record_fields
+from ..model import Header, Record, TopicPartition, TopicPartitionOffset
 from .client import POLL_SECONDS, look_until, translated, when_disconnected
 from .topics import KafkaTopics, public_names
 
@@ -167,6 +166,7 @@ class KafkaFetching:
             for tp, real_tp in zip(partitions, real, strict=True)
         ]
 
+    @public_names
     def records(self, name: str) -> list[Record]:
         """Return all records of a topic in (partition, offset) order."""
         found: list[Record] = []
@@ -180,17 +180,6 @@ class KafkaFetching:
                 found += page
                 at = page[-1].offset + 1
         return found
-
-    @public_names
-    def topic_view(self, name: str) -> TopicView:
-        starts, ends = self._topics.bounds(name)
-        return TopicView(
-            name,
-            len(ends),
-            results_of(self.records(name), record_fields(len(ends)), "record"),
-            starts,
-            ends,
-        )
 
     @public_names
     def produced(self, topic: str) -> tuple[list[Record], list[Record]]:

@@ -26,7 +26,7 @@ from ..model import (
     Assignments,
     ConsumerConfig,
     EventKind,
-    GroupView,
+    GroupDescription,
     MemberView,
     Record,
     TopicPartition,
@@ -210,9 +210,16 @@ class KafkaGroups:
         with self._lock:
             member = self._instances.pop((group, instance), None)
         if member is None:
-            raise errors.unknown_instance(group, instance)
+            raise self._unknown_instance(group, instance)
         member.stop()
         member.join(self._address.timeout)
+
+    def _unknown_instance(self, group: str, instance: str) -> BrokerError:
+        known: dict[str, list[str]] = {name: [] for name in self.names()}
+        with self._lock:
+            for name, each in self._instances:
+                known.setdefault(name, []).append(each)
+        return errors.unknown_instance(group, instance, known)
 
     # -- committing ------------------------------------------------------------------------------
 
@@ -226,7 +233,7 @@ class KafkaGroups:
             member = self._instances.get((group, instance))
         if member is None:
             if self._settings.commit_by_unknown == "error":
-                raise errors.unknown_instance(group, instance)
+                raise self._unknown_instance(group, instance)
             self._store(group, real)
             self._report_commit(group, f"{instance} (unknown)", real)
             return
@@ -271,7 +278,7 @@ class KafkaGroups:
             self._topics.check_partition(*tp)
         found = self.all_committed(group)
         if not found and not self.members(group) and self._settings.unknown_group == "error":
-            raise errors.unknown_group(group)
+            raise errors.unknown_group(group, self.names())
         never = self._settings.never_committed
         return [TopicPartitionOffset(*tp, found.get(tp, never)) for tp in partitions]
 
@@ -329,8 +336,11 @@ class KafkaGroups:
         return found
 
     @public_names
-    def view(self, name: str) -> GroupView:
-        return _group_view(self._topics, name, self.members(name), self.all_committed(name))
+    def describe(self, name: str) -> GroupDescription:
+        members, committed, known = self.members(name), self.all_committed(name), self.names()
+        if not members and not committed and name not in known:
+            raise errors.unknown_group(name, known)
+        return _group_description(self._topics, name, members, committed)
 
     def members(self, group: str) -> dict[str, KafkaInstance]:
         with self._lock:
@@ -346,7 +356,6 @@ class KafkaGroups:
     expire = unsupported("expire() of a session")
     rebalance = unsupported("rebalance()")
     redeliver = unsupported("redeliver()")
-    reorder = unsupported("reorder()")
 
     # -- ending ----------------------------------------------------------------------------------
 
@@ -374,21 +383,21 @@ class KafkaGroups:
 # -- views ---------------------------------------------------------------------------------------
 
 
-def _group_view(
+def _group_description(
     topics: KafkaTopics,
     name: str,
     members: Mapping[str, KafkaInstance],
     committed: Mapping[TopicPartition, int],
-) -> GroupView:
+) -> GroupDescription:
     """Return the state of a group.
 
     Its state and generation are approximated: the cluster's generation is not known, so the
     generation is the number of revocations in this process.
     """
     views = found_members(_member_view(topics, each, members[each]) for each in sorted(members))
-    return GroupView(
+    return GroupDescription(
         name,
-        _state(members, committed),
+        _state(members),
         sum(member.epoch for member in members.values()),
         views,
         {view.name: view.assignment for view in views},
@@ -398,12 +407,10 @@ def _group_view(
     )
 
 
-def _state(members: Mapping[str, KafkaInstance], committed: Mapping[TopicPartition, int]) -> str:
+def _state(members: Mapping[str, KafkaInstance]) -> str:
     if any(member.state in ("joining", "rebalancing") for member in members.values()):
         return "PreparingRebalance"
-    if members:
-        return "Stable"
-    return "Empty" if committed else "Dead"
+    return "Stable" if members else "Empty"
 
 
 def _member_view(topics: KafkaTopics, name: str, member: KafkaInstance) -> MemberView:

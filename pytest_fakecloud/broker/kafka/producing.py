@@ -18,7 +18,7 @@ from ...core.timekeeper import Timekeeper
 from ...core.wording import counted
 from ..engine.producing import Placement, Plan
 from ..model import Metadata, ProducerRecord
-from .client import Unavailable, translated, unsupported
+from .client import Unavailable, translated
 from .topics import KafkaTopics, public_names
 
 _POLL_SECONDS = 0.02
@@ -82,6 +82,12 @@ class KafkaProducing:
             placement.take_turns(plan)
         return plan
 
+    @public_names
+    def check(self, messages: Sequence[ProducerRecord]) -> None:
+        self._look_up(messages)
+        with self._lock:
+            Placement(self._topics.known, self._settings, self._stream).check(messages)
+
     def _look_up(self, messages: Sequence[ProducerRecord]) -> None:
         # A topic that is still missing is rejected when positions are chosen in request order.
         known = self._topics.look()
@@ -119,9 +125,6 @@ class KafkaProducing:
             # librdkafka does not call the callback of a message that it did not accept.
             delivered(error, None)
         return sent
-
-    fail_batches = unsupported("partial_produce()")
-    failed_batches = 0
 
     def _run(self) -> None:
         while not self._closed:

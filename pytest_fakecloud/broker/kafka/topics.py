@@ -131,6 +131,7 @@ class KafkaTopics:
         turn = known.turn if known is not None else 0
         return Topic(name=name, logs=logs, max_message_bytes=largest, turn=turn)
 
+    @public_names
     def check(self, name: str) -> int:
         """Return a topic's partition count; raise ``BrokerError`` if it does not exist."""
         topic = self.look().get(name) or self.look(fresh=True).get(name)
@@ -155,6 +156,7 @@ class KafkaTopics:
         ends = self.cluster.offsets(dict.fromkeys(real, "latest"))
         return [(starts[tp], ends[tp]) for tp in real]
 
+    @public_names
     def bounds(self, name: str) -> tuple[list[int], list[int]]:
         """Return the start offsets and the end offsets of a topic's logs, by partition."""
         ends = self.ends([(name, number) for number in range(self.check(name))])

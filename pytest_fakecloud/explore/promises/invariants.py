@@ -82,7 +82,7 @@ def _sent(history: History, sent: str | Callable[[], Iterable[object]]) -> list[
     if not isinstance(sent, str):
         return list(sent())
     brokers = [cast("Any", h) for h in history.cloud.fakes() if h.fixture == "broker"]
-    known = [broker for broker in brokers if sent in broker.topics()]
+    known = [broker for broker in brokers if sent in (one.name for one in broker.topics())]
     if not known:
         raise ContractError(f"no broker has the topic {sent!r}: create it, or pass a function")
     return [record.value for broker in known for record in broker.records(sent)]

@@ -178,13 +178,17 @@ def _loading(session: Any) -> Answer:
 
 def _disturb_group(kind: str, broker: Any, group: str | None) -> str:
     """Disturb a consumer group; return a description, or an empty string if it was impossible."""
-    if broker.fixture != "broker" or not group or group not in broker.groups():
+    if broker.fixture != "broker" or not group:
         return ""
+    try:
+        found = broker.group(group)
+    except ContractError:
+        return ""  # No consumer has joined the group yet.
     if kind == "rebalance":
-        broker.rebalance(group)
+        found.rebalance()
         return f"{group} rebalances"
     try:
-        again = broker.redeliver(group)
+        again = broker.faults.redeliver(group)
     except ContractError:
         return ""  # There have been no deliveries yet.
     return f"the last commit of {group} is lost" if again else ""

@@ -161,7 +161,12 @@ class WorkerRestarts(Part):
     def _backlog(self, strand: Strand) -> tuple[object, ...]:
         """Return the offsets and lag of each group that has not committed all records."""
         groups = {(broker, group) for broker, group, _ in strand.work.consumers}
-        views = [broker.group(group) for broker, group in groups if group in broker.groups()]
+        views = [
+            view._described()
+            for broker, group in groups
+            for view in broker.groups()
+            if view.name == group
+        ]
         return tuple(
             (view.name, tuple(view.committed.items()), view.total_lag)
             for view in sorted(views, key=lambda view: view.name)
@@ -184,7 +189,7 @@ class WorkerRestarts(Part):
     def leave_groups(self, strand: Strand) -> None:
         for broker, group, instance in sorted(strand.work.consumers, key=lambda one: one[1:]):
             try:
-                broker.expire(group, instance)
+                broker.group(group).expire(instance)
             except ContractError:
                 continue  # the consumer has already left
             self._record.add_line(strand.name, f"the session of {instance} in {group} ended")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ...broker.model import CONSUMER_HEADERS
@@ -57,6 +57,20 @@ def _is_known(call: Call) -> bool:
     return not call.cut and (not consumed or isinstance(parsed(call.answer), list))
 
 
+def _topics(handle: Any) -> list[str]:
+    return [topic.name for topic in handle.topics()]
+
+
+def _group(handle: Any, name: str) -> Any:
+    """Return the current data of a group; None if it no longer exists."""
+    return next((one._described() for one in handle.groups() if one.name == name), None)
+
+
+def _members(handle: Any, group: str) -> Sequence[Any]:
+    found = _group(handle, group)
+    return () if found is None else found.members
+
+
 def _received_records(call: Call) -> list[dict[str, Any]]:
     answer = parsed(call.answer) if call.route == "consume" and executed(call) else []
     return answer if isinstance(answer, list) else []
@@ -83,11 +97,13 @@ def _groups_without_commits(test: ObservedTest, handle: Any) -> set[str]:
     # Offsets in a deleted topic are only in the journal.
     committed = {one.data["group"] for one in test.events("commit") if one.handle == handle.name}
     found = set()
-    for name in set(handle.groups()) - committed:
-        view = handle.group(name)
+    for group in handle.groups():
+        if group.name in committed:
+            continue
+        view = group._described()
         commits = view.committed or any(member.config.auto_commit for member in view.members)
         if view.members and not commits:
-            found.add(name)
+            found.add(group.name)
     return found
 
 
@@ -206,10 +222,10 @@ def produced_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         appended_before = [
             record.value
             for topic in handle.topics()
-            for record in handle.records(topic)
+            for record in topic.records
             if record.timestamp in milliseconds
             and record.value in values
-            and (topic, record.partition, record.offset) not in own
+            and (topic.name, record.partition, record.offset) not in own
         ]
         if appended_before:
             found: dict[str, Any] = {"status": first.status, "values": appended_before}
@@ -286,10 +302,10 @@ def records_skipped(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             known, first = received.setdefault(partition, set()), committed.get(partition)
             skipped = first is not None and first < place.offset and max(known, default=-1) < first
             known.add(place.offset)
-            if first is None or not skipped or place.topic not in handle.topics():
+            if first is None or not skipped or place.topic not in _topics(handle):
                 continue  # nothing is known about the log of a deleted topic
             start = handle.topic(place.topic).start_offsets[place.partition]
-            members = handle.group(group).members
+            members = _members(handle, group)
             resets = {one.name: one.config.auto_offset_reset for one in members}
             yield about_group(
                 "records_skipped", call, group,
@@ -306,15 +322,16 @@ def started_at_end(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         received: dict[str, set[int]] = {}
         for place in (place for _, places in calls for place in places):
             received.setdefault(place.of_partition, set()).add(place.offset)
-        view = handle.group(group)
-        for member in view.members:
+        found = _group(handle, group)
+        committed = () if found is None else found.committed
+        for member in _members(handle, group):
             if member.config.auto_offset_reset != "latest":
                 continue
             for tp, position in member.position.items():
                 partition = f"{tp.topic}-{tp.partition}"
                 start = handle.topic(tp.topic).start_offsets[tp.partition]
                 reached = min(received.get(partition, ()), default=position)
-                if tp in view.committed or reached is None or reached <= start:
+                if tp in committed or reached is None or reached <= start:
                     continue
                 values = {"skipped": reached - start, "partition": partition}
                 yield about_group("started_at_end", calls[0][0], group, **values)
@@ -375,7 +392,7 @@ def _unread_partitions(handle: Any, group: str, instances: list[str]) -> list[st
     """Return the partitions with unread records that are assigned to some of a group's instances."""
     return [
         f"{tp.topic}-{tp.partition}"
-        for member in handle.group(group).members
+        for member in _members(handle, group)
         if member.name in instances
         for tp in member.assignment
         if (position := member.position.get(tp)) is not None

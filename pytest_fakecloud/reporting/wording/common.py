@@ -103,7 +103,8 @@ def envelope(call: Call) -> Any:
 
 
 def action(event: Event, lookups: Lookups) -> str:
-    given = ", ".join(event.data.get("arguments") or ())
+    arguments = event.data.get("arguments") or []
+    given = ", ".join(arguments)
     did = {"add_fault": "added", "remove_fault": "removed"}.get(event.kind)
     if did:
         limits = f" ({given})" if given else ""
@@ -114,7 +115,11 @@ def action(event: Event, lookups: Lookups) -> str:
         return f"{event.handle}.holding() {'began' if event.kind == 'hold' else 'ended'}"
     message = event.data.get("message_id")
     made = f" -> {lookups.short(message)}" if message else ""
-    return f"{event.handle}.{event.kind}({given}){made}"
+    owner, _, name = event.kind.rpartition(".")
+    if owner in ("", "faults"):
+        return f"{event.handle}.{event.kind}({given}){made}"
+    thing, *rest = arguments
+    return f"{event.handle}.{owner}({thing}).{name}({', '.join(rest)}){made}"
 
 
 def _continued(values: Values, lookups: Lookups) -> str:

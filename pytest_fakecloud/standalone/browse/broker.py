@@ -10,19 +10,28 @@ from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, cut, page_of, 
 
 if TYPE_CHECKING:
     from ...broker.handle import Broker
-    from ...broker.model import GroupView, Record
+    from ...broker.model import Record
+    from ...broker.views import GroupView
 
 PREVIEW = 2000
 """Maximum number of characters of a value in a row of records."""
 
 
+def _topics(handle: Broker) -> list[str]:
+    return [one.name for one in handle.topics()]
+
+
+def _groups(handle: Broker) -> list[str]:
+    return [one.name for one in handle.groups()]
+
+
 def topics(handle: Broker, wanted: Wanted) -> View:
-    return page_of_names(handle.topics(), wanted, lambda name: _topic(handle, name))
+    return page_of_names(_topics(handle), wanted, lambda name: _topic(handle, name))
 
 
 def topic(handle: Broker, id: str, wanted: Wanted) -> View:
     """Return one topic with its partitions; raise ``NotFound`` for an unknown name."""
-    if id not in handle.topics():
+    if id not in _topics(handle):
         raise NotFound(f"there is no topic {id!r:.200}")
     return _topic(handle, id)
 
@@ -46,7 +55,7 @@ def records(handle: Broker, wanted: Wanted) -> View:
     With ``offset`` or ``at`` (a time), the page begins at that record and goes on to newer ones.
     """
     name = wanted.filters.get("topic", "")
-    if name not in handle.topics():
+    if name not in _topics(handle):
         raise NotFound(f"there is no topic {name!r:.200}: pass `topic`, the name of a topic")
     every = handle.topic(name).records
     sign = 1 if wanted.filters.get("offset") or wanted.filters.get("at") else -1
@@ -86,7 +95,7 @@ def _record(one: Record) -> View:
 def record(handle: Broker, id: str, wanted: Wanted) -> View:
     """Return one record in full, by ``<partition>-<offset>``."""
     name = wanted.filters.get("topic", "")
-    if name in handle.topics():
+    if name in _topics(handle):
         for one in handle.topic(name).records:
             if f"{one.partition}-{one.offset}" == id:
                 return _record(one) | {
@@ -103,12 +112,12 @@ def record(handle: Broker, id: str, wanted: Wanted) -> View:
 
 def groups(handle: Broker, wanted: Wanted) -> View:
     """Return the consumer groups with members, committed offsets and lag."""
-    return page_of_names(handle.groups(), wanted, lambda name: group_view(handle.group(name)))
+    return page_of_names(_groups(handle), wanted, lambda name: group_view(handle.group(name)))
 
 
 def group(handle: Broker, id: str, wanted: Wanted) -> View:
     """Return one consumer group; raise ``NotFound`` for an unknown name."""
-    if id not in handle.groups():
+    if id not in _groups(handle):
         raise NotFound(f"there is no consumer group {id!r:.200}")
     return group_view(handle.group(id))
 
@@ -126,12 +135,13 @@ def content(handle: Broker) -> View:
         }
 
     return {
-        "topics": [show(name) for name in handle.topics()],
-        "groups": [group_view(handle.group(name)) for name in handle.groups()],
+        "topics": [show(name) for name in _topics(handle)],
+        "groups": [group_view(group) for group in handle.groups()],
     }
 
 
-def group_view(group: GroupView) -> View:
+def group_view(view: GroupView) -> View:
+    group = view._described()
     return {
         "name": group.name,
         "state": group.state,
@@ -158,7 +168,7 @@ def group_view(group: GroupView) -> View:
 
 
 def counts(handle: Broker) -> dict[str, int]:
-    return {"topics": len(handle.topics()), "groups": len(handle.groups())}
+    return {"topics": len(_topics(handle)), "groups": len(_groups(handle))}
 
 
 LISTS = {

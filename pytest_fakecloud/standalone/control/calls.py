@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _PACKAGE = f"{pytest_fakecloud.__name__}."
 _PARTS = ("clock", "destinations", "faults", "journal")
 """Attributes of a fake or a cloud whose methods can be called as ``journal.assert_called``."""
+_THINGS = ("group", "message", "topic")
+"""Methods that look up a thing, whose methods can be called as ``topic.delete``."""
 _IN_PROCESS = frozenset(
     {"aio", "between", "client", "close", "connect", "dump_rdb", "end_connections"}
     | {"every_failure", "explore", "intercept", "on_close", "replay", "restore", "snapshot"}
@@ -52,9 +54,10 @@ class CallRoutes:
 
         ``{"object": name of a fake|null, "name": "assert_called", "args": […], "kwargs": {…}}``.
         ``object`` is null for the cloud. The name can begin with ``clock.``, ``destinations.``,
-        ``faults.`` or ``journal.``. Returns ``{"value": …}`` or ``{"raise": {"type", "text"}}``.
-        Values are plain JSON: views become objects with their attributes, times ISO strings, and
-        bytes strings (``{"base64": …}`` if they are not UTF-8).
+        ``faults.`` or ``journal.``, or with the method that looks a thing up: the first argument of
+        ``topic.delete`` is the topic's name. Returns ``{"value": …}`` or ``{"raise": {"type",
+        "text"}}``. Values are plain JSON: views become objects with their attributes, times ISO
+        strings, and bytes strings (``{"base64": …}`` if they are not UTF-8).
         """
         body = fields(request)
         name, arguments, keywords = body.get("name"), body.get("args", []), body.get("kwargs", {})
@@ -63,6 +66,13 @@ class CallRoutes:
         if not isinstance(arguments, list) or not isinstance(keywords, dict):
             raise Refused(422, "args must be a list, and kwargs an object")
         target, name = self._owner(body.get("object"), name)
+        if inspect.ismethod(target):
+            if not arguments:
+                raise Refused(422, f"{name} needs the name of the {target.__name__} in args")
+            try:
+                target, arguments = target(arguments[0]), arguments[1:]
+            except Exception as error:
+                return _raised(error)
         offered = _offered(type(target))
         if name not in offered:
             raise Refused(422, unknown_name(f"name of {type(target).__name__}", name, offered))
@@ -72,10 +82,12 @@ class CallRoutes:
             found = getattr(target, name)
             return {"value": plain(found(*arguments, **keywords) if offered[name] else found)}
         except Exception as error:
-            return {"raise": {"type": type(error).__name__, "text": _text_of(error)}}
+            return _raised(error)
 
     def _owner(self, wanted: object, name: str) -> tuple[Any, str]:
-        """Return the object that has the named member, and the member's name."""
+        """Return the object that has the named member, or the method that looks it up, and the
+        member's name.
+        """
         if wanted is None:
             owner: Any = self._cloud
         elif isinstance(wanted, str):
@@ -85,7 +97,7 @@ class CallRoutes:
         part, dot, rest = name.partition(".")
         if not dot:
             return owner, name
-        parts = [one for one in _PARTS if hasattr(owner, one)]
+        parts = [one for one in (*_PARTS, *_THINGS) if hasattr(owner, one)]
         if part not in parts:
             raise Refused(422, unknown_name(f"part of {type(owner).__name__}", part, parts))
         return getattr(owner, part), rest
@@ -163,6 +175,10 @@ def _attributes(value: object) -> list[str]:
         names = {name for name, member in members if isinstance(member, data)}
         names.update(getattr(value, "__dict__", ()))
     return sorted(name for name in names if not name.startswith("_"))
+
+
+def _raised(error: Exception) -> Raised:
+    return {"raise": {"type": type(error).__name__, "text": _text_of(error)}}
 
 
 def _text_of(error: BaseException) -> str:

@@ -33,11 +33,11 @@ const topics = {
   empty: () => empty("No topics yet.", "Create one above, or start the server with: pytest-fakecloud serve --broker 'topics={\"orders\": 2}'"),
   detail: (one, page) => [title(one.name), el("p", {}, el("a", {href: link(["fake", page.handle.name, "records"], {topic: one.name})}, `Show its ${count(one.records, "record")}`)),
     table("partitions", ["partition", "first offset", "next offset", "records"], one.partitions, (each) => [el("a", {href: link(["fake", page.handle.name, "records"], {topic: one.name, partition: each.partition})}, String(each.partition)), number(each.start), number(each.end), number(each.end - each.start)]),
-    form("Add partitions", "Add", [{name: "count", label: "how many", kind: "number", value: "1"}], async ({count: many}) => { await call(page.handle, "add_partitions", one.name, Number(many)); return done("Added."); }, {open: false}),
+    form("Add partitions", "Add", [{name: "count", label: "how many", kind: "number", value: "1"}], async ({count: many}) => { await call(page.handle, "topic.add_partitions", one.name, Number(many)); return done("Added."); }, {open: false}),
     tools(act("Delete all records…", `Delete all records of ${one.name}`, async () => {
-      for (const each of one.partitions) await ask("POST", "/call", {object: page.handle.name, name: "delete_records", args: [one.name], kwargs: {before: each.end, partition: each.partition}});
+      for (const each of one.partitions) await ask("POST", "/call", {object: page.handle.name, name: "topic.delete_records", args: [one.name], kwargs: {before: each.end, partition: each.partition}});
     }, {question: `Delete all ${count(one.records, "record")} of ${one.name}? Offsets go on from where they are.`}),
-    act("Delete topic…", `Delete the topic ${one.name}`, async () => { await call(page.handle, "delete_topic", one.name); location.hash = page.address(); }, {question: `Delete the topic ${one.name} with its records and committed offsets?`}))],
+    act("Delete topic…", `Delete the topic ${one.name}`, async () => { await call(page.handle, "topic.delete", one.name); location.hash = page.address(); }, {question: `Delete the topic ${one.name} with its records and committed offsets?`}))],
 };
 
 const records = {
@@ -56,7 +56,7 @@ const groups = {
   row: (one) => [one.name, pill(one.state), number(one.members.length), one.total_lag ? el("span", {class: "fault"}, number(one.total_lag)) : "0"],
   empty: () => empty("No consumer groups yet.", "A group appears when a client first consumes a topic. Consume one on the Records tab to try."),
   detail: (one, page) => {
-    const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, () => call(page.handle, "leave", one.name, member.name), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
+    const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, () => call(page.handle, "group.leave", one.name, member.name), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
     return [title(one.name), facts({state: pill(one.state), generation: number(one.generation), lag: number(one.total_lag)}), lanes(one, page.topics),
       head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
       head("Offsets"), table("offsets", ["partition", "committed", "position", "lag"], one.partitions, (each) => [each.partition, each.committed ?? "none", each.position ?? "", number(each.lag)]),

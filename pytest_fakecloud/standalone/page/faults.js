@@ -22,8 +22,9 @@ const KINDS = {
   rate_limit: {does: "Limit the rate", fields: [whole("requests", "requests", "2"), {name: "per", label: "in each", value: "1s"}], args: ({requests, per}) => [Number(requests), per]},
   random: {does: "Fail a share of the requests", fields: [{name: "rate", label: "share, from 0 to 1", value: "0.5"}, {name: "step", label: "with status, drop or hang", value: "503"}], args: ({rate, step: what}) => [Number(rate), step(what)]},
   sequence: {does: "Fail the next requests one after the other", fields: [{name: "steps", label: "steps: status, ok, drop or hang", value: "503, ok, 429"}], args: ({steps}) => [steps.split(",").map(step)]},
-  duplicate: {does: "Deliver twice"}, reorder: {does: "Let other messages overtake"}, tamper: {does: "Change the body after signing"}, crash_after_response: {does: "Forget the answer of the destination and deliver again"},
+  duplicate: {does: "Deliver twice"}, reorder: {does: "Change the order"}, tamper: {does: "Change the body after signing"}, crash_after_response: {does: "Forget the answer of the destination and deliver again"},
   drop_callback: {does: "Lose callbacks"}, wrong_key: {does: "Sign with a wrong key"}, next_key: {does: "Sign with the next key"}, expired_token: {does: "Sign with an expired token"}, unsigned: {does: "Send without a signature"},
+  partial_produce: {does: "Store only the first messages of a batch", fields: [whole("keep", "messages to store", "1")], args: ({keep}) => [Number(keep)]},
   burst_limit: {does: "Reject publishing: burst limit", fields: [whole("limit", "limit", "100")], args: ({limit}) => [Number(limit)]}, daily_limit: {does: "Reject publishing: daily limit", fields: [whole("limit", "limit", "1000")], args: ({limit}) => [Number(limit)]},
 };
 const MATCHERS = {kv_server: ["command", "route"], vector_index: ["namespace", "route"], broker: ["topic", "group", "route"], queue: ["url", "label", "queue", "route"]};

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.broker.model import GroupView
+from pytest_fakecloud.broker.views import GroupView
 from pytest_fakecloud.core.errors import ContractError
 from tests.harness import wait_until
 
@@ -133,23 +133,28 @@ class Scenario:
         self.broker.clock.advance(duration)
 
     def crash(self, instance: str) -> None:
-        self.broker.crash(*who(instance))
+        self.broker.faults.crash(*who(instance))
 
     def expire(self, instance: str) -> None:
-        self.broker.expire(*who(instance))
+        group, name = who(instance)
+        self.broker.group(group).expire(name)
 
     def join(self, instance: str) -> str:
         return self.assigned(self.broker.join(*who(instance), ["orders"]))
 
     def leave(self, instance: str) -> str:
-        return self.assigned(self.broker.leave(*who(instance)))
+        group, name = who(instance)
+        self.broker.group(group).leave(name)
+        return self.assigned()
 
     def rebalance(self, group: str = "g") -> None:
-        self.broker.rebalance(group)
+        self.broker.group(group).rebalance()
 
     def redeliver(self, last: str, at: str = "") -> str:
         topic, partition = place(at)
-        found = self.broker.redeliver("g", int(last), topic=topic or None, partition=partition)
+        found = self.broker.faults.redeliver(
+            "g", int(last), topic=topic or None, partition=partition
+        )
         return " ".join(record.value for record in found)
 
     def offset(self, at: str) -> None:
@@ -157,10 +162,10 @@ class Scenario:
 
     def trim(self, at: str, before: str) -> None:
         topic, partition = place(at)
-        self.broker.delete_records(topic, before=int(before), partition=partition)
+        self.broker.topic(topic).delete_records(before=int(before), partition=partition)
 
     def add(self, topic: str, count: str = "1") -> None:
-        self.broker.add_partitions(topic, int(count))
+        self.broker.topic(topic).add_partitions(int(count))
 
     def save(self) -> None:
         self.saved = self.broker.snapshot()
@@ -178,6 +183,9 @@ class Scenario:
 
     def state(self) -> str:
         return self.broker.group("g").state
+
+    def groups(self) -> str:
+        return " ".join(group.name for group in self.broker.groups()) or "none"
 
     def lag(self) -> int:
         return self.broker.group("g").total_lag
@@ -286,12 +294,15 @@ def _shared(make_broker: Make, auto_commit: bool) -> tuple[Broker, Rest]:
 REBALANCES: dict[str, tuple[Callable[[Broker, Rest], object], list[int]]] = {
     "join": (lambda _, rest: rest.consume("g", "c", "orders"), [1, 1]),
     "subscription": (lambda _, rest: rest.consume("g", "b", "orders", "other"), [1, 1]),
-    "partitions": (lambda broker, _: broker.add_partitions("orders"), [1, 1]),
-    "command": (lambda broker, _: broker.rebalance("g"), [1, 1]),
+    "partitions": (lambda broker, _: broker.topic("orders").add_partitions(), [1, 1]),
+    "command": (lambda broker, _: broker.group("g").rebalance(), [1, 1]),
     "delete": (lambda _, rest: rest("DELETE", "/delete-consumer/g/b"), [1, 1]),
-    "leave": (lambda broker, _: broker.leave("g", "b"), [1, 1]),
-    "session lost": (lambda broker, _: broker.expire("g", "b"), [1, -1]),
-    "crash": (lambda broker, _: (broker.crash("g", "b"), broker.expire("g", "b")), [1, -1]),
+    "leave": (lambda broker, _: broker.group("g").leave("b"), [1, 1]),
+    "session lost": (lambda broker, _: broker.group("g").expire("b"), [1, -1]),
+    "crash": (
+        lambda broker, _: (broker.faults.crash("g", "b"), broker.group("g").expire("b")),
+        [1, -1],
+    ),
 }
 
 
@@ -381,7 +392,7 @@ def test_rule_13_the_defaults_are_500_records_and_a_mebibyte_of_each_partition(r
         pytest.param(lambda rest: rest.broker.clock.advance("1s"), [], id="deadline"),
         pytest.param(lambda rest: rest.consume("g", "j", "orders"), [], id="rebalance"),
         pytest.param(lambda rest: rest("POST", "/delete-consumer/g/i"), [], id="delete"),
-        pytest.param(lambda rest: rest.broker.crash("g", "i"), [], id="crash"),
+        pytest.param(lambda rest: rest.broker.faults.crash("g", "i"), [], id="crash"),
     ],
 )
 def test_rule_14_a_long_poll_ends(

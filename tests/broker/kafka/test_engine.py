@@ -423,6 +423,10 @@ class TestHandle:
             Broker(context, engine=engine, topics={"bad name": 1})
         context.clock.advance(1)
 
+    def test_a_prefix_contradicts_no_isolation(self, engine: str) -> None:
+        with pytest.raises(ContractError, match="prefix=x: pass only one of them"):
+            Broker(Context.alone(), engine=f"{engine}&prefix=x", isolation="none")
+
     def test_a_header_that_is_no_text_is_replaced(self, broker: Broker) -> None:
         broker.produce("orders", "a", headers={"\ud800": "\ud800"})
         assert broker.records("orders").only().headers == (("?", "?"),)
@@ -432,14 +436,14 @@ class TestHandle:
 
     def test_loading_creates_topics(self, broker: Broker) -> None:
         broker.load({"new": ["a", {"value": "b", "partition": 1, "timestamp": 5}]})
-        assert broker.topics() == {"orders": 3, "new": 2}
+        assert broker._engine.topics.counts() == {"orders": 3, "new": 2}
         assert broker.records("new", partition=1).last.timestamp == 5
 
     @pytest.mark.usefixtures("deleting")
     def test_what_cannot_be_loaded_leaves_no_topics(self, broker: Broker) -> None:
         with pytest.raises(ContractError, match="Invalid partition 9"):
             broker.load({"new": ["a"], "orders": [{"value": "b", "partition": 9}]})
-        assert broker.topics() == {"orders": 3}
+        assert broker._engine.topics.counts() == {"orders": 3}
 
     def test_reset_and_snapshots(self, broker: Broker, rest: Rest) -> None:
         broker.load({"orders": [{"value": "x", "partition": 0, "key": "k"}]})
@@ -454,7 +458,7 @@ class TestHandle:
         rest.produce("orders", "z", partition=0)
         assert broker.topic("orders").end_offsets == [2, 0, 0]
         broker.reset()
-        assert broker.topics() == {"orders": 3}
+        assert broker._engine.topics.counts() == {"orders": 3}
         assert broker.records("orders") == []
         assert broker.groups() == []
 
@@ -463,14 +467,13 @@ class TestHandle:
             with pytest.raises(ContractError, match="in-memory engine"):
                 act(broker)
 
+        broker.commit("g", "orders", 0, 0)
         acts: list[Callable[[Broker], object]] = [
-            lambda b: b.crash("g", "i"),
-            lambda b: b.expire("g", "i"),
-            lambda b: b.rebalance("g"),
-            lambda b: b.redeliver("g"),
-            lambda b: b.reorder().__enter__(),
-            lambda b: b.partial_produce(1),
-            lambda b: b.set_retention("orders", "1d"),
+            lambda b: b.faults.crash("g", "i"),
+            lambda b: b.group("g").expire("i"),
+            lambda b: b.group("g").rebalance(),
+            lambda b: b.faults.redeliver("g"),
+            lambda b: b.topic("orders").set_retention("1d"),
             lambda b: b.create_topic("t", first_offset=5),
             lambda b: b.clock.advance("1s"),
             lambda b: b.clock.move_to("2100-01-01T00:00:00Z"),
@@ -481,6 +484,24 @@ class TestHandle:
             lambda b: asyncio.run(b.clock.aio.advance_to_next()),
         ]
         check_each(is_refused, [(act,) for act in acts])
+
+    def test_faults_of_requests_work_with_a_cluster(self, broker: Broker) -> None:
+        rest = PatientRest(broker)
+        broker.faults.partial_produce(keep=2, topic="orders")
+        rest("POST", "/produce/orders", [{"value": "a", "partition": 9}] * 3, status=400)
+        batch = [{"value": value, "partition": 0} for value in "abc"]
+        assert "2 messages" in rest("POST", "/produce/orders", batch, status=503)["error"]
+        assert [record.value for record in broker.records("orders")] == ["a", "b"]
+
+        def consume_two_partitions() -> int:
+            for partition in (1, 2):
+                rest.produce("orders", "d", "e", partition=partition)
+            rest.consume("g", "i", "orders")
+            return fault.hits
+
+        with broker.faults.reorder() as fault:
+            eventually(consume_two_partitions)
+        assert not broker.faults.unused()
 
     def test_other_fakes_of_the_cloud_cannot_move_time_either(self, engine: str) -> None:
         with Cloud(delivery="driven") as cloud:
@@ -530,17 +551,17 @@ class TestTopics:
     def test_what_cannot_be_created(self, broker: Broker, name: str, text: str) -> None:
         with pytest.raises(ContractError, match=re.escape(text)):
             broker.create_topic(name, partitions=1)
-        assert broker.topics() == {"orders": 3}
+        assert broker._engine.topics.counts() == {"orders": 3}
 
     @pytest.mark.usefixtures("deleting")
     def test_records_of_one_partition_or_of_all_are_forgotten(self, broker: Broker) -> None:
         values = [{"value": str(n), "partition": n % 2} for n in range(6)]
         broker.load({"orders": values})
         with pytest.raises(ContractError, match="partition"):
-            broker.delete_records("orders", before=1, partition=7)
-        broker.delete_records("orders", before=1, partition=1)
+            broker.topic("orders").delete_records(before=1, partition=7)
+        broker.topic("orders").delete_records(before=1, partition=1)
         assert broker.topic("orders").start_offsets == [0, 1, 0]
-        broker.delete_records("orders", before=2)
+        broker.topic("orders").delete_records(before=2)
         assert broker.topic("orders").start_offsets == [2, 2, 0]
         with pytest.raises(ContractError, match="'orders', whose first records were deleted"):
             broker.snapshot()
@@ -548,10 +569,10 @@ class TestTopics:
     @pytest.mark.usefixtures("deleting")
     def test_a_topic_is_deleted(self, broker: Broker) -> None:
         broker.create_topic("other")
-        broker.delete_topic("other")
-        assert broker.topics() == {"orders": 3}
+        broker.topic("other").delete()
+        assert broker._engine.topics.counts() == {"orders": 3}
         with pytest.raises(ContractError, match="'other'"):
-            broker.delete_topic("other")
+            broker.topic("other").delete()
 
 
 class TestCopies:
@@ -606,8 +627,8 @@ class TestSharing:
         mock.create_topic("__consumer_offsets", 3)
         mock.create_topic("visible", 1)
         topics = make_broker(isolation="none", topics={}).topics()
-        assert topics["visible"] == 1
-        assert "__consumer_offsets" not in topics
+        assert topics.where(name="visible").only().partitions == 1
+        assert not topics.where(name="__consumer_offsets")
 
 
 POSITION = {"topic": "orders", "partition": 0, "offset": 0}
@@ -661,7 +682,7 @@ class TestAClusterThatGoesAway:
         until_parked(broker, 2)
         mock.down()
         calls |= {name: Parked(lambda name=name: ask(name)) for name in OPERATIONS}  # type: ignore[misc]
-        looks = Parked(lambda: broker.topic("orders"))
+        looks = Parked(lambda: broker.topic("orders").records)
         for name, call in calls.items():
             answer = call.result()
             assert answer.status_code == 503, (name, answer.text)
@@ -760,7 +781,7 @@ class TestFaults:
     def test_an_unknown_topic_is_not_created_by_asking(self, broker: Broker, rest: Rest) -> None:
         rest("GET", "/produce/nope/x", status=404)
         rest("POST", "/consume/g/a", {"topic": "nope"}, status=404)
-        assert broker.topics() == {"orders": 3}
+        assert broker._engine.topics.counts() == {"orders": 3}
 
 
 class TestSettings:

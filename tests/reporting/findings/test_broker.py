@@ -62,23 +62,25 @@ class Shop:
             elif kind == "commit":
                 self.ask(f"commit/{words[0]}", positions or None)
             elif kind == "leave":
-                self.broker.leave(*words[0].split("/"))
+                group, _, instance = words[0].partition("/")
+                self.broker.group(group).leave(instance)
             elif kind == "stored":
                 self.broker.commit(words[0], *positions[0].values())
             elif kind == "batch":
                 self.ask(f"produce/{words[0]}", [{"value": one} for one in words[1:]])
             elif kind == "partial":
-                self.broker.partial_produce(int(words[0]))
+                self.broker.faults.partial_produce(int(words[0]))
             elif kind == "fault":
                 self.broker.faults.respond(int(words[0]), times=1)
             elif kind == "truncate":
                 self.broker.faults.truncate(times=1)
             elif kind == "retention":
-                self.broker.set_retention(*words)
+                topic, *arguments = words
+                self.broker.topic(topic).set_retention(*arguments)
             elif kind == "delete":
-                self.broker.delete_records(words[0], before=int(words[1]))
+                self.broker.topic(words[0]).delete_records(before=int(words[1]))
             elif kind == "drop":
-                self.broker.delete_topic(words[0])
+                self.broker.topic(words[0]).delete()
             else:
                 self.cloud.clock.advance(kind[1:])
 
@@ -109,7 +111,7 @@ def adds_for_each_record(shop: Shop, *, fails: str = "", commits: bool = False) 
         for record in records:
             command = ["HINCRBY", "sums", record["value"], 1]
             httpx.post(server.url, json=command, headers=server.headers)
-        shop.broker.leave("g", instance)
+        shop.broker.group("g").leave(instance)
 
 
 def copies(shop: Shop, *versions: int, command: str = "HSET", field: str = "version") -> None:

@@ -47,7 +47,7 @@ def test_a_409_counts_as_well(cloud: Cloud) -> None:
     ):
         broker.client().post(path, json=body)
         if path.startswith("consume"):
-            broker.expire("g", "i")
+            broker.group("g").expire("i")
     assert [one.values["status"] for one in found(cloud)] == ["409"]
 
 

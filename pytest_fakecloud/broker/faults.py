@@ -1,0 +1,172 @@
+"""Injected faults of producers and consumers of a broker.
+
+They supplement the common faults. ``partial_produce()`` and ``reorder()`` are faults of requests,
+with the same keywords as the common faults. ``crash()`` and ``redeliver()`` happen immediately.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+
+from ..core.calls import Call
+from ..core.errors import ContractError
+from ..core.results import Results, results_of
+from ..core.settings import optional, whole
+from ..faults.fault import Fault, ServiceRule
+from ..faults.table import FaultTable
+from ..handle import action_as
+from ..http.messages import Request
+from .engine.offsets import mixed
+from .errors import string
+from .model import RECORD_FIELDS, ProducerRecord, Record
+
+if TYPE_CHECKING:
+    from .handle import Broker
+    from .typed import BrokerFaultPlan as FaultPlan
+    from .typed import BrokerMatchers
+else:
+    from ..faults.plan import FaultPlan
+
+
+class Batch(NamedTuple):
+    """A produce request with its number of messages."""
+
+    request: Request
+    size: int
+
+    @property
+    def call(self) -> Call:
+        """The recorded call of the request."""
+        return self.request.call
+
+
+class PartialProduceRule(ServiceRule):
+    """Fires on a batch of more than ``keep`` messages."""
+
+    def __init__(self, table: FaultTable, keep: int, matchers: Mapping[str, Any]) -> None:
+        kind = "partial_produce"
+        super().__init__(table, kind, f"{kind} keep={keep}", {"times": 1, **matchers})
+        self.keep = keep
+
+    @property
+    def applied(self) -> dict[str, str]:
+        return {**super().applied, "keep": str(self.keep)}
+
+    @property
+    def shortfall(self) -> str:
+        return f"{super().shortfall}: each needs a client's batch of more than {self.keep} messages"
+
+    def matches(self, batch: Batch) -> bool:
+        return batch.size > self.keep and super().matches(batch.request)
+
+
+class ReorderRule(ServiceRule):
+    """Fires on a consume request that returns records of several partitions."""
+
+    def __init__(self, table: FaultTable, matchers: Mapping[str, Any]) -> None:
+        super().__init__(table, "reorder", "reorder", matchers)
+
+    @property
+    def shortfall(self) -> str:
+        return f"{super().shortfall}: no consumer received records of two partitions at once"
+
+    @cached_property
+    def fault(self) -> Fault:
+        return _Reordering(self)
+
+
+class _Reordering(Fault):
+    """The fault of ``reorder()``, whose ``with`` block must reorder something."""
+
+    def __exit__(self, *error: object) -> None:
+        self._remove(sys._getframe(1))
+        if error[0] is None and not self.hits:
+            raise ContractError(
+                "reorder() mixed nothing: no consumer received records of two partitions at once in "
+                "its block. Consume from several partitions inside the block, or remove it"
+            )
+
+
+class BrokerFaults(FaultPlan):
+    """The fault plan of a broker, with the common faults and those of producers and consumers."""
+
+    def __init__(self, table: FaultTable, broker: Broker) -> None:
+        super().__init__(table)
+        self._broker = broker
+
+    def partial_produce(self, keep: int, **matchers: Unpack[BrokerMatchers]) -> Fault:
+        """Store only the first ``keep`` messages of a client's batch, and respond with status 503.
+
+        Applies to valid batches of more than ``keep`` messages: once unless ``times`` is given.
+        """
+        whole(0).read("keep", keep, "partial_produce()")
+        return self._add(PartialProduceRule(self._table, keep, matchers))
+
+    def reorder(self, **matchers: Unpack[BrokerMatchers]) -> Fault:
+        """Mix the records of different partitions in a consume response, in seeded random order.
+
+        The records of each partition keep their order. Use it as a context manager: ``with
+        broker.faults.reorder():`` raises ``ContractError`` at the end of the block if no consumer
+        received records of two partitions at once, because nothing was mixed. An exception of the
+        block itself is not replaced.
+        """
+        return self._add(ReorderRule(self._table, matchers))
+
+    @action_as("faults.crash")
+    def crash(self, group: str, instance: str) -> None:
+        """Crash an instance, which does not commit and keeps its partitions during its session.
+
+        This happens immediately. Raises ``ContractError`` for an unknown group or instance.
+        """
+        with self._broker._settled(group=group, instance=instance):
+            self._broker._engine.groups.crash(group, instance)
+
+    @action_as("faults.redeliver")
+    def redeliver(
+        self, group: str, last: int = 1, *, topic: str | None = None, partition: int | None = None
+    ) -> Results[Record]:
+        """Deliver a group's last records again, as if their commits had been lost.
+
+        This happens immediately. ``topic`` and ``partition`` limit it to the records of a topic or
+        partition. In a partition without an owner, the next owner also receives every record that
+        was delivered but never committed. Returns the records that will be delivered again.
+        """
+        string("topic", topic, optional=True)
+        whole(1).read("last", last, "redeliver()")
+        optional(whole(0)).read("partition", partition)
+        with self._broker._settled(group=group):
+            records = self._broker._engine.groups.redeliver(group, last, topic, partition)
+        return results_of(records, RECORD_FIELDS, "record")
+
+    def _owner(self) -> tuple[Broker, tuple[Any, ...]]:
+        return self._broker, ()
+
+
+def messages_to_keep(
+    table: FaultTable,
+    request: Request,
+    messages: Sequence[ProducerRecord],
+    check: Callable[[Sequence[ProducerRecord]], object],
+) -> int | None:
+    """Return how many messages of a batch to store; None if ``partial_produce()`` does not apply.
+
+    ``check`` raises ``BrokerError`` for an invalid batch, which uses up no fault.
+    """
+    if not any(isinstance(rule, PartialProduceRule) for rule in table.active):
+        return None
+    check(messages)
+    rule = table.claim("partial_produce", Batch(request, len(messages)))
+    return rule.keep if isinstance(rule, PartialProduceRule) else None
+
+
+def reordered(table: FaultTable, request: Request, records: Sequence[Record]) -> list[Record]:
+    """Return the records of a consume response, mixed if ``reorder()`` applies to the request."""
+    parts: dict[tuple[str, int], list[Record]] = {}
+    for record in records:
+        parts.setdefault(record[:2], []).append(record)
+    if len(parts) < 2 or table.claim("reorder", request) is None:
+        return list(records)
+    return mixed(list(parts.values()), table.stream)
