@@ -276,7 +276,8 @@ def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
     for each in (kv, index, broker, queue):
         table = table_of(each.faults)
         for word in fault_words(type(each.faults)):
-            facts = table.service_fields if word in OF_DELIVERIES else table.fact_fields
+            own_facts = table.service_fields if word in OF_DELIVERIES else None
+            facts = table.fact_fields if own_facts is None else own_facts
             method = getattr(each.faults, word)
             found[f"{each.name}.faults.{word}"] = facts, bound_fault(word, method)
     for kind, fields in ALLOWABLE.items():

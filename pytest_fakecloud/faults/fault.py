@@ -176,8 +176,9 @@ class ServiceRule(Rule):
 
     @property
     def fields(self) -> Mapping[str, Field]:
-        """The facts of the service's own subjects that the rule can match."""
-        return self.table.service_fields
+        """The facts of requests, or of the service's own subjects, that the rule can match."""
+        table = self.table
+        return table.fact_fields if table.service_fields is None else table.service_fields
 
 
 class Fault:

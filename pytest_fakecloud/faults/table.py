@@ -31,11 +31,12 @@ class FaultTable:
     """The rules of one fake.
 
     ``fact_fields`` are the facts of requests that rules can match, which are those of the app.
-    ``service_fields`` are the facts that rules of the service's own kinds can match instead.
+    ``service_fields`` are the facts that rules of the service's own kinds match, if these rules do not
+    match requests.
     """
 
     fact_fields: Mapping[str, Field] = MappingProxyType({})
-    service_fields: ClassVar[Mapping[str, Field]] = MappingProxyType({})
+    service_fields: ClassVar[Mapping[str, Field] | None] = None
     refusing = False
     """Whether ``down()`` currently refuses all connections."""
 

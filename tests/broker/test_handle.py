@@ -690,11 +690,11 @@ def test_settings_that_agree_are_taken(make_broker: Make) -> None:
     make_broker(limits="free", retention="7d", retention_bytes=6)
 
 
-@pytest.mark.parametrize("name", ["client", "async_client"])
-def test_a_client_needs_httpx(broker: Broker, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_client_needs_httpx(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(ContractError, match="httpx is not installed: pip install httpx"):
-        getattr(broker, name)()
+    for client in (broker.client, broker.aio.client):
+        with pytest.raises(ContractError, match="httpx is not installed: pip install httpx"):
+            client()
 
 
 def test_reset_returns_to_the_baseline(broker: Broker, rest: Rest) -> None:
