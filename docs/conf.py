@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import collections.abc
+import dataclasses
+import inspect
+import re
 from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest_fakecloud
+from pytest_fakecloud.public_names import PUBLIC_NAMES
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 project = "pytest-fakecloud"
 author = "The pytest-fakecloud maintainers"
@@ -24,6 +37,7 @@ autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 autoclass_content = "class"
+toc_object_entries_show_parents = "hide"
 add_module_names = False
 python_maximum_signature_line_length = 88
 
@@ -35,9 +49,47 @@ html_theme = "furo"
 html_title = f"pytest-fakecloud {release}".strip()
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = [("tables.js", {"defer": "defer"})]
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False
 
 # Only external links need the network; every strict build checks those within the site.
 linkcheck_ignore = [r"http://127\.0\.0\.1.*", r"https://[\w.-]*\.(test|example|example\.com)(/.*)?"]
+
+
+def setup(app: Sphinx) -> None:
+    """Improve the signatures of the API pages; Sphinx calls this function."""
+    app.connect("autodoc-process-signature", _signature)
+
+
+def _signature(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: Any
+) -> tuple[str | None, Any] | None:
+    """Write defaults as code, and omit constructors that need an object of the fakes' own."""
+    if signature is None:
+        return None
+    if what in ("class", "exception"):
+        if any(map(_is_internal, inspect.signature(value).parameters.values())):
+            return "", returns
+        if dataclasses.is_dataclass(value):
+            for field in dataclasses.fields(value):
+                if field.init and field.default_factory is not dataclasses.MISSING:
+                    default = repr(field.default_factory())
+                    signature = signature.replace("<factory>", default, 1)
+    return signature.replace("ABSENT", "..."), returns
+
+
+def _is_internal(parameter: inspect.Parameter) -> bool:
+    required = parameter.default is inspect.Parameter.empty
+    return required and not _INTERNAL.isdisjoint(re.findall(r"\w+", str(parameter.annotation)))
+
+
+_INTERNAL = {
+    node.name
+    for file in Path(pytest_fakecloud.__file__).parent.rglob("*.py")
+    for node in ast.parse(file.read_text(encoding="utf-8")).body
+    if isinstance(node, ast.ClassDef)
+} - {*PUBLIC_NAMES, *dir(collections.abc), "Path"}
+"""The classes of the package that cannot be imported from its top level."""

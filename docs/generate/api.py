@@ -8,6 +8,7 @@ from types import FunctionType
 
 import pytest_fakecloud
 from pytest_fakecloud.public_names import PUBLIC_NAMES
+from pytest_fakecloud.services import SERVICES, handle_class
 
 from .markdown import HEAD, alias_docs, first_sentence, inline, table
 
@@ -103,12 +104,14 @@ def _told(name: str) -> str:
         return f"```{{eval-rst}}\n.. autofunction:: pytest_fakecloud.{name}\n```\n"
     if not isinstance(value, type):
         return f"{_about(name)}\n\n`{value}`\n"
-    members = ""
-    if not _is_settings(value):
+    members = link = ""
+    if _is_settings(value):
+        link = _link_to_settings(name)
+    else:
         members = f"   :members:\n   :inherited-members: {_DOCUMENTED_ELSEWHERE}\n"
         if value.__bases__ != (object,):
             members += "   :show-inheritance:\n"
-    return f"```{{eval-rst}}\n.. autoclass:: pytest_fakecloud.{name}\n{members}```\n"
+    return f"```{{eval-rst}}\n.. autoclass:: pytest_fakecloud.{name}\n{members}```\n{link}"
 
 
 _DOCUMENTED_ELSEWHERE = (
@@ -120,3 +123,10 @@ _DOCUMENTED_ELSEWHERE = (
 
 def _is_settings(value: object) -> bool:
     return hasattr(value, "__total__")
+
+
+def _link_to_settings(name: str) -> str:
+    for fixture, service in SERVICES.items():
+        if handle_class(service)._settings.__name__ == name.replace("Settings", "Config"):
+            return f"\nEach keyword: [settings of `{fixture}`](../settings.md#{fixture}).\n"
+    return ""

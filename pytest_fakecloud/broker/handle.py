@@ -81,7 +81,7 @@ class AioBroker(Aio["httpx.AsyncClient"]):
 class Broker(BrokerAssertions, Handle):
     """A fake of the Upstash Kafka REST API, with topics, partitions and consumer groups.
 
-    ``settings`` are the keywords of ``BrokerSettings``, which ``BrokerConfig`` describes.
+    ``settings`` are the keyword arguments in ``BrokerSettings``.
     """
 
     service: ClassVar[str] = "broker"

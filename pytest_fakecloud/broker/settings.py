@@ -29,7 +29,9 @@ from .errors import STATUSES
 
 
 class BrokerSettings(HandleSettings, total=False):
-    """Keyword arguments of ``Cloud.broker()`` and of the marker, described in ``BrokerConfig``."""
+    """Keyword arguments of ``Cloud.broker()`` and of the marker. "Settings" in the reference explains
+    each of them.
+    """
 
     topics: Mapping[str, int | Mapping[str, Any]] | None
     retention: Duration | None

@@ -189,7 +189,7 @@ class FaultPlan:
     ) -> Fault:
         """Call the test's function before or after the endpoint, in the request's thread.
 
-        The function may take the ``Request``, and return an ``Answer`` that replaces the response.
+        The function may take the request, and return an ``Answer`` that replaces the response.
         """
         check_function(function, "to call()")
         choice("before", "after").read("moment", moment)

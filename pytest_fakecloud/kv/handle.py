@@ -36,7 +36,7 @@ else:
 class KVServer(KVContents, Handle):
     """A fake key-value server with a REST interface and, on demand, a Redis protocol port.
 
-    ``settings`` are the keywords of ``KVSettings``; ``KVConfig`` explains each of them.
+    ``settings`` are the keyword arguments in ``KVSettings``.
     """
 
     service: ClassVar[str] = "kv"

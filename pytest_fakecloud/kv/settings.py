@@ -46,7 +46,9 @@ _LIMIT = optional(whole(0))
 
 
 class KVSettings(HandleSettings, total=False):
-    """The keywords of ``Cloud.kv_server()`` and of the marker; ``KVConfig`` explains each of them."""
+    """Keyword arguments of ``Cloud.kv_server()`` and of the marker. "Settings" in the reference explains
+    each of them.
+    """
 
     dialect: Dialect
     version: str | None

@@ -133,7 +133,7 @@ class QueueAssertions:
         """Assert that a matching message was published, and return all matching messages.
 
         ``times`` is the exact number of messages expected (at least one by default). Callbacks do
-        not count, because the queue publishes them itself. ``MessageFields`` lists the fields.
+        not count, because the queue publishes them itself. The fields are those of ``messages()``.
         """
         __tracebackhide__ = True
         messages = self.messages()

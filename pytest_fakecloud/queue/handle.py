@@ -58,7 +58,7 @@ def _new_key() -> str:
 class Queue(QueueAssertions, QueueActions, Handle):
     """A fake of QStash, the HTTP message queue.
 
-    ``settings`` are the keyword arguments in ``QueueSettings``, which ``QueueConfig`` explains.
+    ``settings`` are the keyword arguments in ``QueueSettings``.
     ``read_only_token`` is a second token that permits GET requests only; other requests with it are
     rejected with 403. Raises ``ContractError`` for an invalid setting.
     """

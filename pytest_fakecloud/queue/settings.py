@@ -52,7 +52,9 @@ _KEYS: Kind[Mapping[str, str]] = Kind(
 
 
 class QueueSettings(HandleSettings, total=False):
-    """Keyword arguments of ``Cloud.queue()`` and of the marker, described in ``QueueConfig``."""
+    """Keyword arguments of ``Cloud.queue()`` and of the marker. "Settings" in the reference explains
+    each of them.
+    """
 
     delivery: DeliveryMode | None
     unstubbed: Unstubbed
@@ -219,7 +221,9 @@ class DestinationSettings(HandleSettings, total=False):
 
 
 class CallbackCaptureSettings(HandleSettings, total=False):
-    """Keyword arguments of ``Cloud.callback_capture()``, described in ``CallbackCaptureConfig``."""
+    """Keyword arguments of ``Cloud.callback_capture()``. "Settings" in the reference explains each of
+    them.
+    """
 
     keys: Mapping[str, str] | None
 

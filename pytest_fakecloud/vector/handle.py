@@ -50,7 +50,7 @@ EVERY_PART = Include(True, True, True)
 class VectorIndex(Handle):
     """A fake vector index: dense, sparse or hybrid, with or without an embedding.
 
-    ``settings`` are the keywords of ``VectorSettings``; ``VectorConfig`` describes each of them.
+    ``settings`` are the keyword arguments in ``VectorSettings``.
     Raises ``ContractError`` for invalid settings.
     """
 

@@ -32,7 +32,9 @@ Loadable = Iterable[object] | Mapping[Any, object] | str | PathLike[str]
 
 
 class VectorSettings(HandleSettings, total=False):
-    """The keywords of ``Cloud.vector_index()`` and of the marker, described in ``VectorConfig``."""
+    """Keyword arguments of ``Cloud.vector_index()`` and of the marker. "Settings" in the reference
+    explains each of them.
+    """
 
     dimension: int | None
     similarity: str

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,6 +16,7 @@ from .blocks import DOCS
 if not DOCS.exists():
     pytest.skip("an installed package has no docs folder", allow_module_level=True)
 
+from docs.generate.markdown import modules
 from docs.generate.pages import PAGES
 
 
@@ -27,6 +31,33 @@ def test_every_public_name_has_its_place() -> None:
     pages = [page() for place, page in PAGES.items() if place.startswith("reference/api/")]
     headings = re.findall(r"^## `(\w+)`$", "".join(pages), re.M)
     assert sorted(headings) == sorted(pytest_fakecloud.__all__)
+
+
+def test_public_docstrings_name_no_class_that_cannot_be_imported() -> None:
+    """The name of an internal class leads a reader of the API pages nowhere."""
+    internal = {
+        node.name
+        for _, module in modules()
+        for node in module.body
+        if isinstance(node, ast.ClassDef)
+    } - {*pytest_fakecloud.__all__, "Path"}
+    assert len(internal) > 500
+    found = [
+        (name, member, word)
+        for name in pytest_fakecloud.__all__
+        for member, text in _docstrings(getattr(pytest_fakecloud, name))
+        for word in re.findall(r"``([A-Z]\w+)", text)
+        if word in internal
+    ]
+    assert found == []
+
+
+def _docstrings(value: object) -> Iterator[tuple[str, str]]:
+    yield "", inspect.getdoc(value) or ""
+    if isinstance(value, type):
+        for name, member in inspect.getmembers(value):
+            if not name.startswith("_"):
+                yield name, inspect.getdoc(member) or ""
 
 
 def test_errors_of_every_service_are_listed() -> None:

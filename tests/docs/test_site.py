@@ -1,18 +1,27 @@
-"""Check that the documentation builds without warnings and that every internal link works."""
+"""Check that the documentation builds without warnings, that every internal link works, and, in
+Chromium, that readers find and can read its pages.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from html import unescape
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote
+from threading import Thread
+from typing import Any
+from urllib.parse import quote_plus, unquote
 
 import pytest
 
+from ..harness import check_each
 from .blocks import DOCS
 
 NEEDED = ("sphinx", "furo", "myst_parser", "sphinx_copybutton", "sphinx_design")
@@ -59,7 +68,18 @@ def site(tmp_path: Path) -> Path:
 
 
 # This is one test, because each xdist worker would build the site again.
-def test_every_page_is_built_and_its_links_lead_somewhere(site: Path) -> None:
+def test_the_site(site: Path) -> None:
+    _check_links(site)
+    _check_signatures(site)
+    with served(site) as origin, chromium() as browser:
+        _check_searches(browser, origin)
+        _check_first_screen(browser, origin)
+        _check_contents(browser, origin)
+        _check_tables(browser, origin)
+
+
+def _check_links(site: Path) -> None:
+    """Every page is built, and every link within the site leads to a page and an anchor."""
     pages = {page.relative_to(DOCS).with_suffix(".html") for page in DOCS.rglob("*.md")}
     assert {page for page in pages if not (site / page).exists()} == set()
     places = {page: set(_ids(page)) for page in site.rglob("*.html")}
@@ -71,6 +91,130 @@ def test_every_page_is_built_and_its_links_lead_somewhere(site: Path) -> None:
     ]
     assert broken == []
     assert sum(1 for page in places for _ in _links(page)) > 1000
+
+
+def _check_signatures(site: Path) -> None:
+    """Signatures are Python: no qualified names of typing, no placeholders, no addresses."""
+    signatures = [
+        unescape(re.sub(r"<[^>]*>", "", signature))
+        for page in (site / "reference" / "api").glob("*.html")
+        for signature in re.findall(r'<dt class="sig.*?</dt>', page.read_text("utf-8"), re.S)
+    ]
+    assert len(signatures) > 300
+    raw = re.compile(r"~|<|typing\.|pytest_fakecloud\.|object at|ABSENT")
+    assert [signature for signature in signatures if raw.search(signature)] == []
+
+
+SEARCHES = {
+    "mock upstash redis": "guides/key-value.html",
+    "mock upstash vector": "guides/vector.html",
+    "mock qstash": "guides/queue.html",
+    "mock kafka rest": "guides/broker.html",
+    "wait for event workflow": "guides/workflows.html",
+    "upstash workflow local testing": "guides/workflows.html",
+    "qstash signature": "guides/queue.html",
+    "redis search": "guides/search.html",
+    "celery": "guides/applications.html",
+    "install": "start.html",
+}
+"""Searches, and the page that is one of the first three results."""
+
+
+def _check_searches(browser: Any, origin: str) -> None:
+    page = browser.new_page()
+
+    def check(words: str, wanted: str) -> None:
+        page.goto(f"{origin}/search.html?q={quote_plus(words)}")
+        # The list is complete when the summary counts the results.
+        page.wait_for_function(
+            "/\\d|did not match/.test(document.querySelector('.search-summary').innerText)"
+        )
+        links = page.eval_on_selector_all(
+            "ul.search > li > a", "links => links.map(link => new URL(link.href).pathname.slice(1))"
+        )
+        assert wanted in list(dict.fromkeys(links))[:3], links
+
+    check_each(check, SEARCHES.items())
+
+
+def _check_first_screen(browser: Any, origin: str) -> None:
+    """The first screen names the products, and says how to install the package."""
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto(origin)
+    install = page.get_by_text("pip install pytest-fakecloud").first.bounding_box()
+    assert install["y"] + install["height"] < 800
+    entries = page.locator(".sidebar-tree a").all_inner_texts()
+    products = [
+        "Upstash Redis",
+        "Upstash Vector",
+        "QStash",
+        "Upstash Workflow",
+        "Upstash Kafka REST",
+    ]
+    assert [product for product in products if product not in entries] == []
+
+
+def _check_contents(browser: Any, origin: str) -> None:
+    """At 1280 pixels, the contents of a page are beside the text, and nothing overlaps."""
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto(f"{origin}/guides/queue.html")
+    left, text, contents = (
+        page.locator(part).bounding_box()
+        for part in (".sidebar-drawer", "article[role=main]", ".toc-drawer")
+    )
+    assert left["x"] + left["width"] <= text["x"]
+    assert text["x"] + text["width"] <= contents["x"]
+    assert contents["x"] + contents["width"] <= 1280
+    assert text["width"] >= 640
+
+
+def _check_tables(browser: Any, origin: str) -> None:
+    """At 420 pixels, tables are not wider than the page, and each value has the label of its column."""
+    page = browser.new_page(viewport={"width": 420, "height": 860})
+    for name in ("reference/settings", "reference/kv-commands", "guides/queue", "compare"):
+        page.goto(f"{origin}/{name}.html")
+        assert page.locator("article table").count()
+        assert page.evaluate(WIDE_OR_WITHOUT_LABEL) == []
+
+
+WIDE_OR_WITHOUT_LABEL = """
+[...document.querySelectorAll("article table.docutils td")]
+  .filter((cell) => cell.innerText.trim())
+  .filter((cell) => cell.getBoundingClientRect().right > innerWidth
+    || cell.scrollWidth > cell.clientWidth + 1 || !cell.dataset.column)
+  .map((cell) => cell.innerText)
+"""
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder on a loopback port; yield the origin."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Files, directory=str(folder))) as server:
+        running = Thread(target=server.serve_forever, args=(0.01,))
+        running.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            running.join()
+
+
+class _Files(SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """Do not print requests."""
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """Start Chromium. Skip the rest of the test if it or Playwright is not installed."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    place = shutil.which("chromium")
+    if place is None:
+        pytest.skip("links and signatures are right; chromium, for the rest, is not installed")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=place, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 def _ids(page: Path) -> Iterator[str]:
