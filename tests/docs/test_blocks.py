@@ -20,6 +20,8 @@ pytestmark = pytest.mark.slow
 PAGES = [page for page in pages() if not is_of_recipes(page)]
 APART = {"xdist", "socket", "timeout", "django"}
 """Plugins whose purpose requires a separate process."""
+OPTIONS = {"asyncio": ("-o", "asyncio_default_fixture_loop_scope=function")}
+"""Options of plugins that some of their versions warn about."""
 WARNINGS = (
     "-Werror",
     "-Wignore::ResourceWarning",  # Clients that an application does not close.
@@ -107,7 +109,8 @@ def _run(blocks: list[Block], pytester: pytest.Pytester) -> None:
     files = [
         str((pytester.path / _folder(block) / block.file).relative_to(folder)) for block in blocks
     ]
-    arguments = [*quiet, *WARNINGS, "--strict-markers", *first.options, *files]
+    options = [*OPTIONS.get(first.plugin, ()), *first.options]
+    arguments = [*quiet, *WARNINGS, "--strict-markers", *options, *files]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("COLUMNS", "80")
