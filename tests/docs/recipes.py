@@ -3,9 +3,10 @@
 A recipe is a section (``##``) with at least one test. The first line of a block says what the block
 is:
 
-- ``# name.py``: a file that the tests import;
+- ``# name.py``: a file that the tests import. All sections share the files before the first section;
 - ``# name.py, with the bug``: the same file with a bug. The tests must fail with it. The ``text`` block
-  below shows lines of pytest's output in order, in which ``test.py`` is the test file;
+  below shows lines of pytest's output in order, in which ``test.py`` is the test file. In a ``diff``
+  block, the lines of the file that change, and enough of their neighbours to find them;
 - any other line: a test file. An ``ini`` block is ``pytest.ini``.
 
 ``Options: `…` `` before a block contains pytest options; ``-p name`` loads that plugin. A recipe
@@ -35,7 +36,24 @@ class Bug:
 
     name: str
     text: str
+    is_diff: bool = False
     says: list[str] = field(default_factory=list)
+
+    def apply_to(self, files: dict[str, str]) -> None:
+        """Replace a diff by the file with the changes."""
+        assert self.name in files, f"{self.name} without the bug is missing"
+        if self.is_diff:
+            changed = files[self.name]
+            for hunk in re.split(r"^@@\n", self.text.partition("\n")[2], flags=re.M):
+                lines = hunk.splitlines(keepends=True)
+                assert all(line[0] in " +-\n" for line in lines), f"{self.name}: {hunk}"
+                old, new = (
+                    "".join(line[1:] or line for line in lines if line[0] != mark) for mark in "+-"
+                )
+                assert old != new, f"{self.name}: this changes nothing: {hunk}"
+                assert changed.count(old) == 1, f"{self.name} has {changed.count(old)} times: {old}"
+                changed = changed.replace(old, new)
+            self.text = changed
 
 
 @dataclass
@@ -117,14 +135,17 @@ class Recipe:
 def recipes(page: Path) -> list[Recipe]:
     """Return the sections of a page that contain a test."""
     found = []
-    for section in re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.M)[1:]:
+    shared, *sections = re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.M)
+    files = {named[1]: text for _, _, text in _PART.findall(shared) if (named := _NAME.match(text))}
+    for section in sections:
         needs = _NEEDS.search(section)
         recipe = Recipe(page.stem, section.partition("\n")[0], needs[1] if needs else "")
+        recipe.files |= files
         for options, kind, text in _PART.findall(section):
             _add(recipe, options, kind, text)
         for bug in recipe.bugs:
+            bug.apply_to(recipe.files)
             assert bug.says, f"{recipe}: what does the failing test say?"
-            assert bug.name in recipe.files, f"{recipe}: {bug.name} without the bug is missing"
         if recipe.tests:
             found.append(recipe)
     return found
@@ -137,14 +158,14 @@ def _add(recipe: Recipe, options: str, kind: str, text: str) -> None:
         recipe.files["pytest.ini"] = text
     elif kind == "text" and recipe.bugs:
         recipe.bugs[-1].says += [line.strip() for line in text.splitlines() if line.strip()]
-    elif kind == "python":
+    elif kind in ("python", "diff"):
         named = _NAME.match(text)
         if named is None:
             recipe.tests.append(text)
         elif named[2] is None:
             recipe.files[named[1]] = text
         else:
-            recipe.bugs.append(Bug(named[1], text))
+            recipe.bugs.append(Bug(named[1], text, kind == "diff"))
 
 
 def without_names(options: list[str]) -> list[str]:
