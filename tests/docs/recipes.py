@@ -7,6 +7,7 @@ is:
 - ``# name.py, with the bug``: the same file with a bug. The tests must fail with it. The ``text`` block
   below shows lines of pytest's output in order, in which ``test.py`` is the test file. In a ``diff``
   block, the lines of the file that change, and enough of their neighbours to find them;
+- ``# name.py, corrected``: in a ``diff`` block, the changes that remove the bug of the file above;
 - any other line: a test file. An ``ini`` block is ``pytest.ini``.
 
 ``Options: `…` `` before a block contains pytest options; ``-p name`` loads that plugin. A recipe
@@ -27,6 +28,7 @@ from .blocks import missing_modules
 _PART = re.compile(r"^Options: `([^`\n]*)`$|^```(\w+)\n(.*?)^```$", re.M | re.S)
 _NEEDS = re.compile(r"^Needs: (.+)\.$", re.M)
 _NAME = re.compile(r"# (\w+\.\w+)(, with the bug)?\n")
+_CHANGED = re.compile(r"# (\w+\.\w+), (with the bug|corrected)\n")
 _TEST_FILE = re.compile(r"\btest_bug\d+_\d+\.py")
 
 
@@ -36,24 +38,7 @@ class Bug:
 
     name: str
     text: str
-    is_diff: bool = False
     says: list[str] = field(default_factory=list)
-
-    def apply_to(self, files: dict[str, str]) -> None:
-        """Replace a diff by the file with the changes."""
-        assert self.name in files, f"{self.name} without the bug is missing"
-        if self.is_diff:
-            changed = files[self.name]
-            for hunk in re.split(r"^@@\n", self.text.partition("\n")[2], flags=re.M):
-                lines = hunk.splitlines(keepends=True)
-                assert all(line[0] in " +-\n" for line in lines), f"{self.name}: {hunk}"
-                old, new = (
-                    "".join(line[1:] or line for line in lines if line[0] != mark) for mark in "+-"
-                )
-                assert old != new, f"{self.name}: this changes nothing: {hunk}"
-                assert changed.count(old) == 1, f"{self.name} has {changed.count(old)} times: {old}"
-                changed = changed.replace(old, new)
-            self.text = changed
 
 
 @dataclass
@@ -73,7 +58,7 @@ class Recipe:
 
     @property
     def python_blocks(self) -> int:
-        """The number of Python blocks in the recipe."""
+        """The number of Python and diff blocks in the recipe."""
         files = sum(name != "pytest.ini" for name in self.files)
         return files + len(self.tests) + len(self.bugs)
 
@@ -144,8 +129,8 @@ def recipes(page: Path) -> list[Recipe]:
         for options, kind, text in _PART.findall(section):
             _add(recipe, options, kind, text)
         for bug in recipe.bugs:
-            bug.apply_to(recipe.files)
             assert bug.says, f"{recipe}: what does the failing test say?"
+            assert bug.name in recipe.files, f"{recipe}: {bug.name} without the bug is missing"
         if recipe.tests:
             found.append(recipe)
     return found
@@ -158,14 +143,33 @@ def _add(recipe: Recipe, options: str, kind: str, text: str) -> None:
         recipe.files["pytest.ini"] = text
     elif kind == "text" and recipe.bugs:
         recipe.bugs[-1].says += [line.strip() for line in text.splitlines() if line.strip()]
-    elif kind in ("python", "diff"):
+    elif kind == "diff":
+        name, version = _CHANGED.match(text).groups()  # type: ignore[union-attr]
+        if version == "with the bug":
+            recipe.bugs.append(Bug(name, _changed(recipe.files[name], text)))
+        else:
+            [bug] = [bug for bug in recipe.bugs if bug.name == name]
+            recipe.files[name] = _changed(bug.text, text)
+    elif kind == "python":
         named = _NAME.match(text)
         if named is None:
             recipe.tests.append(text)
         elif named[2] is None:
             recipe.files[named[1]] = text
         else:
-            recipe.bugs.append(Bug(named[1], text, kind == "diff"))
+            recipe.bugs.append(Bug(named[1], text))
+
+
+def _changed(text: str, diff: str) -> str:
+    """Apply a diff to a file. ``@@`` separates its parts, which replace text that occurs once."""
+    for part in re.split(r"^@@\n", diff.partition("\n")[2], flags=re.M):
+        lines = part.splitlines(keepends=True)
+        assert {line[0] for line in lines} <= {" ", "+", "-", "\n"}, part
+        old, new = ("".join(line[1:] or line for line in lines if line[0] != mark) for mark in "+-")
+        assert old != new, f"this changes nothing: {part}"
+        assert text.count(old) == 1, f"found {text.count(old)} times: {old}"
+        text = text.replace(old, new)
+    return text
 
 
 def without_names(options: list[str]) -> list[str]:

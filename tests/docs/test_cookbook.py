@@ -67,7 +67,8 @@ def test_every_page_is_in_the_table_of_contents() -> None:
 def test_every_block_is_a_part_of_a_recipe() -> None:
     for page in PAGES:
         if page.stem != "tools":  # tests/docs runs that one
-            blocks = page.read_text(encoding="utf-8").count("```python")
+            text = page.read_text(encoding="utf-8")
+            blocks = text.count("```python") + text.count("```diff")
             assert sum(recipe.python_blocks for recipe in recipes(page)) == blocks
 
 
