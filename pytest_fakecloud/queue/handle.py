@@ -301,7 +301,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
 
         Runs of schedules do not count. Stops early if the remaining messages wait for something
         other than time, such as a paused queue; ``.waiting`` of the result then has the reason.
-        Raises ``NotIdleError`` if messages are still undelivered after ``within``, and ``Loop`` if
+        Raises ``NotIdleError`` if messages are still undelivered after ``within``, and ``LoopError`` if
         messages publish each other endlessly.
         """
         __tracebackhide__ = True
