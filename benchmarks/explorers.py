@@ -28,7 +28,7 @@ from pytest_fakecloud.explore.world import World
 from tests.docs.recipes import Recipe, recipes
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "cookbook" / "explore.md"
+PAGES = (ROOT / "docs" / "cookbook" / "explore.md", ROOT / "tests" / "docs" / "bugs.md")
 SECONDS = 10
 """Wall-clock seconds of a search with each of frontrun's clocks."""
 LIMIT = 45
@@ -340,7 +340,7 @@ def compared(most: int | None = None, tools: Sequence[str] = tuple(TOOLS)) -> st
     print("\n" + "\n".join(lines), flush=True)
     found = dict.fromkeys(tools, 0)
     accused = dict.fromkeys(tools, 0)
-    bugs = recipes(PAGE)[:most]
+    bugs = [recipe for page in PAGES for recipe in recipes(page)][:most]
     for recipe in bugs:
         cells = []
         for tool in tools:
