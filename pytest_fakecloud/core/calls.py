@@ -137,10 +137,10 @@ class Call:
     endpoint, ``facts`` are details from the service (``command``, ``topic``, …), ``fault``
     describes the injected faults, ``faults`` has the same information as data (``kind``,
     ``description``, ``function``, ``moment``, ``keep``), ``problem`` is the reason why a strict test
-    fails, ``note`` the diagnosis shown in reports, ``outcome`` how the response ended (``"open"`` until it
-    is complete, ``"answered"``, ``"dropped"``, ``"lost"``, …). ``reached`` is True if the endpoint
-    handled the request, even if a fault then changed the response. ``cut`` maps the fields and facts
-    that the journal has cut to their full sizes.
+    fails, ``note`` the diagnosis shown in reports, ``outcome`` how the response ended (``"open"``
+    until it is complete, ``"answered"``, ``"dropped"``, ``"lost"``, …). ``reached`` is True if the
+    endpoint handled the request, even if a fault then changed the response. ``cut`` maps the fields
+    and facts that the journal has cut to their full sizes.
     """
 
     # Class attributes hold most defaults, because every request creates a Call.
